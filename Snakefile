@@ -1,0 +1,40 @@
+"""vmfbench: PyTorch models through every road to an IREE module, verified and timed.
+
+snakemake --cores 8 results/latency.csv
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+configfile: "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/env.smk"
+include: "workflow/rules/reference.smk"
+include: "workflow/rules/export.smk"
+include: "workflow/rules/compile.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/baseline.smk"
+include: "workflow/rules/aggregate.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "results/latency.csv",
+        "results/results.jsonl",
+
+
+onstart:
+    run_log.start(MATRIX, logger)
+
+
+onsuccess:
+    run_log.finish()
+
+
+onerror:
+    run_log.finish()

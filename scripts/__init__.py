@@ -1,0 +1,1 @@
+"""Stage command lines: one thin module a rule, each usable by hand (``--help``)."""

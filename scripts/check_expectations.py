@@ -1,0 +1,80 @@
+"""Compare the rows with what config.yaml expects of them; exit 1 where they differ."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.lib import atomic
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.check_expectations", description=__doc__
+    )
+    parser.add_argument("--matrix", type=Path, default=Path("results/logs/matrix.json"))
+    parser.add_argument("--results", type=Path, default=Path("results/results.jsonl"))
+    parser.add_argument(
+        "--as-config", action="store_true", help="print `expect:` entries for what was found"
+    )
+    args = parser.parse_args()
+    found = [json.loads(line) for line in args.results.read_text(encoding="utf-8").splitlines()]
+    if args.as_config:
+        print("expect:")
+        for record in found:
+            print(f"  {json.dumps(cell_of(record))}: {_entry(record)}")
+        return 0
+    differences, checked = compare(found, atomic.read_json(args.matrix)["expect"])
+    if not differences:
+        print(f"{checked} of {len(found)} cells have an expectation, and all meet it")
+        return 0
+    table = Table("cell", "expected", "found", "detail", title=f"{len(differences)} differ")
+    for line in differences:
+        table.add_row(*line)
+    Console(width=160).print(table)
+    return 1
+
+
+def compare(
+    found: list[dict], expect: Mapping[str, Any]
+) -> tuple[list[tuple[str, str, str, str]], int]:
+    """(cell, expected, found, detail) of every record that differs, and how many were checked."""
+    differences, checked = [], 0
+    for record in found:
+        cell, outcome = cell_of(record), record["outcome"]
+        wanted = next((expect[p] for p in reversed(expect) if fnmatchcase(cell, p)), None)
+        if wanted is None:
+            continue
+        checked += 1
+        wanted = {"status": wanted} if isinstance(wanted, str) else wanted
+        if any(outcome[key] != value for key, value in wanted.items()):
+            differences.append(
+                (cell, *(" ".join(str(o[k]) for k in wanted) for o in (wanted, outcome)), outcome["detail"])
+            )  # fmt: skip
+    return differences, checked
+
+
+def cell_of(record: Mapping[str, Any]) -> str:
+    """model/frontend/target, or model/baseline."""
+    experiment = record["experiment"]
+    if experiment["runtime"] == "iree":
+        return f"{record['model']['name']}/{experiment['frontend']}/{experiment['target']}"
+    return f"{record['model']['name']}/{experiment['target'] or experiment['runtime']}"
+
+
+def _entry(record: Mapping[str, Any]) -> str:
+    outcome = record["outcome"]
+    if outcome["status"] == "ok":
+        return "ok"
+    return json.dumps({key: outcome[key] for key in ("status", "stage", "reason")})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

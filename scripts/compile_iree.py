@@ -1,0 +1,64 @@
+"""Compile a program with iree-compile: module.vmfb and what the compiler says of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from scripts.lib import atomic, exits, process
+from scripts.lib.iree_flags import BACKENDS, compile_flags
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m scripts.compile_iree", description=__doc__)
+    parser.add_argument("--program", required=True, type=Path)
+    parser.add_argument("--backend", required=True, choices=sorted(BACKENDS))
+    parser.add_argument("--arch", help="CPU name, sm_80, gfx942, or a Vulkan target")
+    parser.add_argument("--opt-level", default="O2", choices=["O0", "O1", "O2", "O3"])
+    parser.add_argument("--flags", default="[]", type=json.loads, help="more flags, a JSON list")
+    parser.add_argument("--out-vmfb", required=True, type=Path)
+    parser.add_argument("--out-report", required=True, type=Path)
+    args = parser.parse_args()
+
+    statistics = args.out_vmfb.with_name("statistics.json")
+    run = process.run_tool(
+        [
+            tool("iree-compile"),
+            *compile_flags(args.backend, args.arch, args.opt_level, args.flags),
+            "--iree-scheduling-dump-statistics-format=json",
+            f"--iree-scheduling-dump-statistics-file={statistics}",
+            str(args.program),
+            "-o",
+            str(args.out_vmfb),
+        ]
+    )
+    if run.returncode != 0:
+        process.exit_like(run.returncode)
+    execution = atomic.read_json(statistics)["stream-aggregate"]["execution"]
+    statistics.unlink()
+    atomic.write_json(
+        args.out_report,
+        {
+            "compile_s": round(run.seconds, 3),
+            "max_rss_mb": round(run.max_rss_mb, 1),
+            "vmfb_bytes": args.out_vmfb.stat().st_size,
+            "dispatch_count": execution["dispatch-count"],
+        },
+    )
+
+
+def tool(name: str) -> str:
+    """A tool of this environment: beside its Python, whatever PATH holds."""
+    beside = Path(sysconfig.get_path("scripts")) / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        exits.fail(f"{name} is neither beside {sys.executable} nor on PATH")
+    return found
+
+
+if __name__ == "__main__":
+    main()

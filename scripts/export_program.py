@@ -1,0 +1,54 @@
+"""Export a model through one frontend to a program with named parameters."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import time
+from pathlib import Path
+
+from scripts.lib import atomic, exits, link, model
+from scripts.lib.tensors import Signature
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m scripts.export_program", description=__doc__)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--model-file", required=True, type=Path)
+    parser.add_argument("--options", default="{}", type=json.loads, help="the model's, JSON")
+    parser.add_argument("--signature", required=True, type=Path)
+    parser.add_argument("--exporter", required=True, help="a module of scripts/exporters")
+    parser.add_argument("--exporter-options", default="{}", type=json.loads, help="JSON object")
+    parser.add_argument("--ir-format", default="text", choices=link.FORMATS)
+    parser.add_argument("--out-program", required=True, type=Path)
+    parser.add_argument("--out-report", required=True, type=Path)
+    args = parser.parse_args()
+    try:
+        loaded = model.load(args.name, args.model_file, args.options)
+    except (model.ModelError, model.modelfile.ModelFileError) as error:
+        exits.fail(str(error))
+    signature = Signature.read(args.signature)
+    exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
+    try:
+        lowered, seconds = exporter.export(loaded, args.exporter_options)
+    except exporter.UnsupportedProgram as error:
+        exits.fail(str(error), exits.UNSUPPORTED)
+    start = time.perf_counter()
+    program = link.link(lowered, signature.inputs, args.ir_format)
+    seconds["link"] = round(time.perf_counter() - start, 4)
+    args.out_program.write_bytes(program)
+    atomic.write_json(
+        args.out_report,
+        {
+            "export_s": round(sum(seconds.values()), 4),
+            "steps_s": seconds,
+            "program_bytes": len(program),
+            "frontend_version": importlib.metadata.version(exporter.PACKAGE),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

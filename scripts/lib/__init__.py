@@ -1,0 +1,1 @@
+"""What the stages share. No module here imports torch or IREE at its top."""

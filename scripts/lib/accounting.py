@@ -1,0 +1,75 @@
+"""Where a run's wall time went, from the line that every supervised stage leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Account:
+    """Seconds of the last run in a journal.
+
+    `environments`: making them; `busy`: wall time after that in which at least one exporter,
+    compiler or measurement ran; `stages`: child seconds summed by stage (they may overlap).
+    """
+
+    wall: float
+    environments: float
+    busy: float
+    stages: dict[str, float]
+
+    @property
+    def overhead(self) -> float:
+        """Share of the wall time without environments in which no stage's child ran."""
+        rest = self.wall - self.environments
+        return max(0.0, 1 - self.busy / rest) if rest > 0 else 0.0
+
+
+def begin(journal: Path) -> None:
+    """Mark the start of a run."""
+    with journal.open("a", encoding="utf-8") as out:
+        out.write(json.dumps({"run": os.getpid(), "start": time.time()}) + "\n")
+
+
+def of_last_run(journal: Path, now: float) -> Account | None:
+    """Account for the last run in the journal until `now`; None where none has begun.
+
+    A line that a killed process left half written is passed over.
+    """
+    entries: list[dict] = []
+    start = None
+    for line in journal.read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if "run" in entry:
+            start, entries = entry["start"], []
+        else:
+            entries.append(entry)
+    if start is None:
+        return None
+    stages: dict[str, float] = {}
+    for entry in entries:
+        stages[entry["stage"]] = stages.get(entry["stage"], 0.0) + entry["child_seconds"]
+    environments = _union(_interval(e) for e in entries if e["stage"] == "env")
+    both = _union(_interval(e) for e in entries)
+    return Account(now - start, environments, both - environments, stages)
+
+
+def _interval(entry: dict) -> tuple[float, float]:
+    return entry["start"], entry["start"] + entry["child_seconds"]
+
+
+def _union(intervals: Iterable[tuple[float, float]]) -> float:
+    """Total length that the intervals cover together."""
+    total, end = 0.0, float("-inf")
+    for a, b in sorted(intervals):
+        total += max(0.0, b - max(a, end))
+        end = max(end, b)
+    return total

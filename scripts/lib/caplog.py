@@ -1,0 +1,92 @@
+"""A log that keeps the head and the tail of what a tool prints, and its diagnostics.
+
+A failing iree-compile prints thousands of lines of IR; the first lines say what failed, the
+last ones how it ended, and any `error:` in between is what one came for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+HEAD_BYTES = 64 * 1024
+TAIL_BYTES = 64 * 1024
+LINE_BYTES = 4000
+KEPT_DIAGNOSTICS = 200
+_MARKS = (b"error:", b"Error:", b"ERROR", b"Assertion", b"terminate called", b"what():")
+
+
+class CappedLog:
+    """Write-once log file; `feed` takes raw bytes, `close` writes the kept tail."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("wb")
+        self._head_left = HEAD_BYTES
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._dropped_lines = 0
+        self._dropped_bytes = 0
+        self._diagnostics: list[bytes] = []
+        self._rest = b""
+        self._cut_in_line = 0
+
+    def note(self, text: str) -> None:
+        """Write a line of the supervisor's own (its command, its verdict)."""
+        self._write(text.encode() + b"\n")
+
+    def feed(self, data: bytes) -> None:
+        """Take what the tool printed, in pieces of any size."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+        # A line without an end may be as long as a weight literal: keep what will be shown.
+        if len(rest) > LINE_BYTES:
+            self._cut_in_line += len(rest) - LINE_BYTES
+            rest = rest[:LINE_BYTES]
+        self._rest = rest
+
+    def close(self) -> None:
+        """Write the rest: omitted diagnostics, then the tail."""
+        if self._file.closed:
+            return
+        if self._rest or self._cut_in_line:
+            self._line(self._rest)
+            self._rest = b""
+        if self._dropped_lines:
+            self._write(
+                b"[... %d lines (%d bytes) left out ...]\n"
+                % (self._dropped_lines, self._dropped_bytes)
+            )
+            for line in self._diagnostics:
+                self._write(b"[left out, but a diagnostic] " + line + b"\n")
+        for line in self._tail:
+            self._write(line + b"\n")
+        self._tail.clear()
+        self._file.close()
+
+    def _line(self, line: bytes) -> None:
+        cut = self._cut_in_line + max(0, len(line) - LINE_BYTES)
+        self._cut_in_line = 0
+        if cut:
+            line = line[:LINE_BYTES] + b" [... %d bytes of this line left out]" % cut
+        if self._head_left > 0:
+            self._head_left -= len(line) + 1
+            self._write(line + b"\n")
+            return
+        self._tail.append(line)
+        self._tail_size += len(line) + 1
+        while self._tail_size > TAIL_BYTES and len(self._tail) > 1:
+            self._drop(self._tail.popleft())
+
+    def _drop(self, line: bytes) -> None:
+        self._tail_size -= len(line) + 1
+        self._dropped_lines += 1
+        self._dropped_bytes += len(line) + 1
+        if len(self._diagnostics) < KEPT_DIAGNOSTICS and any(m in line for m in _MARKS):
+            self._diagnostics.append(line)
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._file.flush()

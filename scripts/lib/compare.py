@@ -1,0 +1,106 @@
+"""Compare a runtime's outputs with golden, and bound its error by the float64 reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+PASS = "PASS"
+FAIL = "FAIL"
+
+TOLERANCES = {
+    "f32": {"atol": 1e-3, "rtol": 1e-3},
+    "f16": {"atol": 1e-2, "rtol": 1e-2},
+    "bf16": {"atol": 1e-1, "rtol": 5e-2},
+}
+"""|actual - golden| <= atol + rtol * |golden|, as numpy.allclose; by the model's dtype."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Verdict over all outputs together.
+
+    `max_abs_error` is against golden, `rmse_vs_fp64` against the float64 reference; either is
+    None where it has no finite value. `detail` names the output that failed and by how much.
+    """
+
+    code: str
+    detail: str
+    max_abs_error: float | None
+    rmse_vs_fp64: float | None
+
+
+def compare(
+    actual: Sequence[np.ndarray],
+    golden: Sequence[np.ndarray],
+    fp64: Sequence[np.ndarray] | None,
+    atol: float,
+    rtol: float,
+) -> Comparison:
+    """Compare outputs one by one: count, shape, NaN and infinity places, then values.
+
+    Integers and booleans must be equal. All arrays are compared in float64.
+    """
+    problems: list[str] = []
+    if len(actual) != len(golden):
+        problems.append(f"{len(actual)} outputs, expected {len(golden)}")
+    errors: list[float] = []
+    for index, (got, want) in enumerate(zip(actual, golden, strict=False)):
+        problem, error = _compare_one(np.asarray(got), np.asarray(want), atol, rtol)
+        if problem:
+            problems.append(f"output {index}: {problem}")
+        if error is not None:
+            errors.append(error)
+    shapes_agree = len(actual) == len(golden) and len(errors) == len(golden)
+    return Comparison(
+        code=FAIL if problems else PASS,
+        detail="; ".join(problems[:3]),
+        max_abs_error=max(errors) if errors else None,
+        rmse_vs_fp64=rmse(actual, fp64) if fp64 is not None and shapes_agree else None,
+    )
+
+
+def _compare_one(
+    got: np.ndarray, want: np.ndarray, atol: float, rtol: float
+) -> tuple[str, float | None]:
+    """(what is wrong or "", largest finite absolute error or None if shapes differ)."""
+    if got.shape != want.shape:
+        return f"shape {got.shape}, expected {want.shape}", None
+    got, exact = got.astype(np.float64), not np.issubdtype(want.dtype, np.floating)
+    want = want.astype(np.float64)
+    if got.size == 0:
+        return "", 0.0
+    finite = np.isfinite(want)
+    with np.errstate(invalid="ignore"):
+        same_special = np.array_equal(got[~finite], want[~finite], equal_nan=True)
+        got_finite = np.isfinite(got)
+        error = np.abs(got - want)
+    both = finite & got_finite
+    worst = float(error[both].max()) if both.any() else 0.0
+    if not same_special:
+        return "NaN or infinity where golden has another", worst
+    if not got_finite[finite].all():
+        count = int((finite & ~got_finite).sum())
+        return f"{count} of {got.size} values are NaN or infinite, golden's are not", worst
+    allowed = np.where(finite, 0.0 if exact else atol + rtol * np.abs(want), 0.0)
+    wrong = finite & (error > allowed)
+    if wrong.any():
+        at = tuple(int(i) for i in np.unravel_index(int(np.argmax(error * wrong)), error.shape))
+        return (
+            f"{int(wrong.sum())} of {got.size} values out of tolerance (atol {0 if exact else atol:g}, "
+            f"rtol {0 if exact else rtol:g}); worst at {list(at)}: {got[at]:.6g}, expected {want[at]:.6g}"
+        ), worst
+    return "", worst
+
+
+def rmse(actual: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> float | None:
+    """Root mean square error over all elements of all outputs where both are finite."""
+    total = count = 0.0
+    for got, want in zip(actual, reference, strict=True):
+        difference = np.asarray(got, np.float64) - np.asarray(want, np.float64)
+        finite = np.isfinite(difference)
+        total += float(np.square(difference[finite]).sum())
+        count += int(finite.sum())
+    return float(np.sqrt(total / count)) if count else None

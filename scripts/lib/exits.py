@@ -1,0 +1,27 @@
+"""What a stage's exit code tells the supervisor, and nothing more is agreed between them.
+
+A stage script makes its artifacts and exits 0, or prints ``error: <what is wrong>`` and
+exits with one of these. Any other non-zero code is a plain `error`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+OK = 0
+UNSUPPORTED = 3
+"""The tool says that it does not take this model: a limit of the road, not a fault of the run."""
+WRONG_RESULT = 4
+"""The module ran and its outputs differ from golden; the artifacts hold the comparison."""
+UNAVAILABLE = 69
+"""No such device on this machine (EX_UNAVAILABLE of sysexits.h)."""
+
+STATUS_OF = {UNSUPPORTED: "unsupported", WRONG_RESULT: "error", UNAVAILABLE: "unavailable"}
+KEEPS_ARTIFACTS = frozenset({OK, WRONG_RESULT})
+
+
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Say what is wrong, as the line the supervisor will quote, and exit with `code`."""
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    raise SystemExit(code)

@@ -1,0 +1,198 @@
+"""The matrix: models × frontends × targets, and models × baselines, as the config declares.
+
+A model is a file; a frontend, target or baseline is a config entry. Nothing else is edited
+to add one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.lib import iree_flags, modelfile, settings
+
+PIPELINE_KEYS = ("file", "tolerance")
+"""Keys of a model's entry that are not options of its functions."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model file under options; `suite` groups models from one source."""
+
+    name: str
+    file: str
+    suite: str = "vmfbench"
+    options: dict[str, Any] = field(default_factory=dict)
+    tolerance: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def dtype(self) -> str:
+        return self.options.get("dtype", "f32")
+
+    @property
+    def batch_size(self) -> int:
+        return int(self.options.get("batch_size", 1))
+
+
+@dataclass(frozen=True)
+class Frontend:
+    """A road from PyTorch to a program."""
+
+    name: str
+    exporter: str
+    env: str
+    options: dict[str, Any] = field(default_factory=dict)
+    ir_format: str = "text"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a program is compiled for, and the device URI that it runs on."""
+
+    name: str
+    backend: str
+    arch: str
+    opt_level: str
+    flags: tuple[str, ...]
+    device: str
+
+    @property
+    def device_kind(self) -> str:
+        """cpu, vulkan, cuda or rocm: what a latency may be compared within."""
+        return "cpu" if self.backend == "llvm-cpu" else self.backend
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A runtime of PyTorch's own on a device."""
+
+    name: str
+    runtime: str
+    device: str
+    env: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Everything that a run is to cover, in the order declared."""
+
+    models: dict[str, Model]
+    frontends: dict[str, Frontend]
+    targets: dict[str, Target]
+    baselines: dict[str, Baseline]
+    measure: dict[str, Any]
+    limits: dict[str, dict[str, float]]
+    expect: dict[str, Any]
+
+    def cells(self) -> Iterator[tuple[Model, Frontend, Target]]:
+        for model in self.models.values():
+            for frontend in self.frontends.values():
+                for target in self.targets.values():
+                    yield model, frontend, target
+
+    def baseline_cells(self) -> Iterator[tuple[Model, Baseline]]:
+        for model in self.models.values():
+            for baseline in self.baselines.values():
+                yield model, baseline
+
+    def to_json(self) -> dict:
+        """Plain values, for a process that has no Snakemake; back with `from_json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Matrix:
+        kinds = {"models": Model, "frontends": Frontend, "targets": Target, "baselines": Baseline}
+        entries = {
+            key: {name: kind(**entry) for name, entry in values[key].items()}
+            for key, kind in kinds.items()
+        }
+        rest = {key: values[key] for key in ("measure", "limits", "expect")}
+        return cls(**entries, **rest)
+
+
+def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path) -> Matrix:
+    """The matrix of a checked configuration; every file that it names is looked at.
+
+    `root` is the folder of the Snakefile. Raises settings.ConfigError with every problem.
+    """
+    problems: list[str] = []
+    known = {
+        "models": _models(config["models"], root),
+        "frontends": {k: Frontend(name=k, **v) for k, v in config["frontends"].items()},
+        "targets": {k: _target(k, v) for k, v in config["targets"].items()},
+        "baselines": {k: Baseline(name=k, **v) for k, v in config["baselines"].items()},
+    }
+    chosen: dict[str, dict] = {}
+    for kind, entries in known.items():
+        try:
+            names = settings.select(kind.removesuffix("s"), list(entries), selections.get(kind))
+        except settings.ConfigError as error:
+            problems.append(str(error))
+            continue
+        chosen[kind] = {name: entries[name] for name in names}
+    for model in chosen.get("models", {}).values():
+        try:
+            modelfile.check_options(_resolve(root, model.file), model.options)
+        except modelfile.ModelFileError as error:
+            problems.append(f"models.{model.name}: {error}")
+    folders = {"env": ("envs", ".yaml"), "exporter": ("scripts/exporters", ".py"), "runtime": ("scripts/baselines", ".py")}  # fmt: skip
+    for kind in ("frontends", "baselines"):
+        for entry in chosen.get(kind, {}).values():
+            for key, (folder, suffix) in folders.items():
+                name = getattr(entry, key, None)
+                if name is not None and not (root / folder / f"{name}{suffix}").is_file():
+                    there = [p.stem for p in (root / folder).glob(f"*{suffix}") if p.stem != "__init__"]  # fmt: skip
+                    problems.append(f"{kind}.{entry.name}.{key}: {settings.unknown(key, name, there)}")  # fmt: skip
+    if problems:
+        raise settings.ConfigError("\n".join(problems))
+    return Matrix(
+        **chosen,
+        measure=dict(config["measure"]),
+        limits={stage: dict(limit) for stage, limit in config["limits"].items()},
+        expect=dict(config.get("expect", {})),
+    )
+
+
+def _models(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model]:
+    """Every file of models/, then the entries that name a file of their own."""
+    found = [path.stem for path in sorted((root / "models").glob("*.py")) if path.stem[0] != "_"]
+    models: dict[str, Model] = {}
+    for name in [*found, *(n for n in entries if n not in found)]:
+        entry = dict(entries.get(name) or {})
+        file = entry.get("file", f"models/{name}.py")
+        options = {k: v for k, v in entry.items() if k not in PIPELINE_KEYS}
+        if "size" in options:
+            options["size"] = str(options["size"])
+        inside = _resolve(root, file).is_relative_to(root / "models")
+        models[name] = Model(
+            name=name,
+            file=file,
+            suite="vmfbench" if inside else "user",
+            options=options,
+            tolerance=dict(entry.get("tolerance", {})),
+        )
+    return models
+
+
+def _target(name: str, entry: Mapping[str, Any]) -> Target:
+    backend = entry["backend"]
+    return Target(
+        name=name,
+        backend=backend,
+        arch=entry.get("arch") or iree_flags.BACKENDS[backend][2],
+        opt_level=entry.get("opt_level", "O2"),
+        flags=tuple(entry.get("flags", ())),
+        device=entry.get("device") or iree_flags.default_device(backend),
+    )
+
+
+def _resolve(root: Path, file: str) -> Path:
+    return (root / Path(file).expanduser()).resolve()
+
+
+def compact(value: Any) -> str:
+    """One-line JSON for a command line, keys in order: equal values give equal commands."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

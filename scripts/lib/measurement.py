@@ -1,0 +1,58 @@
+"""The measurement record: one shape for IREE and the baselines, one way to JSON and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from scripts.lib import atomic
+from scripts.lib.latency import HostLoad, Latency, trust
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the comparison with golden said, and by which tolerances."""
+
+    code: str
+    detail: str
+    max_abs_error: float | None
+    rmse_vs_fp64: float | None
+    golden_rmse_vs_fp64: float | None
+    atol: float
+    rtol: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A verification, and a latency if and only if it passed.
+
+    `load_ms`: module and weights until the first call can be made; `first_call_ms`: that call,
+    outputs on the host. `compile_s` is a baseline's own compile time inside that call.
+    """
+
+    device: str
+    device_name: str
+    threads: int | None
+    verification: Verification
+    load_ms: float
+    first_call_ms: float
+    latency: Latency | None = None
+    host: HostLoad | None = None
+    compile_s: float | None = None
+    command: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        passed = self.verification.code == "PASS"
+        if passed != (self.latency is not None):
+            raise ValueError(
+                f"verification {self.verification.code} with"
+                f"{'out' if self.latency is None else ''} a latency"
+            )
+
+    def write(self, path: str | Path) -> None:
+        values = asdict(self)
+        if self.latency is not None and self.host is not None:
+            grade = trust(self.latency, self.host)
+            values["trust"] = {"grade": grade.grade, "reasons": list(grade.reasons)}
+        atomic.write_json(path, values)

@@ -1,0 +1,135 @@
+"""Paths, params and fingerprints of every stage: what the rules read the matrix through.
+
+Params are functions of wildcards only; functions of input or output never trigger a re-run.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+from scripts.lib import environments, fingerprint, limits, outcome, settings
+from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target, compact
+
+IREE_ENV = "iree"
+
+# Stage: what its status file is called under results/<stage>/, and the scripts that make it.
+SCRIPTS = {
+    "env": ("scripts.make_env",),
+    "reference": ("scripts.make_reference",),
+    "export": ("scripts.export_program",),
+    "compile": ("scripts.compile_iree",),
+    "measure": ("scripts.measure_iree",),
+    "baseline": ("scripts.measure_baseline",),
+}
+
+# Where a device shows when its driver is installed. A cell that found no device is tried
+# again when this changes; looking is cheap, asking every driver at each start is not.
+DEVICE_SIGNS = (
+    "/dev/nvidia[0-9]*",
+    "/dev/kfd",
+    "/dev/dri/renderD*",
+    "/usr/share/vulkan/icd.d/*.json",
+    "/etc/vulkan/icd.d/*.json",
+)
+
+
+def status_path(stage: str, cell: str) -> str:
+    """Where the outcome of a stage of a cell is recorded."""
+    return f"results/{stage}/{cell}/status.json"
+
+
+def parse_retry(wanted: str | None) -> frozenset[str]:
+    """The statuses of `--config retry=timeout,oom` (or `all`)."""
+    known = ("all", *outcome.STATUSES)
+    return frozenset(settings.select("retry status", known, wanted)) if wanted else frozenset()
+
+
+class Plan:
+    """Answers the rules' questions about one cell of the matrix at a time."""
+
+    def __init__(self, matrix: Matrix, retry: frozenset[str], with_conda: bool) -> None:
+        self.matrix = matrix
+        self.retry = retry
+        self.with_conda = with_conda
+
+    def model(self, wildcards) -> Model:
+        return self.matrix.models[wildcards.model]
+
+    def frontend(self, wildcards) -> Frontend:
+        return self.matrix.frontends[wildcards.frontend]
+
+    def target(self, wildcards) -> Target:
+        return self.matrix.targets[wildcards.target]
+
+    def baseline(self, wildcards) -> Baseline:
+        return self.matrix.baselines[wildcards.baseline]
+
+    def reference_env(self) -> str:
+        """The environment that makes references: the first frontend's."""
+        return next(iter(self.matrix.frontends.values())).env
+
+    def python(self, env: str) -> str:
+        return environments.python(env, self.with_conda)
+
+    def pins(self, env: str) -> str:
+        return environments.pins_digest(env)
+
+    def env_status(self, env: str) -> list[str]:
+        """The environment's status as an input; none under conda, which makes its own."""
+        return [] if self.with_conda else [status_path("env", env)]
+
+    def ended_well(self, stage: str, cell: str) -> bool:
+        """Whether a cell's stage is recorded as ok."""
+        path = Path(status_path(stage, cell))
+        try:
+            return path.is_file() and outcome.read(path).status == outcome.OK
+        except ValueError:
+            return False
+
+    def fingerprint(self, stage: str, cell: str, *more: str) -> str:
+        """See fingerprint.due; `more` are further modules (an exporter, a runtime)."""
+        current = fingerprint.of_modules(SCRIPTS[stage] + more)
+        if stage in ("measure", "baseline"):
+            current += f"-{_devices_digest()}"
+        return fingerprint.due(status_path(stage, cell), current, self.retry)
+
+    def timeout_s(self, stage: str) -> float:
+        return self.matrix.limits[stage]["timeout_s"]
+
+    def memory_mb(self, stage: str) -> int:
+        return limits.memory_mb(self.matrix.limits[stage])
+
+    def rule(self) -> str:
+        """The stopping rule as JSON, `threads` left out."""
+        return compact({k: v for k, v in self.matrix.measure.items() if k != "threads"})
+
+    def threads(self) -> str:
+        """`--threads N` where the configuration sets it."""
+        threads = self.matrix.measure.get("threads")
+        return f"--threads {threads}" if threads else ""
+
+    def results(self) -> list[str]:
+        """Every file that the aggregate is made of."""
+        found = []
+        for model, frontend, target in self.matrix.cells():
+            cell = f"results/measure/{model.name}/{frontend.name}/{target.name}"
+            found += [f"{cell}/status.json", f"{cell}/measurement.json"]
+        for model, baseline in self.matrix.baseline_cells():
+            cell = f"results/baseline/{model.name}/{baseline.name}"
+            found += [f"{cell}/status.json", f"{cell}/measurement.json"]
+        return found
+
+    def digest(self) -> str:
+        """Changes with anything that the aggregate reads from the matrix."""
+        text = compact(self.matrix.to_json())
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@functools.cache
+def _devices_digest() -> str:
+    import glob
+
+    found = sorted(path for pattern in DEVICE_SIGNS for path in glob.glob(pattern))
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:6]

@@ -1,0 +1,246 @@
+"""A result record for every cell, always: nested for JSONL, flat for the CSV.
+
+A record says how far its cell came. `status`, `stage`, `reason` and `detail` are those of the
+first stage in its chain that did not end well (or ok, at measure); `blocked_by` names that
+stage and cell where later stages of the chain were skipped for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from scripts.lib import atomic, environments, outcome
+from scripts.lib.latency import Latency
+from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target
+from scripts.lib.outcome import Outcome
+from scripts.lib.plan import IREE_ENV, status_path
+from scripts.lib.tensors import Signature
+
+COLUMNS = (
+    "model", "suite", "test", "dtype", "batch_size", "runtime", "frontend", "target", "backend",
+    "device", "device_name", "threads", "status", "stage", "reason", "detail", "blocked_by",
+    "verification_code", "max_abs_error", "rmse_vs_fp64", "latency_ms", "mean_ms", "min_ms",
+    "p95_ms", "stdev_ms", "cv", "repetitions", "trust", "trust_reason", "speedup_vs_eager",
+    "load_ms", "first_call_ms", "export_s", "compile_s", "vmfb_bytes", "dispatch_count",
+    "compile_rss_mb", "run_rss_mb", "torch_version", "frontend_version", "iree_version",
+    "fingerprint", "log",
+)  # fmt: skip
+"""Columns of results/latency.csv, in order."""
+
+TEST = "eval"
+
+
+def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
+    """The records of all cells, then of all baselines, in the order of the matrix."""
+    found = [iree_record(root, *cell) for cell in matrix.cells()]
+    found += [baseline_record(root, *cell) for cell in matrix.baseline_cells()]
+    eager = {
+        _comparable(record): record["latency"]["median_ms"]
+        for record in found
+        if record["experiment"]["runtime"] == "eager" and record["latency"]
+    }
+    for record in found:
+        base = eager.get(_comparable(record))
+        if record["latency"] and base is not None:
+            record["latency"]["speedup_vs_eager"] = base / record["latency"]["median_ms"]
+    return found
+
+
+def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) -> dict:
+    """The record of one IREE cell, from what its stages left."""
+    exported = f"{model.name}/{frontend.name}"
+    cell = f"{exported}/{target.name}"
+    chain = [("reference", model.name), ("export", exported), ("compile", cell), ("measure", cell)]
+    record = _record(root, chain, model, target.device_kind)
+    record["experiment"] |= {
+        "runtime": "iree",
+        "frontend": frontend.name,
+        "exporter": frontend.exporter,
+        "exporter_options": frontend.options,
+        "target": target.name,
+        "backend": target.backend,
+        "arch": target.arch,
+        "opt_level": target.opt_level,
+        "flags": list(target.flags),
+        "device_uri": target.device,
+    }
+    export = _report(root, "export", exported)
+    compiled = _report(root, "compile", cell)
+    package = {"torch_mlir": "torch-mlir", "torch_xla": "torch_xla"}.get(frontend.exporter, "")
+    record["export"] = export
+    record["compile"] = compiled
+    record["versions"] |= {
+        "torch": record["versions"].get("torch") or _pin(frontend.env, "torch"),
+        "frontend": export.get("frontend_version") or _pin(frontend.env, package),
+        "iree": record["versions"].get("iree") or _pin(IREE_ENV, "iree-base-compiler"),
+    }
+    return record
+
+
+def baseline_record(root: Path, model: Model, baseline: Baseline) -> dict:
+    """The record of one baseline of one model."""
+    cell = f"{model.name}/{baseline.name}"
+    record = _record(root, [("reference", model.name), ("baseline", cell)], model, baseline.device)
+    record["experiment"] |= {
+        "runtime": baseline.runtime,
+        "frontend": None,
+        "target": baseline.name if baseline.name != baseline.runtime else None,
+        "backend": None,
+        "device_uri": baseline.device,
+    }
+    torch = record["versions"].get("torch") or _pin(baseline.env, "torch")
+    record["versions"] |= {"torch": torch, "frontend": None, "iree": None}
+    return record
+
+
+def row(record: dict) -> dict[str, Any]:
+    """The flat CSV row of a record; None where there is nothing to say."""
+    experiment, result = record["experiment"], record["outcome"]
+    verification, latency = record["verification"], record["latency"] or {}
+    run, compiled = record["run"], record.get("compile") or {}
+    flat = {
+        "model": record["model"]["name"],
+        "suite": record["model"]["suite"],
+        **{k: experiment[k] for k in ("test", "dtype", "batch_size", "runtime", "frontend", "target", "backend", "device")},
+        "device_name": run.get("device_name"),
+        "threads": run.get("threads"),
+        **{k: result[k] or None for k in ("status", "stage", "reason", "detail", "blocked_by", "fingerprint", "log")},
+        "verification_code": verification["code"],
+        "max_abs_error": verification.get("max_abs_error"),
+        "rmse_vs_fp64": verification.get("rmse_vs_fp64"),
+        **{f"{k}_ms": latency.get(f"{k}_ms") for k in ("mean", "min", "p95", "stdev")},
+        "latency_ms": latency.get("median_ms"),
+        "cv": latency.get("cv"),
+        "repetitions": latency.get("repetitions"),
+        "trust": latency.get("trust"),
+        "trust_reason": "; ".join(latency.get("trust_reasons", [])) or None,
+        "speedup_vs_eager": latency.get("speedup_vs_eager"),
+        "load_ms": run.get("load_ms"),
+        "first_call_ms": run.get("first_call_ms"),
+        "export_s": (record.get("export") or {}).get("export_s"),
+        "compile_s": compiled.get("compile_s", run.get("compile_s")),
+        "vmfb_bytes": compiled.get("vmfb_bytes"),
+        "dispatch_count": compiled.get("dispatch_count"),
+        "compile_rss_mb": compiled.get("max_rss_mb"),
+        "run_rss_mb": run.get("max_rss_mb"),
+        **{f"{k}_version": record["versions"][k] for k in ("torch", "frontend", "iree")},
+    }  # fmt: skip
+    return {column: flat[column] for column in COLUMNS}
+
+
+def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str) -> dict:
+    """What IREE cells and baselines have in common."""
+    outcomes = [outcome.read(root / status_path(stage, cell)) for stage, cell in chain]
+    last = outcomes[-1]
+    decisive = _decisive(outcomes)
+    measured = _read_if_whole(root / Path(status_path(*chain[-1])).with_name("measurement.json"))
+    usage = outcome.read_usage(root / status_path(*chain[-1]))
+    signature_path = root / f"results/reference/{model.name}/signature.json"
+    versions = dict(measured.get("versions", {}))
+    if signature_path.stat().st_size:
+        versions["torch"] = Signature.read(signature_path).torch_version
+    ran = usage is not None and last.status != outcome.SKIPPED
+    return {
+        "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
+        "experiment": {
+            "test": TEST,
+            "dtype": model.dtype,
+            "batch_size": model.batch_size,
+            "device": device,
+        },
+        "outcome": {
+            "status": decisive.status,
+            "stage": decisive.stage,
+            "reason": decisive.reason,
+            "detail": decisive.detail,
+            "blocked_by": last.blocked_by,
+            "log": decisive.log,
+            "command": decisive.command,
+            "fingerprint": decisive.fingerprint,
+        },
+        "verification": _verification(decisive, measured),
+        "latency": _latency(measured),
+        "run": {
+            **{key: measured.get(key) for key in ("device_name", "threads", "load_ms", "first_call_ms", "compile_s", "command")},
+            "host": measured.get("host"),
+            "max_rss_mb": usage.max_rss_mb if ran else None,
+            "seconds": usage.seconds if ran else None,
+        },
+        "export": None,
+        "compile": None,
+        "versions": versions,
+    }  # fmt: skip
+
+
+def _decisive(outcomes: list[Outcome]) -> Outcome:
+    """The first stage that did not end well by its own fault, else the last.
+
+    A stage blocked by one outside the chain (its environment) stands for that one.
+    """
+    for result in outcomes:
+        if result.status == outcome.OK:
+            continue
+        if result.status == outcome.SKIPPED:
+            stage, _, cell = result.blocked_by.partition(" ")
+            return outcome.read(status_path(stage, cell))
+        return result
+    return outcomes[-1]
+
+
+def _verification(decisive: Outcome, measured: dict) -> dict:
+    """The comparison that was made, or the code for why there is none."""
+    if measured:
+        return measured["verification"]
+    if decisive.stage == "reference":
+        return {"code": "EAGER_FAILED"}
+    if decisive.stage in ("measure", "baseline") and decisive.status != outcome.UNAVAILABLE:
+        return {"code": "EXCEPTION_RAISED"}
+    return {"code": "VERIFIER_DIDNT_RUN"}
+
+
+def _latency(measured: dict) -> dict | None:
+    if not measured or measured["latency"] is None:
+        return None
+    stored = measured["latency"]
+    latency = Latency(tuple(stored["values_ms"]), tuple(stored["cpu_ms"]), stored["iterations"])
+    return {
+        "median_ms": latency.median,
+        "mean_ms": latency.mean,
+        "min_ms": latency.min,
+        "p95_ms": latency.p95,
+        "stdev_ms": latency.stdev,
+        "cv": latency.cv,
+        "repetitions": latency.count,
+        "iterations": latency.iterations,
+        "cpu_per_real": latency.cpu_per_real,
+        "trust": measured["trust"]["grade"],
+        "trust_reasons": measured["trust"]["reasons"],
+        "speedup_vs_eager": None,
+        "values_ms": list(latency.values_ms),
+        "cpu_ms": list(latency.cpu_ms),
+    }
+
+
+def _comparable(record: dict) -> tuple:
+    """What two latencies must share for their ratio to mean anything."""
+    experiment, run = record["experiment"], record["run"]
+    return (
+        record["model"]["name"],
+        *(experiment[key] for key in ("test", "dtype", "batch_size", "device")),
+        run["device_name"],
+        run["threads"],
+    )
+
+
+def _report(root: Path, stage: str, cell: str) -> dict:
+    return _read_if_whole(root / f"results/{stage}/{cell}/report.json")
+
+
+def _read_if_whole(path: Path) -> dict:
+    """The JSON of an artifact; {} for the empty file of a stage that did not make it."""
+    return atomic.read_json(path) if path.stat().st_size else {}
+
+
+def _pin(env: str, package: str) -> str | None:
+    return environments.pins(env).get(package)

@@ -1,0 +1,340 @@
+"""The one supervisor: every stage of every cell is a child process of this.
+
+A segfault, an out-of-memory kill or a hang in a compiler becomes a status file; it never
+stops the run and leaves nothing running behind. Artifacts are made in a scratch folder and
+renamed when the stage has ended well, so that a half-written one is never taken for whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from scripts.lib import exits, outcome, process
+from scripts.lib.caplog import CappedLog
+from scripts.lib.diagnose import Diagnosis, diagnose
+from scripts.lib.outcome import Outcome, Usage
+
+POLL_SECONDS = 0.1
+KILL_GRACE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One stage of one cell: what to run, what it makes, what it may use.
+
+    `artifacts` are the paths as they stand in `command`; the child gets a scratch path in
+    the place of each. `memory_mb` bounds the resident set of the whole process tree.
+    """
+
+    stage: str
+    cell: str
+    status_path: Path
+    log_path: Path
+    command: Sequence[str]
+    timeout_s: float
+    memory_mb: float
+    artifacts: Sequence[Path] = ()
+    upstream: Sequence[Path] = ()
+    fingerprint: str = ""
+    journal: Path | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class Interrupted(Exception):
+    """Whoever asked for this job is gone, or told it to stop: no outcome is recorded."""
+
+
+def run(job: Job) -> Outcome:
+    """Run a job to its outcome, write status.json and usage.json, and return the outcome.
+
+    Raises Interrupted when asked to stop (SIGTERM, SIGINT) or orphaned; the process tree is
+    gone by then and no status is written, so that the next run makes this job again.
+    """
+    blocked = _blocked(job)
+    if blocked is not None:
+        for artifact in job.artifacts:
+            _make_empty(artifact)
+        with contextlib.closing(CappedLog(job.log_path)) as log:
+            log.note(f"# skipped: blocked by {blocked.blocked_by}: {blocked.detail}")
+        outcome.write(job.status_path, blocked, Usage(0.0, 0.0))
+        return blocked
+
+    scratch = job.status_path.parent / ".scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    started = time.time()
+    try:
+        with contextlib.closing(CappedLog(job.log_path)) as log:
+            log.note(f"$ {shlex.join(job.command)}")
+            ended = _supervise(job, scratch, log)
+        diagnosis = _verdict(job, ended, scratch)
+        _place_artifacts(job, scratch, keep=diagnosis is None or ended.keeps_artifacts)
+        result = _outcome(job, diagnosis)
+        outcome.write(job.status_path, result, Usage(round(ended.seconds, 3), ended.max_rss_mb))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if job.journal is not None:
+        _append(
+            job.journal,
+            {
+                "stage": job.stage,
+                "cell": job.cell,
+                "status": result.status,
+                "start": started,
+                "end": time.time(),
+                "child_seconds": ended.seconds,
+            },
+        )
+    return result
+
+
+@dataclass(frozen=True)
+class _Ended:
+    returncode: int
+    seconds: float
+    max_rss_mb: float
+    stopped_for: str = ""
+    peak_seen_mb: float = 0.0
+
+    @property
+    def keeps_artifacts(self) -> bool:
+        return not self.stopped_for and self.returncode in exits.KEEPS_ARTIFACTS
+
+
+def _supervise(job: Job, scratch: Path, log: CappedLog) -> _Ended:
+    """Run the child under its limits; returns when nothing of its tree is left."""
+    process.adopt_orphans()
+    owner = os.getppid()
+    aside = {str(path): str(scratch / path.name) for path in job.artifacts}
+    if len(set(aside.values())) != len(aside):
+        raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
+    read_end, write_end = os.pipe()
+    with _stop_requests() as stop_requested:
+        start = time.monotonic()
+        kernel_kills = _kernel_oom_kills()
+        child = subprocess.Popen(
+            [aside.get(argument, argument) for argument in job.command],
+            stdin=subprocess.DEVNULL,
+            stdout=write_end,
+            stderr=write_end,
+            start_new_session=True,
+            preexec_fn=process.child_setup(os.getpid()),
+            env=os.environ | {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"} | job.environment,
+        )
+        os.close(write_end)
+        peak = 0.0
+        stopped_for = ""
+        status = usage = None
+        with _reader(read_end) as ready:
+            while status is None:
+                _drain(ready, read_end, log)
+                pid, wait_status, wait_usage = os.wait4(child.pid, os.WNOHANG)
+                if pid:
+                    status, usage = wait_status, wait_usage
+                    break
+                peak = max(peak, seen := tree_rss_mb())
+                if stop_requested() or os.getppid() != owner:
+                    _kill_tree(child)
+                    raise Interrupted(f"{job.stage} {job.cell}: stopped before it ended")
+                if time.monotonic() - start > job.timeout_s:
+                    stopped_for = "timeout"
+                elif seen > job.memory_mb and tree_rss_mb(shared_once=True) > job.memory_mb:
+                    stopped_for = "oom"
+                if stopped_for:
+                    _kill_tree(child)
+                    _, status, usage = os.wait4(child.pid, 0)
+            seconds = time.monotonic() - start
+            child.returncode = os.waitstatus_to_exitcode(status)
+            _kill_tree(None)
+            _drain(ready, read_end, log)
+    killed = not stopped_for and child.returncode == -signal.SIGKILL
+    if killed and _kernel_oom_kills() > kernel_kills:
+        stopped_for = "kernel-oom"
+    rss = round(max(peak, process.rss_mb(usage)), 1)
+    return _Ended(child.returncode, seconds, rss, stopped_for, round(peak, 1))
+
+
+def _verdict(job: Job, ended: _Ended, scratch: Path) -> Diagnosis | None:
+    """None where the stage did what it is for."""
+    if ended.stopped_for == "timeout":
+        return Diagnosis("timeout", "time-limit", f"still running after {job.timeout_s:g} s")
+    if ended.stopped_for == "oom":
+        return Diagnosis(
+            "oom",
+            "memory-limit",
+            f"process tree held {ended.peak_seen_mb:.0f} MiB; the limit is {job.memory_mb:.0f} MiB",
+        )
+    if ended.stopped_for == "kernel-oom":
+        return Diagnosis(
+            "oom",
+            "kernel-oom-kill",
+            f"the kernel killed it for memory; at most {ended.max_rss_mb:.0f} MiB were seen",
+        )
+    if ended.returncode != 0:
+        text = job.log_path.read_text(encoding="utf-8", errors="replace")
+        return diagnose(ended.returncode, text)
+    for artifact in job.artifacts:
+        made = scratch / artifact.name
+        if not made.is_file() or made.stat().st_size == 0:
+            return Diagnosis(
+                "error", "no-artifact", f"the stage exited 0 but wrote no {artifact.name}"
+            )
+    return None
+
+
+def _place_artifacts(job: Job, scratch: Path, keep: bool) -> None:
+    for artifact in job.artifacts:
+        made = scratch / artifact.name
+        if keep and made.is_file():
+            artifact.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(made, artifact)
+        else:
+            _make_empty(artifact)
+
+
+def _outcome(job: Job, diagnosis: Diagnosis | None) -> Outcome:
+    return Outcome(
+        status=diagnosis.status if diagnosis else outcome.OK,
+        stage=job.stage,
+        cell=job.cell,
+        reason=diagnosis.reason if diagnosis else "",
+        detail=diagnosis.detail if diagnosis else "",
+        log=str(job.log_path),
+        command=shlex.join(job.command),
+        fingerprint=job.fingerprint,
+    )
+
+
+def _blocked(job: Job) -> Outcome | None:
+    """A skipped outcome if anything upstream did not end well; names the first cause."""
+    for path in job.upstream:
+        above = outcome.read(path)
+        if above.status == outcome.OK:
+            continue
+        return Outcome(
+            status=outcome.SKIPPED,
+            stage=job.stage,
+            cell=job.cell,
+            reason=above.reason,
+            detail=above.detail,
+            blocked_by=above.blocked_by or f"{above.stage} {above.cell}",
+            log=str(job.log_path),
+            command=shlex.join(job.command),
+            fingerprint=job.fingerprint,
+        )
+    return None
+
+
+def tree_rss_mb(shared_once: bool = False) -> float:
+    """Resident set of every descendant of this process, in MiB.
+
+    A plain sum counts pages that forked workers share once for each; `shared_once` asks the
+    kernel for proportional shares instead, which is slower and so only asked near the limit.
+    """
+    total = 0
+    for pid in process.descendants(os.getpid()):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            child = psutil.Process(pid)
+            total += child.memory_full_info().pss if shared_once else child.memory_info().rss
+    return total / 2**20
+
+
+def _kill_tree(child: subprocess.Popen | None) -> None:
+    """SIGKILL every descendant and reap all but `child` itself, which the caller waits for.
+
+    New sessions and daemons are descendants too: this process has adopted orphans.
+    """
+    deadline = time.monotonic() + KILL_GRACE_SECONDS
+    keep = child.pid if child is not None else None
+    while time.monotonic() < deadline:
+        others = [pid for pid in process.descendants(os.getpid()) if pid != keep]
+        if child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+        if not others:
+            return
+        for pid in others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in others:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def _stop_requests() -> Iterator:
+    """Turn SIGTERM, SIGINT and SIGHUP into a flag for as long as the child runs."""
+    asked: list[int] = []
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in numbers}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _reader(read_end: int) -> Iterator[selectors.BaseSelector]:
+    os.set_blocking(read_end, False)
+    with selectors.DefaultSelector() as ready:
+        ready.register(read_end, selectors.EVENT_READ)
+        try:
+            yield ready
+        finally:
+            os.close(read_end)
+
+
+def _drain(ready: selectors.BaseSelector, read_end: int, log: CappedLog) -> None:
+    """Move what has been printed into the log; waits one poll interval for something."""
+    deadline = time.monotonic() + POLL_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        if not ready.get_map():
+            time.sleep(left)
+            return
+        if not ready.select(left):
+            return
+        data = os.read(read_end, 1 << 16)
+        if not data:
+            ready.unregister(read_end)
+            return
+        log.feed(data)
+
+
+def _kernel_oom_kills() -> int:
+    """How many processes the kernel has killed for memory since boot (Linux 4.13)."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def _make_empty(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")
+
+
+def _append(journal: Path, entry: dict) -> None:
+    """One line, one write: appends of concurrent jobs do not mix (O_APPEND)."""
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    line = (json.dumps(entry) + "\n").encode()
+    fd = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(fd, line)
+    finally:
+        os.close(fd)

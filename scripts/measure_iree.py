@@ -1,0 +1,122 @@
+"""Verify a compiled module against golden on a device, then time it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import shlex
+from pathlib import Path
+
+from scripts.compile_iree import tool
+from scripts.lib import compare, exits, gbench, process, tensors
+from scripts.lib.archive import SCOPE
+from scripts.lib.hostload import HostWatch, physical_cores
+from scripts.lib.iree_session import (
+    CPU_DRIVERS,
+    NoDevice,
+    Session,
+    device_name,
+    driver_of,
+    runtime_flags,
+)
+from scripts.lib.measurement import Measurement
+from scripts.lib.stopping import StoppingRule, plan
+from scripts.lib.verify import verify
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m scripts.measure_iree", description=__doc__)
+    parser.add_argument("--vmfb", required=True, type=Path)
+    parser.add_argument("--weights", required=True, type=Path)
+    parser.add_argument("--inputs", required=True, type=Path)
+    parser.add_argument("--golden", required=True, type=Path)
+    parser.add_argument("--signature", required=True, type=Path)
+    parser.add_argument("--device", required=True, help="IREE device URI: local-task, cuda://0")
+    parser.add_argument("--threads", type=int, help="CPU workers; default: the physical cores")
+    parser.add_argument("--tolerance", default="{}", type=json.loads, help='{"atol":, "rtol":}')
+    parser.add_argument("--rule", default="{}", type=json.loads, help="stopping rule, JSON")
+    parser.add_argument("--out", required=True, type=Path)
+    args = parser.parse_args()
+    try:
+        name = device_name(args.device)
+    except NoDevice as error:
+        exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
+    measure(args, name)
+
+
+def measure(args: argparse.Namespace, name: str) -> None:
+    rule = StoppingRule(**args.rule)
+    threads = args.threads or physical_cores()
+    signature = tensors.Signature.read(args.signature)
+    stored = tensors.load_npz(args.inputs)
+    inputs = [
+        tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(signature.inputs)
+    ]
+    session = Session(args.vmfb, args.weights, args.device, threads)
+    outputs, first_call_s = session.call(inputs)
+    verification = verify(outputs, args.golden, signature, args.tolerance)
+    common = {
+        "device": args.device,
+        "device_name": name,
+        "threads": threads if driver_of(args.device) in CPU_DRIVERS else None,
+        "verification": verification,
+        "load_ms": session.load_s * 1e3,
+        "first_call_ms": first_call_s * 1e3,
+        "versions": {"iree": importlib.metadata.version("iree-base-runtime")},
+    }
+    if verification.code != compare.PASS:
+        Measurement(**common).write(args.out)
+        exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
+    call_s = first_call_s if first_call_s > rule.budget_s else session.call(inputs)[1]
+    # The weights are in the device's memory a second time while both processes live.
+    del session
+
+    chosen = plan(rule, call_s)
+    files = []
+    for i, (array, kind) in enumerate(zip(inputs, signature.inputs, strict=True)):
+        raw = args.out.with_name(f"input-{i}.bin")
+        array.tofile(raw)
+        files.append(f"--input={kind.iree}=@{raw}")
+    report = args.out.with_name("google-benchmark.json")
+    command = [
+        tool("iree-benchmark-module"),
+        f"--module={args.vmfb}",
+        f"--parameters={SCOPE}={args.weights}",
+        "--function=main",
+        f"--device={args.device}",
+        *runtime_flags(args.device, threads),
+        *allocator_flags(args.device),
+        *files,
+        f"--benchmark_min_warmup_time={chosen.warmup_s}",
+        f"--benchmark_min_time={chosen.iterations}x",
+        f"--benchmark_repetitions={chosen.repetitions}",
+        "--benchmark_report_aggregates_only=false",
+        f"--benchmark_out={report}",
+        "--benchmark_out_format=json",
+    ]
+    print(f"$ {shlex.join(command)}", flush=True)
+    with HostWatch() as watch:
+        run = process.run_tool(command)
+    if run.returncode != 0:
+        process.exit_like(run.returncode)
+    try:
+        latency = gbench.read_latency(report)
+    except gbench.BenchmarkError as error:
+        exits.fail(str(error))
+    Measurement(**common, latency=latency, host=watch.load, command=shlex.join(command)).write(
+        args.out
+    )
+
+
+def allocator_flags(device: str) -> list[str]:
+    """The caching allocator on CPU devices, so that no call pays for malloc.
+
+    CUDA and HIP pool by themselves (--cuda_async_allocations); Vulkan refuses every parameter
+    behind the caching allocator ("cannot allocate a Vulkan buffer …", IREE 3.13).
+    """
+    return ["--device_allocator=caching"] if driver_of(device) in CPU_DRIVERS else []
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Run one stage of one cell under the supervisor: limits, log, status.json, artifacts.
+
+Exits 0 whenever an outcome was recorded, whatever it is: a failed cell must not keep the
+CSV from being written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from scripts.lib import supervise
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.supervise", description=__doc__)
+    parser.add_argument("--stage", required=True, help="export, compile, measure, …")
+    parser.add_argument("--cell", required=True, help="for example resnet/torchmlir-torch/vulkan")
+    parser.add_argument("--status", required=True, type=Path, help="status.json to write")
+    parser.add_argument("--log", required=True, type=Path, help="what the stage prints")
+    parser.add_argument("--timeout", required=True, type=float, help="seconds")
+    parser.add_argument("--memory", required=True, type=float, help="MiB of the process tree")
+    parser.add_argument("--fingerprint", default="", help="recorded as it is")
+    parser.add_argument("--journal", type=Path, help="JSONL file that gets a line of accounting")
+    parser.add_argument(
+        "--upstream", nargs="*", default=[], type=Path, help="status.json that must be ok"
+    )
+    parser.add_argument(
+        "--artifact", nargs="*", default=[], type=Path, help="file that the stage makes"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="-- and the stage's command")
+    args = parser.parse_args()
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        parser.error("no command after --")
+    job = supervise.Job(
+        stage=args.stage,
+        cell=args.cell,
+        status_path=args.status,
+        log_path=args.log,
+        command=command,
+        timeout_s=args.timeout,
+        memory_mb=args.memory,
+        artifacts=args.artifact,
+        upstream=args.upstream,
+        fingerprint=args.fingerprint,
+        journal=args.journal,
+    )
+    try:
+        supervise.run(job)
+    except supervise.Interrupted as stopped:
+        print(stopped, file=sys.stderr)
+        return 143
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""Every cell and every baseline, one row each: results/latency.csv and results.jsonl."""
+
+
+rule aggregate_results:
+    input:
+        PLAN.results(),
+    output:
+        csv="results/latency.csv",
+        jsonl="results/results.jsonl",
+    log:
+        "results/logs/aggregate.txt",
+    params:
+        matrix=PLAN.digest(),
+    shell:
+        "{sys.executable:q} -m scripts.aggregate_results --matrix results/logs/matrix.json"
+        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} > {log:q} 2>&1"
+
+
+rule check:
+    input:
+        "results/results.jsonl",
+    params:
+        matrix=PLAN.digest(),
+    shell:
+        "{sys.executable:q} -m scripts.check_expectations"
+        " --matrix results/logs/matrix.json --results {input:q}"

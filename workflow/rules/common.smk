@@ -1,0 +1,68 @@
+"""The matrix, and what every rule asks of it. No rule stands here."""
+
+import os
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+sys.path.insert(0, str(workflow.basedir))
+
+from scripts.lib import environments, limits, matrix, plan, progress, settings
+
+if Path.cwd() != Path(workflow.basedir):
+    raise WorkflowError(
+        f"run snakemake in {workflow.basedir}, the folder of the Snakefile (this is {Path.cwd()})"
+    )
+
+try:
+    _declared, _selections = settings.load(config, workflow.configfiles)
+    MATRIX = matrix.expand(_declared, _selections, Path(workflow.basedir))
+    PLAN = plan.Plan(
+        MATRIX,
+        retry=plan.parse_retry(_declared.get("retry")),
+        with_conda="conda" in map(str, workflow.deployment_settings.deployment_method),
+    )
+except settings.ConfigError as problem:
+    raise WorkflowError(f"configuration:\n{problem}")
+
+run_log = progress.RunLog()
+
+
+wildcard_constraints:
+    model="[^/]+",
+    frontend="[^/]+",
+    target="[^/]+",
+    baseline="[^/]+",
+    env="[^/]+",
+
+
+# Every stage is a command line under the one supervisor. `exec`, so that the supervisor's
+# parent is Snakemake itself and it notices when that is killed.
+SUPERVISE = (
+    "exec {sys.executable:q} -m scripts.supervise"
+    " --stage {params.stage} --cell {params.cell:q}"
+    " --status {output.status:q} --log {log:q}"
+    " --timeout {resources.timeout_s} --memory {resources.mem_mb}"
+    " --fingerprint {params.fingerprint:q} --journal results/logs/journal.jsonl"
+)
+
+
+def slot_threads(wildcards):
+    """Threads of one job beside others: `--cores` shared over what the machine can bear."""
+    return limits.slot_threads(workflow.cores)
+
+
+def all_threads(wildcards):
+    """Threads of a job beside which nothing else may run."""
+    return workflow.cores or 1
+
+
+def env_of(env, stage, cell):
+    """The status of a stage's environment, as an input.
+
+    An environment that is made again (deleted, or moved) does not undo what was done in it,
+    so a cell that ended well does not look at its age; new pins reach it as a param.
+    """
+    status = PLAN.env_status(env)
+    return ancient(status) if PLAN.ended_well(stage, cell) else status

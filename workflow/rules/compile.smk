@@ -1,0 +1,41 @@
+"""From a program to a module, once a target."""
+
+
+rule compile_iree:
+    input:
+        env=lambda w: env_of(
+            plan.IREE_ENV, "compile", f"{w.model}/{w.frontend}/{w.target}"
+        ),
+        program="results/export/{model}/{frontend}/program.mlir",
+        export="results/export/{model}/{frontend}/status.json",
+    output:
+        vmfb="results/compile/{model}/{frontend}/{target}/module.vmfb",
+        report="results/compile/{model}/{frontend}/{target}/report.json",
+        status="results/compile/{model}/{frontend}/{target}/status.json",
+    log:
+        "results/compile/{model}/{frontend}/{target}/log.txt",
+    conda:
+        "../../envs/iree.yaml"
+    threads: slot_threads
+    resources:
+        timeout_s=lambda w: PLAN.timeout_s("compile"),
+        mem_mb=lambda w: PLAN.memory_mb("compile"),
+    params:
+        stage="compile",
+        cell="{model}/{frontend}/{target}",
+        fingerprint=lambda w: PLAN.fingerprint(
+            "compile", f"{w.model}/{w.frontend}/{w.target}"
+        ),
+        python=PLAN.python(plan.IREE_ENV),
+        pins=PLAN.pins(plan.IREE_ENV),
+        backend=lambda w: PLAN.target(w).backend,
+        arch=lambda w: PLAN.target(w).arch,
+        opt_level=lambda w: PLAN.target(w).opt_level,
+        flags=lambda w: matrix.compact(PLAN.target(w).flags),
+    shell:
+        SUPERVISE + " --upstream {input.env:q} {input.export:q}"
+        " --artifact {output.vmfb:q} {output.report:q}"
+        " -- {params.python} -m scripts.compile_iree --program {input.program:q}"
+        " --backend {params.backend} --arch={params.arch:q}"
+        " --opt-level {params.opt_level} --flags {params.flags:q}"
+        " --out-vmfb {output.vmfb:q} --out-report {output.report:q}"

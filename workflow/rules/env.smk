@@ -1,0 +1,25 @@
+"""Stage environments without conda: `.venvs/<env>/`, made by uv from envs/<env>.yaml."""
+
+
+rule make_env:
+    input:
+        env_file="envs/{env}.yaml",
+    output:
+        versions=".venvs/{env}/versions.json",
+        status="results/env/{env}/status.json",
+    log:
+        "results/env/{env}/log.txt",
+    priority: 1
+    threads: slot_threads
+    resources:
+        timeout_s=lambda w: PLAN.timeout_s("env"),
+        mem_mb=lambda w: PLAN.memory_mb("env"),
+    params:
+        stage="env",
+        cell="{env}",
+        fingerprint=lambda w: PLAN.fingerprint("env", w.env),
+    shell:
+        SUPERVISE + " --artifact {output.versions:q}"
+        " -- {sys.executable:q} -m scripts.make_env"
+        " --env-file {input.env_file:q} --prefix .venvs/{wildcards.env}"
+        " --out-versions {output.versions:q}"

@@ -1,0 +1,47 @@
+"""Verify a module against golden on its device, then time it, with nothing else running."""
+
+
+rule measure_iree:
+    input:
+        env=lambda w: env_of(
+            plan.IREE_ENV, "measure", f"{w.model}/{w.frontend}/{w.target}"
+        ),
+        vmfb="results/compile/{model}/{frontend}/{target}/module.vmfb",
+        compile="results/compile/{model}/{frontend}/{target}/status.json",
+        weights="results/reference/{model}/weights.irpa",
+        inputs="results/reference/{model}/inputs.npz",
+        golden="results/reference/{model}/golden.npz",
+        signature="results/reference/{model}/signature.json",
+    output:
+        measurement="results/measure/{model}/{frontend}/{target}/measurement.json",
+        status="results/measure/{model}/{frontend}/{target}/status.json",
+    log:
+        "results/measure/{model}/{frontend}/{target}/log.txt",
+    priority: -1
+    conda:
+        "../../envs/iree.yaml"
+    threads: all_threads
+    resources:
+        timeout_s=lambda w: PLAN.timeout_s("measure"),
+        mem_mb=lambda w: PLAN.memory_mb("measure"),
+    params:
+        stage="measure",
+        cell="{model}/{frontend}/{target}",
+        fingerprint=lambda w: PLAN.fingerprint(
+            "measure", f"{w.model}/{w.frontend}/{w.target}"
+        ),
+        python=PLAN.python(plan.IREE_ENV),
+        pins=PLAN.pins(plan.IREE_ENV),
+        device=lambda w: PLAN.target(w).device,
+        tolerance=lambda w: matrix.compact(PLAN.model(w).tolerance),
+        stopping=PLAN.rule(),
+        worker_threads=PLAN.threads(),
+    shell:
+        SUPERVISE + " --upstream {input.env:q} {input.compile:q}"
+        " --artifact {output.measurement:q}"
+        " -- {params.python} -m scripts.measure_iree --vmfb {input.vmfb:q}"
+        " --weights {input.weights:q} --inputs {input.inputs:q}"
+        " --golden {input.golden:q} --signature {input.signature:q}"
+        " --device {params.device:q} {params.worker_threads}"
+        " --tolerance {params.tolerance:q} --rule {params.stopping:q}"
+        " --out {output.measurement:q}"
