@@ -36,6 +36,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="CPU workers; default: the physical cores")
     parser.add_argument("--tolerance", default="{}", type=json.loads, help='{"atol":, "rtol":}')
     parser.add_argument("--rule", default="{}", type=json.loads, help="stopping rule, JSON")
+    parser.add_argument(
+        "--raw-inputs", required=True, type=Path, help="folder that gets the inputs as raw bytes"
+    )
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
     try:
@@ -73,9 +76,11 @@ def measure(args: argparse.Namespace, name: str) -> None:
     del session
 
     chosen = plan(rule, call_s)
+    # They stay, so that the recorded command can be repeated by hand.
+    args.raw_inputs.mkdir(parents=True, exist_ok=True)
     files = []
     for i, (array, kind) in enumerate(zip(inputs, signature.inputs, strict=True)):
-        raw = args.out.with_name(f"input-{i}.bin")
+        raw = args.raw_inputs / f"{i}.bin"
         array.tofile(raw)
         files.append(f"--input={kind.iree}=@{raw}")
     report = args.out.with_name("google-benchmark.json")
@@ -92,12 +97,12 @@ def measure(args: argparse.Namespace, name: str) -> None:
         f"--benchmark_min_time={chosen.iterations}x",
         f"--benchmark_repetitions={chosen.repetitions}",
         "--benchmark_report_aggregates_only=false",
-        f"--benchmark_out={report}",
-        "--benchmark_out_format=json",
     ]
     print(f"$ {shlex.join(command)}", flush=True)
     with HostWatch() as watch:
-        run = process.run_tool(command)
+        run = process.run_tool(
+            [*command, f"--benchmark_out={report}", "--benchmark_out_format=json"]
+        )
     if run.returncode != 0:
         process.exit_like(run.returncode)
     try:

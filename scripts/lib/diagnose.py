@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from scripts.lib import exits
 
 DETAIL_CHARS = 400
+SOURCE_CHARS = 160
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,9 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), status, reason)
     for pattern, status, reason in (
         (r"bad_alloc|^MemoryError|\bout of memory\b|RESOURCE_EXHAUSTED", "oom", "out-of-memory"),
-        (r"failed to legalize", "unsupported", "legalization"),
+        # An operation of an input dialect has no lowering; one of a code generator's own is a bug.
+        (r"failed to legalize .*'(torch|stablehlo|chlo|tm_tensor)\.", "unsupported", "legalization"),
+        (r"failed to legalize", "error", "legalization"),
         (r"ops? (is )?not (capturable|supported)|unsupported (op|dtype|type)", "unsupported", "operator"),
         (r"unhandled function mode op|NotImplementedError", "unsupported", "not-implemented"),
         (r"torch\._dynamo\.exc|torch\.fx\.experimental|data.?dependent", "unsupported", "capture"),
@@ -45,6 +48,8 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
 )  # fmt: skip
 
 _MLIR_ERROR = re.compile(r"(?:^|[\s:])error: (?P<message>.+)$")
+_LOCATED = re.compile(r"^(?P<file>\S+?):(?P<line>\d+)(:\d+)?: error: ")
+_EXCEPTION_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _PYTHON_ERROR = re.compile(
     r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Unsupported))(?:: (?P<message>.*))?$"
 )
@@ -80,8 +85,7 @@ def diagnose(returncode: int, log: str) -> Diagnosis:
             exits.UNAVAILABLE: "no-device",
         }.get(returncode, reason or "unsupported")
     elif status == "error" and not reason:
-        python = _python_error(lines)
-        reason = python[0] if python else "compiler-error" if quoted else f"exit-{returncode}"
+        reason = _unclassified(lines, quoted) or f"exit-{returncode}"
     if not quoted:
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         quoted = f"exit code {returncode}" + (f"; last line: {last}" if last else "; no output")
@@ -95,13 +99,36 @@ def _classify(line: str) -> tuple[str, str]:
     return "error", ""
 
 
+def _unclassified(lines: list[str], quoted: str) -> str:
+    """An exception's type where one was raised or is quoted, else who spoke, else nothing."""
+    if python := _python_error(lines):
+        return python[0]
+    if named := _EXCEPTION_NAME.search(quoted):
+        return named[0]
+    if any(_LOCATED.match(line) for line in lines):
+        return "compiler-error"
+    return "stage-error" if quoted else ""
+
+
 def _error_line(lines: list[str]) -> str:
     """The first compiler diagnostic, or what the last Python exception said."""
-    for line in lines:
+    for number, line in enumerate(lines):
         if match := _MLIR_ERROR.search(line):
-            return match["message"].strip()
+            return match["message"].strip() + _source_of(lines, number)
     python = _python_error(lines)
     return python[1] if python else ""
+
+
+def _source_of(lines: list[str], number: int) -> str:
+    """Where a diagnostic points: MLIR echoes the source line below it.
+
+    "failed to bufferize op" alone says nothing; the operation in the program does.
+    """
+    located = _LOCATED.match(lines[number])
+    echo = lines[number + 1].strip() if number + 1 < len(lines) else ""
+    if located is None or not lines[number + 1 : number + 2] or not lines[number + 1][:1].isspace():
+        return ""
+    return f" [{located['file'].rsplit('/', 1)[-1]}:{located['line']}: {echo[:SOURCE_CHARS]}]"
 
 
 def _python_error(lines: list[str]) -> tuple[str, str] | None:

@@ -18,7 +18,12 @@ def env_file(env: str) -> Path:
 
 def python(env: str, conda: bool) -> str:
     """The interpreter of an environment: conda puts its own first on PATH."""
-    return "python" if conda else f".venvs/{env}/bin/python"
+    return "python" if conda else f"{prefix(env)}/bin/python"
+
+
+def prefix(env: str) -> str:
+    """The folder of an environment that uv makes."""
+    return f".venvs/{env}"
 
 
 @functools.cache

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import shlex
+import sys
 from pathlib import Path
 
 from scripts.lib import environments, fingerprint, limits, outcome, settings
@@ -72,6 +74,10 @@ class Plan:
 
     def python(self, env: str) -> str:
         return environments.python(env, self.with_conda)
+
+    def report_python(self) -> str:
+        """The interpreter that aggregates: the driver's own, unless conda makes one."""
+        return "python" if self.with_conda else shlex.quote(sys.executable)
 
     def pins(self, env: str) -> str:
         return environments.pins_digest(env)

@@ -78,7 +78,7 @@ def run(job: Job) -> Outcome:
     started = time.time()
     try:
         with contextlib.closing(CappedLog(job.log_path)) as log:
-            log.note(f"$ {shlex.join(job.command)}")
+            log.note(_header(job))
             ended = _supervise(job, scratch, log)
         diagnosis = _verdict(job, ended, scratch)
         _place_artifacts(job, scratch, keep=diagnosis is None or ended.keeps_artifacts)
@@ -167,6 +167,10 @@ def _supervise(job: Job, scratch: Path, log: CappedLog) -> _Ended:
     return _Ended(child.returncode, seconds, rss, stopped_for, round(peak, 1))
 
 
+def _header(job: Job) -> str:
+    return f"$ {shlex.join(job.command)}"
+
+
 def _verdict(job: Job, ended: _Ended, scratch: Path) -> Diagnosis | None:
     """None where the stage did what it is for."""
     if ended.stopped_for == "timeout":
@@ -185,7 +189,8 @@ def _verdict(job: Job, ended: _Ended, scratch: Path) -> Diagnosis | None:
         )
     if ended.returncode != 0:
         text = job.log_path.read_text(encoding="utf-8", errors="replace")
-        return diagnose(ended.returncode, text)
+        # What the stage printed, not what we wrote above it: a command may hold "error:".
+        return diagnose(ended.returncode, text.removeprefix(_header(job) + "\n"))
     for artifact in job.artifacts:
         made = scratch / artifact.name
         if not made.is_file() or made.stat().st_size == 0:

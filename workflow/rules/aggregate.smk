@@ -9,18 +9,26 @@ rule aggregate_results:
         jsonl="results/results.jsonl",
     log:
         "results/logs/aggregate.txt",
+    conda:
+        "../../envs/report.yaml"
     params:
+        python=PLAN.report_python(),
         matrix=PLAN.digest(),
     shell:
-        "{sys.executable:q} -m scripts.aggregate_results --matrix results/logs/matrix.json"
+        "{params.python} -m scripts.aggregate_results --matrix results/logs/matrix.json"
         " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} > {log:q} 2>&1"
 
 
 rule check:
     input:
         "results/results.jsonl",
+    log:
+        "results/logs/check.txt",
+    conda:
+        "../../envs/report.yaml"
     params:
+        python=PLAN.report_python(),
         matrix=PLAN.digest(),
     shell:
-        "{sys.executable:q} -m scripts.check_expectations"
-        " --matrix results/logs/matrix.json --results {input:q}"
+        "{params.python} -m scripts.check_expectations"
+        " --matrix results/logs/matrix.json --results {input:q} 2>&1 | tee {log:q}"

@@ -1,6 +1,6 @@
 """The matrix, and what every rule asks of it. No rule stands here."""
 
-import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -28,6 +28,12 @@ except settings.ConfigError as problem:
 
 run_log = progress.RunLog()
 
+# Snakemake 9.27's limiter of job starts (100 a second by default, no way to say none) arms one
+# more timer at each pass of the scheduler and never fewer: after 150 jobs the scheduler takes
+# a quarter of a core, beside our measurements. Local jobs need no such limit.
+if workflow.local_exec and workflow.scheduling_settings is not None:
+    workflow.scheduling_settings.max_jobs_per_timespan = None
+
 
 wildcard_constraints:
     model="[^/]+",
@@ -39,8 +45,9 @@ wildcard_constraints:
 
 # Every stage is a command line under the one supervisor. `exec`, so that the supervisor's
 # parent is Snakemake itself and it notices when that is killed.
+DRIVER = shlex.quote(sys.executable)
 SUPERVISE = (
-    "exec {sys.executable:q} -m scripts.supervise"
+    f"exec {DRIVER} -m scripts.supervise"
     " --stage {params.stage} --cell {params.cell:q}"
     " --status {output.status:q} --log {log:q}"
     " --timeout {resources.timeout_s} --memory {resources.mem_mb}"

@@ -10,16 +10,19 @@ rule make_env:
     log:
         "results/env/{env}/log.txt",
     priority: 1
+    conda:
+        "../../envs/report.yaml"
     threads: slot_threads
     resources:
         timeout_s=lambda w: PLAN.timeout_s("env"),
         mem_mb=lambda w: PLAN.memory_mb("env"),
     params:
-        stage="env",
+        stage=lambda w: "env",
         cell="{env}",
+        prefix=lambda w: environments.prefix(w.env),
         fingerprint=lambda w: PLAN.fingerprint("env", w.env),
     shell:
         SUPERVISE + " --artifact {output.versions:q}"
-        " -- {sys.executable:q} -m scripts.make_env"
-        " --env-file {input.env_file:q} --prefix .venvs/{wildcards.env}"
+        f" -- {DRIVER} -m scripts.make_env"
+        " --env-file {input.env_file:q} --prefix {params.prefix:q}"
         " --out-versions {output.versions:q}"

@@ -36,6 +36,7 @@ rule measure_iree:
         tolerance=lambda w: matrix.compact(PLAN.model(w).tolerance),
         stopping=PLAN.rule(),
         worker_threads=PLAN.threads(),
+        raw_inputs=lambda w: f"results/measure/{w.model}/{w.frontend}/{w.target}/inputs",
     shell:
         SUPERVISE + " --upstream {input.env:q} {input.compile:q}"
         " --artifact {output.measurement:q}"
@@ -44,4 +45,5 @@ rule measure_iree:
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --device {params.device:q} {params.worker_threads}"
         " --tolerance {params.tolerance:q} --rule {params.stopping:q}"
+        " --raw-inputs {params.raw_inputs:q}"
         " --out {output.measurement:q}"

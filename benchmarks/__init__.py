@@ -1,0 +1,1 @@
+"""What the workflow itself costs, measured; docs/performance.md says what came out."""

@@ -1,0 +1,146 @@
+"""Cost of the workflow itself against the size of the matrix: real rules, stub stages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import synthetic, timing
+
+SNAKEMAKE = (sys.executable, "-m", "snakemake")
+TARGET = "results/latency.csv"
+PACKAGES = ("snakemake", "pandas")
+
+# `snakemake --touch` records every job as done, as a run does, but rests 0.1 s after each.
+_TOUCH = (
+    "from snakemake.executors import touch; touch.Executor.SLEEPING_TIME = 0; "
+    "from snakemake.cli import main; main()"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.matrix_scale", description=__doc__)
+    parser.add_argument("--cells", nargs="*", type=int, default=[1000, 10000], metavar="N")
+    parser.add_argument(
+        "--execute", nargs="*", type=int, default=[], metavar="N", help="cells to really run"
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="of the dry run and the no-op")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    args = parser.parse_args()
+    results = {"machine": timing.machine(PACKAGES), "scale": [], "execute": []}
+    for cells in args.cells:
+        results["scale"].append(_in_checkout(cells, lambda *at: scale(*at, args.repeats)))
+        _print_row(results["scale"][-1])
+    for cells in args.execute:
+        results["execute"].append(_in_checkout(cells, execute))
+        _print_row(results["execute"][-1])
+    if args.out:
+        args.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+def scale(folder: Path, whole, repeats: int) -> dict:
+    """Dry run with nothing done, then with everything done; seconds and peak memory."""
+    jobs = synthetic.jobs(whole)
+    dry = [_snakemake(folder, "-n") for _ in range(repeats)]
+    _expect(f"total {jobs}" in " ".join(dry[0].output.split()), "the dry run lists other jobs")
+    synthetic.fill_results(folder, whole)
+    aggregate = timing.run(_aggregate_command(), folder)
+    touch = timing.run(
+        (sys.executable, "-c", _TOUCH, "--touch", "--forceall", "--cores", "all", TARGET), folder
+    )
+    noop = [_snakemake(folder, "--cores", "all") for _ in range(repeats)]
+    _expect(all("Nothing to be done" in n.output for n in noop), "a finished run has jobs left")
+    # With no recorded params this would find nothing to do either.
+    retry = _snakemake(folder, "-n", "--config", "retry=all")
+    _expect("Params have changed" in retry.output, "no params were recorded")
+    return {
+        "cells": sum(1 for _ in whole.cells()),
+        "jobs": jobs,
+        "dry_run_s": timing.spread([run.seconds for run in dry]),
+        "noop_s": timing.spread([run.seconds for run in noop]),
+        "retry_all_dry_run_s": retry.seconds,
+        "aggregate_s": aggregate.seconds,
+        "bookkeeping_s_a_job": touch.seconds / jobs,
+        "peak_mb": max(run.peak_mb for run in (*dry, *noop, retry)),
+        "aggregate_peak_mb": aggregate.peak_mb,
+    }
+
+
+def execute(folder: Path, whole) -> dict:
+    """A full run whose stages do nothing: what remains is overhead."""
+    jobs = synthetic.jobs(whole)
+    run = _snakemake(folder, "--cores", "all")
+    rows = (folder / TARGET).read_text(encoding="utf-8").splitlines()[1:]
+    cells = sum(1 for _ in whole.cells())
+    _expect(len(rows) == cells and all(",ok," in row for row in rows), "not every row is ok")
+    journal = (folder / "results/logs/journal.jsonl").read_text(encoding="utf-8").splitlines()
+    stages = [json.loads(line) for line in journal]
+    supervised = [s["end"] - s["start"] for s in stages if "child_seconds" in s]
+    children = [s["child_seconds"] for s in stages if "child_seconds" in s]
+    return {
+        "cells": cells,
+        "jobs": jobs,
+        "run_s": run.seconds,
+        "overhead_s_a_job": run.seconds / jobs,
+        "supervised_s": timing.spread(supervised),
+        "child_s": timing.spread(children),
+        "supervise_command_s": timing.spread([_supervise(folder) for _ in range(20)]),
+        "peak_mb": run.peak_mb,
+    }
+
+
+def _supervise(folder: Path) -> float:
+    """Seconds of the supervisor's command around a stage that ends at once."""
+    command = (sys.executable, "-m", "scripts.supervise", "--stage", "export", "--cell", "probe")
+    files = ("--status", "probe/status.json", "--log", "probe/log.txt")
+    limits = ("--timeout", "60", "--memory", "4096", "--", "true")
+    return timing.run((*command, *files, *limits), folder).seconds
+
+
+def _aggregate_command() -> tuple[str, ...]:
+    files = ("--matrix", "results/logs/matrix.json", "--out-csv", TARGET)
+    return (
+        *(sys.executable, "-m", "scripts.aggregate_results", *files),
+        *("--out-jsonl", "results/results.jsonl"),
+    )
+
+
+def _snakemake(folder: Path, *arguments: str) -> timing.Run:
+    return timing.run((*SNAKEMAKE, TARGET, *arguments), folder)
+
+
+def _in_checkout(cells: int, measure: Callable) -> dict:
+    """Measure in a fresh checkout of that many cells, removed afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="vmfbench-scale-"))
+    try:
+        whole = synthetic.make_checkout(folder, cells)
+        time.sleep(1)  # older than whatever is made next, on any file system
+        return measure(folder, whole)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise RuntimeError(f"not what is to be measured: {otherwise}")
+
+
+def _print_row(row: dict) -> None:
+    """One line a figure, medians with their range."""
+    print(f"{row['cells']} cells, {row['jobs']} jobs")
+    for name, value in row.items():
+        if isinstance(value, dict):
+            text = f"{value['median']:.3f}  ({value['min']:.3f} to {value['max']:.3f})"
+            print(f"  {name:22} {text}", flush=True)
+        elif isinstance(value, float):
+            print(f"  {name:22} {value:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""A checkout with a synthetic matrix of any size, whose stages are stubs.
+
+Snakefile, rules, scripts and supervisor are the real ones. Only the interpreter of the stage
+environments is replaced, by a script that copies a small valid file to each `--out-…`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import yaml
+
+from scripts.lib import fingerprint, matrix, outcome, plan, settings
+from scripts.lib.latency import HostLoad, Latency
+from scripts.lib.measurement import Measurement, Verification
+from scripts.lib.outcome import Outcome, Usage
+from scripts.lib.tensors import Signature, TensorType
+
+ROOT = Path(__file__).parents[1]
+TARGETS = 4
+EXPORT_ENV = "torch-mlir"
+
+# The artifacts of each stage, by rule.
+ARTIFACTS = {
+    "reference": ("weights.irpa", "inputs.npz", "golden.npz", "signature.json"),
+    "export": ("program.mlir", "report.json"),
+    "compile": ("module.vmfb", "report.json"),
+    "measure": ("measurement.json",),
+}
+
+_MODEL = """\
+def get_model(): ...
+def get_dummy_input(): ...
+"""
+
+_INTERPRETER = """\
+#!/bin/sh
+while [ $# -gt 0 ]; do
+  case $1 in --out-* | --out) cp ".venvs/templates/${2##*/}" "$2"; shift ;; esac
+  shift
+done
+"""
+
+
+def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
+    """Fill `folder` with a checkout of at least `cells` cells, nothing of them done."""
+    for name in ("workflow", "scripts", "envs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "Snakefile", folder)
+    (folder / "models").mkdir()
+    for number in range(math.ceil(cells / TARGETS)):
+        (folder / "models" / f"m{number:05}.py").write_text(_MODEL)
+    config = _config()
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    _write_templates(folder / ".venvs" / "templates")
+    for env in (EXPORT_ENV, plan.IREE_ENV):
+        interpreter = folder / ".venvs" / env / "bin" / "python"
+        interpreter.parent.mkdir(parents=True)
+        interpreter.write_text(_INTERPRETER)
+        interpreter.chmod(0o755)
+        (folder / ".venvs" / env / "versions.json").write_text("{}\n")
+        _record(folder, "env", env)
+    return matrix.expand(config, {}, folder)
+
+
+def fill_results(folder: Path, whole: matrix.Matrix) -> None:
+    """Leave what a finished run leaves before its last job: every artifact, every status."""
+    frontend = next(iter(whole.frontends))
+    for model in whole.models:
+        _record(folder, "reference", model)
+        _record(folder, "export", f"{model}/{frontend}")
+        for target in whole.targets:
+            _record(folder, "compile", f"{model}/{frontend}/{target}")
+            _record(folder, "measure", f"{model}/{frontend}/{target}")
+    logs = folder / "results" / "logs"
+    logs.mkdir()
+    (logs / "matrix.json").write_text(json.dumps(whole.to_json()))
+
+
+def jobs(whole: matrix.Matrix) -> int:
+    """Jobs of a full run: a stage each, and the aggregate."""
+    cells = sum(1 for _ in whole.cells())
+    return len(whole.models) * (1 + len(whole.frontends)) + 2 * cells + 1
+
+
+def _config() -> dict:
+    """The real configuration with one frontend, some CPU targets and no baselines."""
+    config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    config |= {
+        "models": {},
+        "frontends": {"stub": {"exporter": "torch_mlir", "env": EXPORT_ENV}},
+        "targets": {f"t{number}": {"backend": "llvm-cpu"} for number in range(TARGETS)},
+        "baselines": {},
+        "expect": {},
+    }
+    settings.check(config)
+    return config
+
+
+def _record(folder: Path, stage: str, cell: str) -> None:
+    """What the supervisor leaves of a stage that ended well."""
+    status = folder / plan.status_path(stage, cell)
+    status.parent.mkdir(parents=True)
+    for artifact in ARTIFACTS.get(stage, ()):
+        shutil.copyfile(folder / ".venvs" / "templates" / artifact, status.with_name(artifact))
+    log = status.with_name("log.txt")
+    log.write_text("$ stub\n")
+    done = Outcome(
+        status=outcome.OK,
+        stage=stage,
+        cell=cell,
+        log=str(log.relative_to(folder)),
+        command="stub",
+        fingerprint=fingerprint.of_modules(plan.SCRIPTS[stage]),
+    )
+    status.write_text(json.dumps(asdict(done), indent=2))
+    outcome.usage_path(status).write_text(json.dumps(asdict(Usage(0.1, 10.0))))
+
+
+def _write_templates(folder: Path) -> None:
+    """One valid file by each artifact's name."""
+    folder.mkdir(parents=True)
+    for name in ("weights.irpa", "inputs.npz", "golden.npz", "program.mlir", "module.vmfb"):
+        (folder / name).write_text("stub\n")
+    tensor = TensorType("[0]", (1,), "float32")
+    Signature(
+        model="stub",
+        dtype="f32",
+        batch_size=1,
+        inputs=(tensor,),
+        outputs=(tensor,),
+        parameters=(tensor,),
+        aliases={},
+        options={},
+        torch_version="0",
+        has_fp64=False,
+        rmse_vs_fp64=None,
+        deterministic=True,
+    ).write(folder / "signature.json")
+    # The exporter's and the compiler's report go by one name; this one serves for both.
+    report = {"export_s": 1.0, "compile_s": 1.0, "vmfb_bytes": 5, "dispatch_count": 1}
+    (folder / "report.json").write_text(json.dumps(report))
+    Measurement(
+        device="local-task",
+        device_name="stub",
+        threads=1,
+        verification=Verification("PASS", "", 0.0, None, None, 0.0, 0.0),
+        load_ms=1.0,
+        first_call_ms=1.0,
+        latency=Latency((1.0,) * 20, (1.0,) * 20),
+        host=HostLoad(0.0, 0.0),
+    ).write(folder / "measurement.json")

@@ -1,0 +1,259 @@
+"""The main line on a convolution and a small transformer, and what it leaves to a re-run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.lib import record
+from scripts.lib.tensors import Signature
+from tests.pipeline.conftest import keep_models
+
+FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo", "torchmlir-linalg")
+TARGETS = {
+    "llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"},
+    "vulkan": {"backend": "vulkan"},
+    "cuda": {"backend": "cuda"},
+    "rocm": {"backend": "rocm"},
+}
+EAGER = {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}}
+QUICK = {"repetitions": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5}
+TINY_BERT = {"file": "bert.py", "size": "tiny", "seq_len": 16}
+
+
+@pytest.fixture(scope="module")
+def ran(make_checkout):
+    """One run of conv and a tiny BERT over all targets; the tests after it go on from there."""
+    baselines = EAGER | {
+        "inductor": {"runtime": "inductor", "device": "cpu", "env": "torch-mlir"},
+        "eager-cuda": {"runtime": "eager", "device": "cuda", "env": "torch-mlir"},
+    }
+    checkout = make_checkout(
+        "main", models={"bert-tiny": TINY_BERT}, targets=TARGETS, baselines=baselines, measure=QUICK
+    )
+    # A model file outside models/, too: it is in the matrix under the entry's name alone.
+    shutil.copy2(checkout.path / "models/bert.py", checkout.path / "bert.py")
+    keep_models(checkout, "conv")
+    checkout.output = checkout.snakemake("--cores", "8", "results/latency.csv").stdout
+    return checkout
+
+
+def test_every_cell_and_baseline_has_exactly_one_row(ran):
+    with (ran.path / "results/latency.csv").open(newline="") as file:
+        assert tuple(next(csv.reader(file))) == record.COLUMNS
+    cells = [(r["model"], r["runtime"], r["frontend"], r["target"]) for r in ran.rows()]
+    assert len(cells) == len(set(cells)) == 2 * (3 * 4 + 3)
+
+
+@pytest.mark.parametrize("model", ["conv", "bert-tiny"])
+@pytest.mark.parametrize("frontend", FRONTENDS)
+def test_the_cpu_cells_are_verified_and_timed(ran, model, frontend):
+    row = ran.row(model, frontend, "llvm-cpu")
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert float(row["latency_ms"]) > 0
+    assert float(row["speedup_vs_eager"]) > 0
+    assert int(row["dispatch_count"]) > 0
+    assert int(row["vmfb_bytes"]) > 1000
+    assert float(row["rmse_vs_fp64"]) < 1e-4
+    for column in ("compile_s", "export_s", "load_ms", "first_call_ms", "run_rss_mb", "trust"):
+        assert row[column], column
+
+
+@pytest.mark.parametrize("target", ["cuda", "rocm"])
+def test_a_target_without_its_device_is_compiled_and_unavailable(ran, target):
+    row = ran.row("conv", "torchmlir-stablehlo", target)
+    if row["status"] == "ok":  # a machine that has one
+        assert row["verification_code"] == "PASS"
+        return
+    assert (row["status"], row["stage"]) == ("unavailable", "measure")
+    assert row["detail"]
+    assert int(row["vmfb_bytes"]) > 1000
+    assert not row["latency_ms"]
+
+
+def test_vulkan_is_measured_on_a_device_or_says_that_there_is_none(ran):
+    row = ran.row("conv", "torchmlir-stablehlo", "vulkan")
+    drivers = [*Path("/usr/share/vulkan/icd.d").glob("*.json")]
+    if drivers:
+        assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+        assert row["device_name"]
+    else:
+        assert row["status"] == "unavailable"
+
+
+def test_a_row_has_a_latency_exactly_where_it_is_verified(ran):
+    for row in ran.rows():
+        verified = row["verification_code"] == "PASS"
+        assert bool(row["latency_ms"]) == verified == (row["status"] == "ok"), row
+        if not verified:
+            assert row["reason"], row
+            assert row["detail"], row
+            assert (ran.path / row["log"]).is_file(), row
+
+
+def test_programs_name_their_parameters_and_hold_no_weight(ran):
+    for frontend in FRONTENDS:
+        text = (ran.path / f"results/export/conv/{frontend}/program.mlir").read_text()
+        assert '#flow.parameter.named<"model"::"0.weight">' in text
+        assert len(text) < 10_000
+        assert 'dense<"0x' not in text
+        assert text.count("@main") == 1
+
+
+def test_no_flag_is_unknown_or_deprecated_to_the_pinned_compiler(ran):
+    for target in TARGETS:
+        log = ran.path / f"results/compile/conv/torchmlir-stablehlo/{target}/log.txt"
+        assert "deprecat" not in log.read_text().lower()
+        assert "unknown command line" not in log.read_text().lower()
+
+
+def test_weights_are_written_once_under_their_state_dict_names(ran):
+    signature = Signature.read(ran.path / "results/reference/conv/signature.json")
+    assert [p.name for p in signature.parameters] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    size = (ran.path / "results/reference/conv/weights.irpa").stat().st_size
+    assert 4 * (16 * 27 + 16 + 32 * 144 + 32) <= size < 64 * 1024
+
+
+def test_the_records_agree_with_the_rows_and_keep_every_repetition(ran):
+    lines = (ran.path / "results/results.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert len(records) == len(ran.rows())
+    for one, row in zip(records, ran.rows(), strict=True):
+        assert one["outcome"]["status"] == row["status"]
+        if one["latency"]:
+            assert len(one["latency"]["values_ms"]) == int(row["repetitions"])
+
+
+def test_the_run_ends_with_a_table_and_an_account_of_its_time(ran):
+    assert "rows, " in ran.output
+    assert "with a verified latency" in ran.output
+    assert "neither exporter, compiler nor measurement" in ran.output
+    assert "[29/" in ran.output or "[ 29/" in ran.output
+
+
+def test_the_recorded_command_repeats_a_stage_by_hand(ran, tmp_path):
+    status = json.loads(
+        (ran.path / "results/compile/conv/torchmlir-torch/llvm-cpu/status.json").read_text()
+    )
+    vmfb = ran.path / "results/compile/conv/torchmlir-torch/llvm-cpu/module.vmfb"
+    before = vmfb.read_bytes()
+    copy = status["command"].replace("results/compile/conv", str(tmp_path))
+    (tmp_path / "torchmlir-torch/llvm-cpu").mkdir(parents=True)
+    subprocess.run(["bash", "-c", copy], cwd=ran.path, check=True)
+    again = (tmp_path / "torchmlir-torch/llvm-cpu/module.vmfb").read_bytes()
+    assert len(again) == len(before)
+
+
+def test_the_same_line_again_has_nothing_to_do(ran):
+    done = ran.snakemake("--cores", "8", "results/latency.csv")
+    assert "Nothing to be done" in done.stdout
+
+
+def test_an_environment_made_again_does_not_undo_what_was_done_in_it(ran):
+    status = ran.path / "results/env/iree/status.json"
+    text = status.read_text()
+    status.write_text(text)
+    done = ran.snakemake("--cores", "8", "results/latency.csv")
+    assert "Nothing to be done" in done.stdout
+
+
+def test_a_wrong_result_is_a_failure_without_a_latency(ran, tmp_path):
+    """The module of one model held to golden outputs that were altered."""
+    import numpy as np
+
+    reference = ran.path / "results/reference/conv"
+    golden = dict(np.load(reference / "golden.npz"))
+    golden["golden.0"] = golden["golden.0"] + 0.1
+    np.savez(tmp_path / "golden.npz", **golden)
+    command = [
+        *(ran.path / ".venvs/iree/bin/python", "-m", "scripts.measure_iree"),
+        *("--vmfb", ran.path / "results/compile/conv/torchmlir-torch/llvm-cpu/module.vmfb"),
+        *("--weights", reference / "weights.irpa", "--inputs", reference / "inputs.npz"),
+        *("--golden", tmp_path / "golden.npz", "--signature", reference / "signature.json"),
+        *("--device", "local-task", "--out", tmp_path / "measurement.json"),
+    ]
+    done = subprocess.run(map(str, command), cwd=ran.path, capture_output=True, text=True)
+    assert done.returncode == 4
+    assert "out of tolerance" in done.stderr
+    measured = json.loads((tmp_path / "measurement.json").read_text())
+    assert measured["verification"]["code"] == "FAIL"
+    assert measured["latency"] is None
+
+
+def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ran):
+    broken = TARGETS | {"cuda": {"backend": "cuda", "flags": ["--iree-no-such-flag"]}}
+    ran.configure(targets=broken)
+    done = ran.snakemake("--cores", "8", "results/latency.csv")
+    assert done.returncode == 0
+    row = ran.row("conv", "torchmlir-torch", "cuda")
+    assert (row["status"], row["stage"], row["reason"]) == ("error", "compile", "bad-flag")
+    assert "--iree-no-such-flag" in row["detail"]
+    assert row["blocked_by"] == "compile conv/torchmlir-torch/cuda"
+    assert len(ran.rows()) == 30
+    assert ran.row("conv", "torchmlir-torch", "llvm-cpu")["status"] == "ok"
+
+    ran.configure(targets=TARGETS)
+    jobs = jobs_of(ran.snakemake("-n", "results/latency.csv").stdout)
+    chains = {f"{m}/{f}/cuda" for m in ("conv", "bert-tiny") for f in FRONTENDS}
+    assert {cell for rule, cell in jobs if rule == "compile_iree"} == chains
+    assert {cell for rule, cell in jobs if rule == "measure_iree"} == chains
+    assert len(jobs) == 2 * len(chains) + 1
+    ran.snakemake("--cores", "8", "results/latency.csv")
+    assert ran.row("conv", "torchmlir-torch", "cuda")["status"] in ("unavailable", "ok")
+    assert "Nothing to be done" in ran.snakemake("--cores", "8", "results/latency.csv").stdout
+
+
+def test_a_forced_retry_runs_its_class_once(ran):
+    unavailable = sum(r["status"] == "unavailable" for r in ran.rows())
+    assert unavailable
+    jobs = jobs_of(
+        ran.snakemake("-n", "results/latency.csv", "--config", "retry=unavailable").stdout
+    )
+    assert len(jobs) == unavailable + 1
+    ran.snakemake("--cores", "8", "results/latency.csv", "--config", "retry=unavailable")
+    assert "Nothing to be done" in ran.snakemake("--cores", "8", "results/latency.csv").stdout
+
+
+def test_selecting_narrows_the_rows_and_leaves_the_rest_done(ran):
+    narrow = ("--config", "models=conv", "frontends=torchmlir-*o*", "targets=llvm-cpu")
+    ran.snakemake("--cores", "8", "results/latency.csv", *narrow)
+    assert {r["model"] for r in ran.rows()} == {"conv"}
+    assert {r["target"] for r in ran.rows() if r["runtime"] == "iree"} == {"llvm-cpu"}
+    jobs = jobs_of(ran.snakemake("-n", "results/latency.csv").stdout)
+    assert [rule for rule, _ in jobs] == ["aggregate_results"]
+
+
+def test_expectations_decide_the_exit_code_of_check(ran):
+    ran.configure(expect={"*/*/llvm-cpu": "ok", "*/eager": "ok"})
+    assert "all meet it" in ran.snakemake("check").stdout
+    ran.configure(expect={"*/*/llvm-cpu": {"status": "error", "stage": "compile"}})
+    done = ran.snakemake("check", check=False)
+    assert done.returncode == 1
+    assert "conv/torchmlir-torch/llvm-cpu" in done.stdout
+
+
+def test_failed_lists_nothing_that_is_only_unavailable(ran):
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.failed"], cwd=ran.path, capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert "unavailable" not in done.stdout
+
+
+def jobs_of(dry_run: str) -> list[tuple[str, str]]:
+    """(rule, cell) of every job that a dry run lists."""
+    jobs, rule = [], ""
+    for line in dry_run.splitlines():
+        if line.startswith(("rule ", "localrule ")):
+            rule = line.split()[1].rstrip(":")
+            jobs.append((rule, ""))
+        elif line.strip().startswith("wildcards: ") and jobs:
+            values = [pair.split("=", 1)[1] for pair in line.strip()[11:].split(", ")]
+            jobs[-1] = (rule, "/".join(values))
+    return jobs

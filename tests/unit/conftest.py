@@ -1,0 +1,139 @@
+"""A results folder as the stages leave it, with every cell ended as a test asks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from scripts.lib import outcome, supervise
+from scripts.lib.latency import HostLoad, Latency
+from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target
+from scripts.lib.measurement import Measurement, Verification
+from scripts.lib.outcome import Outcome, Usage
+from scripts.lib.plan import status_path
+from scripts.lib.tensors import Signature
+
+StageCell = tuple[str, str]
+
+MATRIX = Matrix(
+    models={
+        "conv": Model("conv", "models/conv.py"),
+        "tiny": Model("tiny", "/elsewhere/tiny.py", "user", {"batch_size": 4, "dtype": "f16"}),
+    },
+    frontends={"mlir": Frontend("mlir", "torch_mlir", "torch-mlir", {"dialect": "torch"})},
+    targets={
+        "llvm-cpu": Target("llvm-cpu", "llvm-cpu", "host", "O3", ("--x",), "local-task"),
+        "vulkan": Target("vulkan", "vulkan", "", "O2", (), "vulkan"),
+    },
+    baselines={"eager": Baseline("eager", "eager", "cpu", "torch-mlir")},
+    measure={},
+    limits={},
+    expect={},
+)
+LATENCY_MS = {"llvm-cpu": (4.0, 5.0, 6.0), "vulkan": (2.0, 2.0), "eager": (9.0, 10.0, 11.0)}
+
+
+@dataclasses.dataclass
+class ResultsTree:
+    """Writes results/ below the working folder."""
+
+    matrix: Matrix = MATRIX
+
+    def write(self, endings: Mapping[StageCell, Outcome] | None = None) -> None:
+        """End each stage of each cell as `endings` says, or well; skip what that blocks."""
+        for stage, cell, upstream, artifacts in self._stages():
+            job = supervise.Job(
+                stage=stage,
+                cell=cell,
+                status_path=Path(status_path(stage, cell)),
+                log_path=Path(f"results/{stage}/{cell}/log.txt"),
+                command=["python", "-m", f"scripts.{stage}"],
+                timeout_s=1,
+                memory_mb=1,
+                artifacts=[Path(f"results/{stage}/{cell}/{name}") for name in artifacts],
+                upstream=[Path(status_path(*above)) for above in upstream],
+            )
+            if any(outcome.read(path).status != "ok" for path in job.upstream):
+                supervise.run(job)  # records it as skipped, and starts nothing
+                continue
+            ended = (endings or {}).get((stage, cell), Outcome("ok", stage, cell))
+            ended = dataclasses.replace(
+                ended,
+                log=str(job.log_path),
+                command=" ".join(job.command),
+                fingerprint="c0de",
+            )
+            outcome.write(job.status_path, ended, Usage(1.5, 100.0))
+            for path in job.artifacts:
+                path.write_text("")
+                if ended.status == "ok":
+                    self._make(path)
+                elif ended.reason == "wrong-result":
+                    self.measure(path, failed=True)
+
+    def measure(self, path: Path, failed: bool = False, **changes) -> None:
+        """Write a measurement; its last folder says of which target or baseline."""
+        name = path.parent.name
+        on_cpu = name != "vulkan"
+        measured = Measurement(
+            device="local-task" if on_cpu else "vulkan",
+            device_name="A CPU" if on_cpu else "A GPU",
+            threads=4 if on_cpu else None,
+            verification=Verification(
+                "FAIL" if failed else "PASS", "", 0.5, 0.25, 1e-7, 1e-3, 1e-3
+            ),
+            load_ms=3.0,
+            first_call_ms=30.0,
+            latency=None if failed else Latency(LATENCY_MS[name], LATENCY_MS[name], 7),
+            host=None if failed else HostLoad(0.0, 0.0),
+            versions={"torch": "2.0"} if name == "eager" else {"iree": "3.0"},
+        )
+        dataclasses.replace(measured, **changes).write(path)
+
+    def _make(self, path: Path) -> None:
+        if path.name == "measurement.json":
+            self.measure(path)
+        elif path.name == "signature.json":
+            Signature("m", "f32", 1, (), (), (), {}, {}, "2.0", True, 1e-7, True).write(path)
+        elif "export" in path.parts:
+            path.write_text(json.dumps({"export_s": 0.5, "frontend_version": "1"}))
+        else:
+            numbers = {"compile_s": 2.0, "vmfb_bytes": 1234567890, "dispatch_count": 12, "max_rss_mb": 300.5}  # fmt: skip
+            path.write_text(json.dumps(numbers))
+
+    def _stages(self) -> Iterator[tuple[str, str, list[StageCell], list[str]]]:
+        """(stage, cell, upstream, artifacts), each after what it stands on."""
+        torch, iree = ("env", "torch-mlir"), ("env", "iree")
+        yield *torch, [], []
+        yield *iree, [], []
+        for m in self.matrix.models:
+            yield "reference", m, [torch], ["signature.json"]
+            for f in self.matrix.frontends:
+                yield "export", f"{m}/{f}", [torch, ("reference", m)], ["report.json"]
+                for t in self.matrix.targets:
+                    cell = f"{m}/{f}/{t}"
+                    yield "compile", cell, [iree, ("export", f"{m}/{f}")], ["report.json"]
+                    yield "measure", cell, [iree, ("compile", cell)], ["measurement.json"]
+            for b in self.matrix.baselines:
+                yield "baseline", f"{m}/{b}", [torch, ("reference", m)], ["measurement.json"]
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultsTree:
+    """A results tree to write in a working folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return ResultsTree()
+
+
+def ended(status: str, stage: str, cell: str, reason: str = "why", detail: str = "what") -> dict:
+    """An ending for ResultsTree.write."""
+    return {(stage, cell): Outcome(status, stage, cell, reason, detail)}
+
+
+@pytest.fixture(name="ended")
+def ended_fixture():
+    return ended

@@ -1,0 +1,67 @@
+"""check_expectations: rows against what the configuration expects of them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts import check_expectations
+from scripts.check_expectations import compare
+from scripts.lib import atomic, record
+
+
+@pytest.fixture
+def found(results, ended):
+    results.write(ended("error", "compile", "conv/mlir/vulkan", "bufferization"))
+    return record.records(results.matrix)
+
+
+@pytest.mark.parametrize(
+    ("expect", "differing", "checked"),
+    [
+        ({}, [], 0),
+        ({"*/*/llvm-cpu": "ok", "*/eager": "ok"}, [], 4),
+        ({"*": "ok"}, ["conv/mlir/vulkan"], 6),
+        ({"*": "ok", "conv/mlir/vulkan": "error"}, [], 6),
+        ({"conv/mlir/vulkan": "error", "*": "ok"}, ["conv/mlir/vulkan"], 6),  # the last counts
+        ({"conv/*/vulkan": {"status": "error", "stage": "compile", "reason": "bufferization"}}, [], 1),
+        ({"conv/*/vulkan": {"status": "error", "stage": "export"}}, ["conv/mlir/vulkan"], 1),
+        ({"tiny/eager": "oom"}, ["tiny/eager"], 1),
+    ],
+)  # fmt: skip
+def test_cells_that_differ_from_their_last_match_are_listed(found, expect, differing, checked):
+    differences, count = compare(found, expect)
+    assert [line[0] for line in differences] == differing
+    assert count == checked
+
+
+def test_a_difference_shows_both_sides_and_the_detail(found):
+    expect = {"conv/mlir/vulkan": {"status": "error", "reason": "stack"}}
+    differences, _ = compare(found, expect)
+    assert differences == [("conv/mlir/vulkan", "error stack", "error bufferization", "what")]
+
+
+@pytest.fixture
+def check(found, monkeypatch):
+    def run(expect: dict, *arguments: str) -> int:
+        Path("r.jsonl").write_text("".join(json.dumps(one) + "\n" for one in found))
+        atomic.write_json("matrix.json", {"expect": expect})
+        words = ["x", "--matrix", "matrix.json", "--results", "r.jsonl", *arguments]
+        monkeypatch.setattr(sys, "argv", words)
+        return check_expectations.main()
+
+    return run
+
+
+@pytest.mark.parametrize(("expect", "code"), [({"*/eager": "ok"}, 0), ({"*": "ok"}, 1)])
+def test_the_exit_code_says_whether_all_is_as_expected(check, expect, code):
+    assert check(expect) == code
+
+
+def test_what_was_found_printed_as_configuration_is_what_is_then_expected(check, capsys):
+    assert check({}, "--as-config") == 0
+    expect = yaml.safe_load(capsys.readouterr().out)["expect"]
+    assert len(expect) == 6
+    assert check(expect) == 0

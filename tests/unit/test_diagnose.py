@@ -1,0 +1,151 @@
+"""diagnose: from exit code and log to a status, a reason to group by and a line to quote."""
+
+import signal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.lib import exits, outcome
+from scripts.lib.diagnose import DETAIL_CHARS, diagnose
+
+# (status, reason, quoted line) of an iree-compile, torch or uv that exits with 1.
+TOOLS = [
+    ("error", "stack-allocation-limit", "'func.func' op exceeded stack allocation limit of 32768 bytes for function. Got 66048 bytes"),
+    ("unsupported", "legalization", "failed to legalize operation 'torch.aten.foo' that was explicitly marked illegal"),
+    ("error", "shared-memory-limit", "function 'main$async_dispatch_2_reduction_197x768_f32' uses 197120 bytes of shared memory; exceeded the limit of 16384 bytes"),
+    ("error", "distribution", "'func.func' op failed to distribute"),
+    ("error", "bufferization", "failed to bufferize op"),
+    ("error", "unknown-target", "missing GPU target in #hal.executable.target"),
+    ("oom", "out-of-memory", "RESOURCE_EXHAUSTED; failed to allocate 8589934592 bytes"),
+    ("error", "compiler-error", "'arith.addi' op operand #0 must be signless-integer-like"),
+]  # fmt: skip
+
+# (status, reason, last line) of a Python traceback.
+TRACEBACKS = [
+    ("error", "KeyError", "KeyError: 'fp64.0'"),
+    ("error", "AssertionError", "AssertionError"),
+    ("unsupported", "not-implemented", "NotImplementedError: Could not run 'aten::foo'"),
+    ("unsupported", "capture", "torch._dynamo.exc.Unsupported: Dynamic control flow is not supported"),
+    ("unsupported", "capture", "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: Could not guard on data-dependent expression Eq(u0, 1)"),
+    ("error", "OSError", "OSError: [Errno 28] No space left on device"),
+    ("oom", "out-of-memory", "MemoryError"),
+    ("oom", "out-of-memory", "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9.31 GiB for an array with shape (50000, 50000) and data type float32"),
+    ("oom", "out-of-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."),
+    ("oom", "out-of-memory", "RuntimeError: [enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes. Error code 12 (Cannot allocate memory)"),
+]  # fmt: skip
+
+MLIR_LOG = """\
+warning: something old
+results/export/bert/mlir/program.mlir:12:3: error: {}
+    %81 = linalg.generic {{indexing_maps = [#map6, #map10]}}
+          ^
+results/export/bert/mlir/program.mlir:12:3: error: failed to run translation of source executable
+"""
+TRACEBACK_LOG = """\
+UserWarning: an old warning
+Traceback (most recent call last):
+  File "/w/scripts/export_program.py", line 38, in main
+    raise ValueError("first")
+ValueError: first
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/w/x.py", line 3, in f
+{}
+"""
+
+
+@pytest.mark.parametrize(("status", "reason", "line"), TOOLS)
+def test_the_first_diagnostic_of_a_tool_is_classed_and_quoted(status, reason, line):
+    found = diagnose(1, MLIR_LOG.format(line))
+    assert (found.status, found.reason, found.detail) == (status, reason, line)
+
+
+@pytest.mark.parametrize(("status", "reason", "line"), TRACEBACKS)
+def test_the_last_line_of_a_traceback_is_classed_and_quoted(status, reason, line):
+    found = diagnose(1, TRACEBACK_LOG.format(line))
+    assert (found.status, found.reason) == (status, reason)
+    assert found.detail == line
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "reason"),
+    [
+        (exits.UNSUPPORTED, "unsupported", "unsupported"),
+        (exits.WRONG_RESULT, "error", "wrong-result"),
+        (exits.UNAVAILABLE, "unavailable", "no-device"),
+        (1, "error", "compiler-error"),
+    ],
+)
+def test_a_stage_says_how_it_ended_by_its_exit_code(capsys, code, status, reason):
+    with pytest.raises(SystemExit) as ended:
+        exits.fail("the model changes a buffer in place", code)
+    found = diagnose(ended.value.code, capsys.readouterr().err)
+    assert (found.status, found.reason) == (status, reason)
+    assert found.detail == "the model changes a buffer in place"
+
+
+def test_an_unsupported_program_keeps_the_class_of_its_diagnostic():
+    log = "error: failed to legalize operation 'torch.aten.foo'"
+    assert diagnose(exits.UNSUPPORTED, log).reason == "legalization"
+
+
+SEGFAULT = """\
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007f (most recent call first):
+  File "x.py", line 3 in f
+  File "y.py", line 9 in main
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "log", "status", "reason", "quoted"),
+    [
+        (signal.SIGABRT, "LLVM ERROR: Broken module found", "crashed", "SIGABRT", "LLVM ERROR: Broken module found"),
+        (signal.SIGABRT, "iree-compile: a.cpp:9: void f(): Assertion `x > 0' failed.", "crashed", "SIGABRT", "Assertion `x > 0' failed"),
+        (signal.SIGSEGV, SEGFAULT, "crashed", "SIGSEGV", "Segmentation fault; in f (x.py:3)"),
+        (signal.SIGSEGV, "", "crashed", "SIGSEGV", "killed by SIGSEGV"),
+        (signal.SIGSEGV, "1. Running pass 'Function Pass Manager' on module", "crashed", "SIGSEGV", "in Function Pass Manager"),
+        (signal.SIGABRT, "terminate called after throwing an instance of 'std::bad_alloc'", "oom", "out-of-memory", "std::bad_alloc"),
+        (signal.SIGABRT, "LLVM ERROR: out of memory", "oom", "out-of-memory", "LLVM ERROR: out of memory"),
+        (63, "", "crashed", "signal 63", "killed by signal 63"),
+    ],
+)  # fmt: skip
+def test_a_signal_is_a_crash_that_says_where_unless_memory_ran_out(
+    number, log, status, reason, quoted
+):
+    found = diagnose(-number, log)
+    assert (found.status, found.reason) == (status, reason)
+    assert quoted in found.detail
+
+
+@pytest.mark.parametrize(
+    ("log", "detail"),
+    [
+        ("", "exit code 2; no output"),
+        ("\n \n", "exit code 2; no output"),
+        ("usage: x\nbad choice\n\n", "exit code 2; last line: bad choice"),
+    ],
+)
+def test_a_log_with_no_diagnostic_still_has_a_detail(log, detail):
+    found = diagnose(2, log)
+    assert (found.status, found.reason, found.detail) == ("error", "exit-2", detail)
+
+
+pieces = st.sampled_from(
+    ["error: ", "error:  \n", "ValueError", "MemoryError\n", "LLVM ERROR:", "Assertion `' failed",
+     "bad_alloc", "\n", "\r", "\x85", "\t", "Running pass ''", '  File "", line 0 in f']
+)  # fmt: skip
+
+
+@given(st.integers(-64, 255).filter(bool), st.lists(st.text(max_size=500) | pieces).map("".join))
+def test_there_is_always_a_reason_and_one_bounded_line_of_detail(code, log):
+    found = diagnose(code, log)
+    assert found.status in (*outcome.FAILED, outcome.UNAVAILABLE)
+    assert found.reason.strip()
+    assert found.detail.strip()
+    assert len(found.detail.splitlines()) == 1
+    assert len(found.detail) <= DETAIL_CHARS

@@ -1,0 +1,49 @@
+"""limits: memory of a stage, and jobs that cores and memory bear side by side."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.lib import limits
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    def has(physical_cores: int, memory_gib: float):
+        memory = SimpleNamespace(total=int(memory_gib * 2**30))
+        monkeypatch.setattr(limits, "physical_cores", lambda: physical_cores)
+        monkeypatch.setattr(limits.psutil, "virtual_memory", lambda: memory)
+
+    return has
+
+
+@pytest.mark.parametrize(
+    ("cores", "physical", "memory_gib", "threads"),
+    [
+        (8, 8, 64, 1),
+        (8, 2, 64, 4),  # two compilers on two cores, whatever --cores says
+        (8, 8, 16, 2),  # memory for four
+        (8, 8, 1, 8),  # not even for one: one at a time
+        (1, 8, 64, 1),
+        (None, 8, 64, 1),
+        (3, 2, 64, 2),
+    ],
+)
+def test_slots_are_what_cores_and_memory_bear(machine, cores, physical, memory_gib, threads):
+    machine(physical, memory_gib)
+    assert limits.slot_threads(cores) == threads
+
+
+@given(st.integers(1, 256), st.integers(1, 256), st.floats(0.5, 1024))
+def test_never_more_jobs_than_slots_and_never_none(machine, cores, physical, memory_gib):
+    machine(physical, memory_gib)
+    jobs = cores // limits.slot_threads(cores)
+    assert 1 <= jobs <= max(1, min(physical, int(memory_gib // 4)))
+
+
+def test_memory_is_as_configured_or_a_share_of_the_machines(machine):
+    machine(8, 10)
+    assert limits.memory_mb({"memory_mb": 512}) == 512
+    assert limits.memory_mb({}) == 8192

@@ -1,0 +1,43 @@
+"""process: all descendants are found, and a tool's end is passed on as it was."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from scripts.lib import process
+
+FORKS = "sh -c 'echo $$; exec sleep 60' & wait"
+
+
+@pytest.mark.parametrize("kernel_lists_children", [True, False])
+def test_descendants_include_grandchildren(monkeypatch, kernel_lists_children):
+    if not kernel_lists_children:
+        monkeypatch.setattr(process.Path, "exists", lambda _: False)
+    shell = subprocess.Popen(
+        ["sh", "-c", FORKS], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        grandchild = int(shell.stdout.readline())
+        assert process.descendants(shell.pid) == [grandchild]
+        assert {shell.pid, grandchild} <= set(process.descendants(os.getpid()))
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+        shell.stdout.close()
+    assert shell.pid not in process.descendants(os.getpid())
+
+
+def test_a_tool_is_accounted_for_with_its_exit_code_and_peak_memory():
+    run = process.run_tool([sys.executable, "-c", "b'x' * (64 << 20); raise SystemExit(7)"])
+    assert run.returncode == 7
+    assert run.seconds > 0
+    assert 64 < run.max_rss_mb < 1024
+
+
+@pytest.mark.parametrize("code", [0, 3, -signal.SIGSEGV, -signal.SIGKILL])
+def test_a_stage_ends_as_its_tool_ended(code):
+    source = f"from scripts.lib.process import exit_like; exit_like({code})"
+    assert subprocess.run([sys.executable, "-c", source], check=False).returncode == code

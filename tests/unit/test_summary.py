@@ -1,0 +1,28 @@
+"""summary: the table of a run, rows by status and by the stage that decided."""
+
+from scripts.lib import record, summary
+
+
+def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):
+    endings = {
+        **ended("unsupported", "export", "conv/mlir"),
+        **ended("error", "compile", "tiny/mlir/vulkan"),
+        **ended("error", "baseline", "tiny/eager", "wrong-result"),
+    }
+    results.write(endings)
+    table = summary.table([record.row(one) for one in record.records(results.matrix)])
+    assert table.title == "6 rows, 2 with a verified latency"
+    head = [column.header for column in table.columns]
+    lines = list(zip(*(column.cells for column in table.columns), strict=True))
+    assert head == ["status", "export", "compile", "measure", "baseline", "all"]
+    assert lines == [
+        ("ok", "", "", "1", "1", "2"),
+        ("unsupported", "2", "", "", "", "2"),
+        ("error", "", "1", "", "1", "2"),
+    ]
+
+
+def test_a_journal_without_a_run_shows_nothing(tmp_path, capsys):
+    (tmp_path / "journal.jsonl").write_text("")
+    summary.show(tmp_path / "journal.jsonl")
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,245 @@
+"""Fault injection for the supervisor: whatever a stage does, there is an outcome and no rest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scripts.lib import exits, outcome, process, supervise
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Supervise a piece of Python; `{out}` in it is the artifact's path as the child sees it."""
+
+    def supervised(code: str, timeout_s: float = 20, memory_mb: float = 4000, **more):
+        artifact = tmp_path / "cell" / "artifact.bin"
+        job = supervise.Job(
+            stage="compile",
+            cell="m/f/t",
+            status_path=tmp_path / "cell" / "status.json",
+            log_path=tmp_path / "cell" / "log.txt",
+            command=[sys.executable, "-c", code, str(artifact)],
+            timeout_s=timeout_s,
+            memory_mb=memory_mb,
+            artifacts=[artifact],
+            fingerprint="abc",
+            **more,
+        )
+        result = supervise.run(job)
+        assert outcome.read(job.status_path) == result
+        assert process.descendants(os.getpid()) == []
+        return result, artifact, job
+
+    return supervised
+
+
+WRITE = "import sys; open(sys.argv[1], 'w').write('made'); "
+
+
+def test_a_stage_that_ends_well_leaves_its_artifact_and_an_ok(run):
+    result, artifact, job = run(WRITE + "print('hello')")
+    assert (result.status, result.reason, result.detail) == ("ok", "", "")
+    assert artifact.read_text() == "made"
+    assert "hello" in job.log_path.read_text()
+    assert outcome.read_usage(job.status_path).max_rss_mb > 1
+
+
+def test_the_same_outcome_writes_the_same_bytes(run):
+    _, _, job = run(WRITE + "import time; time.sleep(0.05)")
+    first = job.status_path.read_bytes()
+    run(WRITE + "import time; time.sleep(0.05)")
+    assert job.status_path.read_bytes() == first
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGKILL])
+def test_a_crash_is_named_by_its_signal(run, number):
+    result, artifact, _ = run(WRITE + f"import os; os.kill(os.getpid(), {int(number)})")
+    assert (result.status, result.reason) == ("crashed", number.name)
+    assert artifact.read_bytes() == b"", "a crashed stage's artifact must not be taken for whole"
+
+
+def test_a_real_segfault_says_where(run):
+    result, _, _ = run("import ctypes; ctypes.string_at(0)")
+    assert (result.status, result.reason) == ("crashed", "SIGSEGV")
+    assert "Segmentation fault" in result.detail
+
+
+def test_a_hang_is_a_timeout_and_nothing_of_it_is_left(run):
+    start = time.monotonic()
+    result, artifact, _ = run(WRITE + "import time; time.sleep(600)", timeout_s=0.5)
+    assert (result.status, result.reason) == ("timeout", "time-limit")
+    assert "0.5 s" in result.detail
+    assert time.monotonic() - start < 10
+    assert artifact.read_bytes() == b""
+
+
+def test_a_hang_that_ignores_signals_is_a_timeout_too(run):
+    result, _, _ = run(
+        "import signal, time\n"
+        "for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(n, signal.SIG_IGN)\n"
+        "time.sleep(600)",
+        timeout_s=0.7,
+    )
+    assert result.status == "timeout"
+
+
+def test_memory_without_end_is_an_oom_that_names_the_limit(run):
+    result, _, _ = run(
+        "held = []\nwhile True: held.append(bytearray(8 << 20))", memory_mb=300, timeout_s=60
+    )
+    assert (result.status, result.reason) == ("oom", "memory-limit")
+    assert "300 MiB" in result.detail
+
+
+def test_memory_counts_for_the_whole_process_tree(run):
+    eater = "x = b'1' * (120 << 20); import time; time.sleep(60)"
+    result, _, _ = run(
+        f"import subprocess, sys\n"
+        f"all = [subprocess.Popen([sys.executable, '-c', {eater!r}]) for _ in range(4)]\n"
+        "[p.wait() for p in all]",
+        memory_mb=400,
+        timeout_s=60,
+    )
+    assert result.status == "oom"
+
+
+def test_a_memory_error_of_the_stage_itself_is_an_oom(run):
+    result, _, _ = run("raise MemoryError")
+    assert (result.status, result.reason) == ("oom", "out-of-memory")
+
+
+@pytest.mark.parametrize("setsid", [False, True])
+def test_background_processes_do_not_outlive_their_stage(run, tmp_path, setsid):
+    pid_file = tmp_path / "pid"
+    result, _, _ = run(
+        WRITE + "import subprocess\n"
+        f"p = subprocess.Popen(['sleep', '600'], start_new_session={setsid})\n"
+        f"open({str(pid_file)!r}, 'w').write(str(p.pid))"
+    )
+    assert result.status == "ok"
+    assert not psutil.pid_exists(int(pid_file.read_text()))
+
+
+def test_exit_0_without_the_artifact_is_an_error(run):
+    result, _, _ = run("pass")
+    assert (result.status, result.reason) == ("error", "no-artifact")
+    assert "artifact.bin" in result.detail
+
+
+def test_an_artifact_of_a_failed_stage_is_dropped(run):
+    result, artifact, _ = run(WRITE + "sys.exit('x.mlir:1:1: error: failed to bufferize op')")
+    assert (result.status, result.reason) == ("error", "bufferization")
+    assert result.detail == "failed to bufferize op"
+    assert artifact.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kept"),
+    [
+        (exits.UNSUPPORTED, "unsupported", b""),
+        (exits.UNAVAILABLE, "unavailable", b""),
+        (exits.WRONG_RESULT, "error", b"made"),
+    ],
+)
+def test_exit_codes_say_what_kind_of_failure(run, code, status, kept):
+    result, artifact, _ = run(WRITE + f"print('error: said so', file=sys.stderr); sys.exit({code})")
+    assert (result.status, result.detail) == (status, "said so")
+    assert artifact.read_bytes() == kept
+
+
+def test_a_flood_of_output_is_capped_and_its_diagnostic_quoted(run):
+    result, _, job = run(
+        "import sys\n"
+        "for i in range(200_000): print('%', i, 'x' * 50)\n"
+        "print('m.mlir:7:9: error: failed to distribute')\n"
+        "for i in range(200_000): print('%', i, 'x' * 50)\n"
+        "sys.exit(1)"
+    )
+    assert job.log_path.stat().st_size < 400_000
+    assert (result.reason, result.detail) == ("distribution", "failed to distribute")
+
+
+def test_a_stage_blocked_upstream_is_skipped_and_names_the_first_cause(run, tmp_path):
+    above = tmp_path / "above" / "status.json"
+    outcome.write(
+        above,
+        outcome.Outcome(
+            "crashed", "export", "m/f", "SIGSEGV", "killed by SIGSEGV", fingerprint="x"
+        ),
+        outcome.Usage(1.0, 1.0),
+    )
+    result, artifact, job = run("raise SystemExit('must not run')", upstream=[above])
+    assert (result.status, result.blocked_by) == ("skipped", "export m/f")
+    assert (result.reason, result.detail) == ("SIGSEGV", "killed by SIGSEGV")
+    assert artifact.read_bytes() == b""
+    below, _, _ = run("raise SystemExit('must not run')", upstream=[job.status_path])
+    assert below.blocked_by == "export m/f"
+
+
+def _command_line(tmp_path: Path, code: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "scripts.supervise", "--stage", "compile", "--cell", "m/f/t"),
+        *("--status", str(tmp_path / "status.json"), "--log", str(tmp_path / "log.txt")),
+        *("--timeout", "600", "--memory", "4000", "--", sys.executable, "-c", code),
+    ]
+
+
+def _wait_for(path: Path) -> int:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if path.exists() and path.read_text():
+            return int(path.read_text())
+        time.sleep(0.02)
+    raise TimeoutError(path)
+
+
+def _gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_stopping_the_supervisor_stops_the_stage_and_records_nothing(tmp_path, number):
+    pid_file = tmp_path / "pid"
+    code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    supervisor = subprocess.Popen(_command_line(tmp_path, code), cwd=ROOT)
+    stage = _wait_for(pid_file)
+    supervisor.send_signal(number)
+    assert supervisor.wait(20) != 0
+    assert _gone(stage)
+    assert not (tmp_path / "status.json").exists()
+
+
+def test_the_stage_ends_when_whoever_asked_for_it_is_killed(tmp_path):
+    pid_file = tmp_path / "pid"
+    code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    # In the place of Snakemake: a process that starts the supervisor and is killed with -9.
+    asker = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess; subprocess.run({_command_line(tmp_path, code)!r})"],
+        cwd=ROOT,
+    )  # fmt: skip
+    stage = _wait_for(pid_file)
+    asker.kill()
+    asker.wait()
+    assert _gone(stage)
+    assert not (tmp_path / "status.json").exists()
+
+
+def test_a_failing_stage_still_lets_the_command_line_exit_0(tmp_path):
+    done = subprocess.run(_command_line(tmp_path, "raise SystemExit(7)"), cwd=ROOT, check=False)
+    assert done.returncode == 0
+    assert outcome.read(tmp_path / "status.json").reason == "exit-7"
