@@ -81,9 +81,7 @@ def _export_named(loaded: model.LoadedModel, dialect: str, path: Path) -> dict[s
 
 def _export_literal(loaded: model.LoadedModel, dialect: str, path: Path) -> None:
     """What torch-mlir documents: weights become literals of the program."""
-    module = fx.export_and_import(
-        loaded.module, *loaded.args, output_type=dialect, **loaded.kwargs
-    )
+    module = fx.export_and_import(loaded.module, *loaded.args, output_type=dialect, **loaded.kwargs)
     path.write_text(str(module), encoding="utf-8")
 
 

@@ -35,6 +35,7 @@ class CappedLog:
     def note(self, text: str) -> None:
         """Write a line of the supervisor's own (its command, its verdict)."""
         self._write(text.encode() + b"\n")
+        self._file.flush()
 
     def feed(self, data: bytes) -> None:
         """Take what the tool printed, in pieces of any size."""
@@ -46,6 +47,7 @@ class CappedLog:
             self._cut_in_line += len(rest) - LINE_BYTES
             rest = rest[:LINE_BYTES]
         self._rest = rest
+        self._file.flush()
 
     def close(self) -> None:
         """Write the rest: omitted diagnostics, then the tail."""
@@ -89,4 +91,3 @@ class CappedLog:
 
     def _write(self, data: bytes) -> None:
         self._file.write(data)
-        self._file.flush()

@@ -41,7 +41,7 @@ def compare(
 ) -> Comparison:
     """Compare outputs one by one: count, shape, NaN and infinity places, then values.
 
-    Integers and booleans must be equal. All arrays are compared in float64.
+    Integers and booleans must be equal, floating-point values are compared in float64.
     """
     problems: list[str] = []
     if len(actual) != len(golden):
@@ -57,7 +57,7 @@ def compare(
     return Comparison(
         code=FAIL if problems else PASS,
         detail="; ".join(problems[:3]),
-        max_abs_error=max(errors) if errors else None,
+        max_abs_error=_finite(max(errors)) if errors else None,
         rmse_vs_fp64=rmse(actual, fp64) if fp64 is not None and shapes_agree else None,
     )
 
@@ -68,10 +68,11 @@ def _compare_one(
     """(what is wrong or "", largest finite absolute error or None if shapes differ)."""
     if got.shape != want.shape:
         return f"shape {got.shape}, expected {want.shape}", None
-    got, exact = got.astype(np.float64), not np.issubdtype(want.dtype, np.floating)
-    want = want.astype(np.float64)
     if got.size == 0:
         return "", 0.0
+    if not np.issubdtype(want.dtype, np.floating):
+        return _compare_exactly(got, want)
+    got, want = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(want)
     with np.errstate(invalid="ignore"):
         same_special = np.array_equal(got[~finite], want[~finite], equal_nan=True)
@@ -84,15 +85,27 @@ def _compare_one(
     if not got_finite[finite].all():
         count = int((finite & ~got_finite).sum())
         return f"{count} of {got.size} values are NaN or infinite, golden's are not", worst
-    allowed = np.where(finite, 0.0 if exact else atol + rtol * np.abs(want), 0.0)
-    wrong = finite & (error > allowed)
+    wrong = finite & (error > atol + rtol * np.abs(np.where(finite, want, 0.0)))
     if wrong.any():
         at = tuple(int(i) for i in np.unravel_index(int(np.argmax(error * wrong)), error.shape))
         return (
-            f"{int(wrong.sum())} of {got.size} values out of tolerance (atol {0 if exact else atol:g}, "
-            f"rtol {0 if exact else rtol:g}); worst at {list(at)}: {got[at]:.6g}, expected {want[at]:.6g}"
+            f"{int(wrong.sum())} of {got.size} values out of tolerance (atol {atol:g}, "
+            f"rtol {rtol:g}); worst at {list(at)}: {got[at]:.6g}, expected {want[at]:.6g}"
         ), worst
     return "", worst
+
+
+def _compare_exactly(got: np.ndarray, want: np.ndarray) -> tuple[str, float]:
+    """Integers and booleans, in their own type: float64 cannot tell 2**53 from 2**53 + 1."""
+    wrong = got != want
+    if not wrong.any():
+        return "", 0.0
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    error = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    return (
+        f"{int(wrong.sum())} of {got.size} values differ; first at {list(at)}: {got[at]}, "
+        f"expected {want[at]}"
+    ), float(error.max())
 
 
 def rmse(actual: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> float | None:
@@ -103,4 +116,8 @@ def rmse(actual: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> float
         finite = np.isfinite(difference)
         total += float(np.square(difference[finite]).sum())
         count += int(finite.sum())
-    return float(np.sqrt(total / count)) if count else None
+    return _finite(float(np.sqrt(total / count))) if count else None
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

@@ -29,7 +29,7 @@ class Diagnosis:
 _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), status, reason)
     for pattern, status, reason in (
-        (r"bad_alloc|^MemoryError|\bout of memory\b|RESOURCE_EXHAUSTED", "oom", "out-of-memory"),
+        (r"bad_alloc|MemoryError\b|\bout of memory\b|can(no|')t allocate memory|RESOURCE_EXHAUSTED", "oom", "out-of-memory"),
         # An operation of an input dialect has no lowering; one of a code generator's own is a bug.
         (r"failed to legalize .*'(torch|stablehlo|chlo|tm_tensor)\.", "unsupported", "legalization"),
         (r"failed to legalize", "error", "legalization"),
@@ -49,9 +49,13 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
 
 _MLIR_ERROR = re.compile(r"(?:^|[\s:])error: (?P<message>.+)$")
 _LOCATED = re.compile(r"^(?P<file>\S+?):(?P<line>\d+)(:\d+)?: error: ")
+# iree/base/status.h as the tools print it: "c/runtime/src/….c:1329: INVALID_ARGUMENT; …".
+_IREE_STATUS = re.compile(r"^\S+\.(?:c|cc|h|cpp):\d+: (?P<message>[A-Z][A-Z_]+; .*)$")
+_TOOL_SAYS = re.compile(r"^(?:\S*/)?(?:iree|torch-mlir)-[\w-]+: (?P<message>.+)$")
+_STATUS_CODE = re.compile(r"^[A-Z][A-Z_]+(?=; )")
 _EXCEPTION_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _PYTHON_ERROR = re.compile(
-    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Unsupported))(?:: (?P<message>.*))?$"
+    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Unsupported|SymNode))(?:: (?P<message>.*))?$"
 )
 _FATAL = re.compile(r"^(?:.*?)(?P<message>(?:LLVM ERROR:|Fatal Python error:|terminate called).*)$")
 _ASSERTION = re.compile(r"Assertion [`'].*?' failed")
@@ -68,7 +72,7 @@ def diagnose(returncode: int, log: str) -> Diagnosis:
     lines = log.splitlines()
     if returncode < 0:
         name = _signal_name(-returncode)
-        quoted = _crash_line(lines) or _error_line(lines)
+        quoted = _crash_line(lines) or _error_line(lines)[0]
         if quoted:
             status, _ = _classify(quoted)
             if status == "oom":
@@ -76,7 +80,7 @@ def diagnose(returncode: int, log: str) -> Diagnosis:
         where = _crash_place(lines)
         parts = [f"killed by {name}", quoted, f"in {where}" if where else ""]
         return Diagnosis("crashed", name, _clip("; ".join(p for p in parts if p)))
-    quoted = _error_line(lines)
+    quoted, source = _error_line(lines)
     status, reason = _classify(quoted) if quoted else ("error", "")
     if returncode in exits.STATUS_OF:
         status = exits.STATUS_OF[returncode]
@@ -89,7 +93,7 @@ def diagnose(returncode: int, log: str) -> Diagnosis:
     if not quoted:
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         quoted = f"exit code {returncode}" + (f"; last line: {last}" if last else "; no output")
-    return Diagnosis(status, reason, _clip(quoted))
+    return Diagnosis(status, reason, _clip(quoted + source))
 
 
 def _classify(line: str) -> tuple[str, str]:
@@ -103,20 +107,24 @@ def _unclassified(lines: list[str], quoted: str) -> str:
     """An exception's type where one was raised or is quoted, else who spoke, else nothing."""
     if python := _python_error(lines):
         return python[0]
-    if named := _EXCEPTION_NAME.search(quoted):
+    if named := _STATUS_CODE.match(quoted) or _EXCEPTION_NAME.search(quoted):
         return named[0]
     if any(_LOCATED.match(line) for line in lines):
         return "compiler-error"
     return "stage-error" if quoted else ""
 
 
-def _error_line(lines: list[str]) -> str:
-    """The first compiler diagnostic, or what the last Python exception said."""
+def _error_line(lines: list[str]) -> tuple[str, str]:
+    """What to quote, and the source that it points at: the first compiler diagnostic, else
+    what a tool said under its own name, else what the last Python exception said."""
     for number, line in enumerate(lines):
         if match := _MLIR_ERROR.search(line):
-            return match["message"].strip() + _source_of(lines, number)
+            return match["message"].strip(), _source_of(lines, number)
+    for line in lines:
+        if match := _IREE_STATUS.match(line) or _TOOL_SAYS.match(line):
+            return match["message"].strip(), ""
     python = _python_error(lines)
-    return python[1] if python else ""
+    return (python[1] if python else ""), ""
 
 
 def _source_of(lines: list[str], number: int) -> str:

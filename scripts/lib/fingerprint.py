@@ -45,8 +45,7 @@ def due(status_path: str | Path, current: str, retry: Collection[str] = ()) -> s
         return current
     match = _RETRY.match(recorded.fingerprint)
     if recorded.status in retry or "all" in retry:
-        base = match["base"] if recorded.status == outcome.OK else current
-        return f"{base}+{int(match['count'] or 0) + 1}"
+        return f"{current}+{int(match['count'] or 0) + 1}"
     if recorded.status == outcome.OK or match["base"] == current:
         return recorded.fingerprint
     return current

@@ -106,11 +106,16 @@ class Matrix:
     def from_json(cls, values: Mapping[str, Any]) -> Matrix:
         kinds = {"models": Model, "frontends": Frontend, "targets": Target, "baselines": Baseline}
         entries = {
-            key: {name: kind(**entry) for name, entry in values[key].items()}
+            key: {name: kind(**_tuples(entry)) for name, entry in values[key].items()}
             for key, kind in kinds.items()
         }
         rest = {key: values[key] for key in ("measure", "limits", "expect")}
         return cls(**entries, **rest)
+
+
+def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has lists only; the entries' sequences are tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
 
 
 def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path) -> Matrix:

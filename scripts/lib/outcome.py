@@ -76,4 +76,9 @@ def read(status_path: str | Path) -> Outcome:
 def read_usage(status_path: str | Path) -> Usage | None:
     """Read the usage beside a status file; None where the stage never ran."""
     path = usage_path(status_path)
-    return Usage(**atomic.read_json(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        return Usage(**atomic.read_json(path))
+    except TypeError as error:
+        raise ValueError(f"{path}: not a usage file ({error}); delete it and run again") from error

@@ -133,7 +133,7 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
     """What IREE cells and baselines have in common."""
     outcomes = [outcome.read(root / status_path(stage, cell)) for stage, cell in chain]
     last = outcomes[-1]
-    decisive = _decisive(outcomes)
+    decisive = _decisive(root, outcomes)
     measured = _read_if_whole(root / Path(status_path(*chain[-1])).with_name("measurement.json"))
     usage = outcome.read_usage(root / status_path(*chain[-1]))
     signature_path = root / f"results/reference/{model.name}/signature.json"
@@ -173,7 +173,7 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
     }  # fmt: skip
 
 
-def _decisive(outcomes: list[Outcome]) -> Outcome:
+def _decisive(root: Path, outcomes: list[Outcome]) -> Outcome:
     """The first stage that did not end well by its own fault, else the last.
 
     A stage blocked by one outside the chain (its environment) stands for that one.
@@ -183,7 +183,7 @@ def _decisive(outcomes: list[Outcome]) -> Outcome:
             continue
         if result.status == outcome.SKIPPED:
             stage, _, cell = result.blocked_by.partition(" ")
-            return outcome.read(status_path(stage, cell))
+            return outcome.read(root / status_path(stage, cell))
         return result
     return outcomes[-1]
 

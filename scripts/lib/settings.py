@@ -32,12 +32,13 @@ def load(config: Mapping[str, Any], files: Iterable[str | Path]) -> tuple[dict, 
     """
     declared = dict(config)
     selections = {key: declared[key] for key in SELECTABLE if isinstance(declared.get(key), str)}
-    if selections:
+    if selections or any(declared.get(key) is None for key in SELECTABLE):
         original: dict = {}
         for file in files:
             _merge(original, yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {})
-        for key in selections:
-            declared[key] = original.get(key, {})
+        for key in SELECTABLE:
+            if key in selections or declared.get(key) is None:
+                declared[key] = original.get(key)
     declared = {key: {} if value is None else value for key, value in declared.items()}
     check(declared)
     return declared, selections
@@ -55,7 +56,8 @@ def check(config: Mapping[str, Any]) -> None:
 def select(kind: str, known: Sequence[str], wanted: str | None) -> list[str]:
     """The names that a comma list of names and globs selects, in the order declared.
 
-    `wanted` None selects all. Raises ConfigError for a name or glob that matches nothing.
+    `wanted` None selects all. Raises ConfigError for a name or glob that matches nothing,
+    and for a selection of nothing.
     """
     if wanted is None:
         return list(known)
@@ -65,13 +67,15 @@ def select(kind: str, known: Sequence[str], wanted: str | None) -> list[str]:
         if not matched:
             raise ConfigError(unknown(kind, pattern, known))
         chosen.update(matched)
+    if not chosen:
+        raise ConfigError(f"no {kind} selected by {wanted!r}; leave the key out to select all")
     return [name for name in known if name in chosen]
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """`unknown model 'resnt'; did you mean 'resnet'?`, or what there is."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(str(name), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
     return f"unknown {kind} {name!r}; {hint}"
 
@@ -87,7 +91,8 @@ def _merge(into: dict, new: Mapping[str, Any]) -> None:
 
 def _say(problem: jsonschema.ValidationError) -> str:
     where = ".".join(str(part) for part in problem.absolute_path)
-    found = json.dumps(problem.instance)
+    # YAML has values that JSON lacks: dates, keys like `on` (true).
+    found = json.dumps(problem.instance, default=str)
     found = found if len(found) <= 80 else found[:77] + "..."
     schema = problem.schema
     match problem.validator:
@@ -125,4 +130,4 @@ def _alternative(option: Mapping[str, Any]) -> str:
 
 
 def _join(where: str, key: str) -> str:
-    return f"{where}.{key}" if where else key
+    return f"{where}.{key}" if where else str(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -35,7 +36,7 @@ def plan(rule: StoppingRule, call_s: float) -> Plan:
     honoured by whole calls).
     """
     call_s = max(call_s, 1e-9)
-    iterations = max(1, round(rule.repetition_s / call_s))
+    iterations = max(1, math.ceil(rule.repetition_s / call_s - 1e-9))
     affordable = int(rule.budget_s / (iterations * call_s))
     return Plan(
         iterations=iterations,

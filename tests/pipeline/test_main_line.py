@@ -176,7 +176,8 @@ def test_a_wrong_result_is_a_failure_without_a_latency(ran, tmp_path):
         *("--vmfb", ran.path / "results/compile/conv/torchmlir-torch/llvm-cpu/module.vmfb"),
         *("--weights", reference / "weights.irpa", "--inputs", reference / "inputs.npz"),
         *("--golden", tmp_path / "golden.npz", "--signature", reference / "signature.json"),
-        *("--device", "local-task", "--out", tmp_path / "measurement.json"),
+        *("--device", "local-task", "--raw-inputs", tmp_path / "raw"),
+        *("--out", tmp_path / "measurement.json"),
     ]
     done = subprocess.run(map(str, command), cwd=ran.path, capture_output=True, text=True)
     assert done.returncode == 4

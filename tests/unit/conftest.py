@@ -122,6 +122,12 @@ class ResultsTree:
                 yield "baseline", f"{m}/{b}", [torch, ("reference", m)], ["measurement.json"]
 
 
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test writes need not outlive a power cut."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultsTree:
     """A results tree to write in a working folder of its own."""

@@ -1,5 +1,6 @@
 """caplog: head, tail and the diagnostics between, in a file of bounded size."""
 
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -67,12 +68,30 @@ def test_a_cut_at_the_longest_line_counts_the_same_bytes(logged, around):
         b"error: " + b"w" * (8 << 20),
         (b"a: error: " + b"w" * 9_000 + b"\n") * 900,
         MANY * 5,
+        MANY + (b"w" * 10_000 + b"\n") * 800,
     ],
-    ids=["no newline", "long lines", "long diagnostic", "long diagnostics", "many"],
+    ids=[
+        "no newline",
+        "long lines",
+        "long diagnostic",
+        "long diagnostics",
+        "many",
+        "short, then long",
+    ],
 )
 def test_the_file_is_bounded_whatever_is_printed(logged, data):
     pieces = [data[i : i + 65536] for i in range(0, len(data), 65536)]
     assert len(logged(*pieces)) <= BOUND
+
+
+def test_a_line_without_end_is_not_held_in_memory(logged):
+    pieces = [b"w" * 65536] * 128
+    tracemalloc.start()
+    try:
+        logged(*pieces)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.lists(st.binary(max_size=100), max_size=50).map(b"\n".join))

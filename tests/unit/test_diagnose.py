@@ -13,6 +13,7 @@ from scripts.lib.diagnose import DETAIL_CHARS, diagnose
 TOOLS = [
     ("error", "stack-allocation-limit", "'func.func' op exceeded stack allocation limit of 32768 bytes for function. Got 66048 bytes"),
     ("unsupported", "legalization", "failed to legalize operation 'torch.aten.foo' that was explicitly marked illegal"),
+    ("error", "legalization", "failed to legalize operation 'vector.broadcast' that was explicitly marked illegal"),
     ("error", "shared-memory-limit", "function 'main$async_dispatch_2_reduction_197x768_f32' uses 197120 bytes of shared memory; exceeded the limit of 16384 bytes"),
     ("error", "distribution", "'func.func' op failed to distribute"),
     ("error", "bufferization", "failed to bufferize op"),
@@ -38,7 +39,7 @@ TRACEBACKS = [
 MLIR_LOG = """\
 warning: something old
 results/export/bert/mlir/program.mlir:12:3: error: {}
-    %81 = linalg.generic {{indexing_maps = [#map6, #map10]}}
+    %81 = linalg.generic {{maps = [#map6]}}
           ^
 results/export/bert/mlir/program.mlir:12:3: error: failed to run translation of source executable
 """
@@ -60,7 +61,19 @@ Traceback (most recent call last):
 @pytest.mark.parametrize(("status", "reason", "line"), TOOLS)
 def test_the_first_diagnostic_of_a_tool_is_classed_and_quoted(status, reason, line):
     found = diagnose(1, MLIR_LOG.format(line))
-    assert (found.status, found.reason, found.detail) == (status, reason, line)
+    assert (found.status, found.reason) == (status, reason)
+    assert found.detail == f"{line} [program.mlir:12: %81 = linalg.generic {{maps = [#map6]}}]"
+
+
+def test_a_diagnostic_without_a_place_is_quoted_alone():
+    assert diagnose(1, "error: no such file\n  anything").detail == "no such file"
+
+
+def test_the_class_is_that_of_the_message_and_not_of_the_source_below_it():
+    log = """a/program.mlir:3:5: error: 'func.func' op failed to distribute
+    cf.assert %4, "unsupported dtype"
+"""
+    assert diagnose(1, log).reason == "distribution"
 
 
 @pytest.mark.parametrize(("status", "reason", "line"), TRACEBACKS)
@@ -76,7 +89,7 @@ def test_the_last_line_of_a_traceback_is_classed_and_quoted(status, reason, line
         (exits.UNSUPPORTED, "unsupported", "unsupported"),
         (exits.WRONG_RESULT, "error", "wrong-result"),
         (exits.UNAVAILABLE, "unavailable", "no-device"),
-        (1, "error", "compiler-error"),
+        (1, "error", "stage-error"),
     ],
 )
 def test_a_stage_says_how_it_ended_by_its_exit_code(capsys, code, status, reason):
@@ -137,7 +150,7 @@ def test_a_log_with_no_diagnostic_still_has_a_detail(log, detail):
 
 pieces = st.sampled_from(
     ["error: ", "error:  \n", "ValueError", "MemoryError\n", "LLVM ERROR:", "Assertion `' failed",
-     "bad_alloc", "\n", "\r", "\x85", "\t", "Running pass ''", '  File "", line 0 in f']
+     "bad_alloc", "w" * DETAIL_CHARS, "error: a\t  b", "\n", "\r", "\x85", "\t", "Running pass ''", '  File "", line 0 in f']
 )  # fmt: skip
 
 
@@ -147,5 +160,5 @@ def test_there_is_always_a_reason_and_one_bounded_line_of_detail(code, log):
     assert found.status in (*outcome.FAILED, outcome.UNAVAILABLE)
     assert found.reason.strip()
     assert found.detail.strip()
-    assert len(found.detail.splitlines()) == 1
+    assert found.detail == " ".join(found.detail.split())
     assert len(found.detail) <= DETAIL_CHARS
