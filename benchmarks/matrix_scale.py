@@ -19,7 +19,7 @@ PACKAGES = ("snakemake", "pandas")
 
 # `snakemake --touch` records every job as done, as a run does, but rests 0.1 s after each; and
 # its scheduler looks at the inputs of every job that is ready whenever it starts one, so that
-# thousands of ready jobs take hours. A sample of them is enough here.
+# the cost of a job grows with their number. A sample of them is enough here.
 _TOUCH = (
     "from snakemake.executors import touch; touch.Executor.SLEEPING_TIME = 0; "
     "from snakemake.cli import main; main()"

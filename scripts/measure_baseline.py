@@ -6,6 +6,7 @@ import argparse
 import ctypes
 import json
 import os
+import tempfile
 from pathlib import Path
 
 from scripts.lib import exits
@@ -29,11 +30,11 @@ def main() -> None:
     args = parser.parse_args()
     if args.device == "cuda" and not has_cuda_driver():
         exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
-    # Whatever a runtime compiles goes with this stage's scratch folder.
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(args.out.parent.absolute() / "inductor")
-    from scripts.lib import baseline  # imports torch, which takes seconds
+    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="inductor-") as cache:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(cache).absolute())
+        from scripts.lib import baseline  # imports torch, which takes seconds
 
-    baseline.measure(args)
+        baseline.measure(args)
 
 
 def has_cuda_driver() -> bool:
