@@ -30,7 +30,8 @@ run_log = progress.RunLog()
 
 # Snakemake 9.27's limiter of job starts (100 a second by default, no way to say none) arms one
 # more timer at each pass of the scheduler and never fewer: after 150 jobs the scheduler takes
-# a quarter of a core, beside our measurements. Local jobs need no such limit.
+# a quarter of a core, beside our measurements (the loop of snakemake/snakemake#3744). Local
+# jobs need no such limit.
 if workflow.local_exec and workflow.scheduling_settings is not None:
     workflow.scheduling_settings.max_jobs_per_timespan = None
 
