@@ -29,7 +29,7 @@ rule all:
 
 
 onstart:
-    run_log.start(MATRIX, logger)
+    start_run()
 
 
 onsuccess:

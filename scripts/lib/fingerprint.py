@@ -8,7 +8,6 @@ not (their rows carry the fingerprint that made them).
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import re
 from collections.abc import Collection, Iterable
@@ -51,7 +50,6 @@ def due(status_path: str | Path, current: str, retry: Collection[str] = ()) -> s
     return current
 
 
-@functools.cache
 def _closure(modules: tuple[str, ...], root: Path) -> frozenset[Path]:
     found: dict[str, Path] = {}
     todo = list(modules)

@@ -14,9 +14,14 @@ MEMORY_MB_A_JOB = 4096
 """What exporting or compiling a model of some 100 M parameters peaks at, with room."""
 
 
+def machine_memory_mb() -> int:
+    """This machine's memory in MiB."""
+    return psutil.virtual_memory().total // 2**20
+
+
 def memory_mb(limit: Mapping[str, float]) -> int:
     """The memory limit of a stage in MiB: as configured, or a share of the machine's."""
-    return int(limit.get("memory_mb") or MEMORY_SHARE * psutil.virtual_memory().total / 2**20)
+    return int(limit.get("memory_mb") or MEMORY_SHARE * machine_memory_mb())
 
 
 def slot_threads(cores: int | None) -> int:
@@ -24,5 +29,5 @@ def slot_threads(cores: int | None) -> int:
 
     `snakemake --cores 8` on two cores would start eight compilers of two threads each.
     """
-    slots = min(physical_cores(), psutil.virtual_memory().total // (MEMORY_MB_A_JOB * 2**20))
+    slots = min(physical_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
     return max(1, math.ceil((cores or 1) / max(1, slots)))

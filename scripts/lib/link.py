@@ -105,6 +105,11 @@ class _Linker:
         self.entry_types = list(function_type.inputs)
         self.result_types = list(function_type.results)
         self.symbols: dict[str, str] = {}
+        self.taken = {"main"} | {
+            op.attributes["sym_name"].value
+            for op in module.body.operations
+            if "sym_name" in op.attributes
+        }
 
     def link(self) -> None:
         ir = self.ir
@@ -167,8 +172,8 @@ class _Linker:
     def _global(self, argument: Parameter, top) -> None:
         ir = self.ir
         key = argument.type.name
-        # The prefix keeps weights clear of the program's own symbols.
-        symbol = f"{SCOPE}.{key}"
+        # A weight may be called what the program already calls something else.
+        symbol = f"{SCOPE}.{key}" if key in self.taken else key
         self.symbols[key] = symbol
         kind = argument.type.mlir
         ir.Operation.create(

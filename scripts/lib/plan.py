@@ -55,6 +55,7 @@ class Plan:
         self.matrix = matrix
         self.retry = retry
         self.with_conda = with_conda
+        self._memory_mb = {s: limits.memory_mb(limit) for s, limit in matrix.limits.items()}
 
     def model(self, wildcards) -> Model:
         return self.matrix.models[wildcards.model]
@@ -96,7 +97,7 @@ class Plan:
 
     def fingerprint(self, stage: str, cell: str, *more: str) -> str:
         """See fingerprint.due; `more` are further modules (an exporter, a runtime)."""
-        current = fingerprint.of_modules(SCRIPTS[stage] + more)
+        current = _code(SCRIPTS[stage] + more)
         if stage in ("measure", "baseline"):
             current += f"-{_devices_digest()}"
         return fingerprint.due(status_path(stage, cell), current, self.retry)
@@ -105,7 +106,7 @@ class Plan:
         return self.matrix.limits[stage]["timeout_s"]
 
     def memory_mb(self, stage: str) -> int:
-        return limits.memory_mb(self.matrix.limits[stage])
+        return self._memory_mb[stage]
 
     def rule(self) -> str:
         """The stopping rule as JSON, `threads` left out."""
@@ -131,6 +132,12 @@ class Plan:
         """Changes with anything that the aggregate reads from the matrix."""
         text = compact(self.matrix.to_json())
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@functools.cache
+def _code(modules: tuple[str, ...]) -> str:
+    """One reading of the sources for all cells of a stage."""
+    return fingerprint.of_modules(modules)
 
 
 @functools.cache

@@ -138,9 +138,9 @@ def _supervise(job: Job, scratch: Path, log: CappedLog) -> _Ended:
         peak = 0.0
         stopped_for = ""
         status = usage = None
-        with _reader(read_end) as ready:
+        with _reader(read_end, child.pid) as ready:
             while status is None:
-                _drain(ready, read_end, log)
+                _wait(ready, read_end, log)
                 pid, wait_status, wait_usage = os.wait4(child.pid, os.WNOHANG)
                 if pid:
                     status, usage = wait_status, wait_usage
@@ -159,7 +159,7 @@ def _supervise(job: Job, scratch: Path, log: CappedLog) -> _Ended:
             seconds = time.monotonic() - start
             child.returncode = os.waitstatus_to_exitcode(status)
             _kill_tree(None)
-            _drain(ready, read_end, log)
+            _drain(read_end, log)
     killed = not stopped_for and child.returncode == -signal.SIGKILL
     if killed and _kernel_oom_kills() > kernel_kills:
         stopped_for = "kernel-oom"
@@ -294,30 +294,42 @@ def _stop_requests() -> Iterator:
 
 
 @contextlib.contextmanager
-def _reader(read_end: int) -> Iterator[selectors.BaseSelector]:
+def _reader(read_end: int, pid: int) -> Iterator[selectors.BaseSelector]:
+    """Wakes for output of the child, and for its end where the system can tell (Linux 5.3)."""
     os.set_blocking(read_end, False)
-    with selectors.DefaultSelector() as ready:
+    with selectors.DefaultSelector() as ready, contextlib.ExitStack() as opened:
+        opened.callback(os.close, read_end)
         ready.register(read_end, selectors.EVENT_READ)
-        try:
-            yield ready
-        finally:
-            os.close(read_end)
+        if hasattr(os, "pidfd_open"):
+            ended = os.pidfd_open(pid)
+            opened.callback(os.close, ended)
+            ready.register(ended, selectors.EVENT_READ)
+        yield ready
 
 
-def _drain(ready: selectors.BaseSelector, read_end: int, log: CappedLog) -> None:
-    """Move what has been printed into the log; waits one poll interval for something."""
+def _wait(ready: selectors.BaseSelector, read_end: int, log: CappedLog) -> None:
+    """Move output into the log until the child has ended or a poll interval is over."""
     deadline = time.monotonic() + POLL_SECONDS
     while (left := deadline - time.monotonic()) > 0:
-        if not ready.get_map():
-            time.sleep(left)
-            return
-        if not ready.select(left):
-            return
-        data = os.read(read_end, 1 << 16)
+        events = ready.select(left)
+        for key, _ in events:
+            if key.fd != read_end:
+                return
+            if not _drain(read_end, log, limit=1):
+                ready.unregister(read_end)
+
+
+def _drain(read_end: int, log: CappedLog, limit: int = 1 << 16) -> bool:
+    """Move what the pipe holds into the log, `limit` reads at most; False at its end."""
+    for _ in range(limit):
+        try:
+            data = os.read(read_end, 1 << 16)
+        except BlockingIOError:
+            return True
         if not data:
-            ready.unregister(read_end)
-            return
+            return False
         log.feed(data)
+    return True
 
 
 def _kernel_oom_kills() -> int:

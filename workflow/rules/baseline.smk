@@ -20,7 +20,7 @@ rule measure_baseline:
     priority: -1
     conda:
         lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
-    threads: all_threads
+    threads: ALL_THREADS
     resources:
         timeout_s=lambda w: PLAN.timeout_s("baseline"),
         mem_mb=lambda w: PLAN.memory_mb("baseline"),

@@ -28,13 +28,6 @@ except settings.ConfigError as problem:
 
 run_log = progress.RunLog()
 
-# Snakemake 9.27's limiter of job starts (100 a second by default, no way to say none) arms one
-# more timer at each pass of the scheduler and never fewer: after 150 jobs the scheduler takes
-# a quarter of a core, beside our measurements (the loop of snakemake/snakemake#3744). Local
-# jobs need no such limit.
-if workflow.local_exec and workflow.scheduling_settings is not None:
-    workflow.scheduling_settings.max_jobs_per_timespan = None
-
 
 wildcard_constraints:
     model="[^/]+",
@@ -56,14 +49,10 @@ SUPERVISE = (
 )
 
 
-def slot_threads(wildcards):
-    """Threads of one job beside others: `--cores` shared over what the machine can bear."""
-    return limits.slot_threads(workflow.cores)
-
-
-def all_threads(wildcards):
-    """Threads of a job beside which nothing else may run."""
-    return workflow.cores or 1
+# Threads of one job beside others: `--cores` shared over what the machine can bear.
+SLOT_THREADS = limits.slot_threads(workflow.cores)
+# Threads of a job beside which nothing else may run.
+ALL_THREADS = workflow.cores or 1
 
 
 def env_of(env, stage, cell):
@@ -74,3 +63,14 @@ def env_of(env, stage, cell):
     """
     status = PLAN.env_status(env)
     return ancient(status) if PLAN.ended_well(stage, cell) else status
+
+
+def start_run():
+    """What a run does first: its lock, its progress lines, and a scheduler that can wait."""
+    run_log.start(MATRIX, logger)
+    # Snakemake 9.27's limiter of job starts (100 a second by default, no way to say none) arms
+    # one more timer at each pass of the scheduler and never fewer: after 150 jobs the scheduler
+    # takes a quarter of a core, beside our measurements (the loop of snakemake/snakemake#3744).
+    # Local jobs need no such limit.
+    if workflow.local_exec:
+        workflow.scheduler.job_rate_limiter = None

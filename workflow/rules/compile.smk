@@ -16,7 +16,7 @@ rule compile_iree:
         "results/compile/{model}/{frontend}/{target}/log.txt",
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads
+    threads: SLOT_THREADS
     resources:
         timeout_s=lambda w: PLAN.timeout_s("compile"),
         mem_mb=lambda w: PLAN.memory_mb("compile"),

@@ -12,7 +12,7 @@ rule make_env:
     priority: 1
     conda:
         "../../envs/report.yaml"
-    threads: slot_threads
+    threads: SLOT_THREADS
     resources:
         timeout_s=lambda w: PLAN.timeout_s("env"),
         mem_mb=lambda w: PLAN.memory_mb("env"),

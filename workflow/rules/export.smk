@@ -15,7 +15,7 @@ rule export_program:
         "results/export/{model}/{frontend}/log.txt",
     conda:
         lambda w: f"../../envs/{PLAN.frontend(w).env}.yaml"
-    threads: slot_threads
+    threads: SLOT_THREADS
     resources:
         timeout_s=lambda w: PLAN.timeout_s("export"),
         mem_mb=lambda w: PLAN.memory_mb("export"),

@@ -20,7 +20,7 @@ rule measure_iree:
     priority: -1
     conda:
         "../../envs/iree.yaml"
-    threads: all_threads
+    threads: ALL_THREADS
     resources:
         timeout_s=lambda w: PLAN.timeout_s("measure"),
         mem_mb=lambda w: PLAN.memory_mb("measure"),

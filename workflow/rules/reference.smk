@@ -15,7 +15,7 @@ rule make_reference:
         "results/reference/{model}/log.txt",
     conda:
         f"../../envs/{PLAN.reference_env()}.yaml"
-    threads: slot_threads
+    threads: SLOT_THREADS
     resources:
         timeout_s=lambda w: PLAN.timeout_s("reference"),
         mem_mb=lambda w: PLAN.memory_mb("reference"),
