@@ -26,7 +26,9 @@ PACKAGES = ("torch", "torch-mlir", "iree-base-compiler")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.export_speed", description=__doc__)
     parser.add_argument("--models", nargs="+", default=["resnet", "vit"], metavar="NAME")
-    parser.add_argument("--dialects", nargs="+", default=["torch"], choices=exporter.DIALECTS)
+    parser.add_argument(
+        "--dialects", nargs="+", default=["torch"], choices=exporter.OPTIONS["dialect"]
+    )
     parser.add_argument("--repeats", type=int, default=5, help="of each, after one to warm up")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args()

@@ -24,7 +24,7 @@ _TOUCH = (
     "from snakemake.executors import touch; touch.Executor.SLEEPING_TIME = 0; "
     "from snakemake.cli import main; main()"
 )
-_TOUCH_OPTIONS = ("--touch", "--forceall", "--cores", "all", "--scheduler-subsample", "50")
+_TOUCH_OPTIONS = ("--touch", "--forceall", "--cores", "all")
 
 
 def main() -> None:

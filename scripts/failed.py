@@ -6,7 +6,8 @@ import argparse
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from scripts.lib import outcome
+from scripts.lib import atomic, outcome
+from scripts.lib.matrix import Matrix
 from scripts.lib.outcome import Outcome
 
 
@@ -36,9 +37,28 @@ def main() -> int:
 
 
 def failures(results: Path) -> list[Outcome]:
-    """Every stage that failed by its own fault; skipped ones repeat what is listed already."""
+    """Every stage of the last run's matrix that failed by its own fault.
+
+    Skipped ones would repeat what is listed already; what is left of models or targets that the
+    configuration no longer has is not listed.
+    """
     found = [outcome.read(path) for path in sorted(results.glob("*/**/status.json"))]
-    return [one for one in found if one.status in outcome.FAILED]
+    last = results / "logs" / "matrix.json"
+    cells = _cells(Matrix.from_json(atomic.read_json(last))) if last.exists() else None
+    return [
+        one
+        for one in found
+        if one.status in outcome.FAILED
+        and (cells is None or one.stage == "env" or one.cell in cells)
+    ]
+
+
+def _cells(matrix: Matrix) -> set[str]:
+    """Every cell of every stage of a matrix: its paths below results/<stage>/."""
+    found = set(matrix.models)
+    for model, frontend, target in matrix.cells():
+        found |= {f"{model.name}/{frontend.name}", f"{model.name}/{frontend.name}/{target.name}"}
+    return found | {f"{m.name}/{b.name}" for m, b in matrix.baseline_cells()}
 
 
 if __name__ == "__main__":

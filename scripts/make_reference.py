@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from scripts.lib import archive, compare, exits, model, tensors
+from scripts.lib import archive, compare, exits, model, modelfile, tensors
 
 
 def main() -> None:
@@ -31,27 +31,28 @@ def main() -> None:
 def make_reference(args: argparse.Namespace) -> None:
     loaded = model.load(args.name, args.model_file, args.options)
     inputs = loaded.inputs
-    golden = loaded()
-    again = loaded()
-    if not golden:
-        raise model.ModelError(f"{args.model_file}: the model returned no tensor")
-
+    # Stored before the first call: a model may write into its weights and its inputs.
     weights, aliases = model.named_weights(loaded.module)
     archive.write(args.out_weights, ((key, model.to_bytes(w)) for key, w in weights.items()))
-    tensors.save_npz(
-        args.out_inputs, {str(i): model.to_numpy(t) for i, (_, t) in enumerate(inputs)}
-    )
+    stored = {str(i): model.to_numpy(t) for i, (_, t) in enumerate(inputs)}
+    tensors.save_npz(args.out_inputs, stored)
+    golden = loaded()
+    arrays = {f"golden.{i}": model.to_numpy(t) for i, (_, t) in enumerate(golden)}
+    for i, (path, tensor) in enumerate(inputs):
+        if not np.array_equal(model.to_numpy(tensor), stored[str(i)], equal_nan=True):
+            raise model.ModelError(
+                f"{args.model_file}: the model changes its input {path} in place"
+            )
+    eager = list(arrays.values())
+    check_golden(args.model_file, eager)
+    again = [model.to_numpy(t) for _, t in loaded()]
+    dtype = args.options.get("dtype", "f32")
+    repeated = compare.compare(again, eager, None, **compare.TOLERANCES[dtype])
     signature = {
         "inputs": tuple(model.tensor_type(name, t) for name, t in inputs),
         "outputs": tuple(model.tensor_type(name, t) for name, t in golden),
         "parameters": tuple(model.tensor_type(key, w) for key, w in weights.items()),
     }
-    arrays = {f"golden.{i}": model.to_numpy(t) for i, (_, t) in enumerate(golden)}
-    eager = [arrays[f"golden.{i}"] for i in range(len(golden))]
-    dtype = args.options.get("dtype", "f32")
-    repeated = compare.compare(
-        [model.to_numpy(t) for _, t in again], eager, None, **compare.TOLERANCES[dtype]
-    )
     del weights, again
     fp64 = _float64_outputs(loaded)
     if fp64 is not None:
@@ -60,7 +61,9 @@ def make_reference(args: argparse.Namespace) -> None:
     tensors.Signature(
         model=args.name,
         dtype=dtype,
-        batch_size=int(args.options.get("batch_size", 1)),
+        batch_size=int(
+            args.options.get("batch_size") or modelfile.default_batch_size(args.model_file)
+        ),
         aliases=aliases,
         options=args.options,
         torch_version=torch.__version__,
@@ -69,6 +72,16 @@ def make_reference(args: argparse.Namespace) -> None:
         deterministic=repeated.code == compare.PASS,
         **signature,
     ).write(args.out_signature)
+
+
+def check_golden(file: Path, golden: list[np.ndarray]) -> None:
+    """Refuse outputs that say nothing about whether a program is right."""
+    if not golden:
+        raise model.ModelError(f"{file}: the model returned no tensor")
+    if not any(np.isfinite(array).any() for array in golden):
+        raise model.ModelError(f"{file}: no output has a finite value: nothing to compare with")
+    if not any(np.any(array) for array in golden):
+        raise model.ModelError(f"{file}: every output is zero: any program would pass for it")
 
 
 def _float64_outputs(loaded: model.LoadedModel) -> list[np.ndarray] | None:

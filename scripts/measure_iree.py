@@ -6,6 +6,7 @@ import argparse
 import importlib.metadata
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 
 from scripts.compile_iree import tool
@@ -21,7 +22,7 @@ from scripts.lib.iree_session import (
     runtime_flags,
 )
 from scripts.lib.measurement import Measurement
-from scripts.lib.stopping import StoppingRule, plan
+from scripts.lib.stopping import StoppingRule, plan, typical_seconds
 from scripts.lib.verify import verify
 
 
@@ -56,9 +57,17 @@ def measure(args: argparse.Namespace, name: str) -> None:
     inputs = [
         tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(signature.inputs)
     ]
+    if driver_of(args.device) in CPU_DRIVERS and threads > physical_cores():
+        exits.fail(
+            f"measure.threads is {threads}, but IREE pins one worker to each of {physical_cores()} cores"
+        )
+    # A slow device may be stopped anywhere: the log says how far it came.
+    print(f"loading on {name}", flush=True)
     session = Session(args.vmfb, args.weights, args.device, threads)
+    print(f"loaded in {session.load_s:.3f} s; first call", flush=True)
     outputs, first_call_s = session.call(inputs)
     verification = verify(outputs, args.golden, signature, args.tolerance)
+    print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
     common = {
         "device": args.device,
         "device_name": name,
@@ -71,7 +80,7 @@ def measure(args: argparse.Namespace, name: str) -> None:
     if verification.code != compare.PASS:
         Measurement(**common).write(args.out)
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
-    call_s = first_call_s if first_call_s > rule.budget_s else session.call(inputs)[1]
+    call_s = typical_seconds(partial(session.call, inputs), first_call_s, rule)
     # The weights are in the device's memory a second time while both processes live.
     del session
 
@@ -94,7 +103,8 @@ def measure(args: argparse.Namespace, name: str) -> None:
         *allocator_flags(args.device),
         *files,
         f"--benchmark_min_warmup_time={chosen.warmup_s}",
-        f"--benchmark_min_time={chosen.iterations}x",
+        # Short calls: the tool finds out itself how many fill a repetition.
+        f"--benchmark_min_time={f'{rule.repetition_s}s' if chosen.iterations > 1 else '1x'}",
         f"--benchmark_repetitions={chosen.repetitions}",
         "--benchmark_report_aggregates_only=false",
     ]
@@ -109,9 +119,13 @@ def measure(args: argparse.Namespace, name: str) -> None:
         latency = gbench.read_latency(report)
     except gbench.BenchmarkError as error:
         exits.fail(str(error))
-    Measurement(**common, latency=latency, host=watch.load, command=shlex.join(command)).write(
-        args.out
-    )
+    Measurement(
+        **common,
+        latency=latency,
+        host=watch.load,
+        command=shlex.join(command),
+        max_rss_mb=round(run.max_rss_mb, 1),
+    ).write(args.out)
 
 
 def allocator_flags(device: str) -> list[str]:

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from scripts.lib import supervise
+from scripts.lib import fingerprint, supervise
 
 
 def main() -> int:
@@ -21,7 +21,15 @@ def main() -> int:
     parser.add_argument("--log", required=True, type=Path, help="what the stage prints")
     parser.add_argument("--timeout", required=True, type=float, help="seconds")
     parser.add_argument("--memory", required=True, type=float, help="MiB of the process tree")
-    parser.add_argument("--fingerprint", default="", help="recorded as it is")
+    parser.add_argument("--due", default="", help="the param that asked for this; recorded")
+    parser.add_argument(
+        "--module", nargs="*", default=[], help="modules whose code the fingerprint is of"
+    )
+    parser.add_argument(
+        "--owner",
+        type=int,
+        help="process id of who asked, if it must outlive this; default: parent",
+    )
     parser.add_argument("--journal", type=Path, help="JSONL file that gets a line of accounting")
     parser.add_argument(
         "--upstream", nargs="*", default=[], type=Path, help="status.json that must be ok"
@@ -44,7 +52,9 @@ def main() -> int:
         memory_mb=args.memory,
         artifacts=args.artifact,
         upstream=args.upstream,
-        fingerprint=args.fingerprint,
+        fingerprint=fingerprint.of_stage(args.stage, tuple(args.module)),
+        due=args.due,
+        owner=args.owner,
         journal=args.journal,
     )
     try:

@@ -21,7 +21,8 @@ from torch_mlir.extras.fx_importer import FxImporter
 from scripts.lib import model
 from scripts.lib.link import Argument, Constant, Input, Lowered, Parameter
 
-DIALECTS = ("torch", "stablehlo", "linalg-on-tensors")
+OPTIONS = {"dialect": ("torch", "stablehlo", "linalg-on-tensors")}
+"""What a frontend may set, and to what: checked before anything runs, so a plain literal."""
 ENTRY = "forward"
 PACKAGE = "torch-mlir"
 """Distribution whose version is the frontend's version."""

@@ -15,7 +15,7 @@ class Account:
     """Seconds of the last run in a journal.
 
     `environments`: making them; `busy`: wall time after that in which at least one exporter,
-    compiler or measurement ran; `stages`: child seconds summed by stage (they may overlap).
+    compiler, reference or measurement ran; `stages`: child seconds summed by stage (they may overlap).
     """
 
     wall: float

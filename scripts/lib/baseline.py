@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch.utils import _pytree as pytree
 
 from scripts.lib import archive, compare, exits, model, tensors
 from scripts.lib.hostload import HostWatch, cpu_name, physical_cores
 from scripts.lib.latency import Latency
 from scripts.lib.measurement import Measurement
-from scripts.lib.stopping import Plan, StoppingRule, plan
+from scripts.lib.process import rss_mb
+from scripts.lib.stopping import Schedule, StoppingRule, plan, typical_seconds
 from scripts.lib.verify import verify
 
 
@@ -35,7 +38,7 @@ def measure(args: argparse.Namespace) -> None:
 
     start = time.perf_counter()
     set_weights(loaded.module, args.weights)
-    set_inputs(loaded, args.inputs)
+    loaded = with_inputs(loaded, args.inputs)
     loaded = to_device(loaded, args.device)
     prepared = model.LoadedModel(
         loaded.name, runtime.prepare(loaded.module), loaded.args, loaded.kwargs
@@ -63,18 +66,23 @@ def measure(args: argparse.Namespace) -> None:
             prepared.module(*prepared.args, **prepared.kwargs)
 
     compile_s = runtime.compile_seconds()
-    chosen = plan(rule, _timed(call, 1, synchronize))
+    chosen = plan(rule, typical_seconds(lambda: _timed(call, 1, synchronize), first_call_s, rule))
     with HostWatch() as watch:
         latency = time_calls(call, chosen, synchronize)
-    Measurement(**common, latency=latency, host=watch.load, compile_s=compile_s).write(args.out)
+    Measurement(
+        **common,
+        latency=latency,
+        host=watch.load,
+        compile_s=compile_s,
+        max_rss_mb=round(rss_mb(resource.getrusage(resource.RUSAGE_SELF)), 1),
+    ).write(args.out)
 
 
 def time_calls(
-    call: Callable[[], None], chosen: Plan, synchronize: Callable[[], object]
+    call: Callable[[], None], chosen: Schedule, synchronize: Callable[[], object]
 ) -> Latency:
     """Warm up, then one value a repetition; the device is idle before and after each."""
     end = time.perf_counter() + chosen.warmup_s
-    _timed(call, 1, synchronize)
     while time.perf_counter() < end:
         _timed(call, 1, synchronize)
     wall, cpu = [], []
@@ -107,18 +115,26 @@ def set_weights(module: torch.nn.Module, path: Path) -> None:
             weight.copy_(data)
 
 
-def set_inputs(loaded: model.LoadedModel, path: Path) -> None:
-    """Fill every tensor input from the reference's file."""
+def with_inputs(loaded: model.LoadedModel, path: Path) -> model.LoadedModel:
+    """The same model with every tensor input from the reference's file, as a tensor of its own.
+
+    Not copied in place: an input may be an expanded view, whose memory overlaps.
+    """
     stored = tensors.load_npz(path)
-    for i, (_, tensor) in enumerate(loaded.inputs):
-        tensor.copy_(torch.from_numpy(stored[str(i)]))
+    positions = iter(range(len(stored)))
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor,
+        lambda old: torch.from_numpy(stored[str(next(positions))]).to(old.dtype),
+        (loaded.args, loaded.kwargs),
+    )
+    return model.LoadedModel(loaded.name, loaded.module, args, kwargs)
 
 
 def to_device(loaded: model.LoadedModel, device: str) -> model.LoadedModel:
     """The model and its inputs on `device`; on the CPU, as they are."""
     if device == "cpu":
         return loaded
-    args, kwargs = torch.utils._pytree.tree_map_only(
+    args, kwargs = pytree.tree_map_only(
         torch.Tensor, lambda t: t.to(device), (loaded.args, loaded.kwargs)
     )
     return model.LoadedModel(loaded.name, loaded.module.to(device), args, kwargs)

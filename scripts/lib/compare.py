@@ -15,7 +15,9 @@ TOLERANCES = {
     "f16": {"atol": 1e-2, "rtol": 1e-2},
     "bf16": {"atol": 1e-1, "rtol": 5e-2},
 }
-"""|actual - golden| <= atol + rtol * |golden|, as numpy.allclose; by the model's dtype."""
+"""By the model's dtype: |actual - golden| <= atol * min(1, rms(golden)) + rtol * |golden|.
+
+As numpy.allclose, but for the scale: outputs of about 1e-9 must not pass for zeros."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def _compare_one(
         return _compare_exactly(got, want)
     got, want = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(want)
+    atol *= _scale(want[finite])
     with np.errstate(invalid="ignore"):
         same_special = np.array_equal(got[~finite], want[~finite], equal_nan=True)
         got_finite = np.isfinite(got)
@@ -87,12 +90,24 @@ def _compare_one(
         return f"{count} of {got.size} values are NaN or infinite, golden's are not", worst
     wrong = finite & (error > atol + rtol * np.abs(np.where(finite, want, 0.0)))
     if wrong.any():
-        at = tuple(int(i) for i in np.unravel_index(int(np.argmax(error * wrong)), error.shape))
+        at = tuple(
+            int(i)
+            for i in np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), error.shape)
+        )
         return (
             f"{int(wrong.sum())} of {got.size} values out of tolerance (atol {atol:g}, "
             f"rtol {rtol:g}); worst at {list(at)}: {got[at]:.6g}, expected {want[at]:.6g}"
         ), worst
     return "", worst
+
+
+def _scale(values: np.ndarray) -> float:
+    """Root mean square of the values, 1 at most; 1 where they are all zero."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0.0:
+        return 1.0
+    # Scaled first: squares of very small or very large values leave float64's range.
+    return min(1.0, largest * float(np.sqrt(np.mean(np.square(values / largest)))))
 
 
 def _compare_exactly(got: np.ndarray, want: np.ndarray) -> tuple[str, float]:
@@ -112,7 +127,8 @@ def rmse(actual: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> float
     """Root mean square error over all elements of all outputs where both are finite."""
     total = count = 0.0
     for got, want in zip(actual, reference, strict=True):
-        difference = np.asarray(got, np.float64) - np.asarray(want, np.float64)
+        with np.errstate(invalid="ignore"):  # infinity against infinity
+            difference = np.asarray(got, np.float64) - np.asarray(want, np.float64)
         finite = np.isfinite(difference)
         total += float(np.square(difference[finite]).sum())
         count += int(finite.sum())

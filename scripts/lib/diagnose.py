@@ -81,6 +81,8 @@ def diagnose(returncode: int, log: str) -> Diagnosis:
         parts = [f"killed by {name}", quoted, f"in {where}" if where else ""]
         return Diagnosis("crashed", name, _clip("; ".join(p for p in parts if p)))
     quoted, source = _error_line(lines)
+    if returncode in exits.STATUS_OF:
+        quoted, source = _own_words(lines) or quoted, ""
     status, reason = _classify(quoted) if quoted else ("error", "")
     if returncode in exits.STATUS_OF:
         status = exits.STATUS_OF[returncode]
@@ -88,6 +90,8 @@ def diagnose(returncode: int, log: str) -> Diagnosis:
             exits.WRONG_RESULT: "wrong-result",
             exits.UNAVAILABLE: "no-device",
         }.get(returncode, reason or "unsupported")
+        if quoted.startswith("NONDETERMINISTIC"):
+            reason = "nondeterministic-eager"
     elif status == "error" and not reason:
         reason = _unclassified(lines, quoted) or f"exit-{returncode}"
     if not quoted:
@@ -125,6 +129,12 @@ def _error_line(lines: list[str]) -> tuple[str, str]:
             return match["message"].strip(), ""
     python = _python_error(lines)
     return (python[1] if python else ""), ""
+
+
+def _own_words(lines: list[str]) -> str:
+    """What the stage itself gave as its reason: the last line of scripts/lib/exits.fail."""
+    said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return said[-1].strip() if said else ""
 
 
 def _source_of(lines: list[str], number: int) -> str:

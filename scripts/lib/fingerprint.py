@@ -1,16 +1,19 @@
 """What code a stage is made of, and whether a cell that failed is to be tried again.
 
 A stage's fingerprint is a hash over its script and every module of this project that it
-imports, found in the source. Failed cells run again when it changes; cells that are done do
-not (their rows carry the fingerprint that made them).
+imports, found in the source, computed where and when the stage runs. Failed cells run again
+when it changes; cells that are done do not: their rows carry the fingerprint that made them.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
+import glob
 import hashlib
 import re
-from collections.abc import Collection, Iterable
+import shutil
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from scripts.lib import outcome
@@ -28,12 +31,25 @@ def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
     return digest.hexdigest()[:12]
 
 
-def due(status_path: str | Path, current: str, retry: Collection[str] = ()) -> str:
-    """The fingerprint to hand to Snakemake as a param: a new value means run again.
+def of_stage(stage: str, modules: tuple[str, ...]) -> str:
+    """What decides how a failed cell would end now: the code, and for stages that want a
+    device or a compiler of the machine's, what shows of those."""
+    code = _code(modules)
+    return f"{code}-{_machine_signs()}" if stage in ("measure", "baseline") else code
 
-    Nothing recorded, or a failure under other code: `current`. Done, or failed under this
-    very code: what was recorded. `retry` holds statuses to run again whatever the code (or
-    "all"): the recorded value counts up then, so that the forced run happens once.
+
+def due(
+    status_path: str | Path,
+    current: str,
+    retry: Collection[str] = (),
+    limits: Mapping[str, float] | None = None,
+) -> str:
+    """The value to hand to Snakemake as a param: a new one means run again.
+
+    Nothing recorded, or a failure under another fingerprint: `current`. Done, or failed under
+    this very one: the value recorded as due. A forced run counts up, so that it happens once:
+    `retry` holds statuses to force (or "all"), and a `timeout` or `oom` is forced when its
+    limit in `limits` is no longer the one that it met.
     """
     path = Path(status_path)
     if not path.is_file():
@@ -42,12 +58,38 @@ def due(status_path: str | Path, current: str, retry: Collection[str] = ()) -> s
         recorded = outcome.read(path)
     except ValueError:
         return current
-    match = _RETRY.match(recorded.fingerprint)
-    if recorded.status in retry or "all" in retry:
-        return f"{current}+{int(match['count'] or 0) + 1}"
-    if recorded.status == outcome.OK or match["base"] == current:
-        return recorded.fingerprint
+    moved = recorded.status in (limits or {}) and limits[recorded.status] != recorded.limit
+    if recorded.status in retry or "all" in retry or moved:
+        count = int(_RETRY.match(recorded.due)["count"] or 0)
+        return f"{current}+{count + 1}"
+    if recorded.status == outcome.OK or recorded.fingerprint == current:
+        return recorded.due or current
     return current
+
+
+# Where a device shows when its driver is installed. A cell that found no device is due again
+# when this changes; looking is cheap, asking every driver at each start is not.
+_SIGNS = (
+    "/dev/nvidia[0-9]*",
+    "/dev/kfd",
+    "/dev/dri/renderD*",
+    "/usr/share/vulkan/icd.d/*.json",
+    "/etc/vulkan/icd.d/*.json",
+)
+
+
+@functools.cache
+def _machine_signs() -> str:
+    found = sorted(path for pattern in _SIGNS for path in glob.glob(pattern))
+    # inductor compiles with the machine's own compiler.
+    found += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:6]
+
+
+@functools.cache
+def _code(modules: tuple[str, ...]) -> str:
+    """One reading of the sources for all cells of a stage."""
+    return of_modules(modules)
 
 
 def _closure(modules: tuple[str, ...], root: Path) -> frozenset[Path]:

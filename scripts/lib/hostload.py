@@ -52,7 +52,18 @@ def physical_cores() -> int:
     import psutil
 
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(usable or 1, psutil.cpu_count(logical=False) or usable or 1))
+    cores = min(usable or 1, psutil.cpu_count(logical=False) or usable or 1)
+    return max(1, min(cores, int(cgroup_cpus() or cores)))
+
+
+def cgroup_cpus() -> float | None:
+    """CPUs that a container may use (cgroup v2 cpu.max: "<quota> <period>"); None if unbounded."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):
+        return None
+    return None if quota == "max" else int(quota) / int(period)
 
 
 def cpu_name() -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import psutil
 
@@ -15,8 +17,11 @@ MEMORY_MB_A_JOB = 4096
 
 
 def machine_memory_mb() -> int:
-    """This machine's memory in MiB."""
-    return psutil.virtual_memory().total // 2**20
+    """Memory in MiB of this machine, or of the container (cgroup v2) that this runs in."""
+    total = psutil.virtual_memory().total
+    with contextlib.suppress(OSError, ValueError):  # no cgroup v2, or "max"
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return total // 2**20
 
 
 def memory_mb(limit: Mapping[str, float]) -> int:

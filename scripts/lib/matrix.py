@@ -6,9 +6,11 @@ to add one.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ class Model:
     suite: str = "vmfbench"
     options: dict[str, Any] = field(default_factory=dict)
     tolerance: dict[str, float] = field(default_factory=dict)
+    default_batch_size: int = 1
 
     @property
     def dtype(self) -> str:
@@ -34,7 +37,7 @@ class Model:
 
     @property
     def batch_size(self) -> int:
-        return int(self.options.get("batch_size", 1))
+        return int(self.options.get("batch_size", self.default_batch_size))
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Target:
     opt_level: str
     flags: tuple[str, ...]
     device: str
+    frontends: tuple[str, ...] = ("*",)
 
     @property
     def device_kind(self) -> str:
@@ -86,12 +90,14 @@ class Matrix:
     measure: dict[str, Any]
     limits: dict[str, dict[str, float]]
     expect: dict[str, Any]
+    reference_env: str = "torch-mlir"
 
     def cells(self) -> Iterator[tuple[Model, Frontend, Target]]:
         for model in self.models.values():
             for frontend in self.frontends.values():
                 for target in self.targets.values():
-                    yield model, frontend, target
+                    if any(fnmatchcase(frontend.name, glob) for glob in target.frontends):
+                        yield model, frontend, target
 
     def baseline_cells(self) -> Iterator[tuple[Model, Baseline]]:
         for model in self.models.values():
@@ -109,7 +115,7 @@ class Matrix:
             key: {name: kind(**_tuples(entry)) for name, entry in values[key].items()}
             for key, kind in kinds.items()
         }
-        rest = {key: values[key] for key in ("measure", "limits", "expect")}
+        rest = {key: values[key] for key in ("measure", "limits", "expect", "reference_env")}
         return cls(**entries, **rest)
 
 
@@ -138,9 +144,12 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
             problems.append(str(error))
             continue
         chosen[kind] = {name: entries[name] for name in names}
-    for model in chosen.get("models", {}).values():
+    for name, model in chosen.get("models", {}).items():
         try:
-            modelfile.check_options(_resolve(root, model.file), model.options)
+            path = _resolve(root, model.file)
+            modelfile.check_options(path, model.options)
+            size = modelfile.default_batch_size(path)
+            chosen["models"][name] = dataclasses.replace(model, default_batch_size=size)
         except modelfile.ModelFileError as error:
             problems.append(f"models.{model.name}: {error}")
     folders = {"env": ("envs", ".yaml"), "exporter": ("scripts/exporters", ".py"), "runtime": ("scripts/baselines", ".py")}  # fmt: skip
@@ -151,6 +160,19 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
                 if name is not None and not (root / folder / f"{name}{suffix}").is_file():
                     there = [p.stem for p in (root / folder).glob(f"*{suffix}") if p.stem != "__init__"]  # fmt: skip
                     problems.append(f"{kind}.{entry.name}.{key}: {settings.unknown(key, name, there)}")  # fmt: skip
+    for entry in chosen.get("frontends", {}).values():
+        problems += _option_problems(entry, root / "scripts/exporters" / f"{entry.exporter}.py")
+    problems += _expect_problems(config.get("expect", {}), known)
+    for target in known["targets"].values():
+        problems += [
+            f"targets.{target.name}.frontends: {settings.unknown('frontend', glob, known['frontends'])}"
+            for glob in target.frontends
+            if not any(fnmatchcase(name, glob) for name in known["frontends"])
+        ]
+    reference_env = config["reference"]["env"]
+    if not (root / "envs" / f"{reference_env}.yaml").is_file():
+        there = [path.stem for path in (root / "envs").glob("*.yaml")]
+        problems.append(f"reference.env: {settings.unknown('env', reference_env, there)}")
     if problems:
         raise settings.ConfigError("\n".join(problems))
     return Matrix(
@@ -158,7 +180,41 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         measure=dict(config["measure"]),
         limits={stage: dict(limit) for stage, limit in config["limits"].items()},
         expect=dict(config.get("expect", {})),
+        reference_env=reference_env,
     )
+
+
+def _option_problems(frontend: Frontend, exporter: Path) -> list[str]:
+    """What is wrong with a frontend's options, by its exporter's OPTIONS (name: choices)."""
+    if not exporter.is_file():
+        return []
+    known = modelfile.literal(exporter, "OPTIONS", {})
+    where = f"frontends.{frontend.name}.options"
+    problems = [
+        f"{where}.{name}: missing, allowed is one of {', '.join(choices)}"
+        for name, choices in known.items()
+        if name not in frontend.options
+    ]
+    for name, value in frontend.options.items():
+        if name not in known:
+            problems.append(f"{where}.{name}: {settings.unknown('option', name, known)}")
+        elif value not in known[name]:
+            problems.append(
+                f"{where}.{name}: found {value!r}, allowed is one of {', '.join(known[name])}"
+            )
+    return problems
+
+
+def _expect_problems(expect: Mapping[str, Any], known: Mapping[str, dict]) -> list[str]:
+    """Patterns that no declared cell meets: they would make `snakemake check` pass for nothing."""
+    everything = Matrix(**known, measure={}, limits={}, expect={})
+    cells = ["/".join(entry.name for entry in cell) for cell in everything.cells()]
+    cells += ["/".join(entry.name for entry in cell) for cell in everything.baseline_cells()]
+    return [
+        f"expect.{pattern}: matches no cell of the matrix"
+        for pattern in expect
+        if not any(fnmatchcase(cell, pattern) for cell in cells)
+    ]
 
 
 def _models(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model]:
@@ -167,7 +223,7 @@ def _models(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Mode
     models: dict[str, Model] = {}
     for name in [*found, *(n for n in entries if n not in found)]:
         entry = dict(entries.get(name) or {})
-        file = entry.get("file", f"models/{name}.py")
+        file = str(Path(entry.get("file", f"models/{name}.py")).expanduser())
         options = {k: v for k, v in entry.items() if k not in PIPELINE_KEYS}
         if "size" in options:
             options["size"] = str(options["size"])
@@ -190,12 +246,13 @@ def _target(name: str, entry: Mapping[str, Any]) -> Target:
         arch=entry.get("arch") or iree_flags.BACKENDS[backend][2],
         opt_level=entry.get("opt_level", "O2"),
         flags=tuple(entry.get("flags", ())),
+        frontends=tuple(entry.get("frontends", ("*",))),
         device=entry.get("device") or iree_flags.default_device(backend),
     )
 
 
 def _resolve(root: Path, file: str) -> Path:
-    return (root / Path(file).expanduser()).resolve()
+    return (root / file).resolve()
 
 
 def compact(value: Any) -> str:

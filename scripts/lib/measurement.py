@@ -28,6 +28,7 @@ class Measurement:
 
     `load_ms`: module and weights until the first call can be made; `first_call_ms`: that call,
     outputs on the host. `compile_s` is a baseline's own compile time inside that call.
+    `max_rss_mb` is the peak of the process that was timed, by the kernel's account.
     """
 
     device: str
@@ -39,6 +40,7 @@ class Measurement:
     latency: Latency | None = None
     host: HostLoad | None = None
     compile_s: float | None = None
+    max_rss_mb: float | None = None
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ what the reference stage stored. Imports torch.
 from __future__ import annotations
 
 import importlib.util
+import random
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,6 +61,8 @@ def load(name: str, path: str | Path, options: Mapping[str, Any]) -> LoadedModel
     def call(function: str) -> Any:
         chosen = {k: v for k, v in options.items() if k in accepted[function]}
         torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
         try:
             return getattr(module, function)(**chosen)
         except Exception as error:
@@ -131,11 +134,11 @@ def tensor_type(name: str, tensor: torch.Tensor) -> tensors.TensorType:
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A contiguous numpy array; bfloat16 widened to float32, exactly."""
+    """A contiguous copy as a numpy array; bfloat16 widened to float32, exactly."""
     tensor = tensor.detach().cpu()
     if tensor.dtype is torch.bfloat16:
         tensor = tensor.float()
-    return np.ascontiguousarray(tensor.numpy())
+    return np.array(tensor.numpy(), order="C")
 
 
 def to_bytes(tensor: torch.Tensor) -> np.ndarray:

@@ -44,6 +44,29 @@ def accepted_options(path: str | Path) -> dict[str, frozenset[str]]:
     return {name: _options(path, node) for name, node in found.items()}
 
 
+def default(path: str | Path, option: str, otherwise: Any) -> Any:
+    """The literal default of an option in a model file; `otherwise` where it has none."""
+    for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.FunctionDef) or node.name not in FUNCTIONS:
+            continue
+        arguments = node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = [
+            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]  # fmt: skip
+        for argument, value in pairs:
+            if argument.arg == option and isinstance(value, ast.Constant):
+                return value.value
+    return otherwise
+
+
+def default_batch_size(path: str | Path) -> int:
+    """The batch size of a model file's inputs where no entry sets one; 1 where it names none."""
+    value = default(path, "batch_size", 1)
+    return value if isinstance(value, int) else 1
+
+
 def check_options(path: str | Path, options: Mapping[str, Any]) -> None:
     """Raise ModelFileError for an option that neither the file nor the pipeline knows."""
     accepted = frozenset().union(*accepted_options(path).values()) | set(COMMON_OPTIONS)
@@ -54,6 +77,16 @@ def check_options(path: str | Path, options: Mapping[str, Any]) -> None:
             raise ModelFileError(
                 f"{path}: takes no option {option!r} (it takes {', '.join(sorted(accepted))}){hint}"
             )
+
+
+def literal(path: str | Path, name: str, otherwise: Any) -> Any:
+    """The value of a module's top-level `name = <literal>`, read without importing it."""
+    for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
+        ):
+            return ast.literal_eval(node.value)
+    return otherwise
 
 
 def _options(path: Path, node: ast.FunctionDef) -> frozenset[str]:

@@ -25,7 +25,9 @@ class Outcome:
 
     `reason` is a class to group by, `detail` the line that a compiler engineer would quote;
     both are empty when `status` is ok. `blocked_by` is "<stage> <cell>" of the first failure
-    upstream. `command` runs as it stands from the directory of the Snakefile.
+    upstream. `command` runs as it stands from the directory of the Snakefile. `fingerprint` is of
+    the code that ran, `due` the param that asked for it (see fingerprint.due), `limit` the
+    seconds or MiB that a timeout or oom met.
     """
 
     status: str
@@ -37,6 +39,8 @@ class Outcome:
     log: str = ""
     command: str = ""
     fingerprint: str = ""
+    due: str = ""
+    limit: float | None = None
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

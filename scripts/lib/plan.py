@@ -5,7 +5,6 @@ Params are functions of wildcards only; functions of input or output never trigg
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import shlex
 import sys
@@ -25,16 +24,6 @@ SCRIPTS = {
     "measure": ("scripts.measure_iree",),
     "baseline": ("scripts.measure_baseline",),
 }
-
-# Where a device shows when its driver is installed. A cell that found no device is tried
-# again when this changes; looking is cheap, asking every driver at each start is not.
-DEVICE_SIGNS = (
-    "/dev/nvidia[0-9]*",
-    "/dev/kfd",
-    "/dev/dri/renderD*",
-    "/usr/share/vulkan/icd.d/*.json",
-    "/etc/vulkan/icd.d/*.json",
-)
 
 
 def status_path(stage: str, cell: str) -> str:
@@ -70,8 +59,8 @@ class Plan:
         return self.matrix.baselines[wildcards.baseline]
 
     def reference_env(self) -> str:
-        """The environment that makes references: the first frontend's."""
-        return next(iter(self.matrix.frontends.values())).env
+        """The environment that makes references, whatever frontends are selected."""
+        return self.matrix.reference_env
 
     def python(self, env: str) -> str:
         return environments.python(env, self.with_conda)
@@ -87,6 +76,10 @@ class Plan:
         """The environment's status as an input; none under conda, which makes its own."""
         return [] if self.with_conda else [status_path("env", env)]
 
+    def env_packages(self, env: str) -> list[str]:
+        """The list of an environment's packages, which is gone when the environment is."""
+        return [] if self.with_conda else [f"{environments.prefix(env)}/versions.json"]
+
     def ended_well(self, stage: str, cell: str) -> bool:
         """Whether a cell's stage is recorded as ok."""
         path = Path(status_path(stage, cell))
@@ -95,12 +88,21 @@ class Plan:
         except ValueError:
             return False
 
-    def fingerprint(self, stage: str, cell: str, *more: str) -> str:
+    def due(self, stage: str, cell: str, *more: str) -> str:
         """See fingerprint.due; `more` are further modules (an exporter, a runtime)."""
-        current = _code(SCRIPTS[stage] + more)
-        if stage in ("measure", "baseline"):
-            current += f"-{_devices_digest()}"
-        return fingerprint.due(status_path(stage, cell), current, self.retry)
+        retry = self.retry
+        if stage == "env":  # whatever kept it from being made may be gone; never made for "all"
+            retry = frozenset(outcome.FAILED)
+        return fingerprint.due(
+            status_path(stage, cell),
+            fingerprint.of_stage(stage, self.modules(stage, *more)),
+            retry,
+            {"timeout": self.timeout_s(stage), "oom": self.memory_mb(stage)},
+        )
+
+    def modules(self, stage: str, *more: str) -> tuple[str, ...]:
+        """The modules whose code a stage is made of."""
+        return (*SCRIPTS[stage], *more)
 
     def timeout_s(self, stage: str) -> float:
         return self.matrix.limits[stage]["timeout_s"]
@@ -123,26 +125,15 @@ class Plan:
         for model, frontend, target in self.matrix.cells():
             cell = f"results/measure/{model.name}/{frontend.name}/{target.name}"
             found += [f"{cell}/status.json", f"{cell}/measurement.json"]
+            exported = f"{model.name}/{frontend.name}"
+            found.append(f"results/compile/{exported}/{target.name}/report.json")
+            found.append(f"results/export/{exported}/report.json")
         for model, baseline in self.matrix.baseline_cells():
             cell = f"results/baseline/{model.name}/{baseline.name}"
             found += [f"{cell}/status.json", f"{cell}/measurement.json"]
-        return found
+        return list(dict.fromkeys(found))
 
     def digest(self) -> str:
         """Changes with anything that the aggregate reads from the matrix."""
         text = compact(self.matrix.to_json())
         return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-@functools.cache
-def _code(modules: tuple[str, ...]) -> str:
-    """One reading of the sources for all cells of a stage."""
-    return fingerprint.of_modules(modules)
-
-
-@functools.cache
-def _devices_digest() -> str:
-    import glob
-
-    found = sorted(path for pattern in DEVICE_SIGNS for path in glob.glob(pattern))
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:6]

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+KILL_GRACE_SECONDS = 10.0
+
 # linux/prctl.h. There is no kept library for these two calls on Python 3.11.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -65,6 +67,51 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def tree_rss_mb(shared_once: bool = False) -> float:
+    """Resident set of every descendant of this process, in MiB.
+
+    A plain sum counts pages that forked workers share once for each; `shared_once` asks the
+    kernel for proportional shares instead, which is slower and so only asked near the limit.
+    """
+    import psutil
+
+    total = 0
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            child = psutil.Process(pid)
+            total += child.memory_full_info().pss if shared_once else child.memory_info().rss
+    return total / 2**20
+
+
+def kill_descendants(spare: int | None = None) -> None:
+    """SIGKILL every descendant of this process and reap all of them but `spare`.
+
+    `spare` is killed too, but left to be waited for by whoever wants its resource usage. New
+    sessions and daemons are descendants as well, once this process has adopted orphans.
+    """
+    deadline = time.monotonic() + KILL_GRACE_SECONDS
+    while time.monotonic() < deadline:
+        others = [pid for pid in descendants(os.getpid()) if pid != spare]
+        for pid in [*others, *([spare] if spare is not None else [])]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not others:
+            return
+        for pid in others:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01)
+
+
+def kernel_oom_kills() -> int:
+    """How many processes the kernel has killed for memory since boot (Linux 4.13)."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
 @dataclass(frozen=True)
 class ToolRun:
     """A finished tool: exit code (negative: signal), wall seconds, peak RSS in MiB."""
@@ -92,10 +139,15 @@ def rss_mb(usage: resource.struct_rusage) -> float:
 
 
 def exit_like(returncode: int) -> None:
-    """End this process as the tool ended: same exit code, or the same signal."""
+    """End this process as the tool ended: by the same signal, or with 1 for any failure.
+
+    A tool's exit codes are its own (IREE's tools exit with status codes); passed on they would
+    be taken for those of scripts/lib/exits.py.
+    """
     if returncode < 0:
-        number = -returncode
+        # The tool has left its core dump, if any was wanted; ours would say nothing.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(number, signal.SIG_DFL) if number not in (9, 19) else None
-        os.kill(os.getpid(), number)
-    raise SystemExit(returncode)
+        if -returncode not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-returncode, signal.SIG_DFL)
+        os.kill(os.getpid(), -returncode)
+    raise SystemExit(1 if returncode else 0)

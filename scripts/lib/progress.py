@@ -31,6 +31,7 @@ class RunLog(logging.Filter):
         self._outputs: dict[int, tuple[str, list[str]]] = {}
         self._finished: list[int] = []
         self._lock = None
+        self._started = False
 
     def start(self, matrix: Matrix, logger: logging.Logger) -> None:
         """Take the lock on results/, write down the matrix, and listen to Snakemake.
@@ -51,6 +52,7 @@ class RunLog(logging.Filter):
         self._lock.truncate(0)
         self._lock.write(str(os.getpid()))
         self._lock.flush()
+        self._started = True
         atomic.write_json(LOGS / "matrix.json", matrix.to_json())
         accounting.begin(JOURNAL)
         for handler in logger.handlers:
@@ -59,13 +61,18 @@ class RunLog(logging.Filter):
 
     def finish(self) -> None:
         """Print cells by status and stage, where the time went, and where the results are."""
-        summary.show(JOURNAL)
+        if self._started:
+            summary.show(JOURNAL)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Print what a person wants to know of a record; let only problems through."""
         event = getattr(record, "event", None)
         if event == LogEvent.JOB_INFO:
             self._outputs[record.jobid] = (record.rule_name, [str(o) for o in record.output])
+            if record.rule_name == "make_env":  # minutes, the first time
+                print(
+                    f"making environment {record.wildcards['env']} …", file=sys.stderr, flush=True
+                )
         elif event == LogEvent.JOB_FINISHED:
             self._finished.append(record.job_id)
         elif event == LogEvent.PROGRESS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from scripts.lib import atomic, environments, outcome
+from scripts.lib import atomic, environments, modelfile, outcome
 from scripts.lib.latency import Latency
 from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target
 from scripts.lib.outcome import Outcome
@@ -67,7 +67,8 @@ def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) ->
     }
     export = _report(root, "export", exported)
     compiled = _report(root, "compile", cell)
-    package = {"torch_mlir": "torch-mlir", "torch_xla": "torch_xla"}.get(frontend.exporter, "")
+    exporter = environments.ROOT / "scripts/exporters" / f"{frontend.exporter}.py"
+    package = modelfile.literal(exporter, "PACKAGE", "")
     record["export"] = export
     record["compile"] = compiled
     record["versions"] |= {
@@ -164,7 +165,8 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
         "run": {
             **{key: measured.get(key) for key in ("device_name", "threads", "load_ms", "first_call_ms", "compile_s", "command")},
             "host": measured.get("host"),
-            "max_rss_mb": usage.max_rss_mb if ran else None,
+            "max_rss_mb": measured.get("max_rss_mb"),
+            "stage_rss_mb": usage.max_rss_mb if ran else None,
             "seconds": usage.seconds if ran else None,
         },
         "export": None,
@@ -194,7 +196,7 @@ def _verification(decisive: Outcome, measured: dict) -> dict:
         return measured["verification"]
     if decisive.stage == "reference":
         return {"code": "EAGER_FAILED"}
-    if decisive.stage in ("measure", "baseline") and decisive.status != outcome.UNAVAILABLE:
+    if decisive.stage in ("measure", "baseline") and decisive.status in ("error", "crashed"):
         return {"code": "EXCEPTION_RAISED"}
     return {"code": "VERIFIER_DIDNT_RUN"}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -21,7 +23,7 @@ class StoppingRule:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """What the rule comes to for calls of a known length."""
 
     iterations: int
@@ -29,17 +31,33 @@ class Plan:
     warmup_s: float
 
 
-def plan(rule: StoppingRule, call_s: float) -> Plan:
+def typical_seconds(call: Callable[[], object], first_s: float, rule: StoppingRule) -> float:
+    """Seconds of a call to plan with: the shortest of some `rule.repetition_s` seconds of calls.
+
+    The first call, of `first_s` seconds, has paid for what is lazily made; it is taken as it is
+    only where it alone is longer than the budget.
+    """
+    if first_s > rule.budget_s:
+        return first_s
+    shortest, end = math.inf, time.perf_counter() + rule.repetition_s
+    while shortest == math.inf or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        shortest = min(shortest, time.perf_counter() - start)
+    return shortest
+
+
+def plan(rule: StoppingRule, call_s: float) -> Schedule:
     """Iterations a repetition, repetitions and warm-up for calls of `call_s` seconds.
 
-    Always at least one repetition, and a warm-up of at least one call (a warm-up time is
-    honoured by whole calls).
+    Always at least one repetition. A warm-up takes whole calls, so where one call alone is
+    longer than the budget there is none: what warms up is nothing beside such a call.
     """
     call_s = max(call_s, 1e-9)
     iterations = max(1, math.ceil(rule.repetition_s / call_s - 1e-9))
     affordable = int(rule.budget_s / (iterations * call_s))
-    return Plan(
+    return Schedule(
         iterations=iterations,
         repetitions=max(1, min(rule.repetitions, affordable)),
-        warmup_s=min(rule.warmup_s, rule.budget_s),
+        warmup_s=rule.warmup_s if call_s <= rule.budget_s else 0.0,
     )

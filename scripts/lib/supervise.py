@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import selectors
 import shlex
 import shutil
@@ -17,10 +18,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from scripts.lib import exits, outcome, process
 from scripts.lib.caplog import CappedLog
@@ -28,7 +27,6 @@ from scripts.lib.diagnose import Diagnosis, diagnose
 from scripts.lib.outcome import Outcome, Usage
 
 POLL_SECONDS = 0.1
-KILL_GRACE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,9 @@ class Job:
     """One stage of one cell: what to run, what it makes, what it may use.
 
     `artifacts` are the paths as they stand in `command`; the child gets a scratch path in
-    the place of each. `memory_mb` bounds the resident set of the whole process tree.
+    the place of each. `memory_mb` bounds the resident set of the whole process tree. `owner` is
+    the process that must stay this one's parent (default: the one that is); without it, the job
+    stops.
     """
 
     stage: str
@@ -49,8 +49,9 @@ class Job:
     artifacts: Sequence[Path] = ()
     upstream: Sequence[Path] = ()
     fingerprint: str = ""
+    due: str = ""
+    owner: int | None = None
     journal: Path | None = None
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 class Interrupted(Exception):
@@ -63,6 +64,9 @@ def run(job: Job) -> Outcome:
     Raises Interrupted when asked to stop (SIGTERM, SIGINT) or orphaned; the process tree is
     gone by then and no status is written, so that the next run makes this job again.
     """
+    owner = os.getppid() if job.owner is None else job.owner
+    if os.getppid() != owner:
+        raise Interrupted(f"{job.stage} {job.cell}: process {owner} that asked for it is gone")
     blocked = _blocked(job)
     if blocked is not None:
         for artifact in job.artifacts:
@@ -79,7 +83,11 @@ def run(job: Job) -> Outcome:
     try:
         with contextlib.closing(CappedLog(job.log_path)) as log:
             log.note(_header(job))
-            ended = _supervise(job, scratch, log)
+            try:
+                ended = _supervise(job, owner, scratch, log)
+            except _CannotStart as error:
+                log.note(f"error: {error}")
+                ended = _Ended(127, 0.0, 0.0)
         diagnosis = _verdict(job, ended, scratch)
         _place_artifacts(job, scratch, keep=diagnosis is None or ended.keeps_artifacts)
         result = _outcome(job, diagnosis)
@@ -114,17 +122,61 @@ class _Ended:
         return not self.stopped_for and self.returncode in exits.KEEPS_ARTIFACTS
 
 
-def _supervise(job: Job, scratch: Path, log: CappedLog) -> _Ended:
-    """Run the child under its limits; returns when nothing of its tree is left."""
+class _CannotStart(Exception):
+    """The command does not exist or may not be run."""
+
+
+def _supervise(job: Job, owner: int, scratch: Path, log: CappedLog) -> _Ended:
+    """Run the child under its limits; nothing of its tree is left, however this ends."""
     process.adopt_orphans()
-    owner = os.getppid()
+    with _stop_requests() as stop_requested:
+        start = time.monotonic()
+        kernel_kills = process.kernel_oom_kills()
+        child, read_end = _start(job, scratch)
+        peak, stopped_for, ended = 0.0, "", None
+        try:
+            with _reader(read_end, child.pid) as ready:
+                while ended is None:
+                    _wait(ready, read_end, log)
+                    ended = _reap(child, os.WNOHANG)
+                    if ended is not None:
+                        break
+                    peak = max(peak, seen := process.tree_rss_mb())
+                    if stop_requested() or os.getppid() != owner:
+                        raise Interrupted(f"{job.stage} {job.cell}: stopped before it ended")
+                    if time.monotonic() - start > job.timeout_s:
+                        stopped_for = "timeout"
+                    elif (
+                        seen > job.memory_mb
+                        and process.tree_rss_mb(shared_once=True) > job.memory_mb
+                    ):
+                        stopped_for = "oom"
+                    if stopped_for:
+                        process.kill_descendants(spare=child.pid)
+                        ended = _reap(child, 0)
+                seconds = time.monotonic() - start
+                process.kill_descendants()
+                _drain(read_end, log)
+        finally:
+            if ended is None:
+                process.kill_descendants(spare=child.pid)
+                _reap(child, 0)
+                process.kill_descendants()
+    returncode, usage = ended
+    killed = not stopped_for and returncode == -signal.SIGKILL
+    if killed and process.kernel_oom_kills() > kernel_kills:
+        stopped_for = "kernel-oom"
+    rss = round(max(peak, process.rss_mb(usage)), 1)
+    return _Ended(returncode, seconds, rss, stopped_for, round(peak, 1))
+
+
+def _start(job: Job, scratch: Path) -> tuple[subprocess.Popen, int]:
+    """The child, its artifacts' paths replaced by scratch ones, and the pipe of its output."""
     aside = {str(path): str(scratch / path.name) for path in job.artifacts}
     if len(set(aside.values())) != len(aside):
         raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
     read_end, write_end = os.pipe()
-    with _stop_requests() as stop_requested:
-        start = time.monotonic()
-        kernel_kills = _kernel_oom_kills()
+    try:
         child = subprocess.Popen(
             [aside.get(argument, argument) for argument in job.command],
             stdin=subprocess.DEVNULL,
@@ -132,49 +184,47 @@ def _supervise(job: Job, scratch: Path, log: CappedLog) -> _Ended:
             stderr=write_end,
             start_new_session=True,
             preexec_fn=process.child_setup(os.getpid()),
-            env=os.environ | {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"} | job.environment,
+            env=os.environ | {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"},
         )
+    except OSError as error:  # an environment that was moved away, say
+        os.close(read_end)
+        raise _CannotStart(str(error)) from error
+    finally:
         os.close(write_end)
-        peak = 0.0
-        stopped_for = ""
-        status = usage = None
-        with _reader(read_end, child.pid) as ready:
-            while status is None:
-                _wait(ready, read_end, log)
-                pid, wait_status, wait_usage = os.wait4(child.pid, os.WNOHANG)
-                if pid:
-                    status, usage = wait_status, wait_usage
-                    break
-                peak = max(peak, seen := tree_rss_mb())
-                if stop_requested() or os.getppid() != owner:
-                    _kill_tree(child)
-                    raise Interrupted(f"{job.stage} {job.cell}: stopped before it ended")
-                if time.monotonic() - start > job.timeout_s:
-                    stopped_for = "timeout"
-                elif seen > job.memory_mb and tree_rss_mb(shared_once=True) > job.memory_mb:
-                    stopped_for = "oom"
-                if stopped_for:
-                    _kill_tree(child)
-                    _, status, usage = os.wait4(child.pid, 0)
-            seconds = time.monotonic() - start
-            child.returncode = os.waitstatus_to_exitcode(status)
-            _kill_tree(None)
-            _drain(read_end, log)
-    killed = not stopped_for and child.returncode == -signal.SIGKILL
-    if killed and _kernel_oom_kills() > kernel_kills:
-        stopped_for = "kernel-oom"
-    rss = round(max(peak, process.rss_mb(usage)), 1)
-    return _Ended(child.returncode, seconds, rss, stopped_for, round(peak, 1))
+    return child, read_end
+
+
+def _reap(child: subprocess.Popen, options: int) -> tuple[int, resource.struct_rusage] | None:
+    """(exit code, usage) of the child; None where it still runs (os.WNOHANG)."""
+    pid, status, usage = os.wait4(child.pid, options)
+    if not pid:
+        return None
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, usage
 
 
 def _header(job: Job) -> str:
     return f"$ {shlex.join(job.command)}"
 
 
+def _printed(job: Job) -> str:
+    """What the stage printed, not what we wrote above it: a command may hold "error:"."""
+    text = job.log_path.read_text(encoding="utf-8", errors="replace")
+    return text.removeprefix(_header(job) + "\n")
+
+
+def _last_words(job: Job) -> str:
+    return next((line.strip() for line in reversed(_printed(job).splitlines()) if line.strip()), "")
+
+
 def _verdict(job: Job, ended: _Ended, scratch: Path) -> Diagnosis | None:
     """None where the stage did what it is for."""
     if ended.stopped_for == "timeout":
-        return Diagnosis("timeout", "time-limit", f"still running after {job.timeout_s:g} s")
+        said = _last_words(job)
+        detail = f"still running after {job.timeout_s:g} s" + (
+            f"; last said: {said}" if said else ""
+        )
+        return Diagnosis("timeout", "time-limit", detail)
     if ended.stopped_for == "oom":
         return Diagnosis(
             "oom",
@@ -188,9 +238,7 @@ def _verdict(job: Job, ended: _Ended, scratch: Path) -> Diagnosis | None:
             f"the kernel killed it for memory; at most {ended.max_rss_mb:.0f} MiB were seen",
         )
     if ended.returncode != 0:
-        text = job.log_path.read_text(encoding="utf-8", errors="replace")
-        # What the stage printed, not what we wrote above it: a command may hold "error:".
-        return diagnose(ended.returncode, text.removeprefix(_header(job) + "\n"))
+        return diagnose(ended.returncode, _printed(job))
     for artifact in job.artifacts:
         made = scratch / artifact.name
         if not made.is_file() or made.stat().st_size == 0:
@@ -220,6 +268,10 @@ def _outcome(job: Job, diagnosis: Diagnosis | None) -> Outcome:
         log=str(job.log_path),
         command=shlex.join(job.command),
         fingerprint=job.fingerprint,
+        due=job.due,
+        limit={"timeout": job.timeout_s, "oom": job.memory_mb}.get(diagnosis.status)
+        if diagnosis
+        else None,
     )
 
 
@@ -239,45 +291,9 @@ def _blocked(job: Job) -> Outcome | None:
             log=str(job.log_path),
             command=shlex.join(job.command),
             fingerprint=job.fingerprint,
+            due=job.due,
         )
     return None
-
-
-def tree_rss_mb(shared_once: bool = False) -> float:
-    """Resident set of every descendant of this process, in MiB.
-
-    A plain sum counts pages that forked workers share once for each; `shared_once` asks the
-    kernel for proportional shares instead, which is slower and so only asked near the limit.
-    """
-    total = 0
-    for pid in process.descendants(os.getpid()):
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            child = psutil.Process(pid)
-            total += child.memory_full_info().pss if shared_once else child.memory_info().rss
-    return total / 2**20
-
-
-def _kill_tree(child: subprocess.Popen | None) -> None:
-    """SIGKILL every descendant and reap all but `child` itself, which the caller waits for.
-
-    New sessions and daemons are descendants too: this process has adopted orphans.
-    """
-    deadline = time.monotonic() + KILL_GRACE_SECONDS
-    keep = child.pid if child is not None else None
-    while time.monotonic() < deadline:
-        others = [pid for pid in process.descendants(os.getpid()) if pid != keep]
-        if child is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGKILL)
-        if not others:
-            return
-        for pid in others:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in others:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -301,9 +317,10 @@ def _reader(read_end: int, pid: int) -> Iterator[selectors.BaseSelector]:
         opened.callback(os.close, read_end)
         ready.register(read_end, selectors.EVENT_READ)
         if hasattr(os, "pidfd_open"):
-            ended = os.pidfd_open(pid)
-            opened.callback(os.close, ended)
-            ready.register(ended, selectors.EVENT_READ)
+            with contextlib.suppress(OSError):  # built for it, but the kernel has none
+                ended = os.pidfd_open(pid)
+                opened.callback(os.close, ended)
+                ready.register(ended, selectors.EVENT_READ)
         yield ready
 
 
@@ -330,15 +347,6 @@ def _drain(read_end: int, log: CappedLog, limit: int = 1 << 16) -> bool:
             return False
         log.feed(data)
     return True
-
-
-def _kernel_oom_kills() -> int:
-    """How many processes the kernel has killed for memory since boot (Linux 4.13)."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    return 0
 
 
 def _make_empty(path: Path) -> None:

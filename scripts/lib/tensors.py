@@ -57,7 +57,7 @@ class Signature:
     """What the reference stage fixed for a model: every later stage goes by it.
 
     `parameters` maps archive keys to types; `aliases` maps further state_dict names (tied
-    weights) to the key that holds their data. `origin` says where the inputs came from.
+    weights) to the key that holds their data.
     """
 
     model: str

@@ -96,7 +96,7 @@ def make_checkout(environments, tmp_path_factory):
             (path / ".venvs" / env).symlink_to(environments / env)
             shutil.copytree(ROOT / "results/env" / env, path / "results/env" / env)
         made = Checkout(path)
-        made.configure(**config)
+        made.configure(**({"expect": {}} | config))
         return made
 
     return make

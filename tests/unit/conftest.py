@@ -14,7 +14,7 @@ from scripts.lib.latency import HostLoad, Latency
 from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target
 from scripts.lib.measurement import Measurement, Verification
 from scripts.lib.outcome import Outcome, Usage
-from scripts.lib.plan import status_path
+from scripts.lib.plan import SCRIPTS, status_path
 from scripts.lib.tensors import Signature
 
 StageCell = tuple[str, str]
@@ -31,7 +31,7 @@ MATRIX = Matrix(
     },
     baselines={"eager": Baseline("eager", "eager", "cpu", "torch-mlir")},
     measure={},
-    limits={},
+    limits={stage: {"timeout_s": 1, "memory_mb": 1} for stage in SCRIPTS},
     expect={},
 )
 LATENCY_MS = {"llvm-cpu": (4.0, 5.0, 6.0), "vulkan": (2.0, 2.0), "eager": (9.0, 10.0, 11.0)}
@@ -66,6 +66,7 @@ class ResultsTree:
                 log=str(job.log_path),
                 command=" ".join(job.command),
                 fingerprint="c0de",
+                due="c0de",
             )
             outcome.write(job.status_path, ended, Usage(1.5, 100.0))
             for path in job.artifacts:
@@ -90,6 +91,7 @@ class ResultsTree:
             first_call_ms=30.0,
             latency=None if failed else Latency(LATENCY_MS[name], LATENCY_MS[name], 7),
             host=None if failed else HostLoad(0.0, 0.0),
+            max_rss_mb=None if failed else 200.0,
             versions={"torch": "2.0"} if name == "eager" else {"iree": "3.0"},
         )
         dataclasses.replace(measured, **changes).write(path)

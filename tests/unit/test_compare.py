@@ -30,7 +30,10 @@ def test_the_tolerance_decides_over_a_perturbation(golden, factor, data):
     at = data.draw(st.integers(0, golden.size - 1))
     golden = golden.astype(np.float64)
     moved = golden.copy()
-    moved.flat[at] += factor * (TOLERANCE["atol"] + TOLERANCE["rtol"] * abs(golden.flat[at]))
+    scale = min(1.0, np.sqrt(np.mean(golden**2))) or 1.0
+    moved.flat[at] += factor * (
+        TOLERANCE["atol"] * scale + TOLERANCE["rtol"] * abs(golden.flat[at])
+    )
     found = compare([moved], [golden], None, **TOLERANCE)
     assert found.code == (PASS if factor < 1 else FAIL)
     assert found.max_abs_error == pytest.approx(abs(moved - golden).max())
@@ -56,6 +59,35 @@ def test_integers_are_exact(golden, by):
     got = golden.astype(np.int64) + by
     assert compare([got], [golden], None, atol=10, rtol=10).code == FAIL
     assert compare([golden], [golden], None, atol=0, rtol=0).code == PASS
+
+
+@pytest.mark.parametrize(
+    ("got", "want"), [(2**53 + 1, 2**53), (2**63 - 1, 2**63 - 2), (-(2**63), -(2**63) + 1)]
+)
+def test_integers_that_float64_cannot_tell_apart_differ(got, want):
+    found = compare([np.array([0, got])], [np.array([0, want])], None, atol=10, rtol=10)
+    assert found.code == FAIL
+    assert found.detail == (f"output 0: 1 of 2 values differ; first at [1]: {got}, expected {want}")
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_zeros_do_not_pass_for_small_values(size, dtype):
+    golden = np.array([size, -size, size], dtype)
+    assert compare([np.zeros_like(golden)], [golden], None, **TOLERANCE).code == FAIL
+    assert compare([golden * dtype(1.001)], [golden], None, **TOLERANCE).code == PASS
+
+
+def test_the_scale_is_that_of_goldens_finite_values():
+    golden = np.array([1e-9, np.nan, np.inf])
+    assert compare([np.array([0, np.nan, np.inf])], [golden], None, **TOLERANCE).code == FAIL
+
+
+@pytest.mark.parametrize("golden", [0.0, 1.0, 100.0])
+def test_the_tolerance_is_never_scaled_up_and_is_whole_against_zeros(golden):
+    want = np.full(3, golden)
+    assert compare([want + 0.9e-3], [want], None, atol=1e-3, rtol=0).code == PASS
+    assert compare([want + 1.1e-3], [want], None, atol=1e-3, rtol=0).code == FAIL
 
 
 def test_booleans_are_exact():

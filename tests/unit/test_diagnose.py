@@ -135,6 +135,33 @@ def test_a_signal_is_a_crash_that_says_where_unless_memory_ran_out(
     assert quoted in found.detail
 
 
+OWN_WORDS = """\
+a/program.mlir:1:2: error: a tool said this
+error: first
+KeyError: 'x'
+error: last, failed to bufferize op
+  error: not ours
+ValueError: after
+"""
+
+
+@pytest.mark.parametrize("code", exits.STATUS_OF)
+def test_a_stage_that_says_how_it_ended_is_quoted_by_its_own_last_words(code):
+    assert diagnose(code, OWN_WORDS).detail == "last, failed to bufferize op"
+    assert diagnose(code, "ValueError: first").detail == "ValueError: first"
+
+
+def test_any_other_exit_code_is_quoted_by_the_first_diagnostic():
+    assert diagnose(1, OWN_WORDS).detail == "a tool said this"
+
+
+def test_a_model_that_is_not_deterministic_is_a_class_of_its_own():
+    log = "error: NONDETERMINISTIC_EAGER_RUN: output 0: 3 of 4 values out of tolerance"
+    found = diagnose(exits.WRONG_RESULT, log)
+    assert (found.status, found.reason) == ("error", "nondeterministic-eager")
+    assert found.detail == log.removeprefix("error: ")
+
+
 @pytest.mark.parametrize(
     ("log", "detail"),
     [

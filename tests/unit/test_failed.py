@@ -1,10 +1,12 @@
 """failed: the stages that failed by their own fault, each with the command that repeats it."""
 
+import dataclasses
 import sys
 
 import pytest
 
 from scripts import failed
+from scripts.lib import atomic
 
 
 @pytest.fixture
@@ -60,3 +62,14 @@ def test_commands_are_printed_alone_for_a_shell(listed):
 
 def test_with_no_results_nothing_has_failed(tmp_path):
     assert failed.failures(tmp_path / "none") == []
+
+
+def test_what_the_configuration_no_longer_has_is_not_listed(listed, results):
+    smaller = dataclasses.replace(
+        results.matrix, targets={"llvm-cpu": results.matrix.targets["llvm-cpu"]}, baselines={}
+    )
+    atomic.write_json("results/logs/matrix.json", smaller.to_json())
+    said = listed()
+    assert "export conv/mlir" in said
+    assert "vulkan" not in said
+    assert "eager" not in said

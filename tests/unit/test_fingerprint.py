@@ -63,38 +63,55 @@ def test_a_renamed_module_is_another_fingerprint(root, tmp_path_factory):
 def recorded(tmp_path):
     """Record an outcome and return the path of its status file."""
 
-    def record(status: str, code: str):
+    def record(status: str, code: str, due: str = "", limit: float | None = None):
         path = tmp_path / "status.json"
-        ended = Outcome(status, "compile", "c", fingerprint=code)
+        ended = Outcome(status, "compile", "c", fingerprint=code, due=due or code, limit=limit)
         outcome.write(path, ended, Usage(0, 0))
         return path
 
     return record
 
 
+NOT_OK = (*FAILED, "unavailable", "skipped")
+
+
 @pytest.mark.parametrize(
-    ("status", "code", "retry", "due"),
+    ("status", "code", "recorded_due", "retry", "due"),
     [
-        ("ok", "old", (), "old"),
-        ("ok", "new", (), "new"),
-        ("ok", "old", ("timeout",), "old"),
-        ("ok", "new", ("all",), "new+1"),
-        ("ok", "old+1", (), "old+1"),
-        *[(status, "old", (), "new") for status in (*FAILED, "unavailable", "skipped")],
-        *[(status, "new", (), "new") for status in (*FAILED, "unavailable", "skipped")],
-        ("error", "new", ("timeout",), "new"),
-        ("timeout", "new", ("timeout",), "new+1"),
-        ("timeout", "new", ("all",), "new+1"),
-        ("timeout", "new+1", ("timeout",), "new+2"),
-        ("timeout", "new+9", ("timeout",), "new+10"),
-        ("timeout", "new+1", (), "new+1"),
-        ("timeout", "old+1", (), "new"),
+        ("ok", "old", "old", (), "old"),
+        ("ok", "new", "new", (), "new"),
+        ("ok", "old", "old", ("timeout",), "old"),
+        ("ok", "new", "new", ("all",), "new+1"),
+        ("ok", "old", "old", ("all",), "new+1"),
+        ("ok", "old", "old+1", (), "old+1"),
+        *[(status, "old", "old", (), "new") for status in NOT_OK],
+        *[(status, "new", "new", (), "new") for status in NOT_OK],
+        *[(status, "new", "old", (), "old") for status in NOT_OK],
+        ("error", "new", "new", ("timeout",), "new"),
+        ("timeout", "new", "new", ("timeout",), "new+1"),
+        ("timeout", "new", "old", ("timeout",), "new+1"),
+        ("timeout", "new", "new", ("all",), "new+1"),
+        ("timeout", "new", "new+1", ("timeout",), "new+2"),
+        ("timeout", "new", "new+9", ("timeout",), "new+10"),
+        ("timeout", "new", "new+1", (), "new+1"),
+        ("timeout", "old", "old+1", (), "new"),
     ],
 )
-def test_done_and_tried_cells_keep_their_fingerprint_and_others_get_a_new_one(
-    recorded, status, code, retry, due
+def test_done_and_tried_cells_keep_what_they_were_due_under_and_others_get_the_code_of_now(
+    recorded, status, code, recorded_due, retry, due
 ):
-    assert fingerprint.due(recorded(status, code), "new", retry) == due
+    assert fingerprint.due(recorded(status, code, recorded_due), "new", retry) == due
+
+
+@pytest.mark.parametrize("status", NOT_OK)
+def test_a_done_cell_that_ran_again_under_new_code_and_failed_is_not_due_once_more(
+    recorded, status
+):
+    due = fingerprint.due(recorded("ok", "old", "old"), "new")
+    assert due == "old"
+    # An input has changed: Snakemake runs the cell with the same param, and the code of now.
+    assert fingerprint.due(recorded(status, "new", due), "new") == due
+    assert fingerprint.due(recorded(status, "new", due), "newer") == "newer"
 
 
 @pytest.mark.parametrize("content", [None, "", "{}"])
@@ -103,17 +120,38 @@ def test_a_cell_with_nothing_readable_on_record_is_due(tmp_path, content):
     if content is not None:
         path.write_text(content)
     assert fingerprint.due(path, "new") == "new"
+    assert fingerprint.due(path, "new", {"all"}, {"timeout": 1}) == "new"
 
 
-@pytest.mark.parametrize("code", ["new", "old", "old+3"])
+@pytest.mark.parametrize("due", ["new", "old", "old+3", "new+3"])
 @pytest.mark.parametrize("before", outcome.STATUSES)
-@pytest.mark.parametrize("after", ["ok", "timeout"])
-def test_a_forced_retry_runs_once_whatever_it_ends_in(recorded, before, code, after):
-    forced = fingerprint.due(recorded(before, code), "new", {"all"})
-    assert forced != code
-    assert fingerprint.due(recorded(after, forced), "new") == forced
+@pytest.mark.parametrize("after", outcome.STATUSES)
+def test_a_forced_retry_runs_once_whatever_it_ends_in(recorded, before, due, after):
+    forced = fingerprint.due(recorded(before, due.split("+")[0], due), "new", {"all"})
+    assert forced != due
+    assert fingerprint.due(recorded(after, "new", forced), "new") == forced
 
 
-def test_a_forced_run_of_a_done_cell_is_recorded_under_the_code_that_ran(recorded):
-    forced = fingerprint.due(recorded("ok", "old"), "new", {"all"})
-    assert forced.split("+")[0] == "new"
+LIMITS = {"timeout": 60, "oom": 1000}
+
+
+@pytest.mark.parametrize(
+    ("status", "limit", "forced"),
+    [
+        ("timeout", 60, False),
+        ("timeout", 60.0, False),
+        ("timeout", 30, True),
+        ("timeout", 90, True),
+        ("oom", 1000, False),
+        ("oom", 60, True),
+        ("oom", None, True),
+        *[(status, None, False) for status in outcome.STATUSES if status not in LIMITS],
+    ],
+)
+def test_a_cell_that_met_a_limit_is_due_once_when_that_is_another_one(
+    recorded, status, limit, forced
+):
+    due = fingerprint.due(recorded(status, "new", limit=limit), "new", limits=LIMITS)
+    assert due == ("new+1" if forced else "new")
+    after = recorded(status, "new", due, LIMITS.get(status))
+    assert fingerprint.due(after, "new", limits=LIMITS) == due

@@ -2,7 +2,13 @@
 
 import pytest
 
-from scripts.lib.modelfile import ModelFileError, accepted_options, check_options
+from scripts.lib.modelfile import (
+    ModelFileError,
+    accepted_options,
+    check_options,
+    default,
+    literal,
+)
 
 GOOD = """
 import torch_that_is_not_installed
@@ -68,3 +74,31 @@ def test_a_file_that_cannot_work_is_named_with_what_is_wrong(file, text, message
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ModelFileError, match=r"gone\.py: no such model file"):
         check_options(tmp_path / "gone.py", {})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("size", "50"),
+        ("pretrained", False),
+        ("batch_size", 1),
+        ("seq_len", "none"),
+        ("zzz", "none"),
+    ],
+)
+def test_a_default_is_the_literal_in_either_function(file, option, value):
+    path = file(GOOD + "\ndef other(zzz=1): ...\ndef get_model(seq_len=LONG): ...\n")
+    assert default(path, option, "none") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("import not_installed\nOPTIONS = {'dialect': ('a', 'b')}", {"dialect": ("a", "b")}),
+        ("def f():\n    OPTIONS = {'inner': ()}", None),
+        ("OTHER = 1", None),
+        ("", None),
+    ],
+)
+def test_a_literal_is_read_at_the_top_level_without_importing(file, text, value):
+    assert literal(file(text), "OPTIONS", None) == value

@@ -10,7 +10,8 @@ from scripts.lib import outcome
 from scripts.lib.outcome import Outcome, Usage
 
 text = st.text(max_size=20)
-outcomes = st.builds(Outcome, st.sampled_from(outcome.STATUSES), *[text] * 8)
+limits = st.none() | st.floats(0, 1e6)
+outcomes = st.builds(Outcome, st.sampled_from(outcome.STATUSES), *[text] * 9, limits)
 usages = st.builds(Usage, st.floats(0, 1e6), st.floats(0, 1e6))
 
 

@@ -1,4 +1,4 @@
-"""process: all descendants are found, and a tool's end is passed on as it was."""
+"""process: all descendants are found, and a tool's failure is passed on as a failure."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from scripts.lib import process
+from scripts.lib import exits, process
 
 FORKS = "sh -c 'echo $$; exec sleep 60' & wait"
 
@@ -37,7 +37,16 @@ def test_a_tool_is_accounted_for_with_its_exit_code_and_peak_memory():
     assert 64 < run.max_rss_mb < 1024
 
 
-@pytest.mark.parametrize("code", [0, 3, -signal.SIGSEGV, -signal.SIGKILL])
-def test_a_stage_ends_as_its_tool_ended(code):
+@pytest.mark.parametrize(
+    ("code", "passed_on"),
+    [
+        (0, 0),
+        (1, 1),
+        *[(code, 1) for code in (2, *exits.STATUS_OF, 255)],  # a tool's codes are not ours
+        (-signal.SIGSEGV, -signal.SIGSEGV),
+        (-signal.SIGKILL, -signal.SIGKILL),
+    ],
+)
+def test_a_stage_ends_by_its_tools_signal_and_with_1_for_any_of_its_exit_codes(code, passed_on):
     source = f"from scripts.lib.process import exit_like; exit_like({code})"
-    assert subprocess.run([sys.executable, "-c", source], check=False).returncode == code
+    assert subprocess.run([sys.executable, "-c", source], check=False).returncode == passed_on

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from scripts import aggregate_results
-from scripts.lib import record
+from scripts.lib import environments, record
 
 SCHEMA = json.loads(aggregate_results.SCHEMA.read_text(encoding="utf-8"))
 VALID = jsonschema.Draft202012Validator(SCHEMA).is_valid
@@ -22,7 +22,10 @@ ENDINGS = [
     ("measure conv/mlir/vulkan unavailable", "conv/mlir/vulkan", "measure", None, "VERIFIER_DIDNT_RUN"),
     ("measure conv/mlir/vulkan crashed", "conv/mlir/vulkan", "measure", None, "EXCEPTION_RAISED"),
     ("measure conv/mlir/vulkan error wrong-result", "conv/mlir/vulkan", "measure", None, "FAIL"),
-    ("baseline conv/eager oom", "conv/eager", "baseline", None, "EXCEPTION_RAISED"),
+    ("measure conv/mlir/vulkan error", "conv/mlir/vulkan", "measure", None, "EXCEPTION_RAISED"),
+    ("measure conv/mlir/vulkan timeout", "conv/mlir/vulkan", "measure", None, "VERIFIER_DIDNT_RUN"),
+    ("baseline conv/eager crashed", "conv/eager", "baseline", None, "EXCEPTION_RAISED"),
+    ("baseline conv/eager oom", "conv/eager", "baseline", None, "VERIFIER_DIDNT_RUN"),
     ("baseline conv/eager error wrong-result", "conv/eager", "baseline", None, "FAIL"),
     ("reference conv error", "conv/mlir/vulkan", "reference", "reference conv", "EAGER_FAILED"),
     ("reference conv error", "conv/eager", "reference", "reference conv", "EAGER_FAILED"),
@@ -74,14 +77,25 @@ def test_a_verified_row_holds_its_numbers_with_their_units(results):
     assert (row["repetitions"], row["stdev_ms"], row["cv"]) == (3, 1.0, pytest.approx(0.2))
     assert (row["trust"], row["trust_reason"]) == ("low", "3 repetitions; cv 20.0%")
     assert (row["vmfb_bytes"], row["compile_s"], row["export_s"]) == (1234567890, 2.0, 0.5)
-    assert (row["compile_rss_mb"], row["run_rss_mb"]) == (300.5, 100.0)
+    assert (row["compile_rss_mb"], row["run_rss_mb"]) == (300.5, 200.0)
     assert [row[f"{k}_version"] for k in ("torch", "frontend", "iree")] == ["2.0", "1", "3.0"]
+
+
+def test_memory_of_a_run_is_the_timed_process_and_that_of_its_stage_stands_beside_it(
+    results, ended
+):
+    results.write(ended("timeout", "measure", "conv/mlir/vulkan"))
+    of_cell = {r["model"]["name"]: r["run"] for r in record.records(results.matrix) if r["experiment"].get("target") == "vulkan"}  # fmt: skip
+    assert [of_cell["tiny"][k] for k in ("max_rss_mb", "stage_rss_mb")] == [200.0, 100.0]
+    assert [of_cell["conv"][k] for k in ("max_rss_mb", "stage_rss_mb")] == [None, 100.0]
 
 
 def test_versions_of_a_row_that_never_ran_are_the_pins(results, ended):
     results.write(ended("error", "env", "torch-mlir"))
     row = rows(record.records(results.matrix))["conv/mlir/vulkan"]
-    assert all(row[f"{k}_version"] for k in ("torch", "frontend", "iree"))
+    pins = environments.pins("torch-mlir")
+    assert (row["torch_version"], row["frontend_version"]) == (pins["torch"], pins["torch-mlir"])
+    assert row["iree_version"] == environments.pins("iree")["iree-base-compiler"]
 
 
 @pytest.mark.parametrize("change", [{"threads": 2}, {"device_name": "Another CPU"}])

@@ -13,6 +13,7 @@ from scripts.lib.settings import ConfigError
 
 GOOD = yaml.safe_load("""
 models: {bert: {seq_len: 8}, resnet: {size: 18}}
+reference: {env: torch-mlir}
 frontends: {mlir: {exporter: torch_mlir, env: torch-mlir}}
 targets: {cpu: {backend: llvm-cpu, flags: [--x]}}
 baselines: {eager: {runtime: eager, device: cpu, env: torch-mlir}}
@@ -43,8 +44,8 @@ def test_a_good_configuration_passes():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, frontends, targets, baselines, measure, limits, expect, retry)"),
-        ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: backend, arch, opt_level, flags, device)"),
+        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, reference, frontends, targets, baselines, measure, limits, expect, retry)"),
+        ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: backend, arch, opt_level, flags, frontends, device)"),
         ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, repetition_s, repetitions, threads, warmup_s (allowed: threads, repetitions, repetition_s, warmup_s, budget_s)"),
         ("targets/cpu/backend", "llvmcpu", "targets.cpu.backend: found \"llvmcpu\", allowed is one of llvm-cpu, vulkan, cuda, rocm; did you mean 'llvm-cpu'?"),
         ("measure/repetitions", "ten", "measure.repetitions: found \"ten\", allowed is a value of type integer"),
@@ -52,6 +53,9 @@ def test_a_good_configuration_passes():
         ("frontends/mlir/env", ..., "frontends.mlir: missing env"),
         ("frontends/mlir", {}, "frontends.mlir: missing exporter, env"),
         ("measure", ..., "config: missing measure"),
+        ("reference", ..., "config: missing reference"),
+        ("reference", {}, "reference: missing env"),
+        ("targets/cpu/frontends", [], "targets.cpu.frontends: found []: [] should be non-empty"),
         ("expect/*", "okay", "expect.*: found \"okay\", allowed is a status or a mapping with status, stage, reason"),
         ("targets/cpu/flags", ["O3"], "targets.cpu.flags.0: found \"O3\", allowed is text that matches ^--"),
         ("models/a b", {}, "models: found \"a b\", allowed is text that matches ^[A-Za-z0-9][A-Za-z0-9._-]*$"),

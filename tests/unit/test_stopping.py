@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.stopping import StoppingRule, plan
+from scripts.lib import stopping
+from scripts.lib.stopping import StoppingRule, plan, typical_seconds
 
 seconds = st.floats(1e-3, 1e3)
 rules = st.builds(StoppingRule, st.integers(1, 1000), seconds, st.floats(0, 1e3), seconds)
@@ -12,13 +13,13 @@ calls = st.floats(0, 1e4)
 
 
 @given(rules, calls)
-def test_a_plan_keeps_the_rule_and_its_budget(rule, call_s):
+def test_a_schedule_keeps_the_rule_and_its_budget(rule, call_s):
     chosen = plan(rule, call_s)
     repetition = chosen.iterations * call_s
     assert chosen.iterations >= 1
     assert 1 <= chosen.repetitions <= rule.repetitions
     assert chosen.repetitions == 1 or chosen.repetitions * repetition <= rule.budget_s * (1 + 1e-9)
-    assert 0 <= chosen.warmup_s <= rule.budget_s
+    assert chosen.warmup_s == (rule.warmup_s if call_s <= rule.budget_s else 0.0)
 
 
 @given(rules, st.floats(1e-6, 1e4))
@@ -41,3 +42,37 @@ def test_iterations_fill_a_repetition_and_the_budget_cuts_repetitions(
     rule = StoppingRule(repetitions=20, repetition_s=0.1, warmup_s=0.5, budget_s=10)
     chosen = plan(rule, call_s)
     assert (chosen.iterations, chosen.repetitions) == (iterations, repetitions)
+
+
+class Clock:
+    """Time that passes only in calls, of the lengths given, the last one over and over."""
+
+    def __init__(self, *lengths: float) -> None:
+        self.now, self.calls, self.lengths = 0.0, 0, lengths
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def call(self) -> None:
+        self.now += self.lengths[min(self.calls, len(self.lengths) - 1)]
+        self.calls += 1
+
+
+@pytest.mark.parametrize(
+    ("lengths", "first_s", "typical", "calls"),
+    [
+        ((0.25,), 0.25, 0.25, 4),
+        ((0.5, 0.125, 0.25), 3.0, 0.125, 4),  # the shortest, wherever it comes
+        ((3.0,), 3.0, 3.0, 1),  # longer than a repetition: one call all the same
+        ((0.25,), 10.0, 0.25, 4),  # the first call is not over the budget
+        ((0.25,), 10.5, 10.5, 0),  # it is: not called again
+    ],
+)
+def test_a_typical_call_is_the_shortest_of_a_repetition_of_calls(
+    monkeypatch, lengths, first_s, typical, calls
+):
+    clock = Clock(*lengths)
+    monkeypatch.setattr(stopping, "time", clock)
+    rule = StoppingRule(repetitions=20, repetition_s=1.0, warmup_s=0.5, budget_s=10)
+    assert typical_seconds(clock.call, first_s, rule) == typical
+    assert clock.calls == calls

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -12,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scripts.lib import exits, outcome, process, supervise
+from scripts.lib import exits, fingerprint, outcome, process, supervise
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,6 +35,7 @@ def run(tmp_path):
             memory_mb=memory_mb,
             artifacts=[artifact],
             fingerprint="abc",
+            due="abc+1",
             **more,
         )
         result = supervise.run(job)
@@ -48,7 +51,8 @@ WRITE = "import sys; open(sys.argv[1], 'w').write('made'); "
 
 def test_a_stage_that_ends_well_leaves_its_artifact_and_an_ok(run):
     result, artifact, job = run(WRITE + "print('hello')")
-    assert (result.status, result.reason, result.detail) == ("ok", "", "")
+    assert (result.status, result.reason, result.detail, result.limit) == ("ok", "", "", None)
+    assert (result.fingerprint, result.due) == ("abc", "abc+1")
     assert artifact.read_text() == "made"
     assert "hello" in job.log_path.read_text()
     assert outcome.read_usage(job.status_path).max_rss_mb > 1
@@ -78,9 +82,18 @@ def test_a_hang_is_a_timeout_and_nothing_of_it_is_left(run):
     start = time.monotonic()
     result, artifact, _ = run(WRITE + "import time; time.sleep(600)", timeout_s=0.5)
     assert (result.status, result.reason) == ("timeout", "time-limit")
-    assert "0.5 s" in result.detail
+    assert (result.detail, result.limit) == ("still running after 0.5 s", 0.5)
     assert time.monotonic() - start < 10
     assert artifact.read_bytes() == b""
+
+
+def test_a_timeout_quotes_the_last_that_was_said(run):
+    result, _, _ = run(
+        "import time\nprint('loading'); print('  loaded in 3 s  ');\nprint()\ntime.sleep(600)",
+        timeout_s=1,
+    )
+    assert result.status == "timeout"
+    assert result.detail == "still running after 1 s; last said: loaded in 3 s"
 
 
 def test_a_hang_that_ignores_signals_is_a_timeout_too(run):
@@ -99,6 +112,7 @@ def test_memory_without_end_is_an_oom_that_names_the_limit(run):
     )
     assert (result.status, result.reason) == ("oom", "memory-limit")
     assert "300 MiB" in result.detail
+    assert result.limit == 300
 
 
 def test_memory_counts_for_the_whole_process_tree(run):
@@ -115,7 +129,7 @@ def test_memory_counts_for_the_whole_process_tree(run):
 
 def test_a_memory_error_of_the_stage_itself_is_an_oom(run):
     result, _, _ = run("raise MemoryError")
-    assert (result.status, result.reason) == ("oom", "out-of-memory")
+    assert (result.status, result.reason, result.limit) == ("oom", "out-of-memory", 4000)
 
 
 @pytest.mark.parametrize("setsid", [False, True])
@@ -180,10 +194,74 @@ def test_a_stage_blocked_upstream_is_skipped_and_names_the_first_cause(run, tmp_
     )
     result, artifact, job = run("raise SystemExit('must not run')", upstream=[above])
     assert (result.status, result.blocked_by) == ("skipped", "export m/f")
+    assert (result.fingerprint, result.due, result.limit) == ("abc", "abc+1", None)
     assert (result.reason, result.detail) == ("SIGSEGV", "killed by SIGSEGV")
     assert artifact.read_bytes() == b""
     below, _, _ = run("raise SystemExit('must not run')", upstream=[job.status_path])
     assert below.blocked_by == "export m/f"
+
+
+def _job(tmp_path: Path, command: list[str], **more) -> supervise.Job:
+    return supervise.Job(
+        stage="compile",
+        cell="m/f/t",
+        status_path=tmp_path / "cell" / "status.json",
+        log_path=tmp_path / "cell" / "log.txt",
+        command=command,
+        timeout_s=20,
+        memory_mb=4000,
+        **more,
+    )
+
+
+def test_a_command_that_does_not_exist_is_an_error_on_record(tmp_path):
+    made = tmp_path / "cell" / "artifact.bin"
+    gone = str(tmp_path / "no" / "python")
+    job = _job(tmp_path, [gone, "-c", "pass"], artifacts=[made])
+    result = supervise.run(job)
+    assert outcome.read(job.status_path) == result
+    assert (result.status, result.limit) == ("error", None)
+    assert "No such file or directory" in result.detail
+    assert gone in result.detail
+    assert made.read_bytes() == b""
+    assert outcome.read_usage(job.status_path) == outcome.Usage(0.0, 0.0)
+
+
+def test_a_job_whose_owner_is_gone_starts_nothing(tmp_path):
+    started = tmp_path / "started"
+    job = _job(tmp_path, ["touch", str(started)], owner=os.getpid())  # no one's own parent
+    with pytest.raises(supervise.Interrupted, match=f"process {os.getpid()} .* is gone"):
+        supervise.run(job)
+    assert not started.exists()
+    assert not job.status_path.exists()
+    assert not (tmp_path / "cell" / ".scratch").exists()
+
+
+def test_a_blocked_job_whose_owner_is_gone_records_nothing(tmp_path):
+    above = tmp_path / "above" / "status.json"
+    outcome.write(above, outcome.Outcome("error", "env", "iree", "r", "d"), outcome.Usage(0, 0))
+    job = _job(tmp_path, ["true"], upstream=[above], owner=os.getpid())
+    with pytest.raises(supervise.Interrupted):
+        supervise.run(job)
+    assert not job.status_path.exists()
+
+
+def test_nothing_is_left_running_when_the_log_cannot_be_written(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(supervise.CappedLog, "feed", full)
+    with contextlib.suppress(OSError):
+        supervise.run(_job(tmp_path, ["sh", "-c", "echo hello; sleep 600"]))
+    left = process.descendants(os.getpid())
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert left == []
+
+
+def test_a_job_whose_owner_is_its_parent_runs(tmp_path):
+    assert supervise.run(_job(tmp_path, ["true"], owner=os.getppid())).status == "ok"
 
 
 def _command_line(tmp_path: Path, code: str) -> list[str]:
@@ -243,3 +321,12 @@ def test_a_failing_stage_still_lets_the_command_line_exit_0(tmp_path):
     done = subprocess.run(_command_line(tmp_path, "raise SystemExit(7)"), cwd=ROOT, check=False)
     assert done.returncode == 0
     assert outcome.read(tmp_path / "status.json").reason == "exit-7"
+
+
+def test_the_command_line_records_the_code_that_ran_and_what_it_was_due_under(tmp_path):
+    command = _command_line(tmp_path, "pass")
+    options = ["--module", "scripts.compile_iree", "--due", "abc+1"]
+    subprocess.run([*command[:3], *options, *command[3:]], cwd=ROOT, check=True)
+    ended = outcome.read(tmp_path / "status.json")
+    assert ended.fingerprint == fingerprint.of_stage("compile", ("scripts.compile_iree",))
+    assert ended.due == "abc+1"

@@ -3,6 +3,7 @@
 
 rule measure_baseline:
     input:
+        packages=lambda w: ancient(PLAN.env_packages(PLAN.baseline(w).env)),
         env=lambda w: env_of(
             PLAN.baseline(w).env, "baseline", f"{w.model}/{w.baseline}"
         ),
@@ -27,7 +28,7 @@ rule measure_baseline:
     params:
         stage="baseline",
         cell="{model}/{baseline}",
-        fingerprint=lambda w: PLAN.fingerprint(
+        due=lambda w: PLAN.due(
             "baseline",
             f"{w.model}/{w.baseline}",
             f"scripts.baselines.{PLAN.baseline(w).runtime}",
@@ -41,7 +42,9 @@ rule measure_baseline:
         stopping=PLAN.rule(),
         worker_threads=PLAN.threads(),
     shell:
-        SUPERVISE + " --upstream {input.env:q} {input.reference:q}"
+        SUPERVISE
+        + " --module scripts.measure_baseline scripts.baselines.{params.runtime}"
+        " --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_baseline"
         " --name {wildcards.model:q} --model-file {input.model_file:q}"

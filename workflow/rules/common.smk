@@ -1,5 +1,6 @@
 """The matrix, and what every rule asks of it. No rule stands here."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -45,7 +46,8 @@ SUPERVISE = (
     " --stage {params.stage} --cell {params.cell:q}"
     " --status {output.status:q} --log {log:q}"
     " --timeout {resources.timeout_s} --memory {resources.mem_mb}"
-    " --fingerprint {params.fingerprint:q} --journal results/logs/journal.jsonl"
+    " --due {params.due:q} --journal results/logs/journal.jsonl"
+    f" --owner {os.getpid()}"
 )
 
 

@@ -3,6 +3,7 @@
 
 rule compile_iree:
     input:
+        packages=lambda w: ancient(PLAN.env_packages(plan.IREE_ENV)),
         env=lambda w: env_of(
             plan.IREE_ENV, "compile", f"{w.model}/{w.frontend}/{w.target}"
         ),
@@ -23,9 +24,7 @@ rule compile_iree:
     params:
         stage="compile",
         cell="{model}/{frontend}/{target}",
-        fingerprint=lambda w: PLAN.fingerprint(
-            "compile", f"{w.model}/{w.frontend}/{w.target}"
-        ),
+        due=lambda w: PLAN.due("compile", f"{w.model}/{w.frontend}/{w.target}"),
         python=PLAN.python(plan.IREE_ENV),
         pins=PLAN.pins(plan.IREE_ENV),
         backend=lambda w: PLAN.target(w).backend,
@@ -33,7 +32,8 @@ rule compile_iree:
         opt_level=lambda w: PLAN.target(w).opt_level,
         flags=lambda w: matrix.compact(PLAN.target(w).flags),
     shell:
-        SUPERVISE + " --upstream {input.env:q} {input.export:q}"
+        SUPERVISE + " --module scripts.compile_iree"
+        " --upstream {input.env:q} {input.export:q}"
         " --artifact {output.vmfb:q} {output.report:q}"
         " -- {params.python} -m scripts.compile_iree --program {input.program:q}"
         " --backend {params.backend} --arch={params.arch:q}"

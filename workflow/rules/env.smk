@@ -20,9 +20,10 @@ rule make_env:
         stage=lambda w: "env",
         cell="{env}",
         prefix=lambda w: environments.prefix(w.env),
-        fingerprint=lambda w: PLAN.fingerprint("env", w.env),
+        due=lambda w: PLAN.due("env", w.env),
     shell:
-        SUPERVISE + " --artifact {output.versions:q}"
+        SUPERVISE + " --module scripts.make_env"
+        " --artifact {output.versions:q}"
         f" -- {DRIVER} -m scripts.make_env"
         " --env-file {input.env_file:q} --prefix {params.prefix:q}"
         " --out-versions {output.versions:q}"

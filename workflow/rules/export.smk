@@ -3,6 +3,7 @@
 
 rule export_program:
     input:
+        packages=lambda w: ancient(PLAN.env_packages(PLAN.frontend(w).env)),
         env=lambda w: env_of(PLAN.frontend(w).env, "export", f"{w.model}/{w.frontend}"),
         model_file=lambda w: PLAN.model(w).file,
         signature="results/reference/{model}/signature.json",
@@ -22,7 +23,7 @@ rule export_program:
     params:
         stage="export",
         cell="{model}/{frontend}",
-        fingerprint=lambda w: PLAN.fingerprint(
+        due=lambda w: PLAN.due(
             "export",
             f"{w.model}/{w.frontend}",
             f"scripts.exporters.{PLAN.frontend(w).exporter}",
@@ -34,7 +35,9 @@ rule export_program:
         exporter_options=lambda w: matrix.compact(PLAN.frontend(w).options),
         ir_format=lambda w: PLAN.frontend(w).ir_format,
     shell:
-        SUPERVISE + " --upstream {input.env:q} {input.reference:q}"
+        SUPERVISE
+        + " --module scripts.export_program scripts.exporters.{params.exporter}"
+        " --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.program:q} {output.report:q}"
         " -- {params.python} -m scripts.export_program"
         " --name {wildcards.model:q} --model-file {input.model_file:q}"

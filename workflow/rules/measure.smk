@@ -3,6 +3,7 @@
 
 rule measure_iree:
     input:
+        packages=lambda w: ancient(PLAN.env_packages(plan.IREE_ENV)),
         env=lambda w: env_of(
             plan.IREE_ENV, "measure", f"{w.model}/{w.frontend}/{w.target}"
         ),
@@ -27,9 +28,7 @@ rule measure_iree:
     params:
         stage="measure",
         cell="{model}/{frontend}/{target}",
-        fingerprint=lambda w: PLAN.fingerprint(
-            "measure", f"{w.model}/{w.frontend}/{w.target}"
-        ),
+        due=lambda w: PLAN.due("measure", f"{w.model}/{w.frontend}/{w.target}"),
         python=PLAN.python(plan.IREE_ENV),
         pins=PLAN.pins(plan.IREE_ENV),
         device=lambda w: PLAN.target(w).device,
@@ -38,7 +37,8 @@ rule measure_iree:
         worker_threads=PLAN.threads(),
         raw_inputs=lambda w: f"results/measure/{w.model}/{w.frontend}/{w.target}/inputs",
     shell:
-        SUPERVISE + " --upstream {input.env:q} {input.compile:q}"
+        SUPERVISE + " --module scripts.measure_iree"
+        " --upstream {input.env:q} {input.compile:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_iree --vmfb {input.vmfb:q}"
         " --weights {input.weights:q} --inputs {input.inputs:q}"

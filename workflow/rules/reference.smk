@@ -3,6 +3,7 @@
 
 rule make_reference:
     input:
+        packages=lambda w: ancient(PLAN.env_packages(PLAN.reference_env())),
         env=lambda w: env_of(PLAN.reference_env(), "reference", w.model),
         model_file=lambda w: PLAN.model(w).file,
     output:
@@ -22,12 +23,13 @@ rule make_reference:
     params:
         stage="reference",
         cell="{model}",
-        fingerprint=lambda w: PLAN.fingerprint("reference", w.model),
+        due=lambda w: PLAN.due("reference", w.model),
         python=lambda w: PLAN.python(PLAN.reference_env()),
         pins=lambda w: PLAN.pins(PLAN.reference_env()),
         options=lambda w: matrix.compact(PLAN.model(w).options),
     shell:
-        SUPERVISE + " --upstream {input.env:q} --artifact"
+        SUPERVISE + " --module scripts.make_reference"
+        " --upstream {input.env:q} --artifact"
         " {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.make_reference"
         " --name {wildcards.model:q} --model-file {input.model_file:q}"
