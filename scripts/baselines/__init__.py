@@ -1,4 +1,4 @@
-"""Baseline runtimes: one module each, with ``prepare(module)`` and ``compile_seconds()``.
+"""Baseline runtimes: one module each, with ``prepare(module)``, ``settle()``, ``compile_seconds()``.
 
 A baseline in config.yaml names its runtime (the module's name here) and its device.
 """

@@ -10,6 +10,10 @@ def prepare(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
+def settle() -> None:
+    """End whatever would run beside the timed calls; eager has nothing of the kind."""
+
+
 def compile_seconds() -> float | None:
     """Seconds spent compiling so far; eager compiles nothing."""
     return None

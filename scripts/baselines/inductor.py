@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import torch
 import torch._dynamo.utils
+import torch._inductor.async_compile
 
 
 def prepare(module: torch.nn.Module) -> torch.nn.Module:
     """The callable to measure; it compiles in its first call."""
     return torch.compile(module, backend="inductor", dynamic=False, fullgraph=False)
+
+
+def settle() -> None:
+    """End the compile workers: they go on importing torch beside the first timed calls."""
+    torch._inductor.async_compile.shutdown_compile_workers()
 
 
 def compile_seconds() -> float | None:

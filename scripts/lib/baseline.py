@@ -66,7 +66,9 @@ def measure(args: argparse.Namespace) -> None:
             prepared.module(*prepared.args, **prepared.kwargs)
 
     compile_s = runtime.compile_seconds()
-    chosen = plan(rule, typical_seconds(lambda: _timed(call, 1, synchronize), first_call_s, rule))
+    runtime.settle()
+    # The first call has compiled: it says nothing about the calls after it, however long it was.
+    chosen = plan(rule, typical_seconds(lambda: _timed(call, 1, synchronize), 0.0, rule))
     with HostWatch() as watch:
         latency = time_calls(call, chosen, synchronize)
     Measurement(

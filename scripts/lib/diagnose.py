@@ -39,6 +39,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"stack allocation", "error", "stack-allocation-limit"),
         (r"shared memory|workgroup (local )?memory", "error", "shared-memory-limit"),
         (r"failed to distribute", "error", "distribution"),
+        (r"DEVICE_LOST", "error", "device-lost"),
         (r"bufferiz", "error", "bufferization"),
         (r"missing GPU target|unknown target", "error", "unknown-target"),
         (r"unknown command line argument|unknown (flag|option)|invalid (flag|option)|for the -", "error", "bad-flag"),
@@ -50,7 +51,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
 _MLIR_ERROR = re.compile(r"(?:^|[\s:])error: (?P<message>.+)$")
 _LOCATED = re.compile(r"^(?P<file>\S+?):(?P<line>\d+)(:\d+)?: error: ")
 # iree/base/status.h as the tools print it: "c/runtime/src/….c:1329: INVALID_ARGUMENT; …".
-_IREE_STATUS = re.compile(r"^\S+\.(?:c|cc|h|cpp):\d+: (?P<message>[A-Z][A-Z_]+; .*)$")
+_IREE_STATUS = re.compile(r"(?:^|\s)\S+\.(?:c|cc|h|cpp):\d+: (?P<message>[A-Z][A-Z_]+; .*)$")
 _TOOL_SAYS = re.compile(r"^(?:\S*/)?(?:iree|torch-mlir)-[\w-]+: (?P<message>.+)$")
 _STATUS_CODE = re.compile(r"^[A-Z][A-Z_]+(?=; )")
 _EXCEPTION_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
@@ -125,7 +126,7 @@ def _error_line(lines: list[str]) -> tuple[str, str]:
         if match := _MLIR_ERROR.search(line):
             return match["message"].strip(), _source_of(lines, number)
     for line in lines:
-        if match := _IREE_STATUS.match(line) or _TOOL_SAYS.match(line):
+        if match := _IREE_STATUS.search(line) or _TOOL_SAYS.match(line):
             return match["message"].strip(), ""
     python = _python_error(lines)
     return (python[1] if python else ""), ""
