@@ -27,7 +27,7 @@ def show(journal: Path) -> None:
     stages = ", ".join(f"{s} {account.stages[s]:.0f} s" for s in STAGES if s in account.stages)
     console.print(
         f"{account.wall:.0f} s in all; after the environments ({account.environments:.0f} s), "
-        f"{account.overhead:.0%} of it neither exporter, compiler nor measurement\n({stages})"
+        f"{account.overhead:.0%} of it neither reference, exporter, compiler nor measurement\n({stages})"
     )
     if CSV.exists():
         console.print(f"rows: {CSV}   failed cells: python -m scripts.failed")

@@ -14,18 +14,18 @@ import numpy as np
 
 from scripts.lib import atomic
 
-# torch's name: (MLIR's name, numpy's name on disk, bytes an element)
+# torch's name: (MLIR's name, numpy's name on disk)
 DTYPES = {
-    "float64": ("f64", "float64", 8),
-    "float32": ("f32", "float32", 4),
-    "float16": ("f16", "float16", 2),
-    "bfloat16": ("bf16", "float32", 2),
-    "int64": ("i64", "int64", 8),
-    "int32": ("i32", "int32", 4),
-    "int16": ("i16", "int16", 2),
-    "int8": ("i8", "int8", 1),
-    "uint8": ("i8", "uint8", 1),
-    "bool": ("i1", "bool", 1),
+    "float64": ("f64", "float64"),
+    "float32": ("f32", "float32"),
+    "float16": ("f16", "float16"),
+    "bfloat16": ("bf16", "float32"),
+    "int64": ("i64", "int64"),
+    "int32": ("i32", "int32"),
+    "int16": ("i16", "int16"),
+    "int8": ("i8", "int8"),
+    "uint8": ("i8", "uint8"),
+    "bool": ("i1", "bool"),
 }
 
 
