@@ -14,11 +14,13 @@ configfile: "config.yaml"
 include: "workflow/rules/common.smk"
 include: "workflow/rules/env.smk"
 include: "workflow/rules/reference.smk"
+include: "workflow/rules/gradients.smk"
 include: "workflow/rules/export.smk"
 include: "workflow/rules/compile.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/baseline.smk"
 include: "workflow/rules/aggregate.smk"
+include: "workflow/rules/dumps.smk"
 
 
 rule all:

@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pandas as pd
 
+from scripts.check_expectations import cell_of
 from scripts.lib import atomic, exits, record
 from scripts.lib.matrix import Matrix
 
@@ -38,8 +39,7 @@ def check(found: list[dict]) -> None:
     for one in found:
         for problem in validator.iter_errors(one):
             where = ".".join(str(part) for part in problem.absolute_path)
-            cell = [one["model"]["name"], one["experiment"].get("frontend"), one["experiment"].get("target")]  # fmt: skip
-            exits.fail(f"record {'/'.join(filter(None, cell))}: {where}: {problem.message}")
+            exits.fail(f"record {cell_of(one)}: {where}: {problem.message}")
 
 
 def to_csv(found: list[dict]) -> str:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.lib import atomic
+from scripts.lib.matrix import baseline_cell
 
 
 def main() -> int:
@@ -62,11 +63,12 @@ def compare(
 
 
 def cell_of(record: Mapping[str, Any]) -> str:
-    """model/frontend/target, or model/baseline."""
+    """model/frontend/target, or model/baseline/test."""
     experiment = record["experiment"]
     if experiment["runtime"] == "iree":
         return f"{record['model']['name']}/{experiment['frontend']}/{experiment['target']}"
-    return f"{record['model']['name']}/{experiment['target'] or experiment['runtime']}"
+    name = experiment["target"] or experiment["runtime"]
+    return baseline_cell(record["model"]["name"], name, experiment["test"])
 
 
 def _entry(record: Mapping[str, Any]) -> str:

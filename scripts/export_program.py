@@ -9,15 +9,15 @@ import json
 import time
 from pathlib import Path
 
-from scripts.lib import atomic, exits, link, model
+import torch
+
+from scripts.lib import atomic, capture, exits, link, model, modelfile
 from scripts.lib.tensors import Signature
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.export_program", description=__doc__)
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--model-file", required=True, type=Path)
-    parser.add_argument("--options", default="{}", type=json.loads, help="the model's, JSON")
+    modelfile.add_arguments(parser)
     parser.add_argument("--signature", required=True, type=Path)
     parser.add_argument("--exporter", required=True, help="a module of scripts/exporters")
     parser.add_argument("--exporter-options", default="{}", type=json.loads, help="JSON object")
@@ -27,13 +27,13 @@ def main() -> None:
     args = parser.parse_args()
     try:
         loaded = model.load(args.name, args.model_file, args.options)
-    except (model.ModelError, model.modelfile.ModelFileError) as error:
+    except (model.ModelError, modelfile.ModelFileError) as error:
         exits.fail(str(error))
     signature = Signature.read(args.signature)
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     try:
         lowered, seconds = exporter.export(loaded, args.exporter_options)
-    except exporter.UnsupportedProgram as error:
+    except capture.UnsupportedProgram as error:
         exits.fail(str(error), exits.UNSUPPORTED)
     start = time.perf_counter()
     program = link.link(lowered, signature.inputs, args.ir_format)
@@ -45,7 +45,9 @@ def main() -> None:
             "export_s": round(sum(seconds.values()), 4),
             "steps_s": seconds,
             "program_bytes": len(program),
+            "rewrites": list(lowered.rewrites),
             "frontend_version": importlib.metadata.version(exporter.PACKAGE),
+            "torch_version": torch.__version__,
         },
     )
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from scripts.lib import atomic, outcome
-from scripts.lib.matrix import Matrix
+from scripts.lib.matrix import Matrix, baseline_cell
 from scripts.lib.outcome import Outcome
 
 
@@ -58,7 +58,8 @@ def _cells(matrix: Matrix) -> set[str]:
     found = set(matrix.models)
     for model, frontend, target in matrix.cells():
         found |= {f"{model.name}/{frontend.name}", f"{model.name}/{frontend.name}/{target.name}"}
-    return found | {f"{m.name}/{b.name}" for m, b in matrix.baseline_cells()}
+        found.add(f"{model.name}/iree/{frontend.name}/{target.name}")  # its dumps
+    return found | {baseline_cell(m.name, b.name, t) for m, b, t in matrix.baseline_cells()}
 
 
 if __name__ == "__main__":

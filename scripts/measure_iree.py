@@ -23,7 +23,7 @@ from scripts.lib.iree_session import (
 )
 from scripts.lib.measurement import Measurement
 from scripts.lib.stopping import StoppingRule, plan, typical_seconds
-from scripts.lib.verify import verify
+from scripts.lib.verify import Expected, verify
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--signature", required=True, type=Path)
     parser.add_argument("--device", required=True, help="IREE device URI: local-task, cuda://0")
     parser.add_argument("--threads", type=int, help="CPU workers; default: the physical cores")
-    parser.add_argument("--tolerance", default="{}", type=json.loads, help='{"atol":, "rtol":}')
+    parser.add_argument("--tolerance", default="{}", type=json.loads, help='{"tol":, "cosine":}')
     parser.add_argument("--rule", default="{}", type=json.loads, help="stopping rule, JSON")
     parser.add_argument(
         "--raw-inputs", required=True, type=Path, help="folder that gets the inputs as raw bytes"
@@ -66,7 +66,7 @@ def measure(args: argparse.Namespace, name: str) -> None:
     session = Session(args.vmfb, args.weights, args.device, threads)
     print(f"loaded in {session.load_s:.3f} s; first call", flush=True)
     outputs, first_call_s = session.call(inputs)
-    verification = verify(outputs, args.golden, signature, args.tolerance)
+    verification = verify(outputs, Expected.read(args.golden, signature), args.tolerance)
     print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
     common = {
         "device": args.device,

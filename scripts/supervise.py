@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--log", required=True, type=Path, help="what the stage prints")
     parser.add_argument("--timeout", required=True, type=float, help="seconds")
     parser.add_argument("--memory", required=True, type=float, help="MiB of the process tree")
+    parser.add_argument("--skip", default="", help="do not run it: why, for the record")
     parser.add_argument("--due", default="", help="the param that asked for this; recorded")
     parser.add_argument(
         "--module", nargs="*", default=[], help="modules whose code the fingerprint is of"
@@ -52,6 +53,7 @@ def main() -> int:
         memory_mb=args.memory,
         artifacts=args.artifact,
         upstream=args.upstream,
+        skip=args.skip,
         fingerprint=fingerprint.of_stage(args.stage, tuple(args.module)),
         due=args.due,
         owner=args.owner,

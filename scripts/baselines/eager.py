@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from scripts.lib.torch_device import TorchDevice as Device
+
+__all__ = ["DEVICES", "Device", "prepare"]
+
+DEVICES = ("cpu", "cuda")
+
 
 def prepare(module: torch.nn.Module) -> torch.nn.Module:
     """The callable to measure."""
     return module
-
-
-def settle() -> None:
-    """End whatever would run beside the timed calls; eager has nothing of the kind."""
-
-
-def compile_seconds() -> float | None:
-    """Seconds spent compiling so far; eager compiles nothing."""
-    return None

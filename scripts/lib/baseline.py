@@ -3,140 +3,294 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
-import resource
+import math
 import time
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from scripts.lib import archive, compare, exits, model, tensors
-from scripts.lib.hostload import HostWatch, cpu_name, physical_cores
+from scripts.lib import (
+    compare,
+    exits,
+    golden,
+    model,
+    modelfile,
+    precision,
+    process,
+    profiling,
+    tensors,
+)
+from scripts.lib.hostload import HostWatch, physical_cores
 from scripts.lib.latency import Latency
-from scripts.lib.measurement import Measurement
-from scripts.lib.process import rss_mb
+from scripts.lib.measurement import Measurement, Run
+from scripts.lib.step import EvalStep, TrainStep, placed, to_training
 from scripts.lib.stopping import Schedule, StoppingRule, plan, typical_seconds
-from scripts.lib.verify import verify
+from scripts.lib.torch_device import NoDevice
+from scripts.lib.verify import Expected, verify
+from scripts.lib.weights import set_weights, with_inputs
 
 
 def measure(args: argparse.Namespace) -> None:
     """Verify, then time; `args` are those of scripts/measure_baseline.py."""
-    if args.device == "cuda" and not torch.cuda.is_available():
-        exits.fail("no device cuda: torch.cuda.is_available() is False", exits.UNAVAILABLE)
-    try:
-        loaded = model.load(args.name, args.model_file, args.options)
-    except model.ModelError as error:
-        exits.fail(str(error))
     rule = StoppingRule(**args.rule)
-    threads = args.threads or physical_cores()
-    torch.set_num_threads(threads)
-    runtime = importlib.import_module(f"scripts.baselines.{args.runtime}")
-    signature = tensors.Signature.read(args.signature)
-    synchronize = torch.cuda.synchronize if args.device == "cuda" else lambda: None
-
+    runtime, device, threads = open_runtime(args)
+    expected = expectation(args)
+    process.reset_peak_rss()
+    compiled_before = compile_seconds(runtime, device) or 0.0
+    built = build(args)
     start = time.perf_counter()
-    set_weights(loaded.module, args.weights)
-    loaded = with_inputs(loaded, args.inputs)
-    loaded = to_device(loaded, args.device)
-    prepared = model.LoadedModel(
-        loaded.name, runtime.prepare(loaded.module), loaded.args, loaded.kwargs
-    )
-    synchronize()
-    ready = time.perf_counter()
-    outputs = [model.to_numpy(tensor) for _, tensor in prepared()]
-    first_call_s = time.perf_counter() - ready
+    step = make_step(args, built, runtime, device)
+    load_s = time.perf_counter() - start
+
+    # The first run from cold: its first call's results are what is verified.
+    lazy = getattr(runtime, "LAZY", False)
+    cold = run_calls(step, device, rule.iterations_per_run or 1, keep=True, watch=True, lazy=lazy)
+    begin = time.perf_counter()
+    outputs = {name: model.to_numpy(tensor) for name, tensor in step.results(cold.first)}
+    first_call_s = cold.first_s + time.perf_counter() - begin
+    watch, cold = cold.inside, cold.run  # the first call's results are let go
     common = {
-        "device": args.device,
-        "device_name": torch.cuda.get_device_name() if args.device == "cuda" else cpu_name(),
-        "threads": threads if args.device == "cpu" else None,
-        "verification": verify(outputs, args.golden, signature, args.tolerance),
-        "load_ms": (ready - start) * 1e3,
+        "device": device.kind,
+        "device_name": device.name,
+        "threads": threads if device.kind == "cpu" else None,
+        "verification": verify(
+            list(outputs.values()),
+            expected,
+            args.tolerance,
+            list(outputs) if args.test == "train" else None,
+        ),
+        "load_ms": load_s * 1e3,
         "first_call_ms": first_call_s * 1e3,
-        "versions": {"torch": torch.__version__},
+        "versions": device.versions,
     }
+    del outputs, expected
     verification = common["verification"]
     if verification.code != compare.PASS:
         Measurement(**common).write(args.out)
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
 
-    def call() -> None:
-        with torch.no_grad():
-            prepared.module(*prepared.args, **prepared.kwargs)
+    settle(runtime)
 
-    compile_s = runtime.compile_seconds()
-    runtime.settle()
+    calls = functools.partial(run_calls, step, device, watch=watch, lazy=lazy)
     # The first call has compiled: it says nothing about the calls after it, however long it was.
-    chosen = plan(rule, typical_seconds(lambda: _timed(call, 1, synchronize), 0.0, rule))
+    chosen = plan(rule, typical_seconds(lambda: calls(1), 0.0, rule))
+    warm_up(calls, chosen.warmup_s)
+    # A training step may compile twice: the second has gradients and an optimizer's state.
+    compiled = compile_seconds(runtime, device)
     with HostWatch() as watch:
-        latency = time_calls(call, chosen, synchronize)
+        runs, cpu_s = time_runs(calls, chosen)
+    max_rss_mb = process.peak_rss_mb()
+    check_finite(step)
     Measurement(
         **common,
-        latency=latency,
+        latency=Latency(
+            tuple(run.total_s * 1e3 / run.iterations for run in runs),
+            tuple(s * 1e3 / chosen.iterations for s in cpu_s),
+            chosen.iterations,
+        ),
         host=watch.load,
-        compile_s=compile_s,
-        max_rss_mb=round(rss_mb(resource.getrusage(resource.RUSAGE_SELF)), 1),
+        compile_s=None if compiled is None else compiled - compiled_before,
+        runs=(cold, *runs),
+        max_rss_mb=max_rss_mb,
+        device_memory_mb=device.peak_memory_mb(),
+        profile=profiling.collect(args.collect, step, device) if args.collect else None,
     ).write(args.out)
 
 
-def time_calls(
-    call: Callable[[], None], chosen: Schedule, synchronize: Callable[[], object]
-) -> Latency:
-    """Warm up, then one value a repetition; the device is idle before and after each."""
-    end = time.perf_counter() + chosen.warmup_s
-    while time.perf_counter() < end:
-        _timed(call, 1, synchronize)
-    wall, cpu = [], []
-    for _ in range(chosen.repetitions):
-        cpu_start = time.process_time()
-        wall.append(_timed(call, chosen.iterations, synchronize) * 1e3 / chosen.iterations)
-        cpu.append((time.process_time() - cpu_start) * 1e3 / chosen.iterations)
-    return Latency(tuple(wall), tuple(cpu), chosen.iterations)
+def open_runtime(args: argparse.Namespace) -> tuple[Any, Any, int]:
+    """The runtime's module, its device, and the CPU threads; exits where there is no device."""
+    threads = args.threads or physical_cores()
+    runtime = importlib.import_module(f"scripts.baselines.{args.runtime}")
+    try:
+        device = runtime.Device(args.device, threads)
+    except NoDevice as error:
+        exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
+    device.set_matmul_precision(args.matmul_precision)
+    return runtime, device, threads
 
 
-def _timed(call: Callable[[], None], count: int, synchronize: Callable[[], object]) -> float:
-    """Seconds for `count` calls, the device's work inside the timed region."""
-    synchronize()
-    start = time.perf_counter()
-    for _ in range(count):
-        call()
-    synchronize()
-    return time.perf_counter() - start
+def settle(runtime: Any) -> None:
+    """End what the runtime has left to run beside the timed calls, where it has such a thing."""
+    if hasattr(runtime, "settle"):
+        runtime.settle()
 
 
-def set_weights(module: torch.nn.Module, path: Path) -> None:
-    """Fill every weight from the archive, so that no runtime computes with others."""
-    weights, _ = model.named_weights(module)
-    stored = archive.read(path)
-    if missing := sorted(weights.keys() ^ stored.keys()):
-        exits.fail(f"{path} and the model differ in {missing[0]} (of {len(missing)}): run reference again")  # fmt: skip
-    with torch.no_grad():
-        for key, weight in weights.items():
-            data = torch.from_numpy(stored[key].copy()).view(weight.dtype).reshape(weight.shape)
-            weight.copy_(data)
+def compile_seconds(runtime: Any, device: Any) -> float | None:
+    """Seconds spent compiling so far, by the runtime's account or its device's."""
+    if hasattr(runtime, "compile_seconds"):
+        return runtime.compile_seconds()
+    counted = device.counters()
+    return counted.compile_s if counted else None
 
 
-def with_inputs(loaded: model.LoadedModel, path: Path) -> model.LoadedModel:
-    """The same model with every tensor input from the reference's file, as a tensor of its own.
+def expectation(args: argparse.Namespace) -> Expected:
+    """What results are held to: the reference's or gradients' golden ones; in a precision of its
+    own, those of eager in that precision on the CPU, as in PyTorch's benchmarks, and the same
+    float64 ones."""
+    expected = Expected.read(args.golden, tensors.Signature.read(args.signature))
+    if args.precision == "none":
+        return expected
+    loaded, autocast = fill(args, build(args))
+    context = functools.partial(torch.autocast, "cpu", autocast) if autocast else None
+    dtype = precision.compute_dtype(expected.dtype, args.precision)
+    try:
+        twice = golden.run_twice(eager_step(args, loaded, torch.device("cpu"), context), dtype)
+        golden.check(args.model_file, twice.eager)
+    except model.ModelError as error:
+        exits.fail(f"eager in {args.precision}: {error}")
+    return Expected(twice.types, twice.eager, expected.fp64, twice.deterministic, dtype)
 
-    Not copied in place: an input may be an expanded view, whose memory overlaps.
+
+def make_step(
+    args: argparse.Namespace, built: model.LoadedModel, runtime: Any, device: Any
+) -> EvalStep | TrainStep:
+    """The model with the reference's weights and inputs on the device, as one timed call."""
+    loaded, autocast = fill(args, built)
+    loaded = placed(loaded, device.device)
+    context = functools.partial(device.autocast, autocast) if autocast else None
+    step = eager_step(args, loaded, device.device, context)
+    step.call = runtime.prepare(loaded.module)
+    if isinstance(step, TrainStep):
+        optimizer = getattr(torch.optim, args.optimizer.get("name", "SGD"))
+        step.set_optimizer(lambda w: optimizer(w, lr=args.optimizer.get("lr", 0.01)))
+    device.finish()
+    return step
+
+
+def build(args: argparse.Namespace) -> model.LoadedModel:
+    """The model as its file builds it."""
+    try:
+        return model.load(args.name, args.model_file, args.options)
+    except (model.ModelError, modelfile.ModelFileError) as error:
+        exits.fail(str(error))
+
+
+def fill(
+    args: argparse.Namespace, loaded: model.LoadedModel
+) -> tuple[model.LoadedModel, torch.dtype | None]:
+    """The model with the reference's weights and inputs, in the mode of its test and in its
+    precision; and what to autocast to, if at all."""
+    set_weights(loaded.module, args.weights)
+    loaded = with_inputs(loaded, args.inputs)
+    if args.test == "train":
+        to_training(loaded)
+    cast, autocast = PRECISIONS[args.precision]
+    if cast is not None:
+        loaded.module.to(cast)
+        loaded.args, loaded.kwargs = model.cast_floats((loaded.args, loaded.kwargs), cast)
+    return loaded, autocast
+
+
+def eager_step(
+    args: argparse.Namespace, loaded: model.LoadedModel, device: torch.device, autocast: Any
+) -> EvalStep | TrainStep:
+    """The test's step, of the module as it is; a training step does not change weights yet."""
+    options = {"autocast": autocast} if autocast else {}
+    if args.test == "eval":
+        return EvalStep(loaded, **options)
+    stored = tensors.load_npz(args.golden)
+    count = sum(key.startswith("cotangent.") for key in stored)
+    kept = [torch.from_numpy(stored[f"cotangent.{i}"]).to(device) for i in range(count)]
+    return TrainStep(loaded, kept, **options)
+
+
+PRECISIONS: dict[str, tuple[torch.dtype | None, torch.dtype | None]] = {
+    "none": (None, None),
+    "fp16": (torch.float16, None),
+    "bf16": (torch.bfloat16, None),
+    "amp-fp16": (None, torch.float16),
+    "amp-bf16": (None, torch.bfloat16),
+}
+"""(what weights and floating-point inputs are cast to, autocast's type) by precision."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A run of calls; the first one's results, if they were to be kept, and its seconds.
+
+    `inside`: whether something was executed before a call was to be finished.
     """
-    stored = tensors.load_npz(path)
-    positions = iter(range(len(stored)))
-    args, kwargs = pytree.tree_map_only(
-        torch.Tensor,
-        lambda old: torch.from_numpy(stored[str(next(positions))]).to(old.dtype),
-        (loaded.args, loaded.kwargs),
-    )
-    return model.LoadedModel(loaded.name, loaded.module, args, kwargs)
+
+    run: Run
+    first: Any
+    first_s: float
+    inside: bool
 
 
-def to_device(loaded: model.LoadedModel, device: str) -> model.LoadedModel:
-    """The model and its inputs on `device`; on the CPU, as they are."""
-    if device == "cpu":
-        return loaded
-    args, kwargs = pytree.tree_map_only(
-        torch.Tensor, lambda t: t.to(device), (loaded.args, loaded.kwargs)
+def run_calls(
+    step: Callable[[], Any],
+    device: Any,
+    iterations: int,
+    *,
+    keep: bool = False,
+    watch: bool = False,
+    lazy: bool = False,
+) -> Calls:
+    """That many calls, each waited for; with `keep`, the first one's results are kept.
+
+    A call is over when its results are there: the next one is not traced or launched meanwhile.
+    `trace_s` is the host's part. With `watch`, what was compiled in it is taken out, and for a `lazy`
+    runtime what was executed (for a value that the model's own code looks at); that costs some
+    0.1 ms a call, so it is for the cold run, and where there is such a value.
+    """
+    before = device.counters()
+    host_s = inside_s = first_s = 0.0
+    first = result = None
+    inside = False
+    start = time.perf_counter()
+    for number in range(iterations):
+        result = None  # as in a loop of the user's: not a second set of results beside the next
+        launched = device.counters() if watch else None
+        call = time.perf_counter()
+        result = step()
+        host_s += time.perf_counter() - call
+        if launched:
+            spent = device.counters() - launched
+            inside = inside or spent.execute_count > 0
+            inside_s += spent.compile_s + (spent.execute_s if lazy else 0.0)
+        device.finish()
+        if not number:
+            first, first_s = result if keep else None, time.perf_counter() - start
+    total_s = time.perf_counter() - start
+    if before is None:
+        return Calls(Run(total_s, iterations), first, first_s, inside)
+    spent = device.counters() - before
+    run = Run(
+        total_s,
+        iterations,
+        host_s - inside_s,
+        spent.compile_s,
+        spent.compile_count,
+        spent.execute_s,
+        spent.execute_count,
     )
-    return model.LoadedModel(loaded.name, loaded.module.to(device), args, kwargs)
+    return Calls(run, first, first_s, inside)
+
+
+def warm_up(calls: Callable[[int], Calls], seconds: float) -> None:
+    """Whole calls for that long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        calls(1)
+
+
+def time_runs(calls: Callable[[int], Calls], chosen: Schedule) -> tuple[list[Run], list[float]]:
+    """One run a repetition; also the CPU seconds of each."""
+    runs, cpu_s = [], []
+    for _ in range(chosen.repetitions):
+        cpu = time.process_time()
+        runs.append(calls(chosen.iterations).run)
+        cpu_s.append(time.process_time() - cpu)
+    return runs, cpu_s
+
+
+def check_finite(step: EvalStep | TrainStep) -> None:
+    """A training loop that has diverged was timed on infinities: no latency of the model's."""
+    if isinstance(step, TrainStep):
+        loss = float(step()[0][1])
+        if not math.isfinite(loss):
+            exits.fail(f"training diverged while it was timed: the loss is {loss}; lower train.lr")

@@ -58,6 +58,7 @@ _EXCEPTION_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _PYTHON_ERROR = re.compile(
     r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Unsupported|SymNode))(?:: (?P<message>.*))?$"
 )
+_CAUSE = re.compile(r"^\s+(?:cause|Caused by): (?P<cause>.+)$")
 _FATAL = re.compile(r"^(?:.*?)(?P<message>(?:LLVM ERROR:|Fatal Python error:|terminate called).*)$")
 _ASSERTION = re.compile(r"Assertion [`'].*?' failed")
 _PASS = re.compile(r"Running pass ['\"`](?P<name>[^'\"`]+)|(?P<op>mlir::\S+|iree_compiler::\S+)")
@@ -124,7 +125,7 @@ def _error_line(lines: list[str]) -> tuple[str, str]:
     what a tool said under its own name, else what the last Python exception said."""
     for number, line in enumerate(lines):
         if match := _MLIR_ERROR.search(line):
-            return match["message"].strip(), _source_of(lines, number)
+            return match["message"].strip() + _causes_of(lines, number), _source_of(lines, number)
     for line in lines:
         if match := _IREE_STATUS.search(line) or _TOOL_SAYS.match(line):
             return match["message"].strip(), ""
@@ -148,6 +149,16 @@ def _source_of(lines: list[str], number: int) -> str:
     if located is None or not lines[number + 1 : number + 2] or not lines[number + 1][:1].isspace():
         return ""
     return f" [{located['file'].rsplit('/', 1)[-1]}:{located['line']}: {echo[:SOURCE_CHARS]}]"
+
+
+def _causes_of(lines: list[str], number: int) -> str:
+    """What an installer (uv) gives as the causes of its error, on the lines below it."""
+    causes = ""
+    for line in lines[number + 1 :]:
+        if not (match := _CAUSE.match(line)):
+            break
+        causes += f": {match['cause']}"
+    return causes
 
 
 def _python_error(lines: list[str]) -> tuple[str, str] | None:

@@ -35,7 +35,7 @@ def of_stage(stage: str, modules: tuple[str, ...]) -> str:
     """What decides how a failed cell would end now: the code, and for stages that want a
     device or a compiler of the machine's, what shows of those."""
     code = _code(modules)
-    return f"{code}-{_machine_signs()}" if stage in ("measure", "baseline") else code
+    return f"{code}-{_machine_signs()}" if stage in ("measure", "baseline", "dumps") else code
 
 
 def due(

@@ -69,6 +69,9 @@ class HostLoad:
     steal: float
 
 
+GRADES = ("high", "medium", "low")
+
+
 @dataclass(frozen=True)
 class Trust:
     """`grade` high, medium or low, and why it is not high."""
@@ -98,4 +101,4 @@ def trust(latency: Latency, load: HostLoad) -> Trust:
     )
     grades = [0 if value <= high else 1 if value <= medium else 2 for value, (high, medium), _ in checks]  # fmt: skip
     reasons = tuple(text for grade, (_, _, text) in zip(grades, checks, strict=True) if grade > 0)
-    return Trust(("high", "medium", "low")[max(grades)], reasons)
+    return Trust(GRADES[max(grades)], reasons)

@@ -56,13 +56,15 @@ class Lowered:
     """What an exporter hands to the linker.
 
     `text` is a module in the torch, stablehlo or linalg dialects whose function `entry` takes
-    `arguments` in order; the results at `results` (all, if None) are the user's outputs.
+    `arguments` in order; the results at `results` (all, if None) are the user's outputs;
+    `rewrites` names what was changed for a compiler's sake.
     """
 
     text: str
     entry: str
     arguments: Sequence[Argument]
     results: Sequence[int] | None = None
+    rewrites: tuple[str, ...] = ()
 
 
 def link(lowered: Lowered, inputs: Sequence[TensorType], ir_format: str = "text") -> bytes:
@@ -247,7 +249,7 @@ def _builtin(ir, kind):
 
 def _elements(ir, array: np.ndarray, kind):
     """A dense literal of the array's own bytes."""
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")  # ascontiguousarray makes a vector of a scalar
     if array.dtype == np.bool_:
         return ir.DenseElementsAttr.get(
             np.packbits(array, axis=None, bitorder="little"),

@@ -11,15 +11,32 @@ from scripts.lib.latency import HostLoad, Latency, trust
 
 @dataclass(frozen=True)
 class Verification:
-    """What the comparison with golden said, and by which tolerances."""
+    """What the comparison with golden said, and by which tolerance (compare.Tolerance)."""
 
     code: str
     detail: str
     max_abs_error: float | None
     rmse_vs_fp64: float | None
     golden_rmse_vs_fp64: float | None
-    atol: float
-    rtol: float
+    tol: float
+    cosine: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """`iterations` calls in a row, `total_s` seconds in all, the device's work included.
+
+    `trace_s`: the host's part of them, what was compiled meanwhile taken out; the compile and
+    execute figures are the runtime's own account. None where the runtime has no such thing.
+    """
+
+    total_s: float
+    iterations: int = 1
+    trace_s: float | None = None
+    compile_s: float | None = None
+    compile_count: int | None = None
+    execute_s: float | None = None
+    execute_count: int | None = None
 
 
 @dataclass(frozen=True)
@@ -27,8 +44,10 @@ class Measurement:
     """A verification, and a latency if and only if it passed.
 
     `load_ms`: module and weights until the first call can be made; `first_call_ms`: that call,
-    outputs on the host. `compile_s` is a baseline's own compile time inside that call.
-    `max_rss_mb` is the peak of the process that was timed, by the kernel's account.
+    outputs on the host. `compile_s` is a baseline's own compile time inside that call. `runs`:
+    the cold run, then the repetitions that `latency` is of. `max_rss_mb` is the peak of the
+    process that was timed, by the kernel's account; `device_memory_mb` what its tensors held on
+    a device of its own. `profile` is what `measure.collect` asked for, taken after the timing.
     """
 
     device: str
@@ -40,7 +59,10 @@ class Measurement:
     latency: Latency | None = None
     host: HostLoad | None = None
     compile_s: float | None = None
+    runs: tuple[Run, ...] = ()
     max_rss_mb: float | None = None
+    device_memory_mb: float | None = None
+    profile: dict | None = None
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 

@@ -5,8 +5,10 @@ The driver checks every model file and its options before any work starts.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import difflib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,13 @@ from typing import Any
 FUNCTIONS = ("get_model", "get_dummy_input")
 COMMON_OPTIONS = ("dtype", "seed")
 """Options that the pipeline itself applies; a model file need not name them."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every stage command takes that loads a model."""
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--model-file", required=True, type=Path)
+    parser.add_argument("--options", default="{}", type=json.loads, help="the model's, JSON")
 
 
 class ModelFileError(ValueError):

@@ -5,13 +5,23 @@ Params are functions of wildcards only; functions of input or output never trigg
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import shlex
 import sys
 from pathlib import Path
 
 from scripts.lib import environments, fingerprint, limits, outcome, settings
-from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target, compact
+from scripts.lib.matrix import (
+    Baseline,
+    Frontend,
+    Matrix,
+    Model,
+    Target,
+    baseline_cell,
+    compact,
+)
+from scripts.lib.stopping import StoppingRule
 
 IREE_ENV = "iree"
 
@@ -22,8 +32,19 @@ SCRIPTS = {
     "export": ("scripts.export_program",),
     "compile": ("scripts.compile_iree",),
     "measure": ("scripts.measure_iree",),
+    "gradients": ("scripts.make_gradients",),
     "baseline": ("scripts.measure_baseline",),
+    "dumps": (),  # dump_baseline or dump_iree: the rule says which
 }
+
+
+IREE_DUMPS = ("iree_phases", "iree_graph")
+"""The kinds of dump that are of IREE's cells; the others are of baselines."""
+
+LIMITS_OF = {"gradients": "reference", "dumps": "baseline"}
+"""Stages that run as another one does, and under its limits."""
+
+RULE_KEYS = tuple(field.name for field in dataclasses.fields(StoppingRule))
 
 
 def status_path(stage: str, cell: str) -> str:
@@ -105,14 +126,59 @@ class Plan:
         return (*SCRIPTS[stage], *more)
 
     def timeout_s(self, stage: str) -> float:
-        return self.matrix.limits[stage]["timeout_s"]
+        return self.matrix.limits[LIMITS_OF.get(stage, stage)]["timeout_s"]
 
     def memory_mb(self, stage: str) -> int:
-        return self._memory_mb[stage]
+        return self._memory_mb[LIMITS_OF.get(stage, stage)]
 
     def rule(self) -> str:
-        """The stopping rule as JSON, `threads` left out."""
-        return compact({k: v for k, v in self.matrix.measure.items() if k != "threads"})
+        """The stopping rule as JSON: what `measure:` sets of it."""
+        return compact({k: v for k, v in self.matrix.measure.items() if k in RULE_KEYS})
+
+    def collect(self) -> str:
+        """The profiles to take after the timing, as a JSON list."""
+        return compact(self.matrix.measure.get("collect", []))
+
+    def step(self, wildcards) -> str:
+        """What a baseline's cell runs and how, as options of scripts.measure_baseline."""
+        model, baseline = self.model(wildcards), self.baseline(wildcards)
+        options = {
+            "options": compact(model.options),
+            "runtime": baseline.runtime,
+            "device": baseline.device,
+            "test": wildcards.test,
+            "precision": self.matrix.precision(model, baseline, wildcards.test),
+            "matmul-precision": self.matrix.measure.get("matmul_precision", "highest"),
+        }
+        if baseline.xla_flags:
+            options["xla-flags"] = baseline.xla_flags
+        if wildcards.test == "train":
+            options["optimizer"] = compact(self.matrix.train)
+        shown = " ".join(f"--{key}={shlex.quote(value)}" for key, value in options.items())
+        return f"{shown} {self.threads()}".rstrip()
+
+    def tolerance(self, wildcards, cell: str) -> str:
+        """What differs from the default tolerance for a cell, as JSON."""
+        return compact(self.matrix.tolerance(self.model(wildcards), cell))
+
+    def skip(self, cell: str) -> str:
+        """`--skip <why>` for a cell that a TorchBench file says is not to be run."""
+        reason = self.matrix.override(cell).skip
+        return f"--skip {shlex.quote(reason)}" if reason else ""
+
+    def skip_model(self, wildcards, test: str = "eval") -> str:
+        """The same for a model of which nothing is to be run, or that is not to be trained.
+
+        Whatever is selected: a part of the matrix must not undo what the whole has made.
+        """
+        model = self.model(wildcards)
+        reason = model.skip if test == "eval" else model.skip_train
+        return f"--skip {shlex.quote(reason)}" if reason else ""
+
+    def golden(self, wildcards, artifact: str) -> str:
+        """An artifact of the stage that a baseline's test is held to."""
+        stage = {"eval": "reference", "train": "gradients"}[wildcards.test]
+        return f"results/{stage}/{wildcards.model}/{artifact}"
 
     def threads(self) -> str:
         """`--threads N` where the configuration sets it."""
@@ -128,10 +194,40 @@ class Plan:
             exported = f"{model.name}/{frontend.name}"
             found.append(f"results/compile/{exported}/{target.name}/report.json")
             found.append(f"results/export/{exported}/report.json")
-        for model, baseline in self.matrix.baseline_cells():
-            cell = f"results/baseline/{model.name}/{baseline.name}"
+        for model, baseline, test in self.matrix.baseline_cells():
+            cell = f"results/baseline/{baseline_cell(model.name, baseline.name, test)}"
             found += [f"{cell}/status.json", f"{cell}/measurement.json"]
         return list(dict.fromkeys(found))
+
+    def dumps(self) -> list[str]:
+        """The lists of what was dumped, of every cell that a kind of dump is of."""
+        kinds = set(self.matrix.dumps.get("kinds", (*IREE_DUMPS, "profile")))
+        cells: list[str] = []
+        if kinds & set(IREE_DUMPS):
+            cells += [f"{m.name}/iree/{f.name}/{t.name}" for m, f, t in self.matrix.cells()]
+        if kinds - set(IREE_DUMPS):
+            cells += [baseline_cell(m.name, b.name, t) for m, b, t in self.matrix.baseline_cells()]
+        return [f"results/dumps/{cell}/files.json" for cell in cells]
+
+    def dump_cell(self, wildcards) -> str:
+        """The name of a cell's dumps: `<model>/<runtime>`."""
+        if hasattr(wildcards, "baseline"):
+            return baseline_cell(wildcards.model, wildcards.baseline, wildcards.test)
+        return f"{wildcards.model}/iree/{wildcards.frontend}/{wildcards.target}"
+
+    def dump_options(self, *keys: str) -> str:
+        """What `dumps:` sets of these keys, as options of a dump script."""
+        found = {key: self.matrix.dumps[key] for key in keys if key in self.matrix.dumps}
+        shown = {k: compact(v) if isinstance(v, list) else str(v) for k, v in found.items()}
+        return " ".join(f"--{k.replace('_', '-')}={shlex.quote(v)}" for k, v in shown.items())
+
+    def compile_options(self, wildcards) -> str:
+        """A target as options of scripts.compile_iree."""
+        target = self.target(wildcards)
+        return (
+            f"--backend {target.backend} --arch={shlex.quote(target.arch)}"
+            f" --opt-level {target.opt_level} --flags {shlex.quote(compact(target.flags))}"
+        )
 
     def digest(self) -> str:
         """Changes with anything that the aggregate reads from the matrix."""

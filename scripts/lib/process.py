@@ -133,6 +133,21 @@ def run_tool(command: Sequence[str]) -> ToolRun:
     return ToolRun(child.returncode, time.monotonic() - start, rss_mb(usage))
 
 
+def reset_peak_rss() -> None:
+    """Count this process's peak anew, where the system can (proc(5), clear_refs)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_rss_mb() -> float:
+    """Peak resident set of this process in MiB, since the last reset where that is told."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return round(int(line.split()[1]) / 1024, 1)
+    return round(rss_mb(resource.getrusage(resource.RUSAGE_SELF)), 1)
+
+
 def rss_mb(usage: resource.struct_rusage) -> float:
     """Peak resident set in MiB; Linux reports KiB (getrusage(2))."""
     return usage.ru_maxrss / 1024

@@ -92,7 +92,7 @@ class RunLog(logging.Filter):
         line = (
             f"{counter} {result.stage:9} {result.cell:44} {result.status:11} {usage.seconds:6.1f} s"
         )
-        if result.status == outcome.SKIPPED:
+        if result.status == outcome.SKIPPED and result.blocked_by:
             line += f"  blocked by {result.blocked_by}"
         elif result.status != outcome.OK:
             line += f"  {result.reason}: {result.detail}"

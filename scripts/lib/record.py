@@ -7,43 +7,44 @@ stage and cell where later stages of the chain were skipped for it.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from scripts.lib import atomic, environments, modelfile, outcome
-from scripts.lib.latency import Latency
-from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target
+from scripts.lib.latency import GRADES, Latency
+from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
+from scripts.lib.measurement import Run
 from scripts.lib.outcome import Outcome
 from scripts.lib.plan import IREE_ENV, status_path
-from scripts.lib.tensors import Signature
 
 COLUMNS = (
-    "model", "suite", "test", "dtype", "batch_size", "runtime", "frontend", "target", "backend",
+    "model", "suite", "test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", "backend",
     "device", "device_name", "threads", "status", "stage", "reason", "detail", "blocked_by",
     "verification_code", "max_abs_error", "rmse_vs_fp64", "latency_ms", "mean_ms", "min_ms",
     "p95_ms", "stdev_ms", "cv", "repetitions", "trust", "trust_reason", "speedup_vs_eager",
-    "load_ms", "first_call_ms", "export_s", "compile_s", "vmfb_bytes", "dispatch_count",
-    "compile_rss_mb", "run_rss_mb", "torch_version", "frontend_version", "iree_version",
-    "fingerprint", "log",
+    "speedup_trust",
+    "load_ms", "first_call_ms", "export_s", "trace_s", "compile_s", "execute_s", "vmfb_bytes",
+    "dispatch_count", "compile_rss_mb", "run_rss_mb", "device_memory_mb", "torch_version",
+    "frontend_version", "torch_xla_version", "iree_version", "rewrites", "fingerprint", "log",
 )  # fmt: skip
 """Columns of results/latency.csv, in order."""
-
-TEST = "eval"
 
 
 def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
     """The records of all cells, then of all baselines, in the order of the matrix."""
     found = [iree_record(root, *cell) for cell in matrix.cells()]
-    found += [baseline_record(root, *cell) for cell in matrix.baseline_cells()]
-    eager = {
-        _comparable(record): record["latency"]["median_ms"]
-        for record in found
-        if record["experiment"]["runtime"] == "eager" and record["latency"]
-    }
+    found += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
+    bases: dict[tuple, dict] = {}
     for record in found:
-        base = eager.get(_comparable(record))
-        if record["latency"] and base is not None:
-            record["latency"]["speedup_vs_eager"] = base / record["latency"]["median_ms"]
+        if record["experiment"]["runtime"] == "eager" and record["latency"]:
+            bases.setdefault(_comparable(record), record["latency"])
+    for record in found:
+        latency, base = record["latency"], bases.get(_comparable(record))
+        if latency and base:
+            latency["speedup_vs_eager"] = base["median_ms"] / latency["median_ms"]
+            # A ratio is worth no more than the worse of the two that it is of.
+            latency["speedup_trust"] = max(latency["trust"], base["trust"], key=GRADES.index)
     return found
 
 
@@ -54,6 +55,9 @@ def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) ->
     chain = [("reference", model.name), ("export", exported), ("compile", cell), ("measure", cell)]
     record = _record(root, chain, model, target.device_kind)
     record["experiment"] |= {
+        "test": "eval",
+        "precision": "none",
+        "xla_flags": None,
         "runtime": "iree",
         "frontend": frontend.name,
         "exporter": frontend.exporter,
@@ -72,26 +76,40 @@ def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) ->
     record["export"] = export
     record["compile"] = compiled
     record["versions"] |= {
-        "torch": record["versions"].get("torch") or _pin(frontend.env, "torch"),
+        "torch": export.get("torch_version") or _pin(frontend.env, "torch"),
+        "torch_xla": None,
         "frontend": export.get("frontend_version") or _pin(frontend.env, package),
         "iree": record["versions"].get("iree") or _pin(IREE_ENV, "iree-base-compiler"),
     }
     return record
 
 
-def baseline_record(root: Path, model: Model, baseline: Baseline) -> dict:
-    """The record of one baseline of one model."""
-    cell = f"{model.name}/{baseline.name}"
-    record = _record(root, [("reference", model.name), ("baseline", cell)], model, baseline.device)
+def baseline_record(
+    root: Path, matrix: Matrix, model: Model, baseline: Baseline, test: str
+) -> dict:
+    """The record of one test of one baseline of one model."""
+    cell = baseline_cell(model.name, baseline.name, test)
+    chain = [("reference", model.name), ("baseline", cell)]
+    record = _record(root, chain, model, baseline.device)
     record["experiment"] |= {
+        "test": test,
+        "precision": matrix.precision(model, baseline, test),
+        "matmul_precision": matrix.measure.get("matmul_precision", "highest"),
+        "optimizer": matrix.train if test == "train" else None,
+        "xla_flags": baseline.xla_flags or None,
         "runtime": baseline.runtime,
         "frontend": None,
         "target": baseline.name if baseline.name != baseline.runtime else None,
         "backend": None,
         "device_uri": baseline.device,
     }
-    torch = record["versions"].get("torch") or _pin(baseline.env, "torch")
-    record["versions"] |= {"torch": torch, "frontend": None, "iree": None}
+    versions = record["versions"]
+    versions |= {
+        "torch": versions.get("torch") or _pin(baseline.env, "torch"),
+        "torch_xla": versions.get("torch_xla") or _pin(baseline.env, "torch_xla"),
+        "frontend": None,
+        "iree": None,
+    }
     return record
 
 
@@ -100,10 +118,11 @@ def row(record: dict) -> dict[str, Any]:
     experiment, result = record["experiment"], record["outcome"]
     verification, latency = record["verification"], record["latency"] or {}
     run, compiled = record["run"], record.get("compile") or {}
+    export, cold = record.get("export") or {}, (record.get("runs") or [{}])[0]
     flat = {
         "model": record["model"]["name"],
         "suite": record["model"]["suite"],
-        **{k: experiment[k] for k in ("test", "dtype", "batch_size", "runtime", "frontend", "target", "backend", "device")},
+        **{k: experiment[k] for k in ("test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", "backend", "device")},
         "device_name": run.get("device_name"),
         "threads": run.get("threads"),
         **{k: result[k] or None for k in ("status", "stage", "reason", "detail", "blocked_by", "fingerprint", "log")},
@@ -117,15 +136,20 @@ def row(record: dict) -> dict[str, Any]:
         "trust": latency.get("trust"),
         "trust_reason": "; ".join(latency.get("trust_reasons", [])) or None,
         "speedup_vs_eager": latency.get("speedup_vs_eager"),
+        "speedup_trust": latency.get("speedup_trust"),
         "load_ms": run.get("load_ms"),
         "first_call_ms": run.get("first_call_ms"),
-        "export_s": (record.get("export") or {}).get("export_s"),
+        "export_s": export.get("export_s"),
+        "trace_s": cold.get("trace_s"),
         "compile_s": compiled.get("compile_s", run.get("compile_s")),
+        "execute_s": cold.get("execute_s"),
         "vmfb_bytes": compiled.get("vmfb_bytes"),
         "dispatch_count": compiled.get("dispatch_count"),
         "compile_rss_mb": compiled.get("max_rss_mb"),
         "run_rss_mb": run.get("max_rss_mb"),
-        **{f"{k}_version": record["versions"][k] for k in ("torch", "frontend", "iree")},
+        "device_memory_mb": run.get("device_memory_mb"),
+        **{f"{k}_version": record["versions"].get(k) for k in ("torch", "frontend", "torch_xla", "iree")},
+        "rewrites": "; ".join(export.get("rewrites", [])) or None,
     }  # fmt: skip
     return {column: flat[column] for column in COLUMNS}
 
@@ -137,15 +161,10 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
     decisive = _decisive(root, outcomes)
     measured = _read_if_whole(root / Path(status_path(*chain[-1])).with_name("measurement.json"))
     usage = outcome.read_usage(root / status_path(*chain[-1]))
-    signature_path = root / f"results/reference/{model.name}/signature.json"
-    versions = dict(measured.get("versions", {}))
-    if signature_path.stat().st_size:
-        versions["torch"] = Signature.read(signature_path).torch_version
     ran = usage is not None and last.status != outcome.SKIPPED
     return {
         "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
         "experiment": {
-            "test": TEST,
             "dtype": model.dtype,
             "batch_size": model.batch_size,
             "device": device,
@@ -162,8 +181,9 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
         },
         "verification": _verification(decisive, measured),
         "latency": _latency(measured),
+        "runs": _runs(measured),
         "run": {
-            **{key: measured.get(key) for key in ("device_name", "threads", "load_ms", "first_call_ms", "compile_s", "command")},
+            **{key: measured.get(key) for key in ("device_name", "threads", "load_ms", "first_call_ms", "compile_s", "command", "device_memory_mb", "profile")},
             "host": measured.get("host"),
             "max_rss_mb": measured.get("max_rss_mb"),
             "stage_rss_mb": usage.max_rss_mb if ran else None,
@@ -171,7 +191,7 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
         },
         "export": None,
         "compile": None,
-        "versions": versions,
+        "versions": dict(measured.get("versions", {})),
     }  # fmt: skip
 
 
@@ -181,9 +201,12 @@ def _decisive(root: Path, outcomes: list[Outcome]) -> Outcome:
     A stage blocked by one outside the chain (its environment) stands for that one.
     """
     for result in outcomes:
+        if result.status == outcome.SKIPPED and not result.blocked_by:
+            return result
+    for result in outcomes:
         if result.status == outcome.OK:
             continue
-        if result.status == outcome.SKIPPED:
+        if result.status == outcome.SKIPPED and result.blocked_by:
             stage, _, cell = result.blocked_by.partition(" ")
             return outcome.read(root / status_path(stage, cell))
         return result
@@ -194,7 +217,9 @@ def _verification(decisive: Outcome, measured: dict) -> dict:
     """The comparison that was made, or the code for why there is none."""
     if measured:
         return measured["verification"]
-    if decisive.stage == "reference":
+    if decisive.status == outcome.SKIPPED:
+        return {"code": "VERIFIER_SKIPPED", "detail": decisive.detail}
+    if decisive.stage in ("reference", "gradients"):
         return {"code": "EAGER_FAILED"}
     if decisive.stage in ("measure", "baseline") and decisive.status in ("error", "crashed"):
         return {"code": "EXCEPTION_RAISED"}
@@ -219,9 +244,26 @@ def _latency(measured: dict) -> dict | None:
         "trust": measured["trust"]["grade"],
         "trust_reasons": measured["trust"]["reasons"],
         "speedup_vs_eager": None,
+        "speedup_trust": None,
         "values_ms": list(latency.values_ms),
         "cpu_ms": list(latency.cpu_ms),
     }
+
+
+def _runs(measured: dict) -> list[dict] | None:
+    """The cold run, then the repetitions; None where nothing was timed.
+
+    IREE's repetitions are those of its latency, its cold run is the first call.
+    """
+    if not measured or measured["latency"] is None:
+        return None
+    if measured.get("runs"):
+        return measured["runs"]
+    latency = measured["latency"]
+    count = latency["iterations"]
+    steady = [(value * count * 1e-3, count) for value in latency["values_ms"]]
+    cold = (measured["first_call_ms"] * 1e-3, 1)
+    return [asdict(Run(total_s, calls)) for total_s, calls in (cold, *steady)]
 
 
 def _comparable(record: dict) -> tuple:
@@ -229,7 +271,7 @@ def _comparable(record: dict) -> tuple:
     experiment, run = record["experiment"], record["run"]
     return (
         record["model"]["name"],
-        *(experiment[key] for key in ("test", "dtype", "batch_size", "device")),
+        *(experiment[key] for key in ("test", "dtype", "precision", "batch_size", "device")),
         run["device_name"],
         run["threads"],
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import jsonschema
 import yaml
 
 SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "config.schema.json"
-SELECTABLE = ("models", "frontends", "targets", "baselines")
+SELECTABLE = ("models", "frontends", "targets", "baselines", "tests")
+"""What a comma list on the command line narrows."""
 
 
 class ConfigError(ValueError):
@@ -39,7 +41,15 @@ def load(config: Mapping[str, Any], files: Iterable[str | Path]) -> tuple[dict, 
         for key in SELECTABLE:
             if key in selections or declared.get(key) is None:
                 declared[key] = original.get(key)
-    declared = {key: {} if value is None else value for key, value in declared.items()}
+    declared = {
+        key: {} if value is None else value
+        for key, value in declared.items()
+        if value is not None or key not in ("tests", "filter", "exclude")
+    }
+    for key in ("filter", "exclude"):
+        # Snakemake reads `filter=18` as a number.
+        if isinstance(declared.get(key), int | float):
+            declared[key] = str(declared[key])
     check(declared)
     return declared, selections
 
@@ -70,6 +80,30 @@ def select(kind: str, known: Sequence[str], wanted: str | None) -> list[str]:
     if not chosen:
         raise ConfigError(f"no {kind} selected by {wanted!r}; leave the key out to select all")
     return [name for name in known if name in chosen]
+
+
+def filter_names(known: Sequence[str], wanted: str | None, unwanted: str | None) -> list[str]:
+    """The names that the regular expression `wanted` finds (all, if None) and `unwanted` does not.
+
+    Searched for, not matched whole, and whatever the case: as `--filter` and `--exclude` of
+    PyTorch's benchmark runners. Raises ConfigError for a wrong expression or where none is left.
+    """
+    keep, drop = _regex(wanted or ""), _regex(unwanted) if unwanted else None
+    names = [name for name in known if keep.search(name) and not (drop and drop.search(name))]
+    if known and not names:
+        raise ConfigError(
+            f"filter={wanted!r} exclude={unwanted!r} leave no model of {', '.join(known)}"
+        )
+    return names
+
+
+def _regex(pattern: str) -> re.Pattern:
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(
+            f"filter/exclude: {pattern!r} is no regular expression: {error}"
+        ) from error
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

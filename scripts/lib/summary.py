@@ -13,7 +13,7 @@ from rich.table import Table
 from scripts.lib import accounting, outcome
 
 CSV = Path("results/latency.csv")
-STAGES = ("env", "reference", "export", "compile", "measure", "baseline")
+STAGES = ("env", "reference", "gradients", "export", "compile", "measure", "baseline", "dumps")
 
 
 def show(journal: Path) -> None:

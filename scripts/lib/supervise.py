@@ -27,6 +27,8 @@ from scripts.lib.diagnose import Diagnosis, diagnose
 from scripts.lib.outcome import Outcome, Usage
 
 POLL_SECONDS = 0.1
+SKIP_LIST = "skip-list"
+"""Reason of a job that was not to be run: nothing blocked it."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,9 @@ class Job:
     """One stage of one cell: what to run, what it makes, what it may use.
 
     `artifacts` are the paths as they stand in `command`; the child gets a scratch path in
-    the place of each. `memory_mb` bounds the resident set of the whole process tree. `owner` is
-    the process that must stay this one's parent (default: the one that is); without it, the job
-    stops.
+    the place of each. `memory_mb` bounds the resident set of the whole process tree. `skip` says
+    why the job is not to be run at all. `owner` is the process that must stay this one's parent
+    (default: the one that is); without it, the job stops.
     """
 
     stage: str
@@ -48,6 +50,7 @@ class Job:
     memory_mb: float
     artifacts: Sequence[Path] = ()
     upstream: Sequence[Path] = ()
+    skip: str = ""
     fingerprint: str = ""
     due: str = ""
     owner: int | None = None
@@ -72,7 +75,8 @@ def run(job: Job) -> Outcome:
         for artifact in job.artifacts:
             _make_empty(artifact)
         with contextlib.closing(CappedLog(job.log_path)) as log:
-            log.note(f"# skipped: blocked by {blocked.blocked_by}: {blocked.detail}")
+            by = f"blocked by {blocked.blocked_by}" if blocked.blocked_by else blocked.reason
+            log.note(f"# skipped: {by}: {blocked.detail}")
         outcome.write(job.status_path, blocked, Usage(0.0, 0.0))
         return blocked
 
@@ -276,24 +280,34 @@ def _outcome(job: Job, diagnosis: Diagnosis | None) -> Outcome:
 
 
 def _blocked(job: Job) -> Outcome | None:
-    """A skipped outcome if anything upstream did not end well; names the first cause."""
+    """A skipped outcome if the job is on a skip list, or anything upstream did not end well;
+    names the first cause."""
+    if job.skip:
+        return _skipped(job, SKIP_LIST, job.skip, "")
     for path in job.upstream:
         above = outcome.read(path)
         if above.status == outcome.OK:
             continue
-        return Outcome(
-            status=outcome.SKIPPED,
-            stage=job.stage,
-            cell=job.cell,
-            reason=above.reason,
-            detail=above.detail,
-            blocked_by=above.blocked_by or f"{above.stage} {above.cell}",
-            log=str(job.log_path),
-            command=shlex.join(job.command),
-            fingerprint=job.fingerprint,
-            due=job.due,
+        by = above.blocked_by or (
+            "" if above.reason == SKIP_LIST else f"{above.stage} {above.cell}"
         )
+        return _skipped(job, above.reason, above.detail, by)
     return None
+
+
+def _skipped(job: Job, reason: str, detail: str, blocked_by: str) -> Outcome:
+    return Outcome(
+        status=outcome.SKIPPED,
+        stage=job.stage,
+        cell=job.cell,
+        reason=reason,
+        detail=detail,
+        blocked_by=blocked_by,
+        log=str(job.log_path),
+        command=shlex.join(job.command),
+        fingerprint=job.fingerprint,
+        due=job.due,
+    )
 
 
 @contextlib.contextmanager

@@ -105,7 +105,7 @@ def load_npz(path: str | Path) -> dict[str, np.ndarray]:
 def as_native(array: np.ndarray, dtype: str) -> np.ndarray:
     """The array as its torch dtype, bfloat16 through ml_dtypes (which IREE brings)."""
     if dtype != "bfloat16":
-        return np.ascontiguousarray(array.astype(DTYPES[dtype][1], copy=False))
+        return np.asarray(array.astype(DTYPES[dtype][1], copy=False), order="C")
     import ml_dtypes
 
-    return np.ascontiguousarray(array.astype(ml_dtypes.bfloat16))
+    return np.asarray(array.astype(ml_dtypes.bfloat16), order="C")

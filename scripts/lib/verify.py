@@ -1,42 +1,94 @@
-"""Hold outputs to a model's reference: the same way for IREE and every baseline."""
+"""Hold results to a model's golden ones: the same way for IREE and every baseline."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from scripts.lib import compare, tensors
+from scripts.lib import compare, strictness, tensors
 from scripts.lib.measurement import Verification
 
 NONDETERMINISTIC = "NONDETERMINISTIC_EAGER_RUN"
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What results are held to: types and golden values in order, float64 ones if there are."""
+
+    types: Sequence[tensors.TensorType]
+    golden: Sequence[np.ndarray]
+    fp64: Sequence[np.ndarray] | None
+    deterministic: bool
+    dtype: str
+    """Of the computation (f32, f16, bf16): the default tolerance is its."""
+
+    @classmethod
+    def read(cls, golden: Path, signature: tensors.Signature) -> Expected:
+        """As the reference (or gradients) stage left it."""
+        stored, count = tensors.load_npz(golden), len(signature.outputs)
+        return cls(
+            types=signature.outputs,
+            golden=[stored[f"golden.{i}"] for i in range(count)],
+            fp64=[stored[f"fp64.{i}"] for i in range(count)] if signature.has_fp64 else None,
+            deterministic=signature.deterministic,
+            dtype=signature.dtype,
+        )
+
+
 def verify(
     outputs: Sequence[np.ndarray],
-    golden_path: Path,
-    signature: tensors.Signature,
-    tolerance: Mapping[str, float],
+    expected: Expected,
+    tolerance: Mapping[str, Any],
+    names: Sequence[str] | None = None,
 ) -> Verification:
-    """Compare with golden under the tolerance of the model's dtype, or the model's own."""
-    stored = tensors.load_npz(golden_path)
-    count = len(signature.outputs)
-    limits = {**compare.TOLERANCES[signature.dtype], **tolerance}
-    result = compare.compare(
-        [np.asarray(output) for output in outputs],
-        [stored[f"golden.{i}"] for i in range(count)],
-        [stored[f"fp64.{i}"] for i in range(count)] if signature.has_fp64 else None,
-        **limits,
-    )
+    """Compare with golden under the tolerance of the dtype, or the model's own.
+
+    `names` of the outputs, where those are the loss and gradients of a training step: they are
+    put into golden's order.
+    """
+    default = compare.TOLERANCES if names is None else compare.TRAIN_TOLERANCES
+    allowed = compare.Tolerance(**{"tol": default[expected.dtype], **tolerance})
+    actual = [np.asarray(output) for output in outputs]
+    wanted = [kind.name for kind in expected.types]
+    if names is not None and sorted(names) != sorted(wanted):
+        odd = sorted(set(names) ^ set(wanted))[0]
+        detail = f"{'no' if odd in wanted else 'an unexpected'} {odd}"
+        detail += f" ({len(names)} results, expected {len(wanted)})"
+        result = compare.Comparison(compare.FAIL, detail, None, None)
+    else:
+        if names is not None:
+            found = dict(zip(names, actual, strict=True))
+            actual = [found[name] for name in wanted]
+        result = _judge(actual, expected, allowed)
     code, detail = result.code, result.detail
-    if not signature.deterministic:
+    if not expected.deterministic:
         code, detail = NONDETERMINISTIC, "two eager runs of the model differ: no golden output"
+    own = compare.rmse(expected.golden, expected.fp64) if expected.fp64 is not None else None
     return Verification(
         code=code,
         detail=detail,
         max_abs_error=result.max_abs_error,
         rmse_vs_fp64=result.rmse_vs_fp64,
-        golden_rmse_vs_fp64=signature.rmse_vs_fp64,
-        **limits,
+        golden_rmse_vs_fp64=own,
+        tol=allowed.tol,
+        cosine=allowed.cosine,
     )
+
+
+def _judge(
+    actual: Sequence[np.ndarray], expected: Expected, allowed: compare.Tolerance
+) -> compare.Comparison:
+    """The rules of torch's `same`, and those that it lacks."""
+    names = [kind.name for kind in expected.types]
+    found, *three = strictness.settle(actual, expected.golden, expected.fp64, names)
+    dtypes = [kind.dtype for kind in expected.types]
+    result = compare.compare(*three, allowed, dtypes, names, scale=compare.scale_of(names))
+    if not found:
+        return result
+    detail = "; ".join([*found, *filter(None, [result.detail])][:3])
+    return dataclasses.replace(result, code=compare.FAIL, detail=detail)

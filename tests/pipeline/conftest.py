@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-ENVIRONMENTS = ("torch-mlir", "iree")
+ENVIRONMENTS = ("torch-mlir", "torch-xla", "iree")
 
 
 @dataclass

@@ -15,7 +15,7 @@ from scripts.lib import record
 from scripts.lib.tensors import Signature
 from tests.pipeline.conftest import keep_models
 
-FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo", "torchmlir-linalg")
+FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo", "torchmlir-linalg", "torchxla-stablehlo")
 TARGETS = {
     "llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"},
     "vulkan": {"backend": "vulkan"},
@@ -23,7 +23,7 @@ TARGETS = {
     "rocm": {"backend": "rocm"},
 }
 EAGER = {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}}
-QUICK = {"repetitions": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5}
+QUICK = {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5}
 TINY_BERT = {"file": "bert.py", "size": "tiny", "seq_len": 16}
 
 
@@ -48,7 +48,7 @@ def test_every_cell_and_baseline_has_exactly_one_row(ran):
     with (ran.path / "results/latency.csv").open(newline="") as file:
         assert tuple(next(csv.reader(file))) == record.COLUMNS
     cells = [(r["model"], r["runtime"], r["frontend"], r["target"]) for r in ran.rows()]
-    assert len(cells) == len(set(cells)) == 2 * (3 * 4 + 3)
+    assert len(cells) == len(set(cells)) == 2 * (4 * 4 + 3)
 
 
 @pytest.mark.parametrize("model", ["conv", "bert-tiny"])

@@ -11,8 +11,8 @@ import pytest
 
 from scripts.lib import outcome, supervise
 from scripts.lib.latency import HostLoad, Latency
-from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target
-from scripts.lib.measurement import Measurement, Verification
+from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
+from scripts.lib.measurement import Measurement, Run, Verification
 from scripts.lib.outcome import Outcome, Usage
 from scripts.lib.plan import SCRIPTS, status_path
 from scripts.lib.tensors import Signature
@@ -34,12 +34,15 @@ MATRIX = Matrix(
     limits={stage: {"timeout_s": 1, "memory_mb": 1} for stage in SCRIPTS},
     expect={},
 )
+SKIPPABLE = ("compile", "baseline")
+"""Stages whose rules look at the skip list."""
 LATENCY_MS = {"llvm-cpu": (4.0, 5.0, 6.0), "vulkan": (2.0, 2.0), "eager": (9.0, 10.0, 11.0)}
+OTHER_MS = (19.0, 20.0, 21.0)
 
 
 @dataclasses.dataclass
 class ResultsTree:
-    """Writes results/ below the working folder."""
+    """Writes results/ below the working folder; what the matrix says to skip is skipped."""
 
     matrix: Matrix = MATRIX
 
@@ -56,8 +59,9 @@ class ResultsTree:
                 memory_mb=1,
                 artifacts=[Path(f"results/{stage}/{cell}/{name}") for name in artifacts],
                 upstream=[Path(status_path(*above)) for above in upstream],
+                skip=self.matrix.override(cell).skip if stage in SKIPPABLE else "",
             )
-            if any(outcome.read(path).status != "ok" for path in job.upstream):
+            if job.skip or any(outcome.read(path).status != "ok" for path in job.upstream):
                 supervise.run(job)  # records it as skipped, and starts nothing
                 continue
             ended = (endings or {}).get((stage, cell), Outcome("ok", stage, cell))
@@ -77,22 +81,25 @@ class ResultsTree:
                     self.measure(path, failed=True)
 
     def measure(self, path: Path, failed: bool = False, **changes) -> None:
-        """Write a measurement; its last folder says of which target or baseline."""
-        name = path.parent.name
+        """Write a measurement; its folders say of which target or baseline."""
+        of_baseline = "baseline" in path.parts
+        name = path.parts[-3] if of_baseline else path.parts[-2]
         on_cpu = name != "vulkan"
+        values = LATENCY_MS.get(name, OTHER_MS)
+        latency = None if failed else Latency(values, values, 7)
+        runs = (Run(0.03), *(Run(ms * 7e-3, 7) for ms in values))
         measured = Measurement(
             device="local-task" if on_cpu else "vulkan",
             device_name="A CPU" if on_cpu else "A GPU",
             threads=4 if on_cpu else None,
-            verification=Verification(
-                "FAIL" if failed else "PASS", "", 0.5, 0.25, 1e-7, 1e-3, 1e-3
-            ),
+            verification=Verification("FAIL" if failed else "PASS", "", 0.5, 0.25, 1e-7, 1e-3),
             load_ms=3.0,
             first_call_ms=30.0,
-            latency=None if failed else Latency(LATENCY_MS[name], LATENCY_MS[name], 7),
+            latency=latency,
             host=None if failed else HostLoad(0.0, 0.0),
+            runs=runs if of_baseline and not failed else (),
             max_rss_mb=None if failed else 200.0,
-            versions={"torch": "2.0"} if name == "eager" else {"iree": "3.0"},
+            versions={"torch": "2.0"} if of_baseline else {"iree": "3.0"},
         )
         dataclasses.replace(measured, **changes).write(path)
 
@@ -101,8 +108,11 @@ class ResultsTree:
             self.measure(path)
         elif path.name == "signature.json":
             Signature("m", "f32", 1, (), (), (), {}, {}, "2.0", True, 1e-7, True).write(path)
+        elif path.name == "golden.npz":
+            path.write_text("golden")
         elif "export" in path.parts:
-            path.write_text(json.dumps({"export_s": 0.5, "frontend_version": "1"}))
+            report = {"export_s": 0.5, "frontend_version": "1", "rewrites": []}
+            path.write_text(json.dumps(report))
         else:
             numbers = {"compile_s": 2.0, "vmfb_bytes": 1234567890, "dispatch_count": 12, "max_rss_mb": 300.5}  # fmt: skip
             path.write_text(json.dumps(numbers))
@@ -120,8 +130,14 @@ class ResultsTree:
                     cell = f"{m}/{f}/{t}"
                     yield "compile", cell, [iree, ("export", f"{m}/{f}")], ["report.json"]
                     yield "measure", cell, [iree, ("compile", cell)], ["measurement.json"]
-            for b in self.matrix.baselines:
-                yield "baseline", f"{m}/{b}", [torch, ("reference", m)], ["measurement.json"]
+            if "train" in self.matrix.tests:
+                golden = ["golden.npz", "signature.json"]
+                yield "gradients", m, [torch, ("reference", m)], golden
+            for model, b, test in self.matrix.baseline_cells():
+                if model.name == m:
+                    held_to = ("gradients" if test == "train" else "reference", m)
+                    cell = baseline_cell(m, b.name, test)
+                    yield "baseline", cell, [torch, held_to], ["measurement.json"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """aggregate_results: latency.csv and results.jsonl of every cell, held to the schema."""
 
 import csv
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from scripts import aggregate_results
 from scripts.lib import atomic, record
+from scripts.lib.matrix import Override
 
 
 @pytest.fixture
@@ -75,3 +77,34 @@ def test_a_record_that_breaks_the_schema_stops_the_aggregate_and_is_named(result
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert said.startswith("error: record conv/mlir/vulkan: verification.code: 'PASS' was expected")
+
+
+def test_a_row_is_printed_for_each_test_and_a_skipped_one_says_why(results, aggregate):
+    skip = {"tiny/eager/train": Override("skip.all of bench.yaml")}
+    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"), overrides=skip)
+    rows, _ = aggregate()
+    assert [(r["model"], r["test"], r["status"]) for r in rows[4:]] == [
+        ("conv", "eval", "ok"),
+        ("conv", "train", "ok"),
+        ("tiny", "eval", "ok"),
+        ("tiny", "train", "skipped"),
+    ]
+    last = rows[-1]
+    assert (last["reason"], last["detail"]) == ("skip-list", "skip.all of bench.yaml")
+    assert (last["blocked_by"], last["verification_code"]) == ("", "VERIFIER_SKIPPED")
+
+
+@pytest.mark.parametrize("column", ["precision", "trace_s", "execute_s", "device_memory_mb", "torch_xla_version", "rewrites"])  # fmt: skip
+def test_what_came_with_training_and_xla_has_a_column(column):
+    assert column in record.COLUMNS
+    assert len(set(record.COLUMNS)) == len(record.COLUMNS)
+
+
+def test_a_broken_record_of_a_baseline_is_named_with_its_test(results, capsys):
+    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
+    results.write()
+    found = record.records(results.matrix)
+    found[5]["experiment"]["precision"] = "fp8"
+    with pytest.raises(SystemExit):
+        aggregate_results.check(found)
+    assert capsys.readouterr().err.startswith("error: record conv/eager/train: experiment.")

@@ -1,5 +1,6 @@
 """check_expectations: rows against what the configuration expects of them."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -8,8 +9,9 @@ import pytest
 import yaml
 
 from scripts import check_expectations
-from scripts.check_expectations import compare
+from scripts.check_expectations import cell_of, compare
 from scripts.lib import atomic, record
+from scripts.lib.matrix import Baseline, baseline_cell
 
 
 @pytest.fixture
@@ -22,13 +24,14 @@ def found(results, ended):
     ("expect", "differing", "checked"),
     [
         ({}, [], 0),
-        ({"*/*/llvm-cpu": "ok", "*/eager": "ok"}, [], 4),
+        pytest.param({"*/*/llvm-cpu": "ok", "*/eager/eval": "ok"}, [], 4),
         ({"*": "ok"}, ["conv/mlir/vulkan"], 6),
         ({"*": "ok", "conv/mlir/vulkan": "error"}, [], 6),
         ({"conv/mlir/vulkan": "error", "*": "ok"}, ["conv/mlir/vulkan"], 6),  # the last counts
         ({"conv/*/vulkan": {"status": "error", "stage": "compile", "reason": "bufferization"}}, [], 1),
         ({"conv/*/vulkan": {"status": "error", "stage": "export"}}, ["conv/mlir/vulkan"], 1),
-        ({"tiny/eager": "oom"}, ["tiny/eager"], 1),
+        pytest.param({"tiny/eager/*": "oom"}, ["tiny/eager/eval"], 1),
+        pytest.param({"*/eager": "oom"}, [], 0),
     ],
 )  # fmt: skip
 def test_cells_that_differ_from_their_last_match_are_listed(found, expect, differing, checked):
@@ -55,7 +58,14 @@ def check(found, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(("expect", "code"), [({"*/eager": "ok"}, 0), ({"*": "ok"}, 1)])
+@pytest.mark.parametrize(
+    ("expect", "code"),
+    [
+        ({"*/eager/eval": "ok"}, 0),
+        ({"*": "ok"}, 1),
+        pytest.param({"*/eager/*": "oom"}, 1),
+    ],
+)
 def test_the_exit_code_says_whether_all_is_as_expected(check, expect, code):
     assert check(expect) == code
 
@@ -65,3 +75,27 @@ def test_what_was_found_printed_as_configuration_is_what_is_then_expected(check,
     expect = yaml.safe_load(capsys.readouterr().out)["expect"]
     assert len(expect) == 6
     assert check(expect) == 0
+
+
+def test_each_test_of_a_baseline_is_held_to_its_own_expectation(results, ended):
+    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
+    results.write(ended("error", "gradients", "conv"))
+    expect = {"*/eager/*": "ok", "conv/eager/train": {"status": "error", "stage": "gradients"}}
+    assert compare(record.records(results.matrix), expect) == ([], 4)
+    differences, count = compare(record.records(results.matrix), {"*/train": "ok"})
+    assert ([line[0] for line in differences], count) == (["conv/eager/train"], 2)
+
+
+def test_the_cells_are_named_as_the_matrix_names_them(results):
+    results.matrix = dataclasses.replace(
+        results.matrix,
+        tests=("eval", "train"),
+        baselines={
+            "eager": results.matrix.baselines["eager"],
+            "half": Baseline("half", "eager", "cpu", "torch-mlir", "fp16"),
+        },
+    )
+    results.write()
+    cells = ["/".join(part.name for part in cell) for cell in results.matrix.cells()]
+    cells += [baseline_cell(m.name, b.name, t) for m, b, t in results.matrix.baseline_cells()]
+    assert list(map(cell_of, record.records(results.matrix))) == cells

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,13 @@ def snakemake(*arguments: str, path: Path | None = None) -> subprocess.Completed
         ("targets=metal*", "unknown target 'metal*'; there are: cuda, llvm-cpu, rocm, vulkan"),
         ("retry=timeot", "did you mean 'timeout'?"),
         ("modles=conv", "modles: unknown key 'modles'; did you mean 'models'?"),
-        ("measure={repetitions: none}", 'measure.repetitions: found "none", allowed is'),
+        ("measure={repeat: none}", 'measure.repeat: found "none", allowed is'),
+        ("tests=training", "unknown test 'training'; did you mean 'train'?"),
+        ("tests=[evl]", 'tests.0: found "evl", allowed is one of eval, train'),
+        ("filter=resnt", "filter='resnt' exclude=None leave no model of"),
+        ("exclude=.", "filter=None exclude='.' leave no model of"),
+        ("filter=res(", "filter/exclude: 'res(' is no regular expression"),
+        ("torchbench={file: nowhere.yaml}", "torchbench.file: "),
     ],
 )
 def test_bad_input_stops_before_anything_runs(config, message):
@@ -56,17 +63,67 @@ def test_bad_input_stops_before_anything_runs(config, message):
 
 
 def test_globs_and_lists_select_a_part_of_the_matrix():
+    counts = jobs(
+        *("results/latency.csv", "--config", "models=resnet,conv"),
+        *("frontends=torchmlir-*o*", "targets=llvm-cpu", "baselines=eager"),
+    )
+    assert counts["make_reference"] == 2
+    assert counts["compile_iree"] == counts["export_program"] == 4
+    assert counts["measure_baseline"] == 2
+
+
+def jobs(*arguments: str) -> dict[str, int]:
+    """Jobs by rule of a dry run of everything asked for."""
+    done = snakemake("-n", "--quiet", "rules", "--forceall", *arguments)
+    assert done.returncode == 0, done.stdout
+    lines = (line.split() for line in done.stdout.splitlines())
+    return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
+
+
+def test_training_makes_gradients_once_a_model_and_measures_baselines_only():
+    part = ("models=resnet,conv", "targets=llvm-cpu", "baselines=eager,xla")
+    both = jobs("results/latency.csv", "--config", *part, "tests=eval,train")
+    assert (both["make_gradients"], both["measure_baseline"]) == (2, 8)
+    only = jobs("results/latency.csv", "--config", *part, "tests=eval")
+    assert ("make_gradients" in only, only["measure_baseline"]) == (False, 4)
+    assert both["measure_iree"] == only["measure_iree"] > 0
+
+
+def test_a_filter_and_an_exclusion_select_models_by_regular_expression():
+    part = ("targets=llvm-cpu", "frontends=torchmlir-torch", "baselines=eager")
+    found = jobs(
+        "results/latency.csv", "--config", *part, "filter=^(conv|resnet|bert)$", "exclude=ES"
+    )
+    assert found["make_reference"] == 2
+
+
+def test_dumps_are_of_every_cell_selected_and_need_no_measurement():
+    found = jobs(
+        *("dumps", "--config", "models=conv", "frontends=torchmlir-torch"),
+        *("targets=llvm-cpu,cuda", "baselines=eager,openxla", "tests=eval,train"),
+    )
+    assert (found["dump_iree"], found["dump_baseline"]) == (2, 4)
+    assert (found["make_reference"], found["make_gradients"], found["export_program"]) == (1, 1, 1)
+    assert not {"measure_iree", "measure_baseline", "compile_iree"} & found.keys()
+
+
+def test_the_skips_of_a_torchbench_file_are_in_the_commands_and_so_is_its_batch_size(tmp_path):
+    bench = tmp_path / "it's.yaml"
+    bench.write_text("{skip: {device: {cpu: [conv]}}, batch_size: {inference: {conv: 3}}}")
     done = snakemake(
-        *("-n", "--quiet", "rules", "--forceall", "results/latency.csv", "--config"),
-        *("models=resnet,conv", "frontends=torchmlir-*o*", "targets=llvm-cpu", "baselines=eager"),
+        *("-n", "-p", "--forceall", "results/latency.csv", "--config", "models=conv"),
+        *("targets=llvm-cpu,cuda", "frontends=torchmlir-torch", "baselines=eager,eager-cuda"),
+        f'torchbench={{file: "{bench}"}}',
     )
     assert done.returncode == 0, done.stdout
-    counts = dict(
-        line.split() for line in done.stdout.splitlines() if len(line.split()) == 2 and line.split()[1].isdigit()
-    )  # fmt: skip
-    assert counts["make_reference"] == "2"
-    assert counts["compile_iree"] == counts["export_program"] == "4"
-    assert counts["measure_baseline"] == "2"
+    commands = [line for line in done.stdout.splitlines() if "-m scripts.supervise" in line]
+    skipping = [line for line in commands if "--skip " in line]
+    cells = sorted(line.split(" --cell ")[1].split()[0] for line in skipping)
+    assert cells == ["conv/eager/eval", "conv/torchmlir-torch/llvm-cpu"]
+    word = shlex.quote(f"skip.device.cpu of {bench}")
+    assert all(f"--skip {word} --upstream " in line for line in skipping)
+    [reference] = [line for line in commands if "-m scripts.make_reference" in line]
+    assert '"batch_size":3' in reference
 
 
 def test_the_workflow_is_lint_clean():
@@ -86,5 +143,5 @@ def test_under_conda_every_rule_names_its_env_file_and_uv_makes_none(tmp_path):
     )
     assert done.returncode == 0, done.stdout
     assert "rule make_env" not in done.stdout
-    for env in ("torch-mlir", "iree", "report"):
+    for env in ("torch-mlir", "torch-xla", "iree", "report"):
         assert f"Conda environment envs/{env}.yaml will be created" in done.stdout, done.stdout

@@ -4,11 +4,14 @@ import json
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from scripts.lib import matrix, settings
+from scripts.lib import expansion, modelfile, settings
+from scripts.lib.matrix import baseline_cell
+from scripts.lib.plan import SCRIPTS, Plan
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -21,16 +24,42 @@ def config() -> dict:
 
 def test_the_shipped_configuration_and_every_file_it_names_are_sound(config):
     declared, selections = settings.load(config, [ROOT / "config.yaml"])
-    found = matrix.expand(declared, selections, ROOT)
+    found = expansion.expand(declared, selections, ROOT)
     assert {path.stem for path in (ROOT / "models").glob("[!_]*.py")} <= set(found.models)
     assert {model.suite for model in found.models.values()} == {"vmfbench"}
 
 
 def test_every_expectation_matches_some_cell(config):
-    found = matrix.expand(config, {}, ROOT)
+    found = expansion.expand(config, {}, ROOT)
     cells = ["/".join(part.name for part in cell) for cell in found.cells()]
-    cells += ["/".join(part.name for part in cell) for cell in found.baseline_cells()]
+    cells += [baseline_cell(m.name, b.name, test) for m, b, test in found.baseline_cells()]
     assert [p for p in config["expect"] if not any(fnmatchcase(c, p) for c in cells)] == []
+
+
+def test_every_baseline_is_of_a_runtime_on_a_device_that_it_runs_on(config):
+    for name, entry in config["baselines"].items():
+        runtime = ROOT / "scripts/baselines" / f"{entry['runtime']}.py"
+        assert entry["device"] in modelfile.literal(runtime, "DEVICES", ()), name
+
+
+@pytest.mark.parametrize("tests", ["eval", "train", "eval,train"])
+def test_every_cell_of_any_tests_has_results_dumps_and_a_command_of_its_own(config, tests):
+    found = expansion.expand(config, {"tests": tests}, ROOT)
+    plan = Plan(found, frozenset(), with_conda=False)
+    cells = len(list(found.cells())) + len(list(found.baseline_cells()))
+    assert len(set(plan.dumps())) == len(plan.dumps()) == cells
+    assert sum(file.endswith("status.json") for file in plan.results()) == cells
+    assert len(plan.results()) == len(set(plan.results()))
+    for model, baseline, test in found.baseline_cells():
+        cell = SimpleNamespace(model=model.name, baseline=baseline.name, test=test)
+        assert f"--runtime={baseline.runtime} " in plan.step(cell)
+    assert all(plan.timeout_s(stage) > 0 for stage in SCRIPTS)
+
+
+def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(config):
+    assert config["tests"] == ["eval"]
+    assert config["train"].keys() == {"name", "lr"}
+    assert "torchbench" not in config
 
 
 def keys_of(schema: dict) -> set[str]:

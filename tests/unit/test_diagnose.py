@@ -189,3 +189,18 @@ def test_there_is_always_a_reason_and_one_bounded_line_of_detail(code, log):
     assert found.detail.strip()
     assert found.detail == " ".join(found.detail.split())
     assert len(found.detail) <= DETAIL_CHARS
+
+
+def test_an_installers_causes_are_quoted_with_its_error():
+    found = diagnose(
+        1,
+        "Using Python 3.11.7 environment at: .venvs/x\n"
+        "error: No solution found when resolving dependencies\n"
+        "  cause: Because there is no version of torch-xla==9 and you require torch-xla==9\n"
+        "something else\n",
+    )
+    assert (found.status, found.reason) == ("error", "installer")
+    assert found.detail == (
+        "No solution found when resolving dependencies: Because there is no version of "
+        "torch-xla==9 and you require torch-xla==9"
+    )

@@ -1,4 +1,4 @@
-"""envs/*.yaml: exact pins, the same in every file, and nothing that only conda would install."""
+"""envs/*.yaml: exact pins, the same in every file but for torch, and nothing only of conda's."""
 
 import re
 from collections import defaultdict
@@ -36,7 +36,27 @@ def test_a_package_has_one_version_wherever_it_is_pinned():
         for match in filter(None, map(EXACT.fullmatch, stated)):
             name = re.sub(r"[-_.]+", "-", match["name"]).lower()
             versions[name][file] = match["version"]
-    assert {n: pins for n, pins in versions.items() if len(set(pins.values())) > 1} == {}
+    several = {n: pins for n, pins in versions.items() if len(set(pins.values())) > 1}
+    # PyTorch/XLA needs the torch that it was built against.
+    assert several.keys() <= {"torch", "torchvision"}
+    for pins in several.values():
+        pins.pop("torch-xla.yaml")
+        assert len(set(pins.values())) == 1
+
+
+SHARED = ("iree-base-compiler", "iree-base-runtime", "numpy", "ml-dtypes", "psutil", "transformers", "torch_geometric")  # fmt: skip
+
+
+@pytest.mark.parametrize("package", SHARED)
+def test_models_programs_and_archives_are_of_the_same_packages_under_either_torch(package):
+    pins = environments.pins("torch-xla")
+    assert pins[package] == environments.pins("torch-mlir")[package]
+
+
+def test_pytorch_xla_is_pinned_beside_the_torch_of_its_own_version():
+    pins = environments.pins("torch-xla")
+    assert pins["torch_xla"].split(".")[:2] == pins["torch"].split(".")[:2]
+    assert "torch-mlir" not in pins
 
 
 @each_env

@@ -6,7 +6,9 @@ import sys
 import pytest
 
 from scripts import failed
-from scripts.lib import atomic
+from scripts.lib import atomic, outcome
+from scripts.lib.outcome import Usage
+from scripts.lib.plan import status_path
 
 
 @pytest.fixture
@@ -15,7 +17,7 @@ def listed(results, ended, monkeypatch, capsys):
         **ended("unsupported", "export", "conv/mlir"),
         **ended("timeout", "compile", "tiny/mlir/vulkan"),
         **ended("unavailable", "measure", "tiny/mlir/llvm-cpu"),
-        **ended("oom", "baseline", "tiny/eager"),
+        **ended("oom", "baseline", "tiny/eager/eval"),
     }
     results.write(endings)
 
@@ -30,10 +32,10 @@ def listed(results, ended, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "stages"),
     [
-        ([], {"export conv/mlir", "compile tiny/mlir/vulkan", "baseline tiny/eager"}),
+        ([], {"export conv/mlir", "compile tiny/mlir/vulkan", "baseline tiny/eager/eval"}),
         (["--stage", "compile"], {"compile tiny/mlir/vulkan"}),
-        (["--status", "o*"], {"baseline tiny/eager"}),
-        (["--cell", "tiny/*"], {"compile tiny/mlir/vulkan", "baseline tiny/eager"}),
+        (["--status", "o*"], {"baseline tiny/eager/eval"}),
+        (["--cell", "tiny/*"], {"compile tiny/mlir/vulkan", "baseline tiny/eager/eval"}),
         (["--stage", "env"], set()),
     ],
 )
@@ -73,3 +75,36 @@ def test_what_the_configuration_no_longer_has_is_not_listed(listed, results):
     assert "export conv/mlir" in said
     assert "vulkan" not in said
     assert "eager" not in said
+
+
+def test_of_a_baseline_only_the_tests_that_the_configuration_has_are_listed(
+    results, ended, monkeypatch, capsys
+):
+    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
+    results.write({
+        **ended("oom", "gradients", "conv"),
+        **ended("timeout", "baseline", "tiny/eager/train"),
+        **ended("error", "baseline", "tiny/eager/eval"),
+    })  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["failed"])
+    for tests, heads in [
+        (("eval", "train"), ["tiny/eager/eval", "tiny/eager/train", "gradients conv"]),
+        (("train",), ["tiny/eager/train", "gradients conv"]),
+        (("eval",), ["tiny/eager/eval", "gradients conv"]),
+    ]:
+        matrix = dataclasses.replace(results.matrix, tests=tests)
+        atomic.write_json("results/logs/matrix.json", matrix.to_json())
+        failed.main()
+        said = [line for line in capsys.readouterr().out.splitlines()[:-1] if line[:1].strip()]
+        assert [line.split(":")[0].removeprefix("baseline ") for line in said] == heads
+
+
+def test_a_dump_that_failed_is_listed_as_any_other_stage(results, ended, monkeypatch, capsys):
+    results.write()
+    for cell in ("conv/eager/eval", "tiny/iree/mlir/vulkan"):
+        [failure] = ended("error", "dumps", cell).values()
+        outcome.write(status_path("dumps", cell), failure, Usage(0, 0))
+    atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
+    monkeypatch.setattr(sys, "argv", ["failed"])
+    failed.main()
+    assert capsys.readouterr().out.count("dumps ") == 2

@@ -59,6 +59,26 @@ def test_a_renamed_module_is_another_fingerprint(root, tmp_path_factory):
     assert fingerprint.of_modules(["scripts.stage"], other) != before
 
 
+@pytest.mark.parametrize(
+    ("stage", "looks"),
+    [
+        ("measure", True),
+        ("baseline", True),
+        ("dumps", True),
+        ("compile", False),
+        ("reference", False),
+        ("gradients", False),
+        ("env", False),
+    ],
+)
+def test_a_stage_that_wants_a_device_is_due_again_when_one_appears(monkeypatch, stage, looks):
+    modules = ("scripts.failed",)
+    before = fingerprint.of_stage(stage, modules)
+    monkeypatch.setattr(fingerprint, "_machine_signs", lambda: "another machine")
+    assert (fingerprint.of_stage(stage, modules) != before) == looks
+    assert fingerprint.of_stage(stage, modules).startswith(fingerprint.of_modules(modules))
+
+
 @pytest.fixture
 def recorded(tmp_path):
     """Record an outcome and return the path of its status file."""

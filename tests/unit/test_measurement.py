@@ -5,11 +5,11 @@ import json
 import pytest
 
 from scripts.lib.latency import HostLoad, Latency
-from scripts.lib.measurement import Measurement, Verification
+from scripts.lib.measurement import Measurement, Run, Verification
 
 
-def measurement(code: str, latency: Latency | None) -> Measurement:
-    verification = Verification(code, "", 0.0, 0.0, 0.0, 1e-3, 1e-3)
+def measurement(code: str, latency: Latency | None, **more) -> Measurement:
+    verification = Verification(code, "", 0.0, 0.0, 0.0, 1e-3)
     return Measurement(
         device="local-task",
         device_name="A CPU",
@@ -19,6 +19,7 @@ def measurement(code: str, latency: Latency | None) -> Measurement:
         first_call_ms=2.0,
         latency=latency,
         host=HostLoad(0.5, 0.0) if latency else None,
+        **more,
     )
 
 
@@ -46,3 +47,24 @@ def test_a_failed_verification_is_written_without_latency_or_trust(tmp_path):
     written = json.loads((tmp_path / "m.json").read_text())
     assert written["latency"] is None
     assert "trust" not in written
+
+
+def test_every_run_is_written_with_what_its_runtime_accounts_for(tmp_path):
+    runs = (Run(0.5, 1, 0.1, 0.3, 2, 0.05, 1), Run(0.014, 7))
+    measurement("PASS", Latency((2.0,)), runs=runs, device_memory_mb=12.5).write(
+        tmp_path / "m.json"
+    )
+    written = json.loads((tmp_path / "m.json").read_text())
+    keys = ["total_s", "iterations", "trace_s", "compile_s", "compile_count", "execute_s", "execute_count"]  # fmt: skip
+    assert [list(run) for run in written["runs"]] == [keys, keys]
+    assert [list(run.values()) for run in written["runs"]] == [
+        [0.5, 1, 0.1, 0.3, 2, 0.05, 1],
+        [0.014, 7, None, None, None, None, None],
+    ]
+    assert (written["device_memory_mb"], written["profile"]) == (12.5, None)
+
+
+def test_the_tolerance_that_decided_is_written_with_the_verdict(tmp_path):
+    measurement("FAIL", None).write(tmp_path / "m.json")
+    verification = json.loads((tmp_path / "m.json").read_text())["verification"]
+    assert (verification["tol"], verification["cosine"]) == (1e-3, False)

@@ -1,6 +1,7 @@
 """record: one record a cell, always, that says how far it came and by whose fault no further."""
 
 import copy
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from scripts import aggregate_results
 from scripts.lib import environments, record
+from scripts.lib.matrix import Baseline, Override
+from scripts.lib.measurement import Run
 
 SCHEMA = json.loads(aggregate_results.SCHEMA.read_text(encoding="utf-8"))
 VALID = jsonschema.Draft202012Validator(SCHEMA).is_valid
@@ -24,11 +27,11 @@ ENDINGS = [
     ("measure conv/mlir/vulkan error wrong-result", "conv/mlir/vulkan", "measure", None, "FAIL"),
     ("measure conv/mlir/vulkan error", "conv/mlir/vulkan", "measure", None, "EXCEPTION_RAISED"),
     ("measure conv/mlir/vulkan timeout", "conv/mlir/vulkan", "measure", None, "VERIFIER_DIDNT_RUN"),
-    ("baseline conv/eager crashed", "conv/eager", "baseline", None, "EXCEPTION_RAISED"),
-    ("baseline conv/eager oom", "conv/eager", "baseline", None, "VERIFIER_DIDNT_RUN"),
-    ("baseline conv/eager error wrong-result", "conv/eager", "baseline", None, "FAIL"),
+    ("baseline conv/eager/eval crashed", "conv/eager/eval", "baseline", None, "EXCEPTION_RAISED"),
+    ("baseline conv/eager/eval oom", "conv/eager/eval", "baseline", None, "VERIFIER_DIDNT_RUN"),
+    ("baseline conv/eager/eval error wrong-result", "conv/eager/eval", "baseline", None, "FAIL"),
     ("reference conv error", "conv/mlir/vulkan", "reference", "reference conv", "EAGER_FAILED"),
-    ("reference conv error", "conv/eager", "reference", "reference conv", "EAGER_FAILED"),
+    ("reference conv error", "conv/eager/eval", "reference", "reference conv", "EAGER_FAILED"),
     ("env torch-mlir error", "conv/mlir/vulkan", "env", "env torch-mlir", "VERIFIER_DIDNT_RUN"),
     ("env iree error", "conv/mlir/llvm-cpu", "env", "env iree", "VERIFIER_DIDNT_RUN"),
 ]  # fmt: skip
@@ -39,7 +42,8 @@ def rows(found: list[dict]) -> dict[str, dict]:
     cells = {}
     for one in found:
         row = record.row(one)
-        road = (row["frontend"], row["target"]) if row["runtime"] == "iree" else (row["runtime"],)
+        baseline = (row["target"] or row["runtime"], row["test"])
+        road = (row["frontend"], row["target"]) if row["runtime"] == "iree" else baseline
         cells["/".join([row["model"], *road])] = row
     return cells
 
@@ -65,7 +69,7 @@ def test_every_cell_has_a_record_in_the_order_of_the_matrix_whatever_failed(resu
     results.write(ended("crashed", "reference", "conv"))
     found = record.records(results.matrix)
     mlir = [f"{m}/mlir/{t}" for m in ("conv", "tiny") for t in ("llvm-cpu", "vulkan")]
-    assert list(rows(found)) == [*mlir, "conv/eager", "tiny/eager"]
+    assert list(rows(found)) == [*mlir, "conv/eager/eval", "tiny/eager/eval"]
     assert [r["outcome"]["status"] for r in found] == ["crashed"] * 2 + ["ok"] * 2 + ["crashed", "ok"]  # fmt: skip
 
 
@@ -78,7 +82,7 @@ def test_a_verified_row_holds_its_numbers_with_their_units(results):
     assert (row["trust"], row["trust_reason"]) == ("low", "3 repetitions; cv 20.0%")
     assert (row["vmfb_bytes"], row["compile_s"], row["export_s"]) == (1234567890, 2.0, 0.5)
     assert (row["compile_rss_mb"], row["run_rss_mb"]) == (300.5, 200.0)
-    assert [row[f"{k}_version"] for k in ("torch", "frontend", "iree")] == ["2.0", "1", "3.0"]
+    assert [row[f"{k}_version"] for k in ("frontend", "iree")] == ["1", "3.0"]
 
 
 def test_memory_of_a_run_is_the_timed_process_and_that_of_its_stage_stands_beside_it(
@@ -108,13 +112,13 @@ def test_speedup_is_against_eager_of_the_same_model_device_and_threads(results, 
         "conv/mlir/vulkan": None,  # another device
         "tiny/mlir/llvm-cpu": None,  # other threads, or another CPU
         "tiny/mlir/vulkan": None,
-        "conv/eager": 1.0,
-        "tiny/eager": 1.0,
+        "conv/eager/eval": 1.0,
+        "tiny/eager/eval": 1.0,
     }
 
 
 def test_without_an_eager_latency_there_is_no_speedup(results, ended):
-    results.write(ended("oom", "baseline", "conv/eager"))
+    results.write(ended("oom", "baseline", "conv/eager/eval"))
     found = rows(record.records(results.matrix))
     assert found["conv/mlir/llvm-cpu"]["speedup_vs_eager"] is None
     assert found["tiny/mlir/llvm-cpu"]["speedup_vs_eager"] == 2.0
@@ -138,6 +142,10 @@ def test_records_can_be_made_from_another_folder(results, ended, tmp_path, monke
         ("latency", {"median_ms": 0.0}),
         ("latency", {"values_ms": []}),
         ("latency", None),
+        ("runs", []),
+        ("experiment", {"precision": "torchbench"}),
+        ("experiment", {"test": "training"}),
+        ("verification", {"cosine": 1e-3}),
     ],
 )
 def test_the_schema_refuses_a_record_that_claims_too_much(results, section, change):
@@ -145,7 +153,7 @@ def test_the_schema_refuses_a_record_that_claims_too_much(results, section, chan
     good = record.records(results.matrix)[0]
     assert VALID(good)
     bad = copy.deepcopy(good)
-    bad[section] = None if change is None else bad[section] | change
+    bad[section] = bad[section] | change if isinstance(change, dict) else change
     assert not VALID(bad)
 
 
@@ -156,3 +164,209 @@ def test_the_schema_asks_of_a_failure_why_and_where_to_read_on(results, ended, k
     assert VALID(bad)
     bad["outcome"][key] = ""
     assert not VALID(bad)
+
+
+def of_cell(found: list[dict]) -> dict[str, dict]:
+    """Records by cell, named as `rows` names them."""
+    return dict(zip(rows(found), found, strict=True))
+
+
+def test_the_runs_of_an_iree_cell_are_its_first_call_and_its_repetitions(results):
+    results.write()
+    runs = of_cell(record.records(results.matrix))["conv/mlir/llvm-cpu"]["runs"]
+    assert [run["iterations"] for run in runs] == [1, 7, 7, 7]
+    assert [run["total_s"] for run in runs] == pytest.approx([0.030, 0.028, 0.035, 0.042])
+    own = [key for key in runs[0] if key not in ("total_s", "iterations")]
+    assert len(own) == 5
+    assert all(run[key] is None for run in runs for key in own)
+
+
+def test_the_runs_of_a_baseline_are_those_that_it_recorded_and_the_row_has_the_cold_one(results):
+    results.write()
+    runs = (Run(0.5, 2, 0.125, 0.25, 1, 0.0625, 2), Run(0.01, 2, 0.001, 0.0, 0, 0.002, 2))
+    at = Path("results/baseline/conv/eager/eval/measurement.json")
+    results.measure(at, runs=runs, compile_s=0.25, device_memory_mb=64.5, profile={"operators": []})
+    found = of_cell(record.records(results.matrix))["conv/eager/eval"]
+    assert VALID(found)
+    assert found["runs"] == [dataclasses.asdict(run) for run in runs]
+    row = record.row(found)
+    assert [row[f"{k}_s"] for k in ("trace", "compile", "execute")] == [0.125, 0.25, 0.0625]
+    assert (row["device_memory_mb"], found["run"]["profile"]) == (64.5, {"operators": []})
+
+
+@pytest.mark.parametrize(
+    ("stage", "cell", "ending"),
+    [
+        ("measure", "conv/mlir/llvm-cpu", ("error", "wrong-result")),
+        ("baseline", "conv/eager/eval", ("error", "wrong-result")),
+        ("baseline", "conv/eager/eval", ("timeout", "time-limit")),
+        ("reference", "conv", ("error", "exit-1")),
+    ],
+)
+def test_what_was_not_timed_has_no_runs(results, ended, stage, cell, ending):
+    results.write(ended(ending[0], stage, cell, ending[1]))
+    found = of_cell(record.records(results.matrix))
+    one = found[cell if cell in found else "conv/eager/eval"]
+    assert one["runs"] is None
+    assert [record.row(one)[k] for k in ("trace_s", "execute_s", "device_memory_mb")] == [None] * 3
+
+
+SKIP = "skip.device.cpu of bench.yaml"
+
+
+@pytest.mark.parametrize("cell", ["conv/mlir/vulkan", "conv/eager/eval"])
+def test_a_cell_of_a_skip_list_is_skipped_by_nothing_but_the_list(results, cell):
+    results.matrix = dataclasses.replace(results.matrix, overrides={cell: Override(SKIP)})
+    results.write()
+    found = of_cell(record.records(results.matrix))
+    assert all(map(VALID, found.values()))
+    assert {name for name, one in found.items() if one["outcome"]["status"] == "skipped"} == {cell}
+    row = record.row(found[cell])
+    assert (row["reason"], row["detail"], row["blocked_by"]) == ("skip-list", SKIP, None)
+    assert row["stage"] == ("baseline" if "eager" in cell else "compile")
+    assert found[cell]["verification"] == {"code": "VERIFIER_SKIPPED", "detail": SKIP}
+    assert found[cell]["latency"] is found[cell]["runs"] is None
+    assert found[cell]["run"]["stage_rss_mb"] is found[cell]["run"]["seconds"] is None
+
+
+@pytest.mark.parametrize(
+    ("stage", "above"), [("reference", "conv"), ("export", "conv/mlir"), ("env", "torch-mlir")]
+)
+def test_a_cell_of_a_skip_list_is_skipped_whatever_else_is_wrong_with_its_model(
+    results, ended, stage, above
+):
+    cell = "conv/mlir/vulkan"
+    results.matrix = dataclasses.replace(results.matrix, overrides={cell: Override(SKIP)})
+    results.write(ended("crashed", stage, above))
+    one = of_cell(record.records(results.matrix))[cell]
+    assert (one["outcome"]["status"], one["outcome"]["reason"]) == ("skipped", "skip-list")
+    assert one["outcome"]["blocked_by"] == ""
+    assert one["verification"]["code"] == "VERIFIER_SKIPPED"
+
+
+def test_without_a_skip_list_what_is_blocked_is_never_called_verifier_skipped(results, ended):
+    results.write(ended("error", "env", "torch-mlir"))
+    codes = {row["verification_code"] for row in rows(record.records(results.matrix)).values()}
+    assert codes == {"VERIFIER_DIDNT_RUN"}
+
+
+@pytest.fixture
+def trained(results):
+    """A tree whose baseline is trained too."""
+    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
+    return results
+
+
+def test_each_test_of_a_baseline_has_a_row_and_iree_has_eval_alone(trained):
+    trained.write()
+    found = rows(record.records(trained.matrix))
+    assert [cell for cell in found if "eager" in cell] == [
+        *("conv/eager/eval", "conv/eager/train", "tiny/eager/eval", "tiny/eager/train"),
+    ]
+    assert {row["test"] for row in found.values() if row["runtime"] == "iree"} == {"eval"}
+
+
+def test_gradients_that_could_not_be_made_fail_training_and_nothing_else(trained, ended):
+    trained.write(ended("crashed", "gradients", "conv"))
+    found = record.records(trained.matrix)
+    assert all(map(VALID, found))
+    bad = {cell: row for cell, row in rows(found).items() if row["status"] != "ok"}
+    assert list(bad) == ["conv/eager/train"]
+    row = bad["conv/eager/train"]
+    assert [row[k] for k in ("status", "stage", "blocked_by", "verification_code")] == [
+        *("crashed", "gradients", "gradients conv", "EAGER_FAILED"),
+    ]
+    assert row["log"] == "results/gradients/conv/log.txt"
+
+
+def test_a_reference_that_failed_is_why_nothing_was_trained_either(trained, ended):
+    trained.write(ended("error", "reference", "conv"))
+    row = rows(record.records(trained.matrix))["conv/eager/train"]
+    assert [row[k] for k in ("stage", "blocked_by", "verification_code")] == [
+        *("reference", "reference conv", "EAGER_FAILED"),
+    ]
+
+
+def test_an_eval_latency_is_not_compared_with_eagers_training(trained):
+    trained.write()
+    for path in Path("results/baseline").glob("*/eager/eval/measurement.json"):
+        trained.measure(path, device_name="Another CPU")
+    found = rows(record.records(trained.matrix))
+    assert found["conv/eager/train"]["speedup_vs_eager"] == 1.0
+    assert found["conv/mlir/llvm-cpu"]["speedup_vs_eager"] is None
+
+
+def test_a_speedup_is_within_one_precision(results):
+    half = Baseline("eager-half", "eager", "cpu", "torch-mlir", precision="bf16")
+    results.matrix = dataclasses.replace(
+        results.matrix, baselines=results.matrix.baselines | {"eager-half": half}
+    )
+    results.write()
+    found = rows(record.records(results.matrix))
+    assert (found["conv/eager/eval"]["precision"], found["conv/eager-half/eval"]["precision"]) == ("none", "bf16")  # fmt: skip
+    assert found["conv/mlir/llvm-cpu"]["precision"] == "none"
+    assert found["conv/mlir/llvm-cpu"]["speedup_vs_eager"] == 2.0
+    assert found["conv/eager-half/eval"]["speedup_vs_eager"] == 1.0
+
+
+def test_a_baseline_says_its_precision_and_flags_and_the_lists_of_a_file_win(results):
+    flagged = Baseline("xla-odd", "xla", "cpu", "torch-xla", "torchbench", "--xla_a=1 --xla_b")
+    cell = "conv/xla-odd/eval"
+    results.matrix = dataclasses.replace(
+        results.matrix,
+        baselines={"eager": results.matrix.baselines["eager"], "xla-odd": flagged},
+        overrides={
+            cell: Override(precision="amp-bf16"),
+            "tiny/xla-odd/eval": Override(precision="none"),
+        },
+    )
+    results.write()
+    versions = {"torch": "2.9.0", "torch_xla": "2.9.1"}
+    results.measure(Path(f"results/baseline/{cell}/measurement.json"), versions=versions)
+    found = of_cell(record.records(results.matrix))
+    assert all(map(VALID, found.values()))
+    experiment = found[cell]["experiment"]
+    assert (experiment["precision"], experiment["xla_flags"]) == ("amp-bf16", "--xla_a=1 --xla_b")
+    assert found["tiny/xla-odd/eval"]["experiment"]["precision"] == "none"
+    assert found["conv/eager/eval"]["experiment"]["xla_flags"] is None
+    row = record.row(found[cell])
+    assert (row["target"], row["runtime"]) == ("xla-odd", "xla")
+    assert (row["torch_version"], row["torch_xla_version"]) == ("2.9.0", "2.9.1")
+
+
+def test_a_rows_torch_is_that_of_its_own_baseline_or_exporter(results):
+    results.write()
+    report = {"export_s": 0.5, "frontend_version": "1", "torch_version": "2.9"}
+    Path("results/export/conv/mlir/report.json").write_text(json.dumps(report))
+    found = rows(record.records(results.matrix))
+    assert found["conv/eager/eval"]["torch_version"] == "2.0"
+    assert found["conv/mlir/llvm-cpu"]["torch_version"] == "2.9"
+
+
+def test_a_baseline_that_never_ran_is_of_the_torch_that_is_pinned_for_it(results, ended):
+    xla = Baseline("xla", "xla", "cpu", "torch-xla")
+    results.matrix = dataclasses.replace(results.matrix, baselines={"xla": xla})
+    results.write(ended("error", "reference", "conv"))
+    row = rows(record.records(results.matrix))["conv/xla/eval"]
+    pins = environments.pins("torch-xla")
+    assert (row["torch_version"], row["torch_xla_version"]) == (pins["torch"], pins["torch_xla"])
+
+
+def test_what_an_exporter_rewrote_is_in_the_row(results):
+    results.write()
+    report = {"export_s": 0.5, "frontend_version": "1", "rewrites": ["tril", "avg_pool"]}
+    Path("results/export/conv/mlir/report.json").write_text(json.dumps(report))
+    found = rows(record.records(results.matrix))
+    assert found["conv/mlir/vulkan"]["rewrites"] == "tril; avg_pool"
+    assert found["tiny/mlir/vulkan"]["rewrites"] is None
+    assert found["conv/eager/eval"]["rewrites"] is None
+
+
+def test_a_speedup_is_worth_no_more_than_the_worse_of_the_two(results):
+    results.write()
+    found = {r["experiment"]["target"]: r for r in record.records(results.matrix)}
+    for one in found.values():
+        if one["latency"] and one["latency"]["speedup_vs_eager"] is not None:
+            grades = (one["latency"]["trust"], one["latency"]["speedup_trust"])
+            assert record.GRADES.index(grades[1]) >= record.GRADES.index(grades[0])
+    assert any(one["latency"] and one["latency"]["speedup_trust"] for one in found.values())

@@ -1,14 +1,21 @@
 """settings: what is wrong with a configuration is found whole, and said with what is allowed."""
 
 import copy
+import dataclasses
+import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib import settings
+from scripts import dump_baseline, dump_iree, measure_baseline
+from scripts.lib import expansion, modelfile, settings
+from scripts.lib.compare import Tolerance
+from scripts.lib.plan import RULE_KEYS
+from scripts.lib.precision import PRECISIONS, TESTS
 from scripts.lib.settings import ConfigError
 
 GOOD = yaml.safe_load("""
@@ -17,7 +24,8 @@ reference: {env: torch-mlir}
 frontends: {mlir: {exporter: torch_mlir, env: torch-mlir}}
 targets: {cpu: {backend: llvm-cpu, flags: [--x]}}
 baselines: {eager: {runtime: eager, device: cpu, env: torch-mlir}}
-measure: {repetitions: 5}
+tests: [eval]
+measure: {repeat: 5}
 limits: {env: &l {timeout_s: 1}, reference: *l, export: *l, compile: *l, measure: *l, baseline: *l}
 expect: {"*": ok, "x/*": {status: error, stage: compile}}
 """)
@@ -42,13 +50,52 @@ def test_a_good_configuration_passes():
 
 
 @pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("tests", ["train", "eval"]),
+        ("train", {"name": "AdamW", "lr": 1e-3}),
+        ("train", {}),
+        ("torchbench", {"file": "~/bench.yaml"}),
+        ("dumps", {"repeat": 2, "iterations": 3, "kinds": [], "save_ir": "hlo"}),
+        ("filter", "^res"),
+        ("exclude", ""),
+        ("measure", {"repeat": 1, "iterations_per_run": 3, "matmul_precision": "high", "collect": ["profiler", "operators", "dynamo_counters"]}),
+        ("models/bert/tolerance", {"tol": 0.1, "cosine": True, "small_tensor_multiplier": False}),
+        ("models/bert/torchbench", "hf_Bert"),
+        ("baselines/eager/precision", "torchbench"),
+        ("baselines/eager/xla_flags", "--xla_gpu_autotune_level=0 --xla_dump_to=/tmp/a b"),
+    ],
+)  # fmt: skip
+def test_what_may_be_set_passes(path, value):
+    settings.check(changed(path, value))
+
+
+def test_the_values_of_the_schema_are_those_that_the_stages_take():
+    schema = json.loads(settings.SCHEMA.read_text(encoding="utf-8"))["properties"]
+    assert schema["tests"]["items"]["enum"] == list(TESTS)
+    precisions = schema["baselines"]["additionalProperties"]["properties"]["precision"]
+    assert precisions["enum"] == [*PRECISIONS, expansion.POLICY]
+    kinds = schema["dumps"]["properties"]["kinds"]["items"]["enum"]
+    assert kinds == [*dump_baseline.KINDS, *dump_iree.KINDS]
+    assert schema["dumps"]["properties"]["save_ir"]["enum"] == list(dump_baseline.IR_FORMATS)
+    matmul = schema["measure"]["properties"]["matmul_precision"]["enum"]
+    assert matmul == list(measure_baseline.MATMUL_PRECISIONS)
+    profiles = Path(dump_baseline.__file__).parent / "lib/profiling.py"  # it imports torch
+    collect = schema["measure"]["properties"]["collect"]["items"]["enum"]
+    assert tuple(collect) == modelfile.literal(profiles, "KINDS", ())
+    tolerance = schema["models"]["additionalProperties"]["properties"]["tolerance"]["properties"]
+    assert list(tolerance) == [field.name for field in dataclasses.fields(Tolerance)]
+    assert set(RULE_KEYS) <= set(schema["measure"]["properties"])
+
+
+@pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, reference, frontends, targets, baselines, measure, limits, expect, retry)"),
+        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, reference, frontends, targets, baselines, tests, train, torchbench, dumps, measure, limits, expect, filter, exclude, retry)"),
         ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: backend, arch, opt_level, flags, frontends, device)"),
-        ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, repetition_s, repetitions, threads, warmup_s (allowed: threads, repetitions, repetition_s, warmup_s, budget_s)"),
+        ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, collect, iterations_per_run, matmul_precision, repeat, repetition_s, threads, warmup_s (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s)"),
         ("targets/cpu/backend", "llvmcpu", "targets.cpu.backend: found \"llvmcpu\", allowed is one of llvm-cpu, vulkan, cuda, rocm; did you mean 'llvm-cpu'?"),
-        ("measure/repetitions", "ten", "measure.repetitions: found \"ten\", allowed is a value of type integer"),
+        ("measure/repeat", "ten", "measure.repeat: found \"ten\", allowed is a value of type integer"),
         ("models/bert/size", 1.5, "models.bert.size: found 1.5, allowed is string or integer"),
         ("frontends/mlir/env", ..., "frontends.mlir: missing env"),
         ("frontends/mlir", {}, "frontends.mlir: missing exporter, env"),
@@ -59,8 +106,33 @@ def test_a_good_configuration_passes():
         ("expect/*", "okay", "expect.*: found \"okay\", allowed is a status or a mapping with status, stage, reason"),
         ("targets/cpu/flags", ["O3"], "targets.cpu.flags.0: found \"O3\", allowed is text that matches ^--"),
         ("models/a b", {}, "models: found \"a b\", allowed is text that matches ^[A-Za-z0-9][A-Za-z0-9._-]*$"),
-        ("measure/repetitions", 0, "measure.repetitions: found 0: 0 is less than the minimum of 1"),
+        ("measure/repeat", 0, "measure.repeat: found 0: 0 is less than the minimum of 1"),
         ("frontends", {}, "frontends: found {}: {} should be non-empty"),
+        ("measure/repetitions", 5, "measure.repetitions: unknown key 'repetitions'; did you mean 'repetition_s'? (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s)"),
+        ("measure/iterations_per_run", 0, "measure.iterations_per_run: found 0: 0 is less than the minimum of 1"),
+        ("measure/matmul_precision", "hihgest", "measure.matmul_precision: found \"hihgest\", allowed is one of highest, high, medium; did you mean 'highest'?"),
+        ("measure/collect", ["operator"], "measure.collect.0: found \"operator\", allowed is one of profiler, operators, dynamo_counters; did you mean 'operators'?"),
+        ("tests", ..., "config: missing tests"),
+        ("tests", [], "tests: found []: [] should be non-empty"),
+        ("tests", ["eval", "eval"], "tests: found [\"eval\", \"eval\"]: ['eval', 'eval'] has non-unique elements"),
+        ("tests", ["training"], "tests.0: found \"training\", allowed is one of eval, train; did you mean 'train'?"),
+        ("tests", {"eval": {}}, "tests: found {\"eval\": {}}, allowed is a value of type array"),
+        ("train", {"lr": 0}, "train.lr: found 0: 0 is less than or equal to the minimum of 0"),
+        ("train", {"name": "adam"}, "train.name: found \"adam\", allowed is one of SGD, Adam, AdamW; did you mean 'Adam'?"),
+        ("train", {"optimizer": "SGD"}, "train.optimizer: unknown key 'optimizer'; there are: lr, name (allowed: name, lr)"),
+        ("torchbench", {}, "torchbench: missing file"),
+        ("torchbench", "bench.yaml", "torchbench: found \"bench.yaml\", allowed is a value of type object"),
+        ("dumps", {"kinds": ["xla_metric"]}, "dumps.kinds.0: found \"xla_metric\", allowed is one of profile, xla_metrics, ir, dynamo_counters, iree_phases, iree_graph; did you mean 'xla_metrics'?"),
+        ("dumps", {"repeat": 0}, "dumps.repeat: found 0: 0 is less than the minimum of 1"),
+        ("dumps", {"save_ir": "mlir"}, "dumps.save_ir: found \"mlir\", allowed is one of text, hlo, stablehlo"),
+        ("filter", 5, "filter: found 5, allowed is a value of type string"),
+        ("exclude", ["a"], "exclude: found [\"a\"], allowed is a value of type string"),
+        ("baselines/eager/precision", "fp8", "baselines.eager.precision: found \"fp8\", allowed is one of none, fp16, bf16, amp-fp16, amp-bf16, torchbench"),
+        ("baselines/eager/xla_flags", ["--a"], "baselines.eager.xla_flags: found [\"--a\"], allowed is a value of type string"),
+        ("models/bert/tolerance", {"atol": 0.1}, "models.bert.tolerance.atol: unknown key 'atol'; did you mean 'tol'? (allowed: tol, cosine, small_tensor_multiplier)"),
+        ("models/bert/tolerance", {"tol": -1}, "models.bert.tolerance.tol: found -1: -1 is less than the minimum of 0"),
+        ("models/bert/tolerance", {"cosine": 1}, "models.bert.tolerance.cosine: found 1, allowed is a value of type boolean"),
+        ("models/bert/torchbench", ["BERT"], "models.bert.torchbench: found [\"BERT\"], allowed is a value of type string"),
     ],
 )  # fmt: skip
 def test_a_problem_is_said_with_its_key_what_was_found_and_what_is_allowed(path, value, message):
@@ -74,7 +146,7 @@ def test_a_problem_is_said_with_its_key_what_was_found_and_what_is_allowed(path,
     [
         ("top level", "on: push"),  # YAML 1.1: `on` is True
         ("a number", "2024: {}"),
-        ("a date", "measure: {repetitions: 2024-01-01}"),
+        ("a date", "measure: {repeat: 2024-01-01}"),
     ],
 )
 def test_yaml_that_is_no_json_is_a_configuration_problem_too(key, text):
@@ -83,11 +155,11 @@ def test_yaml_that_is_no_json_is_a_configuration_problem_too(key, text):
 
 
 def test_every_problem_is_reported_at_once():
-    config = changed("targets/cpu/backend", "cpu") | {"measure": {"repetitions": -1}}
+    config = changed("targets/cpu/backend", "cpu") | {"measure": {"repeat": -1}}
     with pytest.raises(ConfigError) as problem:
         settings.check(config)
     assert [line.split(":")[0] for line in str(problem.value).splitlines()] == [
-        "measure.repetitions",
+        "measure.repeat",
         "targets.cpu.backend",
     ]
 
@@ -107,6 +179,28 @@ def test_a_selection_on_the_command_line_reads_the_mapping_from_the_files_again(
     assert selections == {"models": "resnet,bert", "targets": "*"}
     assert declared["models"] == {"bert": {"seq_len": 16}, "resnet": {"size": 18}, "tiny": {}}
     assert declared["targets"] == GOOD["targets"]
+
+
+@pytest.mark.parametrize("text", ["train", "eval,train", "*"])
+def test_tests_on_the_command_line_are_a_selection_and_those_of_the_files_stay_declared(
+    tmp_path, text
+):
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(GOOD))
+    declared, selections = settings.load(GOOD | {"tests": text}, [tmp_path / "a.yaml"])
+    assert selections == {"tests": text}
+    assert declared == GOOD
+
+
+def test_tests_given_as_a_list_are_declared(tmp_path):
+    declared, selections = settings.load(GOOD | {"tests": ["train"]}, [])
+    assert (declared["tests"], selections) == (["train"], {})
+
+
+def test_a_configuration_without_tests_is_said_to_miss_them(tmp_path):
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(changed("tests", ...)))
+    with pytest.raises(ConfigError) as problem:
+        settings.load(changed("tests", ...), [tmp_path / "a.yaml"])
+    assert str(problem.value) == "config: missing tests"
 
 
 def test_a_mapping_on_the_command_line_is_no_selection_and_an_empty_key_is_an_empty_mapping():
@@ -157,3 +251,52 @@ def test_a_name_that_is_not_there_is_refused_with_the_nearest(wanted, message):
 
 def test_where_nothing_is_known_the_message_says_none():
     assert settings.unknown("baseline", "x", []) == "unknown baseline 'x'; there are: none"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "unwanted", "left"),
+    [
+        (None, None, KNOWN),
+        ("", "", KNOWN),
+        ("^res", None, ["resnet", "resnext"]),
+        ("e", None, ["resnet", "bert", "resnext"]),  # searched for, not matched whole
+        ("RES|vit", None, ["resnet", "resnext", "vit"]),
+        ("vit|bert", None, ["bert", "vit"]),  # in the order declared
+        (None, "^res", ["bert", "vit"]),
+        (None, "RESNET$", ["bert", "resnext", "vit"]),
+        ("res", "next", ["resnet"]),
+    ],
+)
+def test_a_filter_keeps_what_it_finds_and_an_exclusion_takes_away(wanted, unwanted, left):
+    assert settings.filter_names(KNOWN, wanted, unwanted) == left
+
+
+@pytest.mark.parametrize(
+    ("wanted", "unwanted"), [("zz", None), (None, "."), ("res", "res"), ("zz", "zz")]
+)
+def test_a_filter_that_leaves_nothing_is_refused_with_what_there_is(wanted, unwanted):
+    with pytest.raises(ConfigError) as problem:
+        settings.filter_names(KNOWN, wanted, unwanted)
+    assert str(problem.value) == (
+        f"filter={wanted!r} exclude={unwanted!r} leave no model of resnet, bert, resnext, vit"
+    )
+
+
+@pytest.mark.parametrize(("wanted", "unwanted"), [("res(", None), (None, "res("), ("a", "res(")])
+def test_what_is_no_regular_expression_is_refused_and_quoted(wanted, unwanted):
+    with pytest.raises(ConfigError, match=re.escape("filter/exclude: 'res(' is no regular expr")):
+        settings.filter_names(KNOWN, wanted, unwanted)
+
+
+def test_of_no_models_none_are_left_and_that_is_no_problem():
+    assert settings.filter_names([], "res", None) == []
+
+
+@given(st.text(), st.text())
+def test_any_filter_splits_the_models_or_is_a_configuration_problem(wanted, unwanted):
+    try:
+        left = settings.filter_names(KNOWN, wanted, unwanted)
+    except ConfigError:
+        return
+    assert left
+    assert left == [name for name in KNOWN if name in left]

@@ -8,7 +8,13 @@ from scripts.lib import stopping
 from scripts.lib.stopping import StoppingRule, plan, typical_seconds
 
 seconds = st.floats(1e-3, 1e3)
-rules = st.builds(StoppingRule, st.integers(1, 1000), seconds, st.floats(0, 1e3), seconds)
+timed_rules = st.builds(
+    StoppingRule, st.integers(1, 1000), st.none(), seconds, st.floats(0, 1e3), seconds
+)
+counted_rules = st.builds(
+    StoppingRule, st.integers(1, 1000), st.integers(1, 1000), seconds, st.floats(0, 1e3), seconds
+)
+rules = timed_rules | counted_rules
 calls = st.floats(0, 1e4)
 
 
@@ -17,12 +23,12 @@ def test_a_schedule_keeps_the_rule_and_its_budget(rule, call_s):
     chosen = plan(rule, call_s)
     repetition = chosen.iterations * call_s
     assert chosen.iterations >= 1
-    assert 1 <= chosen.repetitions <= rule.repetitions
+    assert 1 <= chosen.repetitions <= rule.repeat
     assert chosen.repetitions == 1 or chosen.repetitions * repetition <= rule.budget_s * (1 + 1e-9)
     assert chosen.warmup_s == (rule.warmup_s if call_s <= rule.budget_s else 0.0)
 
 
-@given(rules, st.floats(1e-6, 1e4))
+@given(timed_rules, st.floats(1e-6, 1e4))
 def test_a_repetition_lasts_at_least_as_long_as_the_rule_says(rule, call_s):
     assert plan(rule, call_s).iterations * call_s >= rule.repetition_s * (1 - 1e-9)
 
@@ -39,9 +45,29 @@ def test_a_repetition_lasts_at_least_as_long_as_the_rule_says(rule, call_s):
 def test_iterations_fill_a_repetition_and_the_budget_cuts_repetitions(
     call_s, iterations, repetitions
 ):
-    rule = StoppingRule(repetitions=20, repetition_s=0.1, warmup_s=0.5, budget_s=10)
+    rule = StoppingRule(repeat=20, repetition_s=0.1, warmup_s=0.5, budget_s=10)
     chosen = plan(rule, call_s)
     assert (chosen.iterations, chosen.repetitions) == (iterations, repetitions)
+
+
+@given(counted_rules, calls)
+def test_iterations_that_are_set_are_those_of_every_repetition(rule, call_s):
+    assert plan(rule, call_s).iterations == rule.iterations_per_run
+
+
+@pytest.mark.parametrize(
+    ("call_s", "repetitions"),
+    [
+        (0.001, 20),
+        (0.1, 20),  # 0.5 s a repetition: just what the budget holds
+        (0.2, 10),
+        (3.0, 1),  # not even one, and it is made all the same
+    ],
+)
+def test_the_budget_is_of_all_iterations_that_are_set(call_s, repetitions):
+    rule = StoppingRule(repeat=20, iterations_per_run=5, repetition_s=60, budget_s=10)
+    chosen = plan(rule, call_s)
+    assert (chosen.iterations, chosen.repetitions) == (5, repetitions)
 
 
 class Clock:
@@ -63,7 +89,11 @@ class Clock:
     [
         ((0.25,), 0.25, 0.25, 4),
         ((0.5, 0.125, 0.25), 3.0, 0.125, 4),  # the shortest, wherever it comes
-        ((3.0,), 3.0, 3.0, 1),  # longer than a repetition: one call all the same
+        ((3.0,), 3.0, 3.0, 2),  # longer than a repetition: two calls all the same
+        ((3.0, 0.5), 3.0, 0.5, 2),  # as the first of them may still compile
+        ((3.0, 5.0), 3.0, 3.0, 2),
+        ((10.0, 0.5), 3.0, 10.0, 1),  # not a second one where the first takes the whole budget
+        ((12.0, 0.5), 3.0, 12.0, 1),
         ((0.25,), 10.0, 0.25, 4),  # the first call is not over the budget
         ((0.25,), 10.5, 10.5, 0),  # it is: not called again
     ],
@@ -73,6 +103,6 @@ def test_a_typical_call_is_the_shortest_of_a_repetition_of_calls(
 ):
     clock = Clock(*lengths)
     monkeypatch.setattr(stopping, "time", clock)
-    rule = StoppingRule(repetitions=20, repetition_s=1.0, warmup_s=0.5, budget_s=10)
+    rule = StoppingRule(repeat=20, repetition_s=1.0, warmup_s=0.5, budget_s=10)
     assert typical_seconds(clock.call, first_s, rule) == typical
     assert clock.calls == calls

@@ -7,7 +7,7 @@ def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):
     endings = {
         **ended("unsupported", "export", "conv/mlir"),
         **ended("error", "compile", "tiny/mlir/vulkan"),
-        **ended("error", "baseline", "tiny/eager", "wrong-result"),
+        **ended("error", "baseline", "tiny/eager/eval", "wrong-result"),
     }
     results.write(endings)
     table = summary.table([record.row(one) for one in record.records(results.matrix)])

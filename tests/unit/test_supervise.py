@@ -201,6 +201,58 @@ def test_a_stage_blocked_upstream_is_skipped_and_names_the_first_cause(run, tmp_
     assert below.blocked_by == "export m/f"
 
 
+def test_a_job_of_a_skip_list_is_skipped_for_the_list_and_nothing_blocks_it(run):
+    result, artifact, job = run(WRITE, skip="skip.device.cpu of bench.yaml")
+    assert (result.status, result.stage, result.cell) == ("skipped", "compile", "m/f/t")
+    assert (result.reason, result.detail) == ("skip-list", "skip.device.cpu of bench.yaml")
+    assert (result.blocked_by, result.limit) == ("", None)
+    assert (result.fingerprint, result.due) == ("abc", "abc+1")
+    assert str(artifact) in result.command
+    assert artifact.read_bytes() == b"", "it was not to run"
+    assert outcome.read_usage(job.status_path) == outcome.Usage(0.0, 0.0)
+    said = job.log_path.read_text()
+    assert "# skipped: skip-list: skip.device.cpu of bench.yaml" in said
+    assert "blocked by" not in said
+
+
+def test_what_stands_on_a_skipped_job_is_skipped_for_the_same_list(run, tmp_path):
+    _, _, job = run(WRITE, skip="skip.all of bench.yaml")
+    above = job.status_path.rename(tmp_path / "above.json")
+    below, artifact, job = run(WRITE, upstream=[above])
+    assert (below.status, below.reason, below.detail) == (
+        *("skipped", "skip-list", "skip.all of bench.yaml"),
+    )
+    assert below.blocked_by == ""
+    assert artifact.read_bytes() == b""
+    above = job.status_path.rename(tmp_path / "above.json")
+    last, _, _ = run(WRITE, upstream=[above])
+    assert (last.status, last.reason, last.blocked_by) == ("skipped", "skip-list", "")
+
+
+def test_a_skip_list_counts_before_what_is_wrong_upstream(run, tmp_path):
+    above = tmp_path / "above" / "status.json"
+    outcome.write(above, outcome.Outcome("error", "env", "iree", "r", "d"), outcome.Usage(0, 0))
+    result, _, _ = run(WRITE, upstream=[above], skip="skip.all of bench.yaml")
+    assert (result.reason, result.blocked_by) == ("skip-list", "")
+
+
+def test_a_failure_beside_a_skipped_job_is_named_where_it_comes_first(run, tmp_path):
+    states = {"env": ("error", "exit-1"), "compile": ("skipped", "skip-list")}
+    for stage, (status, reason) in states.items():
+        ended = outcome.Outcome(status, stage, "x", reason, "d")
+        outcome.write(tmp_path / stage / "status.json", ended, outcome.Usage(0, 0))
+    upstream = [tmp_path / stage / "status.json" for stage in states]
+    assert run(WRITE, upstream=upstream)[0].blocked_by == "env x"
+    assert run(WRITE, upstream=upstream[::-1])[0].blocked_by == ""
+
+
+def test_a_job_that_is_to_be_skipped_is_none_of_a_dead_owners(tmp_path):
+    job = _job(tmp_path, ["true"], skip="skip.all of bench.yaml", owner=os.getpid())
+    with pytest.raises(supervise.Interrupted):
+        supervise.run(job)
+    assert not job.status_path.exists()
+
+
 def _job(tmp_path: Path, command: list[str], **more) -> supervise.Job:
     return supervise.Job(
         stage="compile",
@@ -330,3 +382,11 @@ def test_the_command_line_records_the_code_that_ran_and_what_it_was_due_under(tm
     ended = outcome.read(tmp_path / "status.json")
     assert ended.fingerprint == fingerprint.of_stage("compile", ("scripts.compile_iree",))
     assert ended.due == "abc+1"
+
+
+def test_the_command_line_skips_what_it_is_told_to_with_the_reason_as_it_stands(tmp_path):
+    command = _command_line(tmp_path, "raise SystemExit('must not run')")
+    reason = "skip.all of it's a $file; {here}"
+    subprocess.run([*command[:3], "--skip", reason, *command[3:]], cwd=ROOT, check=True)
+    ended = outcome.read(tmp_path / "status.json")
+    assert (ended.status, ended.reason, ended.detail) == ("skipped", "skip-list", reason)

@@ -5,19 +5,19 @@ rule measure_baseline:
     input:
         packages=lambda w: ancient(PLAN.env_packages(PLAN.baseline(w).env)),
         env=lambda w: env_of(
-            PLAN.baseline(w).env, "baseline", f"{w.model}/{w.baseline}"
+            PLAN.baseline(w).env, "baseline", f"{w.model}/{w.baseline}/{w.test}"
         ),
         model_file=lambda w: PLAN.model(w).file,
-        reference="results/reference/{model}/status.json",
+        reference=lambda w: PLAN.golden(w, "status.json"),
+        golden=lambda w: PLAN.golden(w, "golden.npz"),
+        signature=lambda w: PLAN.golden(w, "signature.json"),
         weights="results/reference/{model}/weights.irpa",
         inputs="results/reference/{model}/inputs.npz",
-        golden="results/reference/{model}/golden.npz",
-        signature="results/reference/{model}/signature.json",
     output:
-        measurement="results/baseline/{model}/{baseline}/measurement.json",
-        status="results/baseline/{model}/{baseline}/status.json",
+        measurement="results/baseline/{model}/{baseline}/{test}/measurement.json",
+        status="results/baseline/{model}/{baseline}/{test}/status.json",
     log:
-        "results/baseline/{model}/{baseline}/log.txt",
+        "results/baseline/{model}/{baseline}/{test}/log.txt",
     priority: -1
     conda:
         lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
@@ -27,30 +27,28 @@ rule measure_baseline:
         mem_mb=lambda w: PLAN.memory_mb("baseline"),
     params:
         stage="baseline",
-        cell="{model}/{baseline}",
+        cell="{model}/{baseline}/{test}",
         due=lambda w: PLAN.due(
             "baseline",
-            f"{w.model}/{w.baseline}",
+            f"{w.model}/{w.baseline}/{w.test}",
             f"scripts.baselines.{PLAN.baseline(w).runtime}",
         ),
+        skip=lambda w: PLAN.skip(f"{w.model}/{w.baseline}/{w.test}"),
         python=lambda w: PLAN.python(PLAN.baseline(w).env),
         pins=lambda w: PLAN.pins(PLAN.baseline(w).env),
-        options=lambda w: matrix.compact(PLAN.model(w).options),
         runtime=lambda w: PLAN.baseline(w).runtime,
-        device=lambda w: PLAN.baseline(w).device,
-        tolerance=lambda w: matrix.compact(PLAN.model(w).tolerance),
+        step=lambda w: PLAN.step(w),
+        tolerance=lambda w: PLAN.tolerance(w, f"{w.model}/{w.baseline}/{w.test}"),
         stopping=PLAN.rule(),
-        worker_threads=PLAN.threads(),
+        collect=PLAN.collect(),
     shell:
         SUPERVISE
         + " --module scripts.measure_baseline scripts.baselines.{params.runtime}"
-        " --upstream {input.env:q} {input.reference:q}"
+        " {params.skip} --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_baseline"
-        " --name {wildcards.model:q} --model-file {input.model_file:q}"
-        " --options {params.options:q} --runtime {params.runtime:q}"
-        " --device {params.device} {params.worker_threads}"
+        " --name {wildcards.model:q} --model-file {input.model_file:q} {params.step}"
         " --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --tolerance {params.tolerance:q} --rule {params.stopping:q}"
-        " --out {output.measurement:q}"
+        " --collect {params.collect:q} --out {output.measurement:q}"

@@ -9,7 +9,15 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(workflow.basedir))
 
-from scripts.lib import environments, limits, matrix, plan, progress, settings
+from scripts.lib import (
+    environments,
+    expansion,
+    limits,
+    matrix,
+    plan,
+    progress,
+    settings,
+)
 
 if Path.cwd() != Path(workflow.basedir):
     raise WorkflowError(
@@ -18,7 +26,7 @@ if Path.cwd() != Path(workflow.basedir):
 
 try:
     _declared, _selections = settings.load(config, workflow.configfiles)
-    MATRIX = matrix.expand(_declared, _selections, Path(workflow.basedir))
+    MATRIX = expansion.expand(_declared, _selections, Path(workflow.basedir))
     PLAN = plan.Plan(
         MATRIX,
         retry=plan.parse_retry(_declared.get("retry")),
@@ -35,6 +43,7 @@ wildcard_constraints:
     frontend="[^/]+",
     target="[^/]+",
     baseline="[^/]+",
+    test="eval|train",
     env="[^/]+",
 
 

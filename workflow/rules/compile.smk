@@ -25,17 +25,14 @@ rule compile_iree:
         stage="compile",
         cell="{model}/{frontend}/{target}",
         due=lambda w: PLAN.due("compile", f"{w.model}/{w.frontend}/{w.target}"),
+        skip=lambda w: PLAN.skip(f"{w.model}/{w.frontend}/{w.target}"),
         python=PLAN.python(plan.IREE_ENV),
         pins=PLAN.pins(plan.IREE_ENV),
-        backend=lambda w: PLAN.target(w).backend,
-        arch=lambda w: PLAN.target(w).arch,
-        opt_level=lambda w: PLAN.target(w).opt_level,
-        flags=lambda w: matrix.compact(PLAN.target(w).flags),
+        target=lambda w: PLAN.compile_options(w),
     shell:
-        SUPERVISE + " --module scripts.compile_iree"
+        SUPERVISE + " --module scripts.compile_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q}"
         " --artifact {output.vmfb:q} {output.report:q}"
         " -- {params.python} -m scripts.compile_iree --program {input.program:q}"
-        " --backend {params.backend} --arch={params.arch:q}"
-        " --opt-level {params.opt_level} --flags {params.flags:q}"
+        " {params.target}"
         " --out-vmfb {output.vmfb:q} --out-report {output.report:q}"

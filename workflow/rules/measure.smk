@@ -32,7 +32,7 @@ rule measure_iree:
         python=PLAN.python(plan.IREE_ENV),
         pins=PLAN.pins(plan.IREE_ENV),
         device=lambda w: PLAN.target(w).device,
-        tolerance=lambda w: matrix.compact(PLAN.model(w).tolerance),
+        tolerance=lambda w: PLAN.tolerance(w, f"{w.model}/{w.frontend}/{w.target}"),
         stopping=PLAN.rule(),
         worker_threads=PLAN.threads(),
         raw_inputs=lambda w: f"results/measure/{w.model}/{w.frontend}/{w.target}/inputs",

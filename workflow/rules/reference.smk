@@ -24,11 +24,12 @@ rule make_reference:
         stage="reference",
         cell="{model}",
         due=lambda w: PLAN.due("reference", w.model),
+        skip=lambda w: PLAN.skip_model(w),
         python=lambda w: PLAN.python(PLAN.reference_env()),
         pins=lambda w: PLAN.pins(PLAN.reference_env()),
         options=lambda w: matrix.compact(PLAN.model(w).options),
     shell:
-        SUPERVISE + " --module scripts.make_reference"
+        SUPERVISE + " --module scripts.make_reference {params.skip}"
         " --upstream {input.env:q} --artifact"
         " {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.make_reference"

@@ -1,0 +1,92 @@
+"""Dump what a baseline did: profiles, XLA's metrics and IR, dynamo's counters, by repetition.
+
+Into <out-folder>/<repetition>/, so far as the runtime has it: profile.txt and trace.json (PyTorch's
+profiler), xla_metrics.txt, ir.txt (text, hlo or stablehlo), dynamo_counters.json; and the profiles of
+all repetitions one after the other as <out-folder>/profile.txt. Nothing here is timed for a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from scripts.lib import atomic
+from scripts.lib.dumping import TABLES, clear, listing
+from scripts.measure_baseline import argument_parser, prepare_process
+
+KINDS = ("profile", "xla_metrics", "ir", "dynamo_counters")
+IR_FORMATS = ("text", "hlo", "stablehlo")
+
+
+def main() -> None:
+    parser = argument_parser("scripts.dump_baseline", __doc__)
+    parser.add_argument("--kinds", default=json.dumps(KINDS), type=json.loads, help="JSON list")
+    parser.add_argument("--save-ir", default="stablehlo", choices=IR_FORMATS)
+    parser.add_argument("--repeat", default=1, type=int, help="repetitions, a folder each")
+    parser.add_argument("--iterations", default=1, type=int, help="calls a repetition")
+    parser.add_argument("--out-folder", required=True, type=Path)
+    parser.add_argument("--out-listing", required=True, type=Path, help="JSON: file to bytes")
+    args = parser.parse_args()
+    prepare_process(args)
+    with tempfile.TemporaryDirectory(dir=args.out_listing.parent, prefix="dump-") as scratch:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(scratch).absolute())
+        saved = Path(scratch).absolute() / "ir"
+        # PyTorch/XLA reads both once, and appends each graph that it runs or compiles.
+        os.environ["XLA_SAVE_TENSORS_FILE"] = str(saved)
+        os.environ["XLA_SAVE_TENSORS_FMT"] = args.save_ir
+        dump(args, saved)
+    atomic.write_json(args.out_listing, listing(args.out_folder))
+
+
+def dump(args: argparse.Namespace, saved: Path) -> None:
+    """Run the repetitions, each under the profiler, and write what they leave."""
+    from scripts.lib import baseline, profiling  # imports torch, which takes seconds
+
+    runtime, device, _ = baseline.open_runtime(args)
+    step = baseline.make_step(args, baseline.build(args), runtime, device)
+    clear(args.out_folder)
+    tables = []
+    for number in range(args.repeat):
+        folder = args.out_folder / str(number)
+        folder.mkdir(parents=True)
+        device.clear_metrics()
+        _take_ir(saved)
+        if "profile" not in args.kinds:
+            baseline.run_calls(step, device, args.iterations)
+        else:
+            taken = profiling.profiled(step, device, args.iterations)
+            by = "self_cuda_time_total" if device.kind == "cuda" else "self_cpu_time_total"
+            table = taken.key_averages().table(sort_by=by, row_limit=500)
+            atomic.write_text(folder / "profile.txt", table)
+            taken.export_chrome_trace(str(folder / "trace.json"))
+            tables.append(f"# repetition {number}\n{table}")
+        if "ir" in args.kinds and (ir := _take_ir(saved)):
+            atomic.write_text(folder / "ir.txt", ir)
+        _write_accounts(args.kinds, folder, device, profiling.dynamo_counters())
+    if tables:
+        atomic.write_text(args.out_folder / TABLES, "\n".join(tables))
+    baseline.settle(runtime)
+
+
+def _write_accounts(kinds: list[str], folder: Path, device: Any, counters: dict) -> None:
+    if "xla_metrics" in kinds and (report := device.metrics_report()):
+        atomic.write_text(folder / "xla_metrics.txt", report)
+    if "dynamo_counters" in kinds and counters:
+        atomic.write_json(folder / "dynamo_counters.json", counters)
+
+
+def _take_ir(saved: Path) -> str:
+    """What PyTorch/XLA has saved since the last time, "" where there is nothing of it."""
+    text = ""
+    for path in sorted(saved.parent.glob(f"{saved.name}*")):  # one a device: ir.0
+        text += path.read_text(encoding="utf-8", errors="replace")
+        path.unlink()
+    return text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Dump what iree-compile does with a program: the IR after each phase, the dispatch graph.
+
+Into <out-folder>/0/: phases/*.mlir and dispatch-graph.dot (Graphviz). The compiler is given the
+flags of the target; the module that it makes is thrown away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from scripts.compile_iree import tool
+from scripts.lib import atomic, process
+from scripts.lib.dumping import clear, listing
+from scripts.lib.iree_flags import BACKENDS, compile_flags
+
+KINDS = ("iree_phases", "iree_graph")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m scripts.dump_iree", description=__doc__)
+    parser.add_argument("--program", required=True, type=Path)
+    parser.add_argument("--backend", required=True, choices=sorted(BACKENDS))
+    parser.add_argument("--arch", help="CPU name, sm_80, gfx942, or a Vulkan target")
+    parser.add_argument("--opt-level", default="O2", choices=["O0", "O1", "O2", "O3"])
+    parser.add_argument("--flags", default="[]", type=json.loads, help="more flags, a JSON list")
+    parser.add_argument("--kinds", default=json.dumps(KINDS), type=json.loads, help="JSON list")
+    parser.add_argument("--out-folder", required=True, type=Path)
+    parser.add_argument("--out-listing", required=True, type=Path, help="JSON: file to bytes")
+    args = parser.parse_args()
+    clear(args.out_folder)
+    folder = args.out_folder / "0"
+    folder.mkdir(parents=True)
+    wanted = []
+    if "iree_phases" in args.kinds:
+        wanted.append(f"--dump-compilation-phases-to={folder / 'phases'}")
+    if "iree_graph" in args.kinds:
+        wanted += [
+            "--iree-flow-dump-dispatch-graph",
+            f"--iree-flow-dump-dispatch-graph-output-file={folder / 'dispatch-graph.dot'}",
+        ]
+    flags = compile_flags(args.backend, args.arch, args.opt_level, args.flags)
+    run = process.run_tool(
+        [tool("iree-compile"), *flags, *wanted, str(args.program), "-o", "/dev/null"]
+    )
+    if run.returncode != 0:
+        process.exit_like(run.returncode)
+    atomic.write_json(args.out_listing, listing(args.out_folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Write results.jsonl in a format that another tool reads as it is."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import pkgutil
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+from scripts import record_formats
+from scripts.lib import atomic, exits
+from scripts.record_formats import CELL_KEYS, BadRecords, Export, Record, as_text
+
+
+def main() -> None:
+    args, module = _arguments()
+    try:
+        records = read(args.results)
+        timestamp = args.timestamp
+        if timestamp is None:
+            timestamp = args.results.stat().st_mtime
+        export = Export(select(records, args.only), records, timestamp)
+        rendered = module.render(export, args)
+        for path, text in _placed(rendered, args, module).items():
+            atomic.write_text(path, text)
+            print(path)
+    except (BadRecords, OSError) as error:
+        exits.fail(str(error))
+    for note in export.notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def formats() -> dict[str, ModuleType]:
+    """Every format by the name it has on the command line: its module's, with dashes."""
+    names = sorted(module.name for module in pkgutil.iter_modules(record_formats.__path__))
+    return {
+        name.replace("_", "-"): importlib.import_module(f"{record_formats.__name__}.{name}")
+        for name in names
+    }
+
+
+def read(path: Path) -> list[Record]:
+    """Every record of a results.jsonl.
+
+    Raises BadRecords, naming file and line, for what is not a record.
+    """
+    if not path.is_file():
+        raise BadRecords(
+            f"{path}: no such file; run `snakemake --cores <n> results/latency.csv` first,"
+            " or name another with --results"
+        )
+    try:
+        # Not splitlines(): a message may hold other line separators, which JSON does not escape.
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise BadRecords(f"{path}: not UTF-8 ({error}); is this a results.jsonl?") from error
+    return [
+        _parse(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()
+    ]
+
+
+def select(records: list[Record], only: list[tuple[str, str]]) -> list[Record]:
+    """The records that every `KEY=GLOB` matches; what a record does not have is empty text.
+
+    Raises BadRecords if there is none.
+    """
+    if not records:
+        raise BadRecords("nothing to export: the file has no record")
+    chosen = [
+        record
+        for record in records
+        if all(fnmatchcase(as_text(record[key]), glob) for key, glob in only)
+    ]
+    if not chosen:
+        asked = " ".join(f"--only '{key}={glob}'" for key, glob in only)
+        there = ", ".join(sorted({as_text(r[key]) or "''" for r in records for key, _ in only[:1]}))
+        raise BadRecords(
+            f"nothing to export: no record matches {asked}; {only[0][0]} is one of: {there}"
+        )
+    return chosen
+
+
+def _parse(path: Path, number: int, line: str) -> Record:
+    try:
+        data = json.loads(line, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise BadRecords(
+            f"{path}:{number}: not valid JSON ({error}); make the file again with"
+            " `snakemake --cores <n> --force results/latency.csv`, or take the line out"
+        ) from error
+    if wrong := record_formats.problem(data):
+        raise BadRecords(
+            f"{path}:{number}: {wrong}; --results wants a results.jsonl of this project"
+        )
+    return Record(path, number, data)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    """NaN and infinities are not JSON, and no tool here could read them back."""
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _placed(rendered: str | dict[str, str], args: argparse.Namespace, module: ModuleType) -> dict:
+    """Texts by path: --out names the file, or the folder of several; a folder may take either."""
+    folder = args.results.parent / args.format
+    if isinstance(rendered, dict):
+        if args.out is not None and args.out.is_file():
+            raise BadRecords(f"{args.out}: this format writes several files; name a folder")
+        return {(args.out or folder) / name: text for name, text in rendered.items()}
+    out = args.out or folder
+    if args.out is None or out.is_dir():
+        out = out / module.FILE
+    return {out: rendered}
+
+
+def _arguments() -> tuple[argparse.Namespace, ModuleType]:
+    """The options, with those of the chosen format; --help alone shows those of all."""
+    found = formats()
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--format")
+    chosen = first.parse_known_args()[0].format
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.export_records",
+        description=__doc__,
+        allow_abbrev=False,
+        conflict_handler="resolve",  # two formats may have an option of the same name
+    )
+    parser.add_argument("--format", required=True, choices=list(found))
+    parser.add_argument("--results", type=Path, default=Path("results/results.jsonl"))
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="file, or folder for formats of several files (default: a folder named as the"
+        " format, beside --results)",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        type=_condition,
+        metavar="KEY=GLOB",
+        help=f"write only records of which this is true; repeatable; KEY: {', '.join(CELL_KEYS)}",
+    )
+    parser.add_argument(
+        "--timestamp",
+        type=_seconds,
+        help="when the run ended, seconds since the epoch (default: when --results was written)",
+    )
+    for name, module in found.items():
+        if chosen in (None, name):
+            summary = (module.__doc__ or "").splitlines()[0]
+            module.add_options(parser.add_argument_group(f"--format {name}", summary))
+    args = parser.parse_args()
+    return args, found[args.format]
+
+
+def _condition(text: str) -> tuple[str, str]:
+    key, equals, glob = text.partition("=")
+    if not equals or key not in CELL_KEYS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not KEY=GLOB with KEY one of: {', '.join(CELL_KEYS)}"
+        )
+    return key, glob
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds) or seconds < 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds since the epoch; `date +%s` prints one"
+        )
+    return seconds
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""torch.export → PyTorch/XLA's StableHLO, by tracing the exported graph with lazy tensors.
+
+The bundle that `exported_program_to_stablehlo` makes says for each argument of its function
+which parameter, input or constant it is, by the names of the exported program: the archive
+of the reference serves it as it serves every other frontend.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+# Tracing computes nothing, but lazy tensors must have a device to be of.
+os.environ.setdefault("PJRT_DEVICE", "CPU")
+
+import torch
+from torch_xla import stablehlo
+
+from scripts.lib import capture, model
+from scripts.lib.capture import timed
+from scripts.lib.link import Argument, Constant, Input, Lowered
+from scripts.lib.stablehlo import for_iree
+from scripts.lib.tensors import TensorType
+
+OPTIONS = {"rewrites": ("all", "none")}
+"""What a frontend may set, and to what: checked before anything runs, so a plain literal."""
+ENTRY = "main"
+PACKAGE = "torch_xla"
+"""Distribution whose version is the frontend's version."""
+
+_NOT_CAPTURABLE = "This model contains ops not capturable by Pytorch/XLA: "
+
+
+def export(loaded: model.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
+    """Lower a model to StableHLO; also seconds of each step.
+
+    `options["rewrites"]`: `all` makes it StableHLO that IREE takes, `none` leaves it as printed.
+
+    Raises capture.UnsupportedProgram naming the operators that PyTorch/XLA cannot lower, or
+    what torch.export and torch_xla raise.
+    """
+    capture.warm_up()
+    seconds: dict[str, float] = {}
+    with timed(seconds, "capture"):
+        captured = capture.capture(loaded)
+    with timed(seconds, "functionalize"):
+        # Only a functional graph shows what it changes; PyTorch/XLA drops that without a word.
+        program = captured.program.run_decompositions({})
+        capture.results(program)
+    with timed(seconds, "lower"):
+        bundle = _bundle(program)
+    function = bundle.stablehlo_funcs[0]
+    arguments = _arguments(capture.arguments(captured, program), bundle)
+    text, rewrites = function.text, []
+    if options["rewrites"] == "all":
+        with timed(seconds, "rewrite"):
+            text, rewrites = for_iree(text)
+    return Lowered(text, ENTRY, arguments, rewrites=tuple(rewrites)), seconds
+
+
+def _bundle(program: torch.export.ExportedProgram) -> stablehlo.StableHLOModelBundle:
+    # Weights are in the archive: copied back from the lazy device, they would be a second copy.
+    wanted = stablehlo.StableHLOExportOptions(export_weights=False)
+    try:
+        return stablehlo.exported_program_to_stablehlo(program, wanted)._bundle
+    except RuntimeError as error:
+        if not str(error).startswith(_NOT_CAPTURABLE):
+            raise
+        operators = ", ".join(str(error).removeprefix(_NOT_CAPTURABLE).split())
+        raise capture.UnsupportedProgram(
+            f"ops not capturable by PyTorch/XLA: {operators}"
+        ) from error
+
+
+def _arguments(
+    known: Mapping[str, Argument], bundle: stablehlo.StableHLOModelBundle
+) -> list[Argument]:
+    """What each argument of the StableHLO function is, by the bundle's locations."""
+    inputs = {a.position: a for a in known.values() if isinstance(a, Input)}
+    arguments: list[Argument] = []
+    meta = bundle.stablehlo_funcs[0].meta
+    for location, signature in zip(meta.input_locations, meta.input_signature, strict=True):
+        match location.type_:
+            case stablehlo.VariableType.INPUT_ARG:
+                arguments.append(inputs[location.position])
+            case stablehlo.VariableType.PARAMETER:
+                arguments.append(known[location.name])
+            case stablehlo.VariableType.CONSTANT:
+                value = bundle.additional_constants[location.position]
+                kind = TensorType(
+                    f"constant {location.position}", tuple(signature.shape), signature.dtype
+                )
+                arguments.append(Constant(kind, value))
+    return arguments

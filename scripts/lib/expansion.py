@@ -1,0 +1,317 @@
+"""From a checked configuration to the matrix; every file that it names is looked at first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from scripts.lib import iree_flags, modelfile, settings
+from scripts.lib.matrix import (
+    Baseline,
+    Frontend,
+    Matrix,
+    Model,
+    Override,
+    Target,
+    baseline_cell,
+)
+from scripts.lib.precision import TESTS, compute_dtype
+from scripts.lib.settings import ConfigError
+from scripts.lib.torchbench import TorchbenchFile
+
+PIPELINE_KEYS = ("file", "tolerance", "torchbench")
+"""Keys of a model's entry that are not options of its functions."""
+POLICY = "torchbench"
+"""The precision of a baseline that the policy of TorchBench decides."""
+
+
+def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path) -> Matrix:
+    """The matrix of a checked configuration.
+
+    `root` is the folder of the Snakefile. Raises settings.ConfigError with every problem.
+    """
+    problems: list[str] = []
+    torchbench = _read_torchbench(config.get("torchbench"), root, problems)
+    known = {
+        "models": _models(config["models"], root),
+        "frontends": {k: Frontend(name=k, **v) for k, v in config["frontends"].items()},
+        "targets": {k: _target(k, v) for k, v in config["targets"].items()},
+        "baselines": {k: Baseline(name=k, **v) for k, v in config["baselines"].items()},
+    }
+    tests = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
+    tests = tuple(tests) if "tests" in selections else tuple(config["tests"])
+    chosen = {
+        kind: _select(kind.removesuffix("s"), entries, selections.get(kind), problems)
+        for kind, entries in known.items()
+    }
+    chosen["models"] = _filtered(chosen["models"], config, problems)
+    for name, model in chosen["models"].items():
+        try:
+            chosen["models"][name] = _sized(model, root, torchbench, tests)
+        except (modelfile.ModelFileError, ConfigError) as error:
+            problems.append(f"models.{name}: {error}")
+    problems += _file_problems(chosen, root)
+    for frontend in chosen["frontends"].values():
+        problems += _option_problems(frontend, root)
+    for baseline in chosen["baselines"].values():
+        problems += _device_problems(baseline, root, torchbench)
+    problems += _expect_problems(config.get("expect", {}), known)
+    problems += _glob_problems(known)
+    reference_env = config["reference"]["env"]
+    if not (root / "envs" / f"{reference_env}.yaml").is_file():
+        there = [path.stem for path in (root / "envs").glob("*.yaml")]
+        problems.append(f"reference.env: {settings.unknown('env', reference_env, there)}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    matrix = Matrix(
+        **chosen,
+        measure=dict(config["measure"]),
+        limits={stage: dict(limit) for stage, limit in config["limits"].items()},
+        expect=dict(config.get("expect", {})),
+        reference_env=reference_env,
+        tests=tests,
+        train=dict(config.get("train", {})),
+        dumps=dict(config.get("dumps", {})),
+    )
+    overrides = dict(_overrides(matrix, torchbench)) if torchbench else {}
+    return dataclasses.replace(matrix, overrides=overrides)
+
+
+def _select(kind: str, entries: Mapping, wanted: str | None, problems: list[str]) -> dict:
+    try:
+        return {name: entries[name] for name in settings.select(kind, list(entries), wanted)}
+    except ConfigError as error:
+        problems.append(str(error))
+        return {}
+
+
+def _filtered(
+    models: dict[str, Model], config: Mapping[str, Any], problems: list[str]
+) -> dict[str, Model]:
+    try:
+        names = settings.filter_names(list(models), config.get("filter"), config.get("exclude"))
+    except ConfigError as error:
+        problems.append(str(error))
+        return models
+    return {name: models[name] for name in names}
+
+
+def _models(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model]:
+    """Every file of models/, then the entries that name a file of their own."""
+    found = [path.stem for path in sorted((root / "models").glob("*.py")) if path.stem[0] != "_"]
+    models: dict[str, Model] = {}
+    for name in [*found, *(n for n in entries if n not in found)]:
+        entry = dict(entries.get(name) or {})
+        file = str(Path(entry.get("file", f"models/{name}.py")).expanduser())
+        options = {k: v for k, v in entry.items() if k not in PIPELINE_KEYS}
+        if "size" in options:
+            options["size"] = str(options["size"])
+        inside = _resolve(root, file).is_relative_to(root / "models")
+        models[name] = Model(
+            name=name,
+            file=file,
+            suite="vmfbench" if inside else "user",
+            options=options,
+            tolerance=dict(entry.get("tolerance", {})),
+            torchbench=entry.get("torchbench", name),
+        )
+    return models
+
+
+def _sized(
+    model: Model, root: Path, torchbench: TorchbenchFile | None, tests: tuple[str, ...]
+) -> Model:
+    """The model with its batch size (its entry's, TorchBench's, or its file's) and why it is to
+    be skipped, if it is."""
+    path = _resolve(root, model.file)
+    modelfile.check_options(path, model.options)
+    default = modelfile.default_batch_size(path)
+    options = dict(model.options)
+    if torchbench and "batch_size" not in options:
+        own = torchbench.divided_batch_size(model.torchbench, default)
+        sizes = {test: torchbench.batch_size(model.torchbench, test) or own for test in tests}
+        if len(set(sizes.values())) > 1:
+            shown = ", ".join(f"{test} {size}" for test, size in sizes.items())
+            raise ConfigError(
+                f"{torchbench.path} gives it batch sizes by test ({shown}), and its weights, "
+                "inputs and rows have one: set batch_size, or run the tests one by one"
+            )
+        size = next(iter(sizes.values()), own)
+        if size != default:
+            options["batch_size"] = size
+            modelfile.check_options(path, options)
+    if torchbench:
+        skip = torchbench.skip_model_reason(model.torchbench)
+        skip_train = skip or torchbench.skip_test_reason(model.torchbench, "train")
+        model = dataclasses.replace(model, skip=skip, skip_train=skip_train)
+    return dataclasses.replace(model, options=options, default_batch_size=default)
+
+
+def _target(name: str, entry: Mapping[str, Any]) -> Target:
+    backend = entry["backend"]
+    return Target(
+        name=name,
+        backend=backend,
+        arch=entry.get("arch") or iree_flags.BACKENDS[backend][2],
+        opt_level=entry.get("opt_level", "O2"),
+        flags=tuple(entry.get("flags", ())),
+        frontends=tuple(entry.get("frontends", ("*",))),
+        device=entry.get("device") or iree_flags.default_device(backend),
+    )
+
+
+# What an entry names, and where the file of that name is.
+_FOLDERS = {
+    "env": ("envs", ".yaml"),
+    "exporter": ("scripts/exporters", ".py"),
+    "runtime": ("scripts/baselines", ".py"),
+}
+
+
+def _file_problems(chosen: Mapping[str, Mapping], root: Path) -> list[str]:
+    """Environments, exporters and runtimes that are not there."""
+    problems = []
+    for kind in ("frontends", "baselines"):
+        for entry in chosen[kind].values():
+            for key, (folder, suffix) in _FOLDERS.items():
+                name = getattr(entry, key, None)
+                if name is None or (root / folder / f"{name}{suffix}").is_file():
+                    continue
+                there = [p.stem for p in (root / folder).glob(f"*{suffix}") if p.stem[0] != "_"]
+                problems.append(f"{kind}.{entry.name}.{key}: {settings.unknown(key, name, there)}")
+    return problems
+
+
+def _option_problems(frontend: Frontend, root: Path) -> list[str]:
+    """What is wrong with a frontend's options, by its exporter's OPTIONS (name: choices)."""
+    exporter = root / "scripts/exporters" / f"{frontend.exporter}.py"
+    if not exporter.is_file():
+        return []
+    known = modelfile.literal(exporter, "OPTIONS", {})
+    where = f"frontends.{frontend.name}.options"
+    problems = [
+        f"{where}.{name}: missing, allowed is one of {', '.join(choices)}"
+        for name, choices in known.items()
+        if name not in frontend.options
+    ]
+    for name, value in frontend.options.items():
+        if name not in known:
+            problems.append(f"{where}.{name}: {settings.unknown('option', name, known)}")
+        elif value not in known[name]:
+            problems.append(
+                f"{where}.{name}: found {value!r}, allowed is one of {', '.join(known[name])}"
+            )
+    return problems
+
+
+def _device_problems(
+    baseline: Baseline, root: Path, torchbench: TorchbenchFile | None
+) -> list[str]:
+    """A device that the runtime does not run on, by its DEVICES; flags that mean nothing to it,
+    by its TAKES; a policy without its file."""
+    problems = []
+    runtime = root / "scripts/baselines" / f"{baseline.runtime}.py"
+    if runtime.is_file() and baseline.device not in (
+        devices := modelfile.literal(runtime, "DEVICES", ())
+    ):
+        problems.append(
+            f"baselines.{baseline.name}.device: found {baseline.device!r}, "
+            f"{baseline.runtime} runs on {', '.join(devices)}"
+        )
+    takes = modelfile.literal(runtime, "TAKES", ()) if runtime.is_file() else ("xla_flags",)
+    if baseline.xla_flags and "xla_flags" not in takes:
+        problems.append(
+            f"baselines.{baseline.name}.xla_flags: means nothing to {baseline.runtime}; leave it out"
+        )
+    if baseline.precision == POLICY and torchbench is None:
+        problems.append(
+            f"baselines.{baseline.name}.precision: the policy {POLICY} needs the file that "
+            "lists its exceptions; set torchbench.file"
+        )
+    return problems
+
+
+def _expect_problems(expect: Mapping[str, Any], known: Mapping[str, dict]) -> list[str]:
+    """Patterns that no declared cell meets: they would make `snakemake check` pass for nothing."""
+    everything = Matrix(**known, measure={}, limits={}, expect={}, tests=TESTS)
+    cells = ["/".join(entry.name for entry in cell) for cell in everything.cells()]
+    cells += [baseline_cell(m.name, b.name, t) for m, b, t in everything.baseline_cells()]
+    return [
+        f"expect.{pattern}: matches no cell of the matrix"
+        for pattern in expect
+        if not any(fnmatchcase(cell, pattern) for cell in cells)
+    ]
+
+
+def _glob_problems(known: Mapping[str, dict]) -> list[str]:
+    """Globs of a target that match no frontend."""
+    return [
+        f"targets.{target.name}.frontends: {settings.unknown('frontend', glob, known['frontends'])}"
+        for target in known["targets"].values()
+        for glob in target.frontends
+        if not any(fnmatchcase(name, glob) for name in known["frontends"])
+    ]
+
+
+def _read_torchbench(
+    entry: Mapping[str, str] | None, root: Path, problems: list[str]
+) -> TorchbenchFile | None:
+    if not entry:
+        return None
+    try:
+        file = TorchbenchFile.read(_resolve(root, str(Path(entry["file"]).expanduser())))
+        # Rows quote it: as it was given, so that they are the same in another checkout.
+        return dataclasses.replace(file, path=entry["file"])
+    except ConfigError as error:
+        problems.append(f"torchbench.file: {error}")
+        return None
+
+
+def _overrides(matrix: Matrix, torchbench: TorchbenchFile) -> Iterator[tuple[str, Override]]:
+    """What the file says of every cell that it says something of."""
+    for model, frontend, target in matrix.cells():
+        cell = f"{model.name}/{frontend.name}/{target.name}"
+        # PyTorch calls ROCm's devices cuda.
+        device = {"rocm": "cuda"}.get(target.device_kind, target.device_kind)
+        yield from _override(cell, model, device, "eval", None, "none", torchbench)
+    for model, baseline, test in matrix.baseline_cells():
+        cell = baseline_cell(model.name, baseline.name, test)
+        policy = None
+        if baseline.precision == POLICY:
+            policy = torchbench.precision(model.torchbench, baseline.device, test)
+        precision = policy or baseline.precision
+        yield from _override(cell, model, baseline.device, test, policy, precision, torchbench)
+
+
+def _override(
+    cell: str,
+    model: Model,
+    device: str,
+    test: str,
+    policy: str | None,
+    precision: str,
+    torchbench: TorchbenchFile,
+) -> Iterator[tuple[str, Override]]:
+    name = model.torchbench
+    skip = torchbench.skip_reason(name, device, test) or torchbench.skip_verify_reason(name)
+    tolerance = dict(torchbench.tolerance(name, device, test, precision or "none"))
+    # The lists ask for more room than PyTorch gives; we may give more than that already.
+    if tolerance.get("tol", 0.0) <= _default_tol(model, test, precision):
+        tolerance.pop("tol", None)
+    override = Override(skip, policy, tolerance)
+    if override != Override():
+        yield cell, override
+
+
+def _default_tol(model: Model, test: str, precision: str | None) -> float:
+    from scripts.lib import compare  # numpy, which only this needs
+
+    default = compare.TOLERANCES if test == "eval" else compare.TRAIN_TOLERANCES
+    return default[compute_dtype(model.dtype, precision or "none")]
+
+
+def _resolve(root: Path, file: str) -> Path:
+    return (root / file).resolve()

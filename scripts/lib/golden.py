@@ -1,0 +1,101 @@
+"""Golden results: a step run eagerly twice, then in float64, and whether they can be held to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from scripts.lib import compare, model, tensors
+from scripts.lib.step import EvalStep, TrainStep
+
+Step = EvalStep | TrainStep
+
+
+@dataclass(frozen=True)
+class Golden:
+    """Results of a step by eager, in order; `fp64` None where torch cannot compute them."""
+
+    types: tuple[tensors.TensorType, ...]
+    eager: list[np.ndarray]
+    fp64: list[np.ndarray] | None
+    deterministic: bool
+
+    @property
+    def rmse_vs_fp64(self) -> float | None:
+        """How far eager itself is from the float64 results."""
+        return compare.rmse(self.eager, self.fp64) if self.fp64 is not None else None
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For golden.npz: `golden.<i>` and, where there are some, `fp64.<i>`."""
+        named = {f"golden.{i}": array for i, array in enumerate(self.eager)}
+        return named | {f"fp64.{i}": array for i, array in enumerate(self.fp64 or [])}
+
+
+def observe(
+    loaded: model.LoadedModel,
+    make_step: Callable[[model.LoadedModel], Step],
+    file: Path,
+    dtype: str,
+) -> Golden:
+    """Run the step of `make_step(loaded)` twice, then that of the model in float64.
+
+    The model is converted in place: nothing may use it afterwards. Raises ModelError where
+    its inputs change, or its results say nothing about whether a program is right.
+    """
+    before = [(path, model.to_numpy(tensor)) for path, tensor in loaded.inputs]
+    step = make_step(loaded)
+    twice = run_twice(step, dtype)
+    for (path, array), (_, tensor) in zip(before, loaded.inputs, strict=True):
+        if not np.array_equal(model.to_numpy(tensor), array, equal_nan=True):
+            raise model.ModelError(f"{file}: the model changes its input {path} in place")
+    check(file, twice.eager)
+    del step
+    return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step))
+
+
+def run_twice(step: Step, dtype: str) -> Golden:
+    """Results of a step run eagerly, and whether a second run gives the same."""
+    named = step.results(step())
+    types = tuple(model.tensor_type(name, tensor) for name, tensor in named)
+    eager = [model.to_numpy(tensor) for _, tensor in named]
+    again = [model.to_numpy(tensor) for _, tensor in step.results(step())]
+    dtypes = [kind.dtype for kind in types]
+    allowed = compare.Tolerance(compare.TOLERANCES[dtype])
+    scale = compare.scale_of([kind.name for kind in types])
+    repeated = compare.compare(again, eager, None, allowed, dtypes, scale=scale)
+    return Golden(types, eager, None, repeated.code == compare.PASS)
+
+
+def check(file: Path, golden: list[np.ndarray]) -> None:
+    """Refuse results that say nothing about whether a program is right."""
+    if not golden:
+        raise model.ModelError(f"{file}: the model returned no tensor")
+    for number, array in enumerate(golden):
+        if array.size and not np.isfinite(array).any():
+            raise model.ModelError(
+                f"{file}: output {number} has no finite value: nothing to compare with"
+            )
+    if not any(np.any(array) for array in golden):
+        raise model.ModelError(f"{file}: every output is zero: any program would pass for it")
+
+
+def _in_float64(
+    loaded: model.LoadedModel, make_step: Callable[[model.LoadedModel], Step]
+) -> list[np.ndarray] | None:
+    """Results of the same (rounded) weights computed in float64; None where torch cannot."""
+    wide = model.LoadedModel(
+        loaded.name,
+        loaded.module.double(),
+        *model.cast_floats((loaded.args, loaded.kwargs), torch.float64),
+    )
+    try:
+        step = make_step(wide)
+        return [model.to_numpy(tensor) for _, tensor in step.results(step())]
+    except RuntimeError as error:
+        print(f"note: no float64 reference: {error}", flush=True)
+        return None

@@ -1,0 +1,76 @@
+"""What PyTorch's profiler and dynamo say of a step; never while it is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+KINDS = ("profiler", "operators", "dynamo_counters")
+"""What `measure.collect` may name."""
+
+US = 1e-6
+
+
+def collect(kinds: Collection[str], step: Callable[[], Any], device: Any) -> dict[str, Any]:
+    """One more call of the step, for each kind that is asked for.
+
+    `profiler`: CPU and device seconds of the call. `operators`: the same by operator, of those
+    that fell back to the CPU on an XLA device, of every aten operator on another.
+    `dynamo_counters`: what dynamo has counted in this process.
+    """
+    found: dict[str, Any] = {}
+    if {"profiler", "operators"} & set(kinds):
+        taken = profiled(step, device)
+        if "profiler" in kinds:
+            found["profiler"] = totals(taken)
+        if "operators" in kinds:
+            found["operators"] = operators(taken, device.fallback_operators())
+    if "dynamo_counters" in kinds:
+        found["dynamo_counters"] = dynamo_counters()
+    return found
+
+
+def profiled(step: Callable[[], Any], device: Any, iterations: int = 1) -> profile:
+    """PyTorch's profile of that many calls, the device's work included."""
+    activities = [ProfilerActivity.CPU]
+    if device.kind == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as taken:
+        for _ in range(iterations):
+            held = step()  # a lazy result that nobody holds is never computed
+            device.finish()
+            del held
+    return taken
+
+
+def totals(taken: profile) -> dict[str, float]:
+    """Seconds by the profiler's account."""
+    events = taken.key_averages()
+    cpu = sum(e.self_cpu_time_total for e in events if e.device_type == DeviceType.CPU) * US
+    cuda = sum(e.self_device_time_total for e in events if e.device_type == DeviceType.CUDA) * US
+    return {"total_cpu_time_s": cpu, "total_cuda_time_s": cuda}
+
+
+def operators(taken: profile, only: Collection[str] | None) -> dict[str, dict[str, float]]:
+    """Seconds and calls by aten operator; of those in `only`, where that is given."""
+    return {
+        event.key: {
+            "self_cpu_time_s": event.self_cpu_time_total * US,
+            "self_cuda_time_s": event.self_device_time_total * US,
+            "total_cpu_time_s": event.cpu_time_total * US,
+            "total_cuda_time_s": event.device_time_total * US,
+            "num_of_calls": event.count,
+        }
+        for event in taken.key_averages()
+        if (event.key in only if only is not None else event.key.startswith("aten::"))
+    }
+
+
+def dynamo_counters() -> dict[str, dict[str, int]]:
+    """torch._dynamo's counters as plain values: frames, graph breaks, inductor's fusions, …"""
+    from torch._dynamo.utils import counters
+
+    return {group: dict(counted) for group, counted in counters.items() if counted}

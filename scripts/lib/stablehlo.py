@@ -1,0 +1,125 @@
+"""StableHLO as PyTorch/XLA prints it, made into StableHLO that IREE takes.
+
+Each rewrite is exact and named: the export's report lists those that were applied, and a
+frontend with `rewrites: none` shows what the compiler says of the program as it was printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+UNSIGNED_BITS = (8, 16, 32)
+"""Widths whose values a wider signed integer holds."""
+
+
+def for_iree(text: str) -> tuple[str, list[str]]:
+    """The program after every rewrite that applies to it, and the names of those."""
+    from iree.compiler import ir
+
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        names: list[str] = []
+        for operation in _operations(module.operation):
+            for rewrite in _REWRITES:
+                if name := rewrite(ir, operation):
+                    names.append(name)
+                    break
+        return (str(module) if names else text), sorted(set(names))
+
+
+def _operations(root) -> list:
+    """Every operation below `root`, inner ones first: a replaced one takes its body along."""
+    found = []
+    for region in root.regions:
+        for block in region.blocks:
+            for op in block.operations:
+                found += _operations(op.operation)
+                found.append(op.operation)
+    return found
+
+
+# PyTorch/XLA writes operations of CHLO (StableHLO's client dialect) that older XLA did not know
+# as custom calls; IREE takes CHLO.
+_CHLO = {f"mhlo.{name}": f"chlo.{name}" for name in ("erf", "tan", "asin", "acos", "sinh", "cosh")}
+
+
+def _custom_call_to_chlo(ir, operation) -> str:
+    """`stablehlo.custom_call @mhlo.erf` is `chlo.erf`."""
+    if operation.name != "stablehlo.custom_call":
+        return ""
+    target = ir.StringAttr(operation.attributes["call_target_name"]).value
+    if target not in _CHLO or len(operation.operands) != 1:
+        return ""
+    new = ir.Operation.create(
+        _CHLO[target],
+        results=[operation.results[0].type],
+        operands=list(operation.operands),
+        ip=ir.InsertionPoint(operation),
+    )
+    operation.results[0].replace_all_uses_with(new.result)
+    operation.erase()
+    return f"{target} to {_CHLO[target]}"
+
+
+def _unsigned_window_in_signed(ir, operation) -> str:
+    """`reduce_window` over unsigned integers, computed in a signed type twice as wide.
+
+    IREE 3.13 leaves the body's arguments unsigned ("failed to legalize unresolved target
+    materialization from ('ui8') to ('i8')"). The results are those of the narrow type: a sum is
+    cut to its width again, and the values of a maximum or minimum never leave it.
+    """
+    if operation.name != "stablehlo.reduce_window" or len(operation.results) != 1:
+        return ""
+    element = ir.RankedTensorType(operation.results[0].type).element_type
+    if not isinstance(element, ir.IntegerType) or not element.is_unsigned:
+        return ""
+    if (bits := element.width) not in UNSIGNED_BITS:
+        return ""
+    body = operation.regions[0].blocks[0]
+    values = [*body.arguments, *(r for op in body.operations for r in op.operation.results)]
+    if any(ir.RankedTensorType(value.type).element_type != element for value in values):
+        return ""  # a comparison in the body: its values are of another type
+    wide = ir.IntegerType.get_signless(2 * bits)
+
+    def widened(kind):
+        return ir.RankedTensorType.get(ir.RankedTensorType(kind).shape, wide)
+
+    def convert(value, kind):
+        return ir.Operation.create("stablehlo.convert", results=[kind], operands=[value]).result
+
+    with ir.InsertionPoint(operation):
+        operands = [convert(value, widened(value.type)) for value in operation.operands]
+        new = ir.Operation.create(
+            operation.name,
+            results=[widened(operation.results[0].type)],
+            operands=operands,
+            attributes=_attributes(operation),
+            regions=1,
+        )
+        narrow = convert(new.result, operation.results[0].type)
+    _clone_body(ir, body, new.regions[0], widened)
+    operation.results[0].replace_all_uses_with(narrow)
+    operation.erase()
+    return f"reduce_window over ui{bits} in i{2 * bits}"
+
+
+def _clone_body(ir, body, region, retype: Callable) -> None:
+    """The same block in `region`, every tensor of it in the type that `retype` gives."""
+    block = region.blocks.append(*[retype(argument.type) for argument in body.arguments])
+    values = dict(zip(body.arguments, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for op in body.operations:
+            new = ir.Operation.create(
+                op.operation.name,
+                results=[retype(result.type) for result in op.operation.results],
+                operands=[values[operand] for operand in op.operation.operands],
+                attributes=_attributes(op.operation),
+            )
+            values |= zip(op.operation.results, new.results, strict=True)
+
+
+def _attributes(operation) -> dict:
+    return {name: operation.attributes[name] for name in operation.attributes}
+
+
+_REWRITES = (_custom_call_to_chlo, _unsigned_window_in_signed)

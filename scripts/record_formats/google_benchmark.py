@@ -1,0 +1,172 @@
+"""JSON as google/benchmark's JSON reporter writes: its tools/compare.py.
+
+An entry is a repetition; aggregates follow the repetitions of a benchmark. A cell that was not
+measured is one entry with `error_occurred`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from scripts.record_formats import BadRecords, Export, Record, distinct, is_number, named
+
+FILE = "google-benchmark.json"
+
+TIME_UNIT = "us"
+"""compare.py prints times without decimals; milliseconds would print a small model as 0."""
+
+_US_OF_MS = 1e3
+
+
+def add_options(group: argparse._ArgumentGroup) -> None:
+    """What to do about the entries that have no time."""
+    group.add_argument(
+        "--measured-only",
+        action="store_true",
+        help="leave out cells that were not measured: their time reads as 0, and compare.py"
+        " then prints no OVERALL_GEOMEAN",
+    )
+
+
+def render(export: Export, args: argparse.Namespace) -> str:
+    """The file; raises BadRecords for two records of one name and for nothing to write."""
+    records = export.records
+    if args.measured_only:
+        records = [record for record in records if record.latency is not None]
+        if not records:
+            raise BadRecords("nothing to export: no cell was measured; drop --measured-only")
+    distinct(records, _name, "one benchmark to compare.py")
+    if failed := [record for record in records if record.latency is None]:
+        export.note(
+            f"{len(failed)} cells were not measured and are entries with error_occurred;"
+            " for an OVERALL_GEOMEAN from compare.py add --measured-only"
+        )
+    if untimed := [r for r in records if r.latency is not None and len(_cpu_us(r)) == 0]:
+        export.note(f"no CPU times recorded, cpu_time is 0: {named(untimed)}")
+    models = list(dict.fromkeys(record["model"] for record in records))
+    instances = dict.fromkeys(models, 0)
+    entries: list[dict] = []
+    for record in records:
+        common = {
+            "family_index": models.index(record["model"]),
+            "per_family_instance_index": instances[record["model"]],
+            "run_name": _name(record),
+        }
+        instances[record["model"]] += 1
+        entries += _entries(record, common)
+    document = {"context": _context(export), "benchmarks": entries}
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _context(export: Export) -> dict:
+    """What the records know of the run; the library also names its host, CPU clock and caches."""
+    devices = {record.data["run"].get("device_name") for record in export.records} - {None}
+    return {
+        "date": datetime.fromtimestamp(export.timestamp, UTC).isoformat(timespec="seconds"),
+        "executable": "vmfbench",
+        "json_schema_version": 1,
+        "devices": ", ".join(sorted(devices)),
+    }
+
+
+def _name(record: Record) -> str:
+    """The cell, and what differs from the usual: an IREE cell is eval, and no precision is none.
+
+    The same cell has the same name whatever else is in the file: compare.py pairs by names.
+    """
+    parts = [record["model"], *record.road]
+    if record["precision"] != "none":
+        parts.append(record["precision"])
+    return "/".join(parts)
+
+
+def _entries(record: Record, common: dict) -> list[dict]:
+    """The repetitions and aggregates of a measured cell, or the one entry of another."""
+    if record.latency is None:
+        return [_failed(record, common)]
+    real = [ms * _US_OF_MS for ms in record.latency["values_ms"]]
+    cpu = _cpu_us(record) or [0.0] * len(real)
+    entries = [
+        {
+            "name": common["run_name"],
+            **common,
+            "run_type": "iteration",
+            "repetitions": len(real),
+            "repetition_index": index,
+            "threads": 1,
+            "iterations": record.latency.get("iterations", 1),
+            "real_time": real_us,
+            "cpu_time": cpu_us,
+            "time_unit": TIME_UNIT,
+        }
+        for index, (real_us, cpu_us) in enumerate(zip(real, cpu, strict=True))
+    ]
+    if len(real) > 1:
+        entries += [_aggregate(name, unit, of, real, cpu, common) for name, unit, of in _STATISTICS]
+    return entries
+
+
+def _aggregate(
+    name: str,
+    unit: str,
+    of: Callable[[list[float]], float],
+    real: list[float],
+    cpu: list[float],
+    common: dict,
+) -> dict:
+    """One statistic over the repetitions; `iterations` is their number, as the library has it."""
+    return {
+        "name": f"{common['run_name']}_{name}",
+        **common,
+        "run_type": "aggregate",
+        "repetitions": len(real),
+        "threads": 1,
+        "aggregate_name": name,
+        "aggregate_unit": unit,
+        "iterations": len(real),
+        "real_time": of(real),
+        "cpu_time": of(cpu),
+        "time_unit": TIME_UNIT,
+    }
+
+
+def _failed(record: Record, common: dict) -> dict:
+    """As the library writes a benchmark that was skipped with an error."""
+    return {
+        "name": common["run_name"],
+        **common,
+        "run_type": "iteration",
+        "repetitions": 1,
+        "repetition_index": 0,
+        "threads": 1,
+        "error_occurred": True,
+        "error_message": record.failure,
+        "iterations": 0,
+        "real_time": 0.0,
+        "cpu_time": 0.0,
+        "time_unit": TIME_UNIT,
+    }
+
+
+def _cpu_us(record: Record) -> list[float]:
+    """CPU time a call of each repetition, microseconds; [] where not every one has it."""
+    cpu = record.latency.get("cpu_ms") or []
+    complete = len(cpu) == len(record.latency["values_ms"]) and all(map(is_number, cpu))
+    return [ms * _US_OF_MS for ms in cpu] if complete else []
+
+
+def _cv(values: list[float]) -> float:
+    mean = statistics.fmean(values)
+    return statistics.stdev(values) / mean if mean else 0.0
+
+
+_STATISTICS = (
+    ("mean", "time", statistics.fmean),
+    ("median", "time", statistics.median),
+    ("stddev", "time", statistics.stdev),
+    ("cv", "percentage", _cv),
+)

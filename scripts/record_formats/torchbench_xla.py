@@ -1,0 +1,217 @@
+"""JSON lines as PyTorch/XLA's experiment runner writes: result_analyzer.py, aggregate.py.
+
+A line is a model under a runtime. Its `metrics` are lists, element 0 from the cold run; a cell
+that was not measured has `{"error": "<status>: <detail>"}` in their place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from fnmatch import fnmatchcase
+
+from scripts.record_formats import BadRecords, Export, Record, Run, distinct, named
+
+FILE = "torchbench-xla.jsonl"
+
+SAMPLES = 4
+"""aggregate.py drops the first three of a row's times and wants one more."""
+
+# The (xla, dynamo) of a runtime; the readers assert that there is no other combination.
+_RUNTIMES = {
+    "eager": (None, None),
+    "inductor": (None, "inductor"),
+    "xla": ("PJRT", None),
+    "openxla": ("PJRT", "openxla"),
+    "iree": ("PJRT", "openxla"),
+}
+
+
+def add_options(group: argparse._ArgumentGroup) -> None:
+    """Options that say under which names the readers get what they do not know."""
+    group.add_argument(
+        "--accelerator-model",
+        metavar="NAME",
+        help="write this accelerator_model for every row: aggregate.py stops at any name but"
+        " those of three GPUs, such as 'NVIDIA A100-SXM4-40GB'",
+    )
+    group.add_argument(
+        "--alias-iree",
+        metavar="FRONTEND/TARGET",
+        help="write the IREE cells of this road (a glob) as dynamo openxla on xla PJRT, in place"
+        " of the openxla rows; without it they are left out",
+    )
+
+
+def render(export: Export, args: argparse.Namespace) -> str:
+    """One line a record.
+
+    Raises BadRecords if aggregate.py, which knows no dtype, precision, target or flags, would
+    take two measured rows for one, and if one accelerator name would stand for two devices.
+    """
+    records = _chosen(export, args.alias_iree)
+    names = _accelerator_models(export, records, args.accelerator_model)
+    measured = [record for record in records if record.runs]
+
+    def key(r: Record) -> tuple:
+        return names[r["device"]], _RUNTIMES[r["runtime"]], r["model"], r["test"], r["batch_size"]
+
+    merged_as = "one row to aggregate.py, which would keep the last of them"
+    iree = [record for record in measured if record.is_iree]
+    one_road = f"name one road with --alias-iree: {_roads(iree)}"
+    distinct(iree, lambda r: (*key(r), *r.road), merged_as)
+    distinct(iree, key, merged_as, one_road)
+    distinct(measured, key, merged_as)
+    if few := [record for record in measured if len(record.runs) < SAMPLES]:
+        export.note(
+            f"fewer than {SAMPLES} samples, so aggregate.py --metric exec leaves out: {named(few)}"
+        )
+    if warm := [record for record in measured if not record.has_cold_run]:
+        export.note(f"no cold run recorded, so the compile time means nothing: {named(warm)}")
+    rows = [_row(record, names[record["device"]], export.timestamp) for record in records]
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+
+
+def _chosen(export: Export, alias: str | None) -> list[Record]:
+    """The records that become rows; what is left out is noted."""
+    iree = [record for record in export.records if record.is_iree]
+    others = [record for record in export.records if not record.is_iree]
+    unknown = [record for record in others if record["runtime"] not in _RUNTIMES]
+    if unknown:
+        export.note(f"left out, the format has no such runtime: {named(unknown)}")
+        others = [record for record in others if record not in unknown]
+    if alias is None:
+        if iree:
+            export.note(
+                f"left out {len(iree)} IREE cells, which the format has no name for;"
+                f" --alias-iree FRONTEND/TARGET writes those of one road: {_roads(iree)}"
+            )
+        if not others:
+            raise BadRecords(
+                "nothing to export: there are only IREE cells; add --alias-iree with one of: "
+                + _roads(iree)
+            )
+        return others
+    aliased = [r for r in iree if fnmatchcase("/".join(r.road), alias)]
+    if not aliased:
+        raise BadRecords(
+            f"--alias-iree '{alias}' matches no IREE cell; there are: {_roads(iree) or 'none'}"
+        )
+    # Readers tell an IREE row from an openxla row by xla_flags at most, aggregate.py not at all.
+    if real := [record for record in others if record["runtime"] == "openxla"]:
+        export.note(f"left out, --alias-iree takes the place of openxla: {named(real)}")
+    return [r for r in export.records if r in aliased or (r in others and r not in real)]
+
+
+def _roads(records: list[Record]) -> str:
+    return ", ".join(sorted({"/".join(record.road) for record in records}))
+
+
+def _accelerator_models(export: Export, records: list[Record], alias: str | None) -> dict[str, str]:
+    """A name for each device: the user's, or what a measured cell found, or the device's kind."""
+    devices = sorted({record["device"] for record in records})
+    if alias is not None:
+        if len(devices) > 1:
+            raise BadRecords(
+                f"--accelerator-model would give {' and '.join(devices)} one name; choose one,"
+                f" such as --only device={devices[0]}"
+            )
+        return dict.fromkeys(devices, alias)
+    names = {device: device for device in devices}
+    for record in reversed(export.everything):
+        if found := record.data["run"].get("device_name"):
+            names[record["device"]] = found
+    return names
+
+
+def _row(record: Record, accelerator_model: str, timestamp: float) -> dict:
+    xla, dynamo = _RUNTIMES[record["runtime"]]
+    runs, iterations = _scaled(_with_compile(record))
+    return {
+        "model": {"suite_name": record["suite"], "model_name": record["model"]},
+        "experiment": {
+            "accelerator": record["device"],
+            "accelerator_model": accelerator_model,
+            "xla": xla,
+            "xla_flags": _xla_flags(record),
+            "dynamo": dynamo,
+            "torch_xla2": None,
+            "test": record["test"],
+            "batch_size": record["batch_size"],
+            "enable_functionalization": False,
+        },
+        "repeat": len(runs),
+        "iterations_per_run": iterations,
+        "metrics": _metrics(runs, iterations, xla) | _profile(record)
+        if runs
+        else {"error": record.failure},
+        "timestamp": timestamp,
+        "verification_code": record.data["verification"]["code"],
+    }
+
+
+def _xla_flags(record: Record) -> str | None:
+    """The flags; for an IREE cell its road, in the one field that is free text."""
+    if not record.is_iree:
+        return record["xla_flags"]
+    return (
+        f"--iree_frontend={record['frontend']} --iree_target={record['target']}"
+        f" --iree_device={record['device']}"
+    )
+
+
+def _with_compile(record: Record) -> list[Run]:
+    """The runs; iree-compile runs beforehand, and its seconds belong to a cold run as elsewhere."""
+    runs = record.runs
+    seconds = (record.data.get("compile") or {}).get("compile_s")
+    if not (record.is_iree and record.has_cold_run and runs and seconds):
+        return runs
+    cold = dataclasses.replace(
+        runs[0], total_s=runs[0].total_s + seconds, compile_s=seconds, compile_count=1
+    )
+    return [cold, *runs[1:]]
+
+
+def _scaled(runs: list[Run]) -> tuple[list[Run], int]:
+    """The runs and the iterations of each: as they are if all have the same, else a call each.
+
+    A cold run is one call and a repetition many, so their totals would not compare.
+    """
+    counts = {run.iterations for run in runs}
+    if len(counts) <= 1:
+        return runs, counts.pop() if counts else 1
+
+    def a_call(value: float | None, run: Run) -> float | None:
+        return None if value is None else value / run.iterations
+
+    fields = ("total_s", "trace_s", "compile_s", "compile_count", "execute_s", "execute_count")
+    return [Run(iterations=1, **{f: a_call(getattr(r, f), r) for f in fields}) for r in runs], 1
+
+
+def _profile(record: Record) -> dict[str, list[float]]:
+    """The profiler's totals, where `measure.collect` asked for them: of one call, so one number.
+
+    Dynamo's counters and the operators are no numbers, and stay in results.jsonl.
+    """
+    profile = record.data["run"].get("profile") or {}
+    return {name: [seconds] for name, seconds in profile.get("profiler", {}).items()}
+
+
+def _metrics(runs: list[Run], iterations: int, xla: str | None) -> dict[str, list[float]]:
+    """Lists with an element a run. What was not measured is left out: readers want numbers."""
+    metrics = {"total_time": [run.total_s for run in runs]}
+    metrics["per_iter_time"] = [total / iterations for total in metrics["total_time"]]
+    if xla is None:
+        return metrics
+    trace = [run.trace_s for run in runs]
+    if None not in trace:
+        metrics["trace_total_time"] = trace
+        metrics["trace_per_iter_time"] = [seconds / iterations for seconds in trace]
+    for name, field in (("CompileTime", "compile"), ("ExecuteTime", "execute")):
+        for metric, suffix in (("time_s", "s"), ("number", "count")):
+            values = [getattr(run, f"{field}_{suffix}") for run in runs]
+            # A counter that was never touched in a run does not exist there: that is zero.
+            if any(value is not None for value in values):
+                metrics[f"xla_{name}_{metric}"] = [value or 0 for value in values]
+    return metrics

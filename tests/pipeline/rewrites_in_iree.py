@@ -1,0 +1,31 @@
+"""Compile StableHLO after scripts.lib.stablehlo.for_iree, run it, print results as JSON.
+
+Run with the Python of the iree environment; used by test_rewrites.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+from iree import runtime
+from iree.compiler import tools
+
+from scripts.lib import stablehlo
+
+
+def main() -> None:
+    case = json.load(sys.stdin)
+    text, names = stablehlo.for_iree(case["text"])
+    module = tools.compile_str(
+        text, target_backends=["llvm-cpu"], input_type="stablehlo", extra_args=["--iree-llvmcpu-target-cpu=host"]
+    )  # fmt: skip
+    loaded = runtime.load_vm_flatbuffer(module, driver="local-task")
+    inputs = [np.array(i["values"], i["dtype"]) for i in case["inputs"]]
+    result = loaded["main"](*inputs).to_host()
+    print(json.dumps({"rewrites": names, "values": result.tolist(), "dtype": str(result.dtype)}))
+
+
+if __name__ == "__main__":
+    main()

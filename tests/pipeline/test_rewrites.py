@@ -1,0 +1,92 @@
+"""The rewrites of PyTorch/XLA's StableHLO: exact, named, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+
+import numpy as np
+import pytest
+
+from tests.pipeline.conftest import ROOT
+
+ERF = """
+module @m {
+  func.func @main(%arg0: tensor<5xf32>) -> tensor<5xf32> {
+    %0 = stablehlo.custom_call @mhlo.erf(%arg0) {mhlo.attributes = {}, mhlo.version = 1 : i64} : (tensor<5xf32>) -> tensor<5xf32>
+    return %0 : tensor<5xf32>
+  }
+}
+"""
+WINDOW = """
+module @m {{
+  func.func @main(%arg0: tensor<1x6x{kind}>) -> tensor<1x6x{kind}> {{
+    %c = stablehlo.constant dense<0> : tensor<{kind}>
+    %0 = "stablehlo.reduce_window"(%arg0, %c) <{{base_dilations = array<i64: 1, 1>, padding = dense<[[0, 0], [5, 0]]> : tensor<2x2xi64>, window_dilations = array<i64: 1, 1>, window_dimensions = array<i64: 1, 6>, window_strides = array<i64: 1, 1>}}> ({{
+    ^bb0(%arg1: tensor<{kind}>, %arg2: tensor<{kind}>):
+      %1 = stablehlo.{op} %arg1, %arg2 : tensor<{kind}>
+      stablehlo.return %1 : tensor<{kind}>
+    }}) : (tensor<1x6x{kind}>, tensor<{kind}>) -> tensor<1x6x{kind}>
+    return %0 : tensor<1x6x{kind}>
+  }}
+}}
+"""
+PLAIN = """
+module @m {
+  func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
+    %0 = stablehlo.add %arg0, %arg0 : tensor<3xf32>
+    return %0 : tensor<3xf32>
+  }
+}
+"""
+
+
+def run(environments, text: str, values: np.ndarray) -> dict:
+    """Rewrite, compile and call a program in the iree environment."""
+    case = {"text": text, "inputs": [{"values": values.tolist(), "dtype": str(values.dtype)}]}
+    done = subprocess.run(
+        [str(environments / "iree/bin/python"), "-m", "tests.pipeline.rewrites_in_iree"],
+        cwd=ROOT,
+        input=json.dumps(case),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_error_function_is_chlos(environments):
+    x = np.array([-3.0, -0.5, 0.0, 0.5, 3.0], np.float32)
+    found = run(environments, ERF, x)
+    assert found["rewrites"] == ["mhlo.erf to chlo.erf"]
+    assert found["values"] == pytest.approx([math.erf(v) for v in x], abs=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("ui8", np.uint8), ("ui16", np.uint16), ("ui32", np.uint32)])  # fmt: skip
+@pytest.mark.parametrize("op", ["add", "maximum"])
+def test_a_window_over_unsigned_integers_keeps_their_values_and_their_wrap(
+    environments, kind, dtype, op
+):
+    top = np.iinfo(dtype).max
+    values = np.array([[1, top, 3, top // 2 + 1, 0, top]], dtype)
+    found = run(environments, WINDOW.format(kind=kind, op=op), values)
+    bits = np.iinfo(dtype).bits
+    assert found["rewrites"] == [f"reduce_window over ui{bits} in i{2 * bits}"]
+    with np.errstate(over="ignore"):
+        expected = {"add": np.add, "maximum": np.maximum}[op].accumulate(
+            values, axis=1, dtype=dtype
+        )
+    got = np.array(found["values"], np.int64) % (1 << bits)  # IREE's ABI has no signs
+    assert got.tolist() == expected.astype(np.int64).tolist()
+
+
+def test_a_window_over_signed_integers_is_left_alone(environments):
+    values = np.array([[1, 127, 3, -5, 0, 9]], np.int8)
+    assert run(environments, WINDOW.format(kind="i8", op="add"), values)["rewrites"] == []
+
+
+def test_a_program_that_needs_none_has_no_rewrite(environments):
+    found = run(environments, PLAIN, np.array([1, 2, 3], np.float32))
+    assert (found["rewrites"], found["values"]) == ([], [2.0, 4.0, 6.0])

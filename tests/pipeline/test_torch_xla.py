@@ -1,0 +1,239 @@
+"""PyTorch/XLA: its frontend, its baselines in eval and train, their times and their dumps."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tests.pipeline.conftest import keep_models
+from tests.pipeline.test_main_line import EAGER, QUICK, TINY_BERT
+
+ON_CPU = {"llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"}}
+BASELINES = EAGER | {
+    "inductor": {"runtime": "inductor", "device": "cpu", "env": "torch-mlir"},
+    "xla": {"runtime": "xla", "device": "cpu", "env": "torch-xla"},
+    "openxla": {"runtime": "openxla", "device": "cpu", "env": "torch-xla"},
+}
+XLA_FRONTEND = {
+    "torchxla-stablehlo": {
+        "exporter": "torch_xla",
+        "env": "torch-xla",
+        "options": {"rewrites": "all"},
+    },
+    "torchxla-bare": {
+        "exporter": "torch_xla",
+        "env": "torch-xla",
+        "options": {"rewrites": "none"},
+    },
+}
+NOT_CAPTURABLE = '''"""A model with an operator that PyTorch/XLA does not lower."""
+import torch
+
+
+class M(torch.nn.Module):
+    def forward(self, x):
+        return torch.ones(4, 4).scatter_reduce(0, x.long() * 0, x, "mean")
+
+
+def get_model():
+    return M()
+
+
+def get_dummy_input():
+    return torch.randn(4, 4)
+'''
+SCALAR_AND_FLAGS = '''"""A scalar input, boolean masks and a tied weight."""
+import torch
+from torch import nn
+
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8, bias=False)
+        self.second = nn.Linear(8, 8)
+        self.second.weight = self.first.weight
+
+    def forward(self, x, scale, mask=None):
+        kept = torch.where(mask, self.second(self.first(x)) * scale, 0.0)
+        return {"kept": torch.nn.functional.gelu(kept), "count": mask.long().cumsum(-1)}
+
+
+def get_model():
+    return M()
+
+
+def get_dummy_input():
+    return (torch.randn(2, 8), torch.tensor(0.5)), {"mask": torch.rand(2, 8) > 0.5}
+'''
+
+
+@pytest.fixture(scope="module")
+def ran(make_checkout):
+    """conv and a tiny BERT through PyTorch/XLA's road, and all baselines, eval and train."""
+    checkout = make_checkout(
+        "xla",
+        models={"bert-tiny": TINY_BERT},
+        frontends=XLA_FRONTEND,
+        targets=ON_CPU,
+        baselines=BASELINES,
+        tests=["eval", "train"],
+        measure=QUICK | {"collect": ["profiler", "operators", "dynamo_counters"]},
+    )
+    shutil.copy2(checkout.path / "models/bert.py", checkout.path / "bert.py")
+    keep_models(checkout, "conv")
+    (checkout.path / "models/not_capturable.py").write_text(NOT_CAPTURABLE)
+    (checkout.path / "models/scalar.py").write_text(SCALAR_AND_FLAGS)
+    checkout.snakemake(
+        *("--cores", "2", "results/latency.csv"),
+        *("--config", "baselines=eager", "tests=eval", "filter=not_cap|scalar"),
+    )
+    checkout.odd = {(r["model"], r["frontend"]): r for r in checkout.rows()}
+    checkout.snakemake("--cores", "2", "results/latency.csv", "--config", "exclude=not_cap|scalar")
+    return checkout
+
+
+def record(checkout, model: str, runtime: str, test: str) -> dict:
+    """The one JSONL record of a baseline."""
+    lines = (checkout.path / "results/results.jsonl").read_text().splitlines()
+    found = [
+        r
+        for r in map(json.loads, lines)
+        if (r["model"]["name"], r["experiment"]["runtime"], r["experiment"]["test"])
+        == (model, runtime, test)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def cell(row: dict[str, str]) -> tuple[str, ...]:
+    return tuple(row[key] for key in ("model", "runtime", "test", "frontend", "target"))
+
+
+@pytest.mark.parametrize("model", ["conv", "bert-tiny"])
+def test_the_road_through_pytorch_xla_is_verified_on_the_same_archive(ran, model):
+    row = ran.row(model, "torchxla-stablehlo", "llvm-cpu")
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert float(row["latency_ms"]) > 0
+    assert row["frontend_version"] == "2.9.0"
+    text = (ran.path / f"results/export/{model}/torchxla-stablehlo/program.mlir").read_text()
+    assert '#flow.parameter.named<"model"::"' in text
+    assert text.count("@main") == 1
+
+
+def test_a_rewrite_stands_in_the_row_and_can_be_switched_off(ran):
+    assert (
+        ran.row("bert-tiny", "torchxla-stablehlo", "llvm-cpu")["rewrites"] == "mhlo.erf to chlo.erf"
+    )
+    bare = ran.row("bert-tiny", "torchxla-bare", "llvm-cpu")
+    assert not bare["rewrites"]
+    assert (bare["status"], bare["stage"]) != ("ok", "measure")
+    assert "mhlo.erf" in bare["detail"]
+
+
+def test_a_model_that_cannot_be_captured_is_unsupported_with_its_operator(ran):
+    row = ran.odd["not_capturable", "torchxla-stablehlo"]
+    assert (row["status"], row["stage"], row["reason"]) == ("unsupported", "export", "operator")
+    assert "aten::scatter_reduce" in row["detail"]
+
+
+def test_scalars_masks_keywords_and_tied_weights_go_through(ran):
+    row = ran.odd["scalar", "torchxla-stablehlo"]
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+
+
+@pytest.mark.parametrize("model", ["conv", "bert-tiny"])
+@pytest.mark.parametrize("test", ["eval", "train"])
+@pytest.mark.parametrize("runtime", BASELINES)
+def test_every_baseline_is_verified_in_eval_and_train(ran, model, runtime, test):
+    found = record(ran, model, runtime, test)
+    assert found["outcome"]["status"] == "ok", found["outcome"]
+    assert found["verification"]["code"] == "PASS"
+    assert found["latency"]["median_ms"] > 0
+    cold, *steady = found["runs"]
+    assert len(steady) == found["latency"]["repetitions"]
+    lazy = runtime in ("xla", "openxla")
+    for run in found["runs"]:
+        assert run["total_s"] > 0
+        assert (run["trace_s"] is not None) == (run["execute_s"] is not None) == lazy
+    if lazy:
+        assert cold["compile_count"] >= 1
+        assert steady[-1]["compile_count"] == 0
+        assert steady[-1]["execute_count"] >= steady[-1]["iterations"]
+        assert found["versions"]["torch_xla"] == "2.9.0"
+
+
+@pytest.mark.parametrize("test", ["eval", "train"])
+def test_trace_compile_and_execute_account_for_the_first_call(ran, test):
+    for model in ("conv", "bert-tiny"):
+        cold = record(ran, model, "xla", test)["runs"][0]
+        parts = cold["trace_s"] + cold["compile_s"] + cold["execute_s"]
+        assert parts == pytest.approx(cold["total_s"], rel=0.1), (model, cold)
+
+
+def test_profiles_are_collected_when_asked_for(ran):
+    eager = record(ran, "conv", "eager", "eval")["run"]["profile"]
+    assert eager["profiler"]["total_cpu_time_s"] > 0
+    assert eager["operators"]["aten::conv2d"]["num_of_calls"] == 2
+    assert record(ran, "conv", "xla", "eval")["run"]["profile"]["operators"] == {}
+    counters = record(ran, "conv", "inductor", "eval")["run"]["profile"]["dynamo_counters"]
+    assert counters["frames"]["ok"] >= 1
+
+
+def test_every_dump_is_there_and_says_something(ran):
+    ran.snakemake(
+        *("--cores", "2", "dumps", "--config", "models=conv", "frontends=torchxla-stablehlo")
+    )
+    dumps = ran.path / "results/dumps/conv"
+    for runtime in ("eager", "inductor", "xla", "openxla"):
+        for test in ("eval", "train"):
+            folder = dumps / runtime / test
+            assert "aten::" in (folder / "0/profile.txt").read_text()
+            assert len(json.loads((folder / "0/trace.json").read_text())["traceEvents"]) > 10
+            assert "# repetition 0" in (folder / "profile.txt").read_text()
+    for runtime in ("xla/eval", "openxla/train"):
+        assert "ExecuteTime" in (dumps / runtime / "0/xla_metrics.txt").read_text()
+        assert "stablehlo.convolution" in (dumps / runtime / "0/ir.txt").read_text()
+    for runtime in ("inductor/eval", "openxla/eval"):
+        counters = json.loads((dumps / runtime / "0/dynamo_counters.json").read_text())
+        assert counters["frames"]["ok"] >= 1
+    iree = dumps / "iree/torchxla-stablehlo/llvm-cpu/0"
+    assert "digraph" in (iree / "dispatch-graph.dot").read_text()
+    phases = sorted(path.name for path in (iree / "phases").iterdir())
+    assert len(phases) > 8
+    assert any("flow" in name for name in phases)
+    for listing in dumps.glob("**/files.json"):
+        for name, size in json.loads(listing.read_text()).items():
+            assert (listing.parent / name).stat().st_size == size > 0, (listing, name)
+
+
+@pytest.mark.parametrize(("save_ir", "said"), [("text", "aten::convolution"), ("hlo", "HloModule")])
+def test_the_ir_is_dumped_in_the_format_that_is_asked_for(ran, save_ir, said):
+    ran.configure(dumps={"repeat": 2, "kinds": ["ir"], "save_ir": save_ir})
+    wanted = "results/dumps/conv/xla/eval/files.json"
+    ran.snakemake("--cores", "2", wanted)
+    listed = json.loads((ran.path / wanted).read_text())
+    assert sorted(listed) == ["0/ir.txt", "1/ir.txt"]
+    assert said in (ran.path / "results/dumps/conv/xla/eval/0/ir.txt").read_text()
+
+
+def test_an_environment_that_cannot_be_made_fails_its_own_cells_alone(ran):
+    before = {cell(row): row["latency_ms"] for row in ran.rows()}
+    file = ran.path / "envs/torch-xla.yaml"
+    good = file.read_text()
+    (ran.path / ".venvs/torch-xla").unlink()
+    file.write_text(good.replace("torch_xla==2.9.0", "torch_xla==2.9.999"))
+    only = ("--config", "models=conv")
+    ran.snakemake("--cores", "2", "results/latency.csv", *only)
+    for row in ran.rows():
+        if row["runtime"] in ("xla", "openxla") or (row["frontend"] or "").startswith("torchxla"):
+            assert (row["status"], row["stage"]) == ("error", "env"), row
+            assert row["reason"] == "installer"
+            assert "torch_xla==2.9.999" in row["detail"].replace("-", "_")
+            assert row["blocked_by"] == "env torch-xla"
+            assert not row["latency_ms"]
+        else:
+            assert row["status"] == "ok"
+            assert row["latency_ms"] == before[cell(row)]

@@ -1,0 +1,175 @@
+"""What must not pass: programs altered after export, models that are no function, wrong gradients."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.pipeline.conftest import keep_models
+from tests.pipeline.test_main_line import EAGER, QUICK
+from tests.pipeline.test_torch_xla import ON_CPU
+
+STOCHASTIC = '''"""Two calls of it differ."""
+import torch
+
+
+class M(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.rand(4)
+
+
+def get_model():
+    return M()
+
+
+def get_dummy_input():
+    return torch.randn(4)
+'''
+SQUARES = '''"""A function whose gradient is known: of mean(c * (w * x) ** 2), that is 2 c w x**2 / n."""
+import torch
+
+
+class M(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(16))
+        self.drop = torch.nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.drop((self.weight * x) ** 2)
+
+
+def get_model():
+    return M()
+
+
+def get_dummy_input():
+    return torch.randn(16)
+'''
+BF16 = {"runtime": "eager", "device": "cpu", "env": "torch-mlir", "precision": "bf16"}
+TORCHBENCH = """
+skip:
+  all: []
+  device: {cpu: [conv]}
+  test: {training: [squares]}
+accuracy: {skip: {large_models: [], eager_not_deterministic: [stochastic]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(make_checkout):
+    made = make_checkout(
+        "verification",
+        models={},
+        targets=ON_CPU,
+        baselines=EAGER | {"eager-bf16": BF16, "eager-amp": BF16 | {"precision": "amp-bf16"}},
+        tests=["eval", "train"],
+        measure=QUICK,
+    )
+    keep_models(made, "conv")
+    (made.path / "models/squares.py").write_text(SQUARES)
+    (made.path / "models/stochastic.py").write_text(STOCHASTIC)
+    made.run = lambda *more: made.snakemake(
+        *("--cores", "2", "results/latency.csv", "--config", "frontends=torchmlir-stablehlo"), *more
+    )
+    made.run()
+    return made
+
+
+def baseline(checkout, model: str, name: str, test: str) -> dict[str, str]:
+    found = [
+        row
+        for row in checkout.rows()
+        if (row["model"], row["target"] or row["runtime"], row["test"]) == (model, name, test)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_a_model_that_is_no_function_of_its_inputs_is_nondeterministic(checkout):
+    cell = checkout.row("stochastic", "torchmlir-stablehlo", "llvm-cpu")
+    for row in (cell, baseline(checkout, "stochastic", "eager", "eval")):
+        assert row["verification_code"] == "NONDETERMINISTIC_EAGER_RUN", row
+        assert row["status"] == "error"
+        assert not row["latency_ms"]
+
+
+@pytest.mark.parametrize("name", ["eager", "eager-bf16", "eager-amp"])
+@pytest.mark.parametrize("test", ["eval", "train"])
+@pytest.mark.parametrize("model", ["conv", "squares"])
+def test_a_precision_is_held_to_eager_in_that_precision(checkout, model, name, test):
+    row = baseline(checkout, model, name, test)
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert row["precision"] == {"eager-bf16": "bf16", "eager-amp": "amp-bf16"}.get(name, "none")
+    # A speedup over eager in another precision would be no speedup.
+    assert float(row["speedup_vs_eager"]) == pytest.approx(1.0)
+
+
+def test_the_gradient_is_that_of_the_model_without_its_dropout(checkout):
+    import numpy as np
+
+    stored = np.load(checkout.path / "results/gradients/squares/golden.npz")
+    inputs = np.load(checkout.path / "results/reference/squares/inputs.npz")
+    signature = json.loads((checkout.path / "results/gradients/squares/signature.json").read_text())
+    assert [o["name"] for o in signature["outputs"]] == ["loss", "gradient of weight"]
+    x, c = inputs["0"], stored["cotangent.0"]
+    output = np.load(checkout.path / "results/reference/squares/golden.npz")["golden.0"]
+    assert stored["golden.0"] == pytest.approx((output * c).mean(), rel=1e-5)
+    weight = np.sqrt(output) / np.abs(x)
+    expected = np.abs(2 * c * weight * x**2 / 16)
+    assert np.abs(stored["golden.1"]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_wrong_gradient_fails_and_has_no_latency(checkout):
+    golden = checkout.path / "results/gradients/squares/golden.npz"
+    import numpy as np
+
+    arrays = dict(np.load(golden))
+    for key in ("golden.1", "fp64.1"):
+        arrays[key] = arrays[key] * 1.05
+    np.savez(golden, **arrays)
+    checkout.run("models=squares", "baselines=eager", "tests=train")
+    row = baseline(checkout, "squares", "eager", "train")
+    assert (row["status"], row["reason"]) == ("error", "wrong-result")
+    assert row["verification_code"] == "FAIL"
+    assert "gradient of weight" in row["detail"]
+    assert not row["latency_ms"]
+
+
+def test_a_program_altered_after_export_fails_and_has_no_latency(checkout):
+    program = checkout.path / "results/export/conv/torchmlir-stablehlo/program.mlir"
+    text = program.read_text()
+    # ReLU's threshold of 0, a little higher.
+    altered = text.replace("dense<0.000000e+00>", "dense<1.000000e-01>")
+    assert altered != text
+    program.write_text(altered)
+    checkout.run("models=conv", "baselines=eager", "tests=eval")
+    row = checkout.row("conv", "torchmlir-stablehlo", "llvm-cpu")
+    assert (row["status"], row["reason"]) == ("error", "wrong-result"), row
+    assert row["verification_code"] == "FAIL"
+    assert float(row["max_abs_error"]) > 0.01
+    assert not row["latency_ms"]
+    assert "beyond tol" in row["detail"]
+
+
+def test_what_a_torchbench_file_skips_is_a_row_that_says_so(checkout):
+    (checkout.path / "tb.yaml").write_text(TORCHBENCH)
+    checkout.configure(torchbench={"file": "tb.yaml"})
+    checkout.run()
+    skipped = {
+        ("conv", "eval"): "skip.device.cpu of ",
+        ("conv", "train"): "skip.device.cpu of ",
+        ("squares", "train"): "skip.test.training of ",
+        ("stochastic", "eval"): "accuracy.skip.eager_not_deterministic of ",
+    }
+    for (model, test), why in skipped.items():
+        row = baseline(checkout, model, "eager", test)
+        assert (row["status"], row["reason"]) == ("skipped", "skip-list"), row
+        assert row["detail"].startswith(why)
+        assert row["verification_code"] == "VERIFIER_SKIPPED"
+        assert not row["latency_ms"]
+        assert not row["blocked_by"]
+    cell = checkout.row("conv", "torchmlir-stablehlo", "llvm-cpu")
+    assert (cell["status"], cell["verification_code"]) == ("skipped", "VERIFIER_SKIPPED")
+    assert baseline(checkout, "squares", "eager", "eval")["status"] == "ok"

@@ -1,0 +1,616 @@
+"""expansion: a configuration, and the files that it names, to a matrix or to what is wrong."""
+
+import copy
+import json
+
+import pytest
+import yaml
+
+from scripts.lib import expansion
+from scripts.lib.matrix import Baseline, Matrix, Override
+from scripts.lib.plan import Plan
+from scripts.lib.precision import PRECISIONS
+from scripts.lib.settings import ConfigError
+
+MODEL = "def get_model(size='s'): ...\ndef get_dummy_input(batch_size=1): ...\n"
+EXPORTER = "import not_installed\nOPTIONS = {'dialect': ('torch', 'linalg')}\n"
+CONFIG = yaml.safe_load("""
+models:
+  b: {batch_size: 2, dtype: f16, size: 50, tolerance: {tol: 0.1}}
+  b-again: {file: models/b.py}
+  mine: {file: elsewhere/mine.py}
+reference: {env: e}
+frontends:
+  f: {exporter: x, env: e, options: {dialect: torch}}
+  g: {exporter: plain, env: e, ir_format: bytecode}
+targets:
+  cpu: {backend: llvm-cpu, flags: [--a, --b]}
+  gpu: {backend: cuda, arch: sm_90, opt_level: O3, device: "cuda://1"}
+  amd: {backend: rocm}
+baselines:
+  eager: {runtime: eager, device: cpu, env: e}
+tests: [eval]
+measure: {repeat: 5}
+limits: {compile: {timeout_s: 10}}
+expect: {"*": ok}
+""")
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder of a Snakefile with what CONFIG names."""
+    files = ("models/a.py", "models/b.py", "models/_shared.py", "elsewhere/mine.py")
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(MODEL)
+    for file in ("envs/e.yaml", "scripts/exporters/x.py", "scripts/exporters/plain.py", "scripts/exporters/__init__.py", "scripts/baselines/eager.py"):  # fmt: skip
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    (tmp_path / "scripts/exporters/x.py").write_text(EXPORTER)
+    (tmp_path / "scripts/baselines/eager.py").write_text("DEVICES = ('cpu', 'cuda')\n")
+    (tmp_path / "scripts/baselines/cpu_only.py").write_text("DEVICES = ('cpu',)\n")
+    return tmp_path
+
+
+def problems_of(config: dict, root, selections: dict | None = None) -> list[str]:
+    with pytest.raises(ConfigError) as problem:
+        expansion.expand(config, selections or {}, root)
+    return str(problem.value).splitlines()
+
+
+def with_entry(kind: str, name: str, **changes) -> dict:
+    config = copy.deepcopy(CONFIG)
+    config[kind][name] = config[kind].get(name, {}) | changes
+    return config
+
+
+def test_every_model_file_is_in_the_matrix_and_so_is_every_entry(root):
+    found = expansion.expand(CONFIG, {}, root)
+    assert [(m.name, m.file, m.suite) for m in found.models.values()] == [
+        ("a", "models/a.py", "vmfbench"),
+        ("b", "models/b.py", "vmfbench"),
+        ("b-again", "models/b.py", "vmfbench"),
+        ("mine", "elsewhere/mine.py", "user"),
+    ]
+
+
+def test_options_go_to_the_model_and_the_pipelines_own_keys_do_not(root):
+    found = expansion.expand(CONFIG, {}, root).models
+    assert found["b"].options == {"batch_size": 2, "dtype": "f16", "size": "50"}
+    assert (found["b"].tolerance, found["b"].dtype, found["b"].batch_size) == ({"tol": 0.1}, "f16", 2)  # fmt: skip
+    assert (found["a"].options, found["a"].dtype, found["a"].batch_size) == ({}, "f32", 1)
+
+
+def test_cells_are_the_product_in_the_order_declared(root):
+    found = expansion.expand(CONFIG, {"models": "b,a", "targets": "gpu,cpu"}, root)
+    cells = ["/".join(part.name for part in cell) for cell in found.cells()]
+    assert cells == [f"{m}/{f}/{t}" for m in "ab" for f in "fg" for t in ("cpu", "gpu")]
+    baselines = [(m.name, b.name, test) for m, b, test in found.baseline_cells()]
+    assert baselines == [("a", "eager", "eval"), ("b", "eager", "eval")]
+
+
+@pytest.mark.parametrize(
+    ("target", "arch", "opt_level", "flags", "device", "kind"),
+    [
+        ("cpu", "host", "O2", ("--a", "--b"), "local-task", "cpu"),
+        ("gpu", "sm_90", "O3", (), "cuda://1", "cuda"),
+        ("amd", "gfx942", "O2", (), "hip", "rocm"),
+    ],
+)
+def test_a_target_has_the_defaults_of_its_backend(
+    root, target, arch, opt_level, flags, device, kind
+):
+    found = expansion.expand(CONFIG, {}, root).targets[target]
+    assert (found.arch, found.opt_level, found.flags) == (arch, opt_level, flags)
+    assert (found.device, found.device_kind) == (device, kind)
+
+
+def test_everything_that_is_wrong_is_reported_at_once_with_the_nearest_name(root):
+    config = with_entry("models", "b", btch_size=3)
+    config["models"]["lost"] = None
+    config["frontends"]["f"] |= {"exporter": "zz", "env": "torch"}
+    config["baselines"]["eager"]["runtime"] = "eeger"
+    lines = problems_of(config, root, {"targets": "cpuu"})
+    assert lines[0] == "unknown target 'cpuu'; did you mean 'cpu'?"
+    assert lines[1].startswith("models.b: ")
+    assert lines[1].endswith("did you mean 'batch_size'?")
+    assert lines[2].startswith("models.lost: ")
+    assert "no such model file" in lines[2]
+    assert sorted(lines[3:]) == [
+        "baselines.eager.runtime: unknown runtime 'eeger'; did you mean 'eager'?",
+        "frontends.f.env: unknown env 'torch'; there are: e",
+        "frontends.f.exporter: unknown exporter 'zz'; there are: plain, x",
+    ]
+
+
+def test_what_is_not_selected_is_not_looked_at(root):
+    config = with_entry("models", "lost", file="nowhere.py")
+    config["frontends"]["g"]["env"] = "nowhere"
+    found = expansion.expand(config, {"models": "a", "frontends": "f"}, root)
+    assert (list(found.models), list(found.frontends)) == (["a"], ["f"])
+
+
+def test_references_are_made_in_the_environment_configured_or_in_torch_mlirs(root):
+    assert expansion.expand(CONFIG, {}, root).reference_env == "e"
+    assert Matrix({}, {}, {}, {}, {}, {}, {}).reference_env == "torch-mlir"
+
+
+def test_the_batch_size_is_the_models_own_default_unless_configured(root):
+    (root / "models/b.py").write_text(MODEL.replace("batch_size=1", "batch_size=8"))
+    found = expansion.expand(CONFIG, {}, root).models
+    assert {name: model.batch_size for name, model in found.items()} == {
+        "a": 1,
+        "b": 2,  # configured
+        "b-again": 8,
+        "mine": 1,
+    }
+
+
+def test_an_environment_for_references_that_is_not_there_is_refused(root):
+    config = CONFIG | {"reference": {"env": "ee"}}
+    assert problems_of(config, root) == ["reference.env: unknown env 'ee'; did you mean 'e'?"]
+
+
+def test_a_batch_size_that_is_no_number_by_default_counts_as_one(root):
+    (root / "models/a.py").write_text(MODEL.replace("batch_size=1", "batch_size=None"))
+    assert expansion.expand(CONFIG, {}, root).models["a"].batch_size == 1
+
+
+@pytest.mark.parametrize(
+    ("globs", "frontends"), [(None, "fg"), (["*"], "fg"), (["g"], "g"), (["[fz]"], "f")]
+)
+def test_a_target_leaves_out_the_frontends_that_it_does_not_name(root, globs, frontends):
+    config = copy.deepcopy(CONFIG)
+    if globs:
+        config["targets"]["gpu"]["frontends"] = globs
+    found = expansion.expand(config, {"models": "a", "targets": "cpu,gpu"}, root)
+    cells = ["/".join(part.name for part in cell) for cell in found.cells()]
+    assert [cell for cell in cells if cell.endswith("cpu")] == ["a/f/cpu", "a/g/cpu"]
+    assert [cell for cell in cells if cell.endswith("gpu")] == [f"a/{f}/gpu" for f in frontends]
+
+
+@pytest.mark.parametrize(
+    ("frontend", "options", "problem"),
+    [
+        ("f", {"dialect": "torhc"}, "frontends.f.options.dialect: found 'torhc', allowed is one of torch, linalg"),
+        ("f", {}, "frontends.f.options.dialect: missing, allowed is one of torch, linalg"),
+        ("f", {"dialect": "torch", "dialct": "torch"}, "frontends.f.options.dialct: unknown option 'dialct'; did you mean 'dialect'?"),
+        ("g", {"dialect": "torch"}, "frontends.g.options.dialect: unknown option 'dialect'; there are: none"),
+    ],
+)  # fmt: skip
+def test_a_frontends_options_are_those_of_its_exporter(root, frontend, options, problem):
+    config = with_entry("frontends", frontend, options=options)
+    assert problems_of(config, root) == [problem]
+    other = {"f": "g", "g": "f"}[frontend]
+    assert list(expansion.expand(config, {"frontends": other}, root).frontends) == [other]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*/*/cpuu", "a/f", "z/*", "a/f/cpu/x", "a/f/gpu", "*/eager", "a/eager/training"]
+)
+def test_an_expectation_that_no_declared_cell_meets_is_refused(root, pattern):
+    config = with_entry("targets", "gpu", frontends=["g"])
+    config["expect"][pattern] = "ok"
+    assert problems_of(config, root) == [f"expect.{pattern}: matches no cell of the matrix"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*/*/amd", "b-again/g/cpu", "*/eager/*", "mine/eager/eval", "*/train"]
+)
+def test_an_expectation_of_what_is_declared_stands_whatever_is_selected(root, pattern):
+    config = copy.deepcopy(CONFIG)
+    config["expect"][pattern] = "ok"
+    selections = {"models": "a", "targets": "cpu", "baselines": "eager"}
+    assert expansion.expand(config, selections, root).expect == {"*": "ok", pattern: "ok"}
+
+
+@pytest.mark.parametrize("kind", ["models", "frontends", "targets", "baselines", "tests"])
+def test_a_selection_of_nothing_is_refused(root, kind):
+    assert kind.removesuffix("s") in problems_of(CONFIG, root, {kind: ","})[0]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tests"),
+    [
+        (None, ("eval",)),  # as declared
+        ("eval", ("eval",)),
+        ("train", ("train",)),  # whether or not it is declared
+        ("train,eval", ("eval", "train")),
+        ("*", ("eval", "train")),
+    ],
+)
+def test_tests_are_those_declared_or_those_selected_of_all_there_are(root, wanted, tests):
+    selections = {} if wanted is None else {"tests": wanted}
+    found = expansion.expand(CONFIG, selections, root)
+    assert found.tests == tests
+    assert [test for _, _, test in found.baseline_cells()][: len(tests)] == list(tests)
+
+
+def test_tests_may_be_declared_in_any_order(root):
+    found = expansion.expand(CONFIG | {"tests": ["train", "eval"]}, {}, root)
+    assert found.tests == ("train", "eval")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "problem"),
+    [
+        ("training", "unknown test 'training'; did you mean 'train'?"),
+        ("zz", "unknown test 'zz'; there are: eval, train"),
+    ],
+)
+def test_a_test_that_is_not_there_is_refused_with_the_nearest(root, wanted, problem):
+    assert problems_of(CONFIG, root, {"tests": wanted}) == [problem]
+
+
+def test_what_is_trained_and_dumped_goes_into_the_matrix_as_configured(root):
+    config = CONFIG | {"train": {"lr": 0.5}, "dumps": {"kinds": ["ir"]}}
+    found = expansion.expand(config, {}, root)
+    assert (found.train, found.dumps) == ({"lr": 0.5}, {"kinds": ["ir"]})
+    assert (expansion.expand(CONFIG, {}, root).train, found.overrides) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "models"),
+    [
+        ({"filter": "^B"}, ["b", "b-again"]),
+        ({"exclude": "again|^a$"}, ["b", "mine"]),
+        ({"filter": "^b", "exclude": "again"}, ["b"]),
+        ({"filter": ""}, ["a", "b", "b-again", "mine"]),
+    ],
+)
+def test_a_filter_and_an_exclusion_are_of_the_models_names(root, changes, models):
+    assert list(expansion.expand(CONFIG | changes, {}, root).models) == models
+
+
+def test_a_filter_is_of_the_models_that_are_selected(root):
+    found = expansion.expand(CONFIG | {"filter": "a"}, {"models": "b*"}, root)
+    assert list(found.models) == ["b-again"]
+    assert problems_of(CONFIG | {"filter": "mine"}, root, {"models": "b*"}) == [
+        "filter='mine' exclude=None leave no model of b, b-again"
+    ]
+
+
+@pytest.mark.parametrize("key", ["filter", "exclude"])
+def test_a_filter_that_is_no_regular_expression_is_one_problem_among_others(root, key):
+    lines = problems_of(CONFIG | {key: "b["}, root, {"targets": "cpuu"})
+    assert lines[0] == "unknown target 'cpuu'; did you mean 'cpu'?"
+    assert lines[1].startswith("filter/exclude: 'b[' is no regular expression: ")
+    assert len(lines) == 2
+
+
+def test_a_filter_of_models_that_are_not_there_is_not_said_twice(root):
+    config = CONFIG | {"filter": "zz"}
+    assert problems_of(config, root, {"models": "bb"}) == ["unknown model 'bb'; did you mean 'b'?"]
+
+
+def test_a_model_that_is_filtered_out_is_not_looked_at(root):
+    config = with_entry("models", "lost", file="nowhere.py") | {"exclude": "lost"}
+    assert "lost" not in expansion.expand(config, {}, root).models
+
+
+def test_a_device_that_a_runtime_does_not_run_on_is_refused_by_what_it_declares(root):
+    config = with_entry("baselines", "gpu", runtime="cpu_only", device="cuda", env="e")
+    assert problems_of(config, root) == ["baselines.gpu.device: found 'cuda', cpu_only runs on cpu"]
+    assert list(expansion.expand(config, {"baselines": "eager"}, root).baselines) == ["eager"]
+    config["baselines"]["gpu"]["device"] = "cpu"
+    assert expansion.expand(config, {}, root).baselines["gpu"].device == "cpu"
+
+
+def test_a_baseline_has_a_precision_and_flags_of_its_own_or_none(root):
+    config = with_entry(
+        "baselines", "odd", runtime="eager", device="cuda", env="e", precision="fp16", xla_flags="-a b"
+    )  # fmt: skip
+    assert problems_of(config, root) == [
+        "baselines.odd.xla_flags: means nothing to eager; leave it out"
+    ]
+    runtime = root / "scripts/baselines/eager.py"
+    runtime.write_text(runtime.read_text() + 'TAKES = ("xla_flags",)\n')
+    found = expansion.expand(config, {}, root).baselines
+    assert found["odd"] == Baseline("odd", "eager", "cuda", "e", "fp16", "-a b")
+    assert found["eager"] == Baseline("eager", "eager", "cpu", "e", "none", "")
+
+
+def test_the_policy_of_torchbench_without_a_file_is_refused(root):
+    config = with_entry("baselines", "eager", precision="torchbench")
+    assert problems_of(config, root) == [
+        "baselines.eager.precision: the policy torchbench needs the file that lists its "
+        "exceptions; set torchbench.file"
+    ]
+    config |= {"tests": ["train"], "torchbench": {"file": "bench.yaml"}}
+    (root / "bench.yaml").write_text("{}")
+    assert expansion.expand(config, {}, root).tests == ("train",)
+
+
+def test_a_model_is_known_to_a_torchbench_file_by_its_own_name_or_the_one_given(root):
+    found = expansion.expand(with_entry("models", "b", torchbench="BERT"), {}, root).models
+    assert {name: model.torchbench for name, model in found.items()} == {
+        "a": "a",
+        "b": "BERT",
+        "b-again": "b-again",
+        "mine": "mine",
+    }
+    assert "torchbench" not in found["b"].options
+
+
+@pytest.fixture
+def with_file(root):
+    """The matrix of CONFIG, changed, with a TorchBench file of this text."""
+
+    def expanded(text: str, selections: dict | None = None, **changes) -> Matrix:
+        (root / "bench.yaml").write_text(text)
+        config = CONFIG | {"torchbench": {"file": "bench.yaml"}} | changes
+        return expansion.expand(config, selections or {}, root)
+
+    return expanded
+
+
+GPU = {"eager": CONFIG["baselines"]["eager"], "gpu": {"runtime": "eager", "device": "cuda", "env": "e"}}  # fmt: skip
+BOTH = ["eval", "train"]
+
+
+def skipped(found: Matrix) -> dict[str, str]:
+    """Cells to skip, with the key that says so."""
+    skips = {cell: one.skip for cell, one in found.overrides.items() if one.skip}
+    assert all(reason.endswith("bench.yaml") for reason in skips.values())
+    return {cell: reason.split(" of ")[0] for cell, reason in skips.items()}
+
+
+IREE = ["a/f/cpu", "a/f/gpu", "a/f/amd"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "cells"),
+    [
+        ("skip: {all: [A]}", "skip.all", [*IREE, "a/eager/eval", "a/eager/train", "a/gpu/eval", "a/gpu/train"]),
+        ("skip: {device: {cpu: [A]}}", "skip.device.cpu", ["a/f/cpu", "a/eager/eval", "a/eager/train"]),
+        ("skip: {device: {cuda: [A]}}", "skip.device.cuda", ["a/f/gpu", "a/f/amd", "a/gpu/eval", "a/gpu/train"]),  # PyTorch calls ROCm's cuda
+        ("skip: {device: {rocm: [A]}}", "", []),
+        ("skip: {test: {training: [A]}}", "skip.test.training", ["a/eager/train", "a/gpu/train"]),
+        ("skip: {test: {inference: [A]}}", "skip.test.inference", [*IREE, "a/eager/eval", "a/gpu/eval"]),
+        ("only_training: [A]", "only_training", [*IREE, "a/eager/eval", "a/gpu/eval"]),
+        ("skip: {all: [a]}", "", []),  # its name there is another one
+    ],
+)  # fmt: skip
+def test_a_torchbench_file_skips_the_cells_of_a_device_and_a_test(with_file, text, key, cells):
+    found = with_file(
+        text, {"frontends": "f"}, models={"a": {"torchbench": "A"}}, baselines=GPU, tests=BOTH
+    )
+    assert skipped(found) == dict.fromkeys(cells, key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["accuracy.skip.large_models", "accuracy.skip.eager_not_deterministic", "non_deterministic"],
+)
+def test_a_model_that_cannot_be_verified_is_skipped_as_no_latency_could_stand(with_file, key):
+    text = "[a]"
+    for part in reversed(key.split(".")):
+        text = f"{{{part}: {text}}}"
+    found = with_file(text, {"models": "a", "frontends": "f", "targets": "cpu"})
+    assert skipped(found) == {"a/f/cpu": key, "a/eager/eval": key}
+
+
+def test_a_skip_comes_before_what_cannot_be_verified(with_file):
+    found = with_file("{skip: {all: [a]}, non_deterministic: [a]}", {"models": "a"})
+    assert set(skipped(found).values()) == {"skip.all"}
+
+
+def test_cells_that_are_not_selected_are_not_overridden(with_file):
+    found = with_file("skip: {all: [a, b]}", {"models": "a", "targets": "cpu", "tests": "train"})
+    assert set(skipped(found)) == {"a/f/cpu", "a/g/cpu", "a/eager/train"}
+
+
+def test_a_file_that_says_nothing_of_a_cell_overrides_nothing(with_file):
+    assert with_file("skip: {all: [other]}", baselines=GPU, tests=BOTH).overrides == {}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "test", "text", "tol"),
+    [
+        ("f32", "none", "eval", "even_higher: [a]", None),  # the file's lists are of training there
+        ("f32", "none", "train", "higher: [a]", None),  # 1e-3 is less than our own 1e-2
+        ("f32", "none", "train", "even_higher: [a]", 8e-2),
+        ("bf16", "none", "train", "even_higher: [a]", 8e-2),
+        ("f32", "bf16", "eval", "higher_bf16: [a]", None),  # 1e-2 both
+        ("f32", "bf16", "train", "higher_bf16: [a]", None),
+        ("f32", "fp16", "eval", "higher_fp16: [a]", 1e-2),
+        ("f32", "fp16", "train", "higher_fp16: [a]", None),
+        ("f32", "fp16", "train", "even_higher: [a]", 8e-2),
+        ("f32", "amp-bf16", "eval", "higher_fp16: [a]", None),
+        ("f32", "amp-bf16", "eval", "even_higher: [a]", 8e-2),
+        ("bf16", "fp16", "eval", "higher_fp16: [a]", 1e-2),  # the cast replaces the model's dtype
+        ("bf16", "amp-fp16", "eval", "higher_fp16: [a]", None),  # autocast leaves some of it
+    ],
+)
+def test_a_tolerance_of_the_file_is_taken_where_it_is_looser_than_the_default(
+    with_file, dtype, precision, test, text, tol
+):
+    found = with_file(
+        f"{{tolerance: {{{text}}}}}",
+        {"models": "a"},
+        models={"a": {"dtype": dtype}},
+        baselines={"gpu": GPU["gpu"] | {"precision": precision}},
+        tests=[test],
+    )
+    wanted = {} if tol is None else {"tol": tol}
+    assert found.override(f"a/gpu/{test}").tolerance == wanted
+    assert found.tolerance(found.models["a"], f"a/gpu/{test}") == wanted
+
+
+def test_how_to_compare_is_taken_for_programs_and_baselines_whatever_the_tolerance(with_file):
+    text = (
+        "{tolerance: {higher: [a], cosine: [a]}, require_larger_multiplier_for_smaller_tensor: [a]}"
+    )
+    found = with_file(text, {"models": "a,b", "frontends": "f", "targets": "cpu"}, tests=BOTH)
+    asked = {"cosine": True, "small_tensor_multiplier": True}
+    assert {cell: one.tolerance for cell, one in found.overrides.items() if one.tolerance} == {
+        "a/f/cpu": asked,
+        "a/eager/eval": asked,
+        "a/eager/train": asked,
+    }
+
+
+def test_a_models_own_tolerance_wins_over_the_files(with_file):
+    found = with_file(
+        "{tolerance: {even_higher: [a], cosine: [a]}}",
+        {"models": "a", "baselines": "gpu"},
+        models={"a": {"tolerance": {"tol": 1e-5, "cosine": False}}},
+        baselines=GPU,
+        tests=["train"],
+    )
+    assert found.override("a/gpu/train").tolerance == {"tol": 8e-2, "cosine": True}
+    assert found.tolerance(found.models["a"], "a/gpu/train") == {"tol": 1e-5, "cosine": False}
+
+
+@pytest.mark.parametrize(
+    ("model", "cell", "precision"),
+    [
+        ("a", "eager/eval", "none"),
+        ("a", "gpu/eval", "bf16"),
+        ("a", "gpu/train", "amp-fp16"),
+        ("b", "gpu/eval", "fp16"),
+        ("b", "gpu/train", "amp-bf16"),
+        ("mine", "gpu/train", "none"),
+    ],
+)
+def test_under_the_policy_the_file_device_and_test_decide_the_precision(
+    with_file, model, cell, precision
+):
+    lists = {"force_fp16_for_bf16_models": ["b"], "amp_dtype_bfloat16": ["b"]}
+    found = with_file(
+        yaml.safe_dump({"dtype": lists, "only_fp32": ["mine"]}),
+        baselines={name: one | {"precision": "torchbench"} for name, one in GPU.items()},
+        tests=BOTH,
+    )
+    baseline, test = cell.split("/")
+    chosen = found.precision(found.models[model], found.baselines[baseline], test)
+    assert chosen == precision
+    assert chosen in PRECISIONS
+
+
+def test_a_precision_that_is_set_is_kept_whatever_the_file_says(with_file):
+    found = with_file(
+        "{only_fp32: [a], tolerance: {cosine: [a]}}",
+        baselines={"gpu": GPU["gpu"] | {"precision": "amp-bf16"}},
+    )
+    chosen = {found.precision(m, b, test) for m, b, test in found.baseline_cells()}
+    assert chosen == {"amp-bf16"}
+
+
+def test_a_matrix_with_overrides_comes_back_from_json_as_it_was(with_file):
+    found = with_file(
+        "{skip: {device: {cpu: [a]}}, tolerance: {even_higher: [b], cosine: [b]}}",
+        baselines={name: one | {"precision": "torchbench"} for name, one in GPU.items()},
+        tests=BOTH,
+        train={"name": "Adam"},
+        dumps={"kinds": ["ir", "profile"]},
+    )
+    assert found.override("b/gpu/train") == Override("", "amp-fp16", {"tol": 8e-2, "cosine": True})
+    again = Matrix.from_json(json.loads(json.dumps(found.to_json())))
+    assert again == found
+    assert all(isinstance(one, Override) for one in again.overrides.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "tests", "sizes"),
+    [
+        ("batch_size: {inference: {b-again: 4}}", ["eval"], {"b-again": 4}),
+        ("batch_size: {training: {b-again: 4}}", ["eval"], {}),
+        ("batch_size: {training: {b-again: 4}}", ["train"], {"b-again": 4}),
+        ("batch_size: {training: {b-again: 4}, inference: {b-again: 4}}", BOTH, {"b-again": 4}),
+        ("batch_size: {inference: {b: 4}}", ["eval"], {}),  # its entry sets one
+        ("batch_size: {divisors: {b-again: 3}}", BOTH, {"b-again": 2}),
+        ("batch_size: {divisors: {b-again: 100}}", ["eval"], {"b-again": 1}),
+        ("batch_size: {inference: {b-again: 4}, divisors: {b-again: 2}}", ["eval"], {"b-again": 4}),
+        ("{dont_change_batch_size: [b-again], batch_size: {inference: {b-again: 4}}}", ["eval"], {"b-again": 4}),
+        ("batch_size: {inference: {a: 1}}", ["eval"], {}),
+        pytest.param("batch_size: {training: {b-again: 8}}", BOTH, {}),  # the same as its own
+    ],
+)  # fmt: skip
+def test_a_batch_size_is_the_entrys_the_files_or_the_models_own(
+    with_file, root, text, tests, sizes
+):
+    (root / "models/b.py").write_text(MODEL.replace("batch_size=1", "batch_size=8"))
+    found = with_file(text, tests=tests).models
+    own = {"a": 1, "b": 2, "b-again": 8, "mine": 1}
+    assert {name: model.batch_size for name, model in found.items()} == own | sizes
+    # What differs from the model file's own has to reach the stages.
+    assert {n: m.options["batch_size"] for n, m in found.items() if "batch_size" in m.options} == {
+        "b": 2
+    } | {name: size for name, size in sizes.items() if size != own[name]}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [
+        ("training: {a: 4}, inference: {a: 8}", "eval 8, train 4"),
+        ("training: {a: 4}", "eval 1, train 4"),
+        ("inference: {a: 2}, divisors: {a: 2}", "eval 2, train 1"),
+    ],
+)
+def test_batch_sizes_that_differ_by_test_are_refused_where_both_run(with_file, sizes, shown):
+    with pytest.raises(ConfigError) as problem:
+        with_file(f"batch_size: {{{sizes}}}", tests=BOTH)
+    assert str(problem.value) == (
+        f"models.a: bench.yaml gives it batch sizes by test ({shown}), and its "
+        "weights, inputs and rows have one: set batch_size, or run the tests one by one"
+    )
+    for test in BOTH:
+        with_file(f"batch_size: {{{sizes}}}", {"tests": test}, tests=BOTH)
+    with_file(f"batch_size: {{{sizes}}}", tests=BOTH, models={"a": {"batch_size": 3}})
+
+
+def test_a_batch_size_of_the_file_for_a_model_that_takes_none_is_refused(with_file, root):
+    (root / "models/a.py").write_text(MODEL.replace("batch_size=1", ""))
+    with pytest.raises(ConfigError, match=r"models\.a: .* takes no option 'batch_size'"):
+        with_file("batch_size: {inference: {a: 4}}")
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("nowhere.yaml", "cannot be read as YAML: "),
+        ("empty.yaml", "found nothing, expected a mapping"),
+    ],
+)
+def test_a_torchbench_file_that_cannot_be_read_is_a_problem_of_its_key(root, file, problem):
+    (root / "empty.yaml").touch()
+    lines = problems_of(CONFIG | {"torchbench": {"file": file}}, root, {"targets": "cpuu"})
+    assert lines[0].startswith("torchbench.file: ")
+    assert file in lines[0]
+    assert problem in lines[0]
+    assert lines[1] == "unknown target 'cpuu'; did you mean 'cpu'?"
+
+
+def test_a_torchbench_file_may_be_in_the_home_folder(with_file, root, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/other.yaml").write_text("skip: {all: [a]}")
+    found = with_file("{}", torchbench={"file": "~/other.yaml"})
+    assert found.override("a/f/cpu").skip == "skip.all of ~/other.yaml"
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"frontends": ("m", "m-n"), "targets": ("n-o", "o")},
+        {"frontends": ("f",), "targets": ("eval",), "baselines": ("iree-f",)},
+    ],
+)
+def test_every_cell_has_a_dump_of_its_own_whatever_the_names(root, entries):
+    config = CONFIG | {
+        kind: dict.fromkeys(names, next(iter(CONFIG[kind].values())))
+        for kind, names in entries.items()
+    }
+    found = expansion.expand(config, {}, root)
+    dumps = Plan(found, frozenset(), with_conda=False).dumps()
+    assert len(set(dumps)) == len(dumps)
+
+
+def test_what_is_skipped_of_a_whole_model_does_not_depend_on_what_is_selected(with_file):
+    text = "skip: {all: [a], test: {training: [b]}, device: {cpu: [mine]}}"
+    for selections in ({}, {"tests": "train"}, {"targets": "cpu"}):
+        models = with_file(text, selections, tests=["eval", "train"]).models
+        assert {n: (bool(m.skip), bool(m.skip_train)) for n, m in models.items()} == {
+            "a": (True, True), "b": (False, True), "b-again": (False, False), "mine": (False, False)
+        }  # fmt: skip

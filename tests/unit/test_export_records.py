@@ -1,0 +1,788 @@
+"""export_records: results.jsonl in the formats of other tools, and what it refuses to write."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+
+import pytest
+
+from scripts import export_records, record_formats
+
+ENDED = 1_800_000_000.5
+
+
+def record(
+    runtime: str = "eager",
+    model: str = "net",
+    *,
+    values_ms=(20.0, 30.0, 40.0, 50.0, 60.0),
+    iterations: int = 4,
+    first_call_ms: float | None = 1000.0,
+    cpu_ms=None,
+    code: str = "PASS",
+    status: str = "ok",
+    detail: str = "",
+    speedup: float | None = 2.0,
+    rss_mib: float = 1000.0,
+    device_name: str | None = "A CPU",
+    suite: str = "zoo",
+    **experiment,
+) -> dict:
+    """A record as results.jsonl has it; of a failed cell if `status` is not ok."""
+    iree = runtime == "iree"
+    measured = status == "ok"
+    names = {"frontend": "mlir" if iree else None, "target": "llvm-cpu" if iree else None}
+    usual = {"test": "eval", "dtype": "f32", "batch_size": 3, "device": "cpu", "runtime": runtime}
+    made = {
+        "model": {"name": model, "suite": suite, "file": "models/net.py", "options": {}},
+        "experiment": usual | names | {"backend": None, "device_uri": "cpu"} | experiment,
+        "outcome": {"status": status, "stage": "measure", "reason": "", "detail": detail},
+        "verification": {"code": code},
+        "latency": None,
+        "run": {
+            "device_name": device_name,
+            "threads": 2,
+            "first_call_ms": first_call_ms,
+            "max_rss_mb": rss_mib,
+        },
+        "export": None,
+        "compile": {"compile_s": 7.5} if iree else None,
+        "versions": {},
+    }
+    if measured:
+        made["latency"] = {
+            "values_ms": list(values_ms),
+            "cpu_ms": [2 * v for v in values_ms] if cpu_ms is None else list(cpu_ms),
+            "iterations": iterations,
+            "speedup_vs_eager": speedup,
+        }
+    return made
+
+
+def failed(runtime: str = "eager", status: str = "error", code: str = "VERIFIER_DIDNT_RUN", **more):
+    usual = {"detail": "it broke", "device_name": None, "first_call_ms": None}
+    return record(runtime, status=status, code=code, **(usual | more))
+
+
+def with_runs(made: dict, *runs: dict) -> dict:
+    return made | {"runs": list(runs)}
+
+
+def run_of(total_s: float, iterations: int = 2, **more) -> dict:
+    unknown = dict.fromkeys(("trace_s", "compile_s", "compile_count", "execute_s", "execute_count"))
+    return {"total_s": total_s, "iterations": iterations} | unknown | more
+
+
+class Exporter:
+    """Writes records to a file of their own, and exports that as the command line would."""
+
+    def __init__(self, folder, monkeypatch, capsys):
+        self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
+        self.results = folder / "results.jsonl"
+        self.notes = ""
+
+    def write(self, *records: dict) -> None:
+        self.results.write_text("".join(json.dumps(one) + "\n" for one in records))
+        os.utime(self.results, (ENDED, ENDED))
+
+    def __call__(self, name: str, *arguments: str):
+        """What was written: a path. What was said on stderr: `notes`."""
+        command = ["export", "--format", name, "--results", str(self.results), *arguments]
+        self.monkeypatch.setattr(sys, "argv", command)
+        try:
+            export_records.main()
+        finally:
+            said = self.capsys.readouterr()
+            self.notes = said.err
+        return [export_records.Path(line) for line in said.out.splitlines()]
+
+    def refuses(self, name: str, *arguments: str) -> str:
+        """What was said when nothing was written."""
+        before = sorted(self.folder.rglob("*"))
+        with pytest.raises(SystemExit) as ended:
+            self(name, *arguments)
+        assert ended.value.code in (1, 2)
+        assert sorted(self.folder.rglob("*")) == before
+        return self.notes
+
+    def xla(self, *records: dict, options=()) -> list[dict]:
+        self.write(*records)
+        [path] = self("torchbench-xla", *options)
+        return [json.loads(line, parse_constant=pytest.fail) for line in path.open()]
+
+    def google(self, *records: dict, options=()) -> dict:
+        self.write(*records)
+        [path] = self("google-benchmark", *options)
+        return json.loads(path.read_text(), parse_constant=pytest.fail)
+
+    def dynamo(self, *records: dict, options=()) -> dict[str, list[dict]]:
+        self.write(*records)
+        paths = self("dynamo-csv", *options)
+        return {path.name: list(csv.DictReader(io.StringIO(path.read_text()))) for path in paths}
+
+
+@pytest.fixture
+def export(tmp_path, monkeypatch, capsys):
+    return Exporter(tmp_path, monkeypatch, capsys)
+
+
+FORMATS = ("torchbench-xla", "google-benchmark", "dynamo-csv")
+
+
+# The command line
+
+
+def test_every_module_of_the_folder_is_a_format():
+    assert set(export_records.formats()) == set(FORMATS)
+    for module in export_records.formats().values():
+        assert module.__doc__
+        assert callable(module.render)
+        assert callable(module.add_options)
+
+
+def test_a_new_format_needs_one_file_and_nothing_else(export, tmp_path, monkeypatch):
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "plain_list.py").write_text(
+        '"""Names."""\nFILE = "x.txt"\n'
+        "def add_options(group): group.add_argument('--loud', action='store_true')\n"
+        "def render(export, args): return ' '.join(r['cell'] for r in export.records) + '!' * args.loud\n"
+    )
+    monkeypatch.setattr(
+        record_formats, "__path__", [*record_formats.__path__, str(plugins)], raising=True
+    )
+    export.write(record(), record("inductor"))
+    [path] = export("plain-list", "--loud")
+    assert path == tmp_path / "plain-list" / "x.txt"
+    assert path.read_text() == "net/eager/eval net/inductor/eval!"
+    sys.modules.pop("scripts.record_formats.plain_list")
+    del record_formats.plain_list
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_without_out_the_files_are_in_a_folder_of_their_own_beside_the_results(export, name):
+    export.write(record())
+    paths = export(name)
+    assert paths
+    assert {path.parent for path in paths} == {export.folder / name}
+
+
+def test_out_names_the_file_or_a_folder_that_is_there(export, tmp_path):
+    export.write(record())
+    assert export("google-benchmark", "--out", str(tmp_path / "a/b.json")) == [tmp_path / "a/b.json"]  # fmt: skip
+    assert export("google-benchmark", "--out", str(tmp_path / "a")) == [tmp_path / "a/google-benchmark.json"]  # fmt: skip
+    assert {p.parent for p in export("dynamo-csv", "--out", str(tmp_path / "new"))} == {tmp_path / "new"}  # fmt: skip
+
+
+def test_a_folder_of_files_is_not_written_over_a_file(export, tmp_path):
+    export.write(record())
+    (tmp_path / "there").write_text("kept")
+    said = export.refuses("dynamo-csv", "--out", str(tmp_path / "there"))
+    assert "there: this format writes several files; name a folder" in said
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_missing_file_is_named_with_what_to_do(export, name):
+    said = export.refuses(name)
+    assert f"error: {export.results}: no such file; run `snakemake" in said
+    assert "--results" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{broken", "not valid JSON"),
+        ('{"a": NaN}', "not valid JSON (NaN is not a number in JSON)"),
+        ("[1]", "a record is a JSON object, this is list"),
+        ('{"model": {"name": "x"}}', "no model.suite"),
+        ('{"timestamp": 1}', "no model"),
+    ],
+)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_line_that_is_no_record_is_named_with_its_number(export, name, line, why):
+    export.results.write_text(json.dumps(record()) + "\n\n" + line + "\n")
+    said = export.refuses(name)
+    assert f"error: {export.results}:3: {why}" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"runs": [{"iterations": 1}]}, "runs[0]: total_s is not a positive number"),
+        ({"runs": [run_of(1.0), run_of(True)]}, "runs[1]: total_s is not a positive number"),
+        ({"runs": [run_of(1.0, 0)]}, "runs[0]: iterations is not a whole number above 0"),
+        ({"runs": [run_of(1.0, trace_s="1")]}, "runs[0]: trace_s is neither a number nor null"),
+        ({"latency": {"values_ms": [1.0, "2"]}}, "latency.values_ms is not a list of positive"),
+        ({"experiment": record()["experiment"] | {"test": "warm"}}, "experiment.test is neither"),
+        ({"latency": {"values_ms": []}}, "latency.values_ms is not a list of positive"),
+    ],
+)
+def test_what_is_no_number_is_refused_and_named(export, change, why):
+    export.write(record(), record("inductor") | change)
+    assert f"{export.results}:2: {why}" in export.refuses("torchbench-xla")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_empty_file_has_nothing_to_export(export, name):
+    export.write()
+    assert "nothing to export" in export.refuses(name)
+
+
+def test_only_selects_and_a_key_that_a_record_lacks_is_empty(export):
+    rows = [record(), record("inductor"), record(model="other", precision="bf16")]
+    chosen = export.xla(*rows, options=["--only", "model=n*", "--only", "runtime=inductor"])
+    assert [row["experiment"]["dynamo"] for row in chosen] == ["inductor"]
+    assert len(export.xla(*rows, options=["--only", "precision=none"])) == 2
+    assert len(export.xla(*rows, options=["--only", "xla_flags="])) == 3
+    assert len(export.xla(*rows, options=["--only", "cell=other/eager/eval"])) == 1
+
+
+def test_only_that_matches_nothing_says_what_there_is(export):
+    export.write(record(), record("inductor"))
+    said = export.refuses("torchbench-xla", "--only", "runtime=iree")
+    assert "no record matches --only 'runtime=iree'; runtime is one of: eager, inductor" in said
+
+
+@pytest.mark.parametrize("condition", ["runtime", "colour=red", "=x"])
+def test_only_of_an_unknown_key_lists_the_keys(export, condition):
+    export.write(record())
+    said = export.refuses("torchbench-xla", "--only", condition)
+    assert "is not KEY=GLOB with KEY one of: cell, model" in said
+
+
+def test_options_of_another_format_are_refused(export):
+    export.write(record())
+    assert "--alias-iree" in export.refuses("google-benchmark", "--alias-iree", "*")
+
+
+def test_help_shows_the_options_of_every_format(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["export", "--help"])
+    with pytest.raises(SystemExit):
+        export_records.main()
+    said = capsys.readouterr().out
+    for text in (*(f"--format {name}" for name in FORMATS), "--alias-iree", "--measured-only"):
+        assert text in said
+
+
+@pytest.mark.parametrize("text", ["soon", "nan", "-1", "inf"])
+def test_a_timestamp_is_seconds(export, text):
+    export.write(record())
+    assert "seconds since the epoch" in export.refuses("torchbench-xla", f"--timestamp={text}")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_two_runs_in_one_file_are_refused(export, name):
+    export.write(record(), record("inductor"), record())
+    said = export.refuses(name)
+    assert f"{export.results}:1 (net/eager/eval) and {export.results}:3 (net/eager/eval)" in said
+    assert "two runs in one file" in said
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_records_that_the_reader_would_merge_are_refused_with_how_to_choose(export, name):
+    export.write(record(dtype="f32", xla_flags="--a"), record(dtype="f32", xla_flags="--b"))
+    said = export.refuses(name)
+    assert "--only 'xla_flags=--a' or --only 'xla_flags=--b'" in said
+    assert export(name, "--only", "xla_flags=--b")
+
+
+# torchbench-xla
+
+
+EXPERIMENT_KEYS = {
+    "accelerator", "accelerator_model", "xla", "xla_flags", "dynamo", "torch_xla2", "test",
+    "batch_size", "enable_functionalization",
+}  # fmt: skip
+
+
+def all_numbers(metrics: dict) -> bool:
+    values = [value for listed in metrics.values() for value in listed]
+    return bool(values) and all(type(value) in (int, float) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "xla", "dynamo"),
+    [
+        ("eager", None, None),
+        ("inductor", None, "inductor"),
+        ("xla", "PJRT", None),
+        ("openxla", "PJRT", "openxla"),
+    ],
+)
+@pytest.mark.parametrize("measured", [True, False])
+def test_every_key_is_there_for_every_runtime_measured_or_not(
+    export, runtime, xla, dynamo, measured
+):
+    one = record(runtime, xla_flags="--f") if measured else failed(runtime, xla_flags="--f")
+    [row] = export.xla(one)
+    assert set(row) == {
+        "model", "experiment", "repeat", "iterations_per_run", "metrics", "timestamp",
+        "verification_code",
+    }  # fmt: skip
+    assert row["model"] == {"suite_name": "zoo", "model_name": "net"}
+    assert set(row["experiment"]) == EXPERIMENT_KEYS
+    assert row["experiment"]["xla"] == xla
+    assert row["experiment"]["dynamo"] == dynamo
+    assert row["experiment"]["xla_flags"] == "--f"
+    assert row["experiment"]["torch_xla2"] is None
+    assert row["experiment"]["enable_functionalization"] is False
+    assert (row["experiment"]["test"], row["experiment"]["batch_size"]) == ("eval", 3)
+    assert row["timestamp"] == ENDED
+    assert all_numbers(row["metrics"]) if measured else set(row["metrics"]) == {"error"}
+
+
+def test_without_runs_the_first_call_is_the_cold_run_and_all_is_a_call(export):
+    [row] = export.xla(record(first_call_ms=1000.0, values_ms=(20.0, 30.0, 40.0), iterations=4))
+    assert row["metrics"]["total_time"] == pytest.approx([1.0, 0.02, 0.03, 0.04])
+    assert row["metrics"]["per_iter_time"] == pytest.approx([1.0, 0.02, 0.03, 0.04])
+    assert row["iterations_per_run"] == 1
+    assert row["repeat"] == 4
+
+
+def test_runs_of_the_same_iterations_are_totals(export):
+    runs = [run_of(total_s, trace_s=total_s / 2) for total_s in (9.0, 2.0, 4.0)]
+    [row] = export.xla(with_runs(record("xla"), *runs))
+    assert row["metrics"]["total_time"] == [9.0, 2.0, 4.0]
+    assert row["metrics"]["per_iter_time"] == [4.5, 1.0, 2.0]
+    assert row["metrics"]["trace_total_time"] == [4.5, 1.0, 2.0]
+    assert row["metrics"]["trace_per_iter_time"] == [2.25, 0.5, 1.0]
+    assert row["iterations_per_run"] == 2
+    assert row["repeat"] == 3
+
+
+def test_runs_of_different_iterations_are_a_call_each(export):
+    more = {"trace_s": 1.0, "compile_s": 0.0, "compile_count": 0, "execute_s": 2.0}
+    cold = run_of(9.0, 1, trace_s=3.0, compile_s=5.0, compile_count=2, execute_s=0.5, execute_count=1)  # fmt: skip
+    steady = run_of(8.0, 4, **more, execute_count=4)
+    [row] = export.xla(with_runs(record("openxla"), cold, steady))
+    assert row["iterations_per_run"] == 1
+    assert row["metrics"] == {
+        "total_time": [9.0, 2.0],
+        "per_iter_time": [9.0, 2.0],
+        "trace_total_time": [3.0, 0.25],
+        "trace_per_iter_time": [3.0, 0.25],
+        "xla_CompileTime_time_s": [5.0, 0.0],
+        "xla_CompileTime_number": [2.0, 0.0],
+        "xla_ExecuteTime_time_s": [0.5, 0.5],
+        "xla_ExecuteTime_number": [1.0, 1.0],
+    }
+
+
+def test_an_untouched_counter_is_zero_but_an_unknown_trace_is_left_out(export):
+    cold = run_of(9.0, trace_s=3.0, compile_s=5.0, compile_count=2)
+    [row] = export.xla(with_runs(record("xla"), cold, run_of(1.0)))
+    assert row["metrics"]["xla_CompileTime_time_s"] == [5.0, 0]
+    assert row["metrics"]["xla_CompileTime_number"] == [2, 0]
+    assert not {"trace_total_time", "xla_ExecuteTime_time_s"} & set(row["metrics"])
+    assert all_numbers(row["metrics"])
+
+
+def test_only_xla_runtimes_have_traces(export):
+    run = run_of(1.0, trace_s=1.0, compile_s=1.0, compile_count=1, execute_s=1, execute_count=1)
+    [row] = export.xla(with_runs(record("inductor"), run, run))
+    assert set(row["metrics"]) == {"total_time", "per_iter_time"}
+
+
+def test_a_failed_cell_has_its_status_and_detail_for_metrics(export):
+    [row] = export.xla(failed("openxla", "timeout", detail="12 s"))
+    assert row["metrics"] == {"error": "timeout: 12 s"}
+    assert row["verification_code"] == "VERIFIER_DIDNT_RUN"
+    assert row["repeat"] == 0
+    assert row["iterations_per_run"] == 1
+
+
+def test_a_line_separator_in_a_message_ends_no_line(export):
+    one = failed(detail="above\u2028below")
+    export.results.write_text(json.dumps(one, ensure_ascii=False) + "\n", encoding="utf-8")
+    [path] = export("torchbench-xla")
+    [line] = path.read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["metrics"]["error"] == "error: above\u2028below"
+
+
+def test_times_of_a_cell_that_did_not_verify_are_not_written(export):
+    [row] = export.xla(with_runs(failed(code="FAIL"), run_of(1.0)))
+    assert row["metrics"] == {"error": "error: it broke"}
+    assert row["verification_code"] == "FAIL"
+
+
+def test_a_timestamp_is_one_for_the_file_and_can_be_given(export):
+    rows = export.xla(record(), record("inductor"), options=["--timestamp", "123.5"])
+    assert [row["timestamp"] for row in rows] == [123.5, 123.5]
+
+
+def test_an_accelerator_is_named_by_a_cell_that_ran_on_it_else_by_its_kind(export):
+    rows = export.xla(
+        failed(), record("inductor", device_name="A CPU"), failed("inductor", device="cuda")
+    )
+    assert [row["experiment"]["accelerator_model"] for row in rows] == ["A CPU", "A CPU", "cuda"]
+    assert [row["experiment"]["accelerator"] for row in rows] == ["cpu", "cpu", "cuda"]
+
+
+def test_an_accelerator_alias_is_for_every_row_of_one_device(export):
+    rows = export.xla(record(), failed("inductor"), options=["--accelerator-model", "A100"])
+    assert {row["experiment"]["accelerator_model"] for row in rows} == {"A100"}
+
+
+def test_an_accelerator_alias_for_two_devices_is_refused(export):
+    export.write(record(), failed("inductor", device="cuda"))
+    said = export.refuses("torchbench-xla", "--accelerator-model", "A100")
+    assert "cpu and cuda one name; choose one, such as --only device=cpu" in said
+    assert export("torchbench-xla", "--accelerator-model", "A100", "--only", "device=cpu")
+
+
+def test_too_few_samples_are_written_and_named(export):
+    rows = export.xla(record(values_ms=(1.0, 2.0)), record("inductor", values_ms=(1.0, 2.0, 3.0)))
+    assert len(rows) == 2
+    assert "fewer than 4 samples" in export.notes
+    assert "net/eager/eval\n" in export.notes
+
+
+def test_a_missing_cold_run_is_named(export):
+    export.xla(record(first_call_ms=None))
+    assert "no cold run recorded" in export.notes
+    assert "net/eager" in export.notes
+
+
+def test_iree_cells_are_left_out_and_counted(export):
+    assert len(export.xla(record(), record("iree"))) == 1
+    assert "left out 1 IREE cells" in export.notes
+    assert "mlir/llvm-cpu" in export.notes
+
+
+def test_only_iree_cells_and_no_alias_is_nothing_to_export(export):
+    export.write(record("iree"))
+    said = export.refuses("torchbench-xla")
+    assert "nothing to export" in said
+    assert "add --alias-iree with one of: mlir/llvm-cpu" in said
+
+
+def test_an_aliased_iree_cell_takes_the_place_of_openxla(export):
+    rows = export.xla(
+        record(), record("openxla"), record("xla"), record("iree"),
+        options=["--alias-iree", "mlir/*"],
+    )  # fmt: skip
+    assert [(row["experiment"]["xla"], row["experiment"]["dynamo"]) for row in rows] == [
+        (None, None), ("PJRT", None), ("PJRT", "openxla"),
+    ]  # fmt: skip
+    flags = "--iree_frontend=mlir --iree_target=llvm-cpu --iree_device=cpu"
+    assert rows[-1]["experiment"]["xla_flags"] == flags
+    assert "takes the place of openxla: net/openxla" in export.notes
+
+
+def test_the_cold_run_of_an_iree_cell_has_the_seconds_of_iree_compile(export):
+    alias = ["--alias-iree", "*"]
+    [row] = export.xla(record("iree", values_ms=(20.0, 30.0), first_call_ms=500.0), options=alias)
+    assert row["metrics"] == {
+        "total_time": pytest.approx([8.0, 0.02, 0.03]),
+        "per_iter_time": pytest.approx([8.0, 0.02, 0.03]),
+        "xla_CompileTime_time_s": [7.5, 0, 0],
+        "xla_CompileTime_number": [1, 0, 0],
+    }
+    assert all_numbers(row["metrics"])
+    [row] = export.xla(with_runs(record("iree"), run_of(0.5, 1), run_of(0.5, 1)), options=alias)
+    assert row["metrics"]["total_time"] == [8.0, 0.5]
+    [row] = export.xla(record("iree", first_call_ms=None, values_ms=(20.0, 30.0)), options=alias)
+    assert row["metrics"]["total_time"] == pytest.approx([0.08, 0.12])
+
+
+def test_two_precisions_of_one_road_are_told_apart_by_precision(export):
+    export.write(record("iree"), record("iree", precision="bf16"))
+    said = export.refuses("torchbench-xla", "--alias-iree", "mlir/llvm-cpu")
+    assert "--only 'precision=none' or --only 'precision=bf16'" in said
+
+
+def test_two_aliased_roads_of_one_model_are_refused(export):
+    export.write(record("iree"), record("iree", target="other"))
+    said = export.refuses("torchbench-xla", "--alias-iree", "*")
+    assert "would be one row to aggregate.py" in said
+    assert "name one road with --alias-iree: mlir/llvm-cpu, mlir/other" in said
+    assert export("torchbench-xla", "--alias-iree", "*/other")
+
+
+def test_an_alias_that_matches_nothing_says_what_there_is(export):
+    export.write(record(), record("iree"))
+    said = export.refuses("torchbench-xla", "--alias-iree", "stablehlo/*")
+    assert "'stablehlo/*' matches no IREE cell; there are: mlir/llvm-cpu" in said
+
+
+def test_what_aggregate_cannot_tell_apart_is_refused(export):
+    export.write(record(), record(precision="amp-bf16"))
+    said = export.refuses("torchbench-xla")
+    assert "--only 'precision=none' or --only 'precision=amp-bf16'" in said
+
+
+def test_failed_rows_hide_nothing_so_they_may_coincide(export):
+    assert len(export.xla(record(), failed(dtype="f16"))) == 2
+
+
+def test_devices_batches_and_tests_are_told_apart(export):
+    rows = [
+        record(),
+        record(device="cuda", device_name="A GPU"),
+        record(batch_size=8),
+        record(test="train"),
+    ]
+    assert len(export.xla(*rows)) == 4
+
+
+def test_a_runtime_without_a_name_in_the_format_is_left_out_and_named(export):
+    assert len(export.xla(record(), record("tvm"))) == 1
+    assert "no such runtime: net/tvm" in export.notes
+
+
+# google-benchmark
+
+
+def test_repetitions_then_aggregates_as_the_library_writes_them(export):
+    made = export.google(record("iree", values_ms=(1.0, 2.0, 6.0), cpu_ms=(2.0, 2.0, 2.0)))
+    entries = made["benchmarks"]
+    assert [entry["name"] for entry in entries] == [
+        *["net/mlir/llvm-cpu"] * 3,
+        *(f"net/mlir/llvm-cpu_{name}" for name in ("mean", "median", "stddev", "cv")),
+    ]
+    assert entries[1] == {
+        "name": "net/mlir/llvm-cpu",
+        "family_index": 0,
+        "per_family_instance_index": 0,
+        "run_name": "net/mlir/llvm-cpu",
+        "run_type": "iteration",
+        "repetitions": 3,
+        "repetition_index": 1,
+        "threads": 1,
+        "iterations": 4,
+        "real_time": 2000.0,
+        "cpu_time": 2000.0,
+        "time_unit": "us",
+    }
+    assert [entry["repetition_index"] for entry in entries[:3]] == [0, 1, 2]
+    aggregates = {entry["aggregate_name"]: entry for entry in entries[3:]}
+    assert {e["run_name"] for e in entries} == {"net/mlir/llvm-cpu"}
+    assert {e["run_type"] for e in aggregates.values()} == {"aggregate"}
+    assert {e["iterations"] for e in aggregates.values()} == {3}
+    assert aggregates["mean"]["real_time"] == pytest.approx(3000.0)
+    assert aggregates["median"]["real_time"] == pytest.approx(2000.0)
+    assert aggregates["stddev"]["real_time"] == pytest.approx(7_000_000**0.5)
+    assert aggregates["cv"]["real_time"] == pytest.approx(7**0.5 / 3)
+    assert [a["aggregate_unit"] for a in aggregates.values()] == ["time"] * 3 + ["percentage"]
+    assert aggregates["cv"]["cpu_time"] == 0
+
+
+def test_the_library_has_no_aggregates_of_one_repetition(export):
+    assert len(export.google(record(values_ms=(1.0,)))["benchmarks"]) == 1
+
+
+def test_names_say_the_cell_and_what_is_unusual(export):
+    made = export.google(
+        record(values_ms=[1.0]),
+        record(values_ms=[1.0], target="eager-cuda", device="cuda"),
+        record("inductor", values_ms=[1.0], test="train", precision="amp-bf16"),
+        record("iree", values_ms=[1.0]),
+        record("iree", values_ms=[1.0], precision="bf16"),
+    )
+    assert [entry["name"] for entry in made["benchmarks"]] == [
+        "net/eager/eval",
+        "net/eager-cuda/eval",
+        "net/inductor/train/amp-bf16",
+        "net/mlir/llvm-cpu",
+        "net/mlir/llvm-cpu/bf16",
+    ]
+
+
+def test_a_family_is_a_model_and_an_instance_a_cell(export):
+    made = export.google(record(), record(model="b"), failed("inductor", model="b"))
+    found = {
+        (e["run_name"], e["family_index"], e["per_family_instance_index"])
+        for e in made["benchmarks"]
+    }
+    assert found == {("net/eager/eval", 0, 0), ("b/eager/eval", 1, 0), ("b/inductor/eval", 1, 1)}
+
+
+def test_a_failed_cell_is_an_entry_with_an_error(export):
+    [entry] = export.google(failed(status="oom", detail="too big"))["benchmarks"]
+    assert entry["error_occurred"] is True
+    assert entry["error_message"] == "oom: too big"
+    assert entry["run_type"] == "iteration"
+    assert (entry["real_time"], entry["cpu_time"], entry["iterations"]) == (0.0, 0.0, 0)
+    assert (entry["repetitions"], entry["repetition_index"], entry["threads"]) == (1, 0, 1)
+    assert entry["time_unit"] == "us"
+    assert "--measured-only" in export.notes
+
+
+def test_measured_only_leaves_failed_cells_out(export):
+    made = export.google(record(), failed("inductor"), options=["--measured-only"])
+    assert {entry["run_name"] for entry in made["benchmarks"]} == {"net/eager/eval"}
+    assert export.notes == ""
+
+
+def test_measured_only_of_nothing_measured_is_refused(export):
+    export.write(failed())
+    assert "no cell was measured" in export.refuses("google-benchmark", "--measured-only")
+
+
+@pytest.mark.parametrize("cpu_ms", [[], [1.0]])
+def test_without_cpu_times_they_are_zero_and_that_is_said(export, cpu_ms):
+    entries = export.google(record(values_ms=(1.0, 2.0), cpu_ms=cpu_ms))["benchmarks"]
+    assert {entry["cpu_time"] for entry in entries} == {0.0}
+    assert "no CPU times recorded, cpu_time is 0: net/eager" in export.notes
+
+
+def test_the_context_has_the_date_the_schema_version_and_the_devices(export):
+    context = export.google(record(), failed("inductor"))["context"]
+    assert context == {
+        "date": "2027-01-15T08:00:00+00:00",
+        "executable": "vmfbench",
+        "json_schema_version": 1,
+        "devices": "A CPU",
+    }
+
+
+# dynamo-csv
+
+
+def test_a_pair_of_files_for_each_compiler_suite_dtype_mode_and_device(export):
+    found = export.dynamo(
+        record(),
+        record("inductor", test="train", precision="amp-bf16"),
+        record("iree", dtype="bf16", device="vulkan"),
+        record("inductor", target="inductor-cuda", device="cuda", dtype="f16", suite="own"),
+        record("inductor", target="inductor-2-threads"),
+        record("xla", precision="fp16"),
+    )
+    stems = {
+        "eager_zoo_float32_inference_cpu",
+        "inductor_zoo_amp_training_cpu",
+        "iree-mlir-llvm-cpu_zoo_bfloat16_inference_vulkan",
+        "inductor_own_float16_inference_cuda",
+        "inductor-2-threads_zoo_float32_inference_cpu",
+        "xla_zoo_float16_inference_cpu",
+    }
+    assert set(found) == {f"{s}_{kind}.csv" for s in stems for kind in ("performance", "accuracy")}
+
+
+def test_a_performance_row_in_ms_s_and_gb(export):
+    found = export.dynamo(
+        record(rss_mib=2000.0),
+        record("inductor", rss_mib=1000.0, first_call_ms=5040.0, speedup=2.5),
+    )
+    [row] = found["inductor_zoo_float32_inference_cpu_performance.csv"]
+    assert row == {
+        "dev": "cpu",
+        "name": "net",
+        "batch_size": "3",
+        "speedup": "2.500000",
+        "abs_latency": "40.000000",
+        "compilation_latency": "5.000000",
+        "compression_ratio": "2.000000",
+        "eager_peak_mem": "2.097152",
+        "dynamo_peak_mem": "1.048576",
+    }
+
+
+def test_compilation_is_iree_compile_or_the_cold_run_beyond_steady_calls(export):
+    cold = with_runs(record("xla"), run_of(1.08, 2), run_of(0.08, 2))
+    found = export.dynamo(record("iree"), cold, record("inductor", first_call_ms=None), record(first_call_ms=1.0))  # fmt: skip
+    seconds = {name.split("_")[0]: rows[0].get("compilation_latency") for name, rows in found.items() if "perf" in name}  # fmt: skip
+    assert seconds == {
+        "iree-mlir-llvm-cpu": "7.500000",
+        "xla": "1.000000",
+        "inductor": "0.000000",
+        "eager": "0.000000",
+    }
+
+
+def test_memory_of_a_gpu_is_not_that_of_the_process(export):
+    found = export.dynamo(record(device="cuda"), record("inductor", device="cuda"))
+    [row] = found["inductor_zoo_float32_inference_cuda_performance.csv"]
+    assert {row[k] for k in ("compression_ratio", "eager_peak_mem", "dynamo_peak_mem")} == {"0.000000"}  # fmt: skip
+
+
+def test_memory_of_a_gpu_is_what_its_tensors_held(export):
+    eager, inductor = record(device="cuda"), record("inductor", device="cuda")
+    eager["run"]["device_memory_mb"] = 3000.0
+    inductor["run"]["device_memory_mb"] = 1500.0
+    found = export.dynamo(eager, inductor)
+    [row] = found["inductor_zoo_float32_inference_cuda_performance.csv"]
+    assert (row["compression_ratio"], row["dynamo_peak_mem"]) == ("2.000000", "1.572864")
+
+
+def test_memory_is_compared_with_eager_of_the_same_experiment_selected_or_not(export):
+    found = export.dynamo(
+        record(rss_mib=4000.0, batch_size=8), record(), record("inductor", rss_mib=500.0),
+        record(rss_mib=3000.0, batch_size=16),
+        options=["--only", "runtime=inductor"],
+    )  # fmt: skip
+    assert len(found) == 2
+    [row] = found["inductor_zoo_float32_inference_cpu_performance.csv"]
+    assert row["compression_ratio"] == "2.000000"
+
+
+def test_a_failed_cell_is_a_row_of_zeros_beside_its_accuracy(export):
+    found = export.dynamo(record("inductor", model="a"), failed("inductor", model="b"))
+    rows = found["inductor_zoo_float32_inference_cpu_performance.csv"]
+    assert [row["name"] for row in rows] == ["a", "b"]
+    assert {v for k, v in rows[1].items() if k not in ("dev", "name", "batch_size")} == {"0.000000"}
+    assert found["inductor_zoo_float32_inference_cpu_accuracy.csv"] == [
+        {"dev": "cpu", "name": "a", "batch_size": "3", "accuracy": "pass"},
+        {"dev": "cpu", "name": "b", "batch_size": "3", "accuracy": "fail_to_run"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "word"),
+    [
+        ("FAIL", "error", "fail_accuracy"),
+        ("EAGER_FAILED", "error", "eager_1st_run_fail"),
+        ("EAGER_FAILED", "oom", "eager_1st_run_OOM"),
+        ("EAGER_FAILED", "timeout", "timeout"),
+        ("NONDETERMINISTIC_EAGER_RUN", "error", "eager_two_runs_differ"),
+        ("EXCEPTION_RAISED", "crashed", "fail_to_run"),
+        ("VERIFIER_DIDNT_RUN", "unsupported", "fail_to_run"),
+        ("VERIFIER_DIDNT_RUN", "timeout", "timeout"),
+        ("VERIFIER_DIDNT_RUN", "oom", "OOM"),
+        ("VERIFIER_SKIPPED", "skipped", "pass_due_to_skip"),
+    ],
+)
+def test_accuracy_is_in_the_words_of_the_reader(export, code, status, word):
+    found = export.dynamo(record(code=code, status=status))
+    assert found["eager_zoo_float32_inference_cpu_accuracy.csv"][0]["accuracy"] == word
+
+
+def test_files_of_an_absent_device_are_left_out_whole(export):
+    absent = [
+        failed(status="unavailable", device="cuda"),
+        failed(status="error", device="cuda", model="b"),
+    ]
+    found = export.dynamo(record(), *absent)
+    assert len(found) == 2
+    assert "left out 2 cells of absent devices: net/eager/eval, b/eager/eval" in export.notes
+    export.write(*absent)
+    assert "nothing to export" in export.refuses("dynamo-csv")
+
+
+def test_a_device_that_went_away_leaves_every_model_its_row(export):
+    found = export.dynamo(record(), failed(status="unavailable", model="b"))
+    rows = found["eager_zoo_float32_inference_cpu_accuracy.csv"]
+    assert [row["accuracy"] for row in rows] == ["pass", "fail_to_run"]
+
+
+def test_a_speedup_that_is_not_known_is_zero_and_that_is_said(export):
+    found = export.dynamo(record("inductor", speedup=None))
+    row = found["inductor_zoo_float32_inference_cpu_performance.csv"][0]
+    assert (row["speedup"], row["abs_latency"]) == ("0.000000", "40.000000")
+    assert "no eager measurement to compare with" in export.notes
+
+
+def test_the_profilers_totals_are_lists_of_one_number_and_nothing_else_of_a_profile_is(export):
+    row = record("xla")
+    row["run"]["profile"] = {
+        "profiler": {"total_cpu_time_s": 0.25, "total_cuda_time_s": 0.0},
+        "operators": {"aten::nonzero": {"num_of_calls": 2}},
+        "dynamo_counters": {"frames": {"ok": 1}},
+    }
+    metrics = export.xla(row)[0]["metrics"]
+    assert (metrics["total_cpu_time_s"], metrics["total_cuda_time_s"]) == ([0.25], [0.0])
+    assert not {"operators", "dynamo_counters", "profiler"} & metrics.keys()

@@ -1,0 +1,371 @@
+"""torchbench: a TorchBench configuration file, and what it says of a model."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.lib.settings import ConfigError
+from scripts.lib.torchbench import GROUPS, LISTS, SIZES, TorchbenchFile
+
+FILE = """
+batch_size:
+  training: {wide: 4, fixed: 2}
+  inference: {wide: 32}
+  divisors: {wide: 8}
+dont_change_batch_size: [fixed]
+tolerance:
+  higher: [noisy, noisy-and-worse]
+  even_higher: [noisier, noisy-and-worse, bad-half]
+  higher_fp16: [bad-half]
+  higher_bf16: [bad-brain, noisier]
+  cosine: [turned]
+  freezing: {even_higher: [noisy]}
+  iou_thresholds: {seg: 0.95}
+require_larger_multiplier_for_smaller_tensor: [noisier, tiny]
+very_slow: &VERY_SLOW
+slow:
+  - *VERY_SLOW
+  - crawler
+non_deterministic: [dice]
+dtype:
+  force_amp_for_fp16_bf16_models: [amp, amp-brain]
+  force_fp16_for_bf16_models: [half]
+  amp_dtype_bfloat16: [amp-brain, brain]
+families: &FAMILY
+  - family-a
+  - &BRANCH [family-b, [family-c]]
+only_training:
+  - *FAMILY
+  - learner
+only_fp32: [whole]
+skip:
+  all: [gone]
+  device:
+    cpu: [big, gone]
+    cuda: ~
+    xpu:
+      - *FAMILY
+      - ~
+  test:
+    training: [*BRANCH, frozen]
+  multiprocess: [pair]
+accuracy:
+  skip:
+    large_models: [huge]
+    eager_not_deterministic: [huge, dice, loose]
+  max_batch_size: {wide: 2}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str):
+        path = tmp_path / "bench.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def bench(write):
+    return TorchbenchFile.read(write(FILE))
+
+
+def problems_of(path) -> list[str]:
+    """What is wrong with a file, a line each, without the file's name before each."""
+    with pytest.raises(ConfigError) as problem:
+        TorchbenchFile.read(path)
+    lines = str(problem.value).splitlines()
+    assert all(line.startswith(f"{path}: ") for line in lines)
+    return [line.removeprefix(f"{path}: ") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "test", "key"),
+    [
+        ("gone", "cpu", "eval", "skip.all"),
+        ("gone", "vulkan", "train", "skip.all"),
+        ("big", "cpu", "eval", "skip.device.cpu"),
+        ("big", "cpu", "train", "skip.device.cpu"),
+        ("big", "cuda", "eval", ""),
+        ("family-c", "xpu", "train", "skip.device.xpu"),
+        ("family-c", "cuda", "train", "skip.test.training"),
+        ("family-a", "cuda", "train", ""),
+        ("family-a", "cuda", "eval", "only_training"),
+        ("learner", "cpu", "eval", "only_training"),
+        ("learner", "cpu", "train", ""),
+        ("frozen", "cpu", "train", "skip.test.training"),
+        ("frozen", "cpu", "eval", ""),
+        ("pair", "cuda", "eval", "skip.multiprocess"),
+        ("crawler", "cpu", "eval", ""),
+        ("go", "cpu", "eval", ""),
+        ("Gone", "cpu", "eval", ""),
+    ],
+)
+def test_a_model_is_skipped_by_the_first_key_that_names_it(bench, model, device, test, key):
+    expected = f"{key} of {bench.path}" if key else ""
+    assert bench.skip_reason(model, device, test) == expected
+    assert bench.path.endswith("bench.yaml")
+
+
+def test_skips_may_be_given_for_evaluation_too(write):
+    found = TorchbenchFile.read(write("skip: {test: {inference: [a]}}"))
+    assert found.skip_reason("a", "cpu", "eval") == f"skip.test.inference of {found.path}"
+    assert found.skip_reason("a", "cpu", "train") == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ("huge", "accuracy.skip.large_models"),
+        ("loose", "accuracy.skip.eager_not_deterministic"),
+        ("dice", "accuracy.skip.eager_not_deterministic"),
+        ("wide", ""),
+    ],
+)
+def test_a_model_whose_results_cannot_be_held_to_eagers_is_named(bench, model, key):
+    assert bench.skip_verify_reason(model) == (f"{key} of {bench.path}" if key else "")
+
+
+def test_a_model_that_is_not_deterministic_is_not_verified(write):
+    found = TorchbenchFile.read(write("non_deterministic: [a]"))
+    assert found.skip_verify_reason("a") == f"non_deterministic of {found.path}"
+
+
+@pytest.mark.parametrize(
+    ("model", "test", "size"),
+    [
+        ("wide", "train", 4),
+        ("wide", "eval", 32),
+        ("fixed", "train", 2),  # dont_change_batch_size is of sizes asked for on a command line
+        ("fixed", "eval", None),
+        ("other", "train", None),
+    ],
+)
+def test_the_batch_size_is_the_files_whether_or_not_it_is_to_be_changed(bench, model, test, size):
+    assert bench.batch_size(model, test) == size
+
+
+@pytest.mark.parametrize(
+    ("model", "default", "size"),
+    [("wide", 32, 4), ("wide", 31, 3), ("wide", 4, 1), ("other", 32, 32)],
+)
+def test_a_models_own_batch_size_is_divided_but_never_to_nothing(bench, model, default, size):
+    assert bench.divided_batch_size(model, default) == size
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**4))
+def test_a_divided_batch_size_is_within_the_models_own(default, divisor):
+    bench = TorchbenchFile("f", {}, {"batch_size.divisors": {"a": divisor}})
+    size = bench.divided_batch_size("a", default)
+    assert size == int(default / divisor) or (size == 1 and default < divisor)
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "test", "precision", "tol"),
+    [
+        ("noisy", "cuda", "train", "none", 1e-3),
+        ("noisy", "vulkan", "train", "bf16", 1e-3),
+        ("noisy", "cpu", "train", "none", None),
+        ("noisy", "cuda", "eval", "none", None),
+        ("noisy", "cuda", "train", "amp-fp16", None),
+        ("noisier", "cuda", "train", "none", 8e-2),
+        ("noisier", "cuda", "eval", "none", None),
+        ("noisier", "cuda", "eval", "fp16", 8e-2),
+        ("noisier", "cpu", "eval", "amp-bf16", 8e-2),
+        ("noisier", "cuda", "train", "bf16", 1e-2),
+        ("noisy-and-worse", "cuda", "train", "none", 1e-3),
+        ("bad-half", "cuda", "eval", "fp16", 1e-2),
+        ("bad-half", "cuda", "train", "amp-fp16", 1e-2),
+        ("bad-half", "cuda", "eval", "amp-bf16", 1e-2),
+        ("bad-half", "cuda", "train", "bf16", 8e-2),
+        ("bad-half", "cuda", "eval", "bf16", None),
+        ("bad-brain", "cpu", "eval", "bf16", 1e-2),
+        ("bad-brain", "cuda", "eval", "amp-bf16", None),
+        ("bad-brain", "cuda", "train", "none", None),
+        ("seg", "cuda", "train", "none", None),
+    ],
+)
+def test_the_lists_of_tolerances_apply_where_torchbench_applies_them(
+    bench, model, device, test, precision, tol
+):
+    found = bench.tolerance(model, device, test, precision)
+    assert found.get("tol") == tol
+    assert ("tol" in found) == (tol is not None)
+    assert "cosine" not in found
+
+
+def test_a_comparison_is_changed_for_the_models_listed_and_no_others(bench):
+    assert bench.tolerance("turned", "cpu", "eval", "none") == {"cosine": True}
+    assert bench.tolerance("tiny", "cpu", "eval", "none") == {"small_tensor_multiplier": True}
+    assert bench.tolerance("noisier", "cuda", "train", "none") == {
+        "tol": 8e-2,
+        "small_tensor_multiplier": True,
+    }
+    assert bench.tolerance("other", "cuda", "train", "none") == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "test", "expected"),
+    [
+        ("other", "cpu", "eval", "none"),
+        ("other", "cuda", "eval", "bf16"),
+        ("other", "cuda", "train", "amp-fp16"),
+        ("half", "cuda", "eval", "fp16"),
+        ("half", "cpu", "eval", "none"),
+        ("amp", "cuda", "eval", "amp-fp16"),
+        ("amp", "vulkan", "eval", "amp-bf16"),
+        ("amp-brain", "cuda", "eval", "amp-bf16"),
+        ("brain", "cuda", "eval", "bf16"),
+        ("brain", "cuda", "train", "amp-bf16"),
+        ("whole", "cuda", "eval", "none"),
+        ("whole", "cuda", "train", "none"),
+    ],
+)
+def test_the_precision_is_the_policys_under_the_lists_that_name_the_model(
+    bench, model, device, test, expected
+):
+    assert bench.precision(model, device, test) == expected
+
+
+@pytest.mark.parametrize("ask", ["skip_reason", "batch_size", "tolerance", "precision"])
+def test_a_test_that_is_not_known_is_refused(bench, ask):
+    arguments = {"skip_reason": ["cpu"], "tolerance": ["cpu"], "precision": ["cpu"]}.get(ask, [])
+    further = ["none"] if ask == "tolerance" else []
+    with pytest.raises(ValueError, match="test: found 'inference', allowed is one of eval, train"):
+        getattr(bench, ask)("wide", *arguments, "inference", *further)
+
+
+def test_a_precision_that_is_not_known_is_refused(bench):
+    with pytest.raises(ValueError, match="precision: found 'half'"):
+        bench.tolerance("wide", "cuda", "eval", "half")
+
+
+@pytest.mark.parametrize("text", ["{}", "other: 3", "skip:", "skip: {all: [~], device: {cpu: }}"])
+def test_a_file_that_says_nothing_changes_nothing(write, text):
+    found = TorchbenchFile.read(write(text))
+    assert found.skip_reason("a", "cpu", "eval") == found.skip_verify_reason("a") == ""
+    assert found.batch_size("a", "train") is None
+    assert found.divided_batch_size("a", 3) == 3
+    assert found.tolerance("a", "cuda", "train", "none") == {}
+    assert found.precision("a", "cuda", "eval") == "bf16"
+
+
+def nested(key: str, value: object) -> dict:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
+
+
+@pytest.mark.parametrize("key", LISTS)
+@pytest.mark.parametrize(
+    ("value", "found"), [("resnet18", "'resnet18'"), (3, "3"), ({"a": 1}, "{'a': 1}"), (True, "True")]
+)  # fmt: skip
+def test_what_is_no_list_of_models_is_refused_by_file_and_key(write, key, value, found):
+    path = write(yaml.safe_dump(nested(key, value)))
+    assert problems_of(path) == [f"{key}: found {found}, expected a list of models"]
+
+
+@pytest.mark.parametrize("key", [*LISTS, "skip.device.cpu", "skip.test.training"])
+@pytest.mark.parametrize(("item", "found"), [(3, "3"), ({"a": 1}, "{'a': 1}"), (True, "True")])
+def test_an_item_that_names_no_model_is_refused_however_deep(write, key, item, found):
+    path = write(yaml.safe_dump(nested(key, ["a", [["b", item]]])))
+    assert problems_of(path) == [f"{key}: found {found}, expected the name of a model"]
+
+
+@pytest.mark.parametrize("key", ["skip", "accuracy", "accuracy.skip", "tolerance", "dtype", "batch_size", *GROUPS, *SIZES])  # fmt: skip
+@pytest.mark.parametrize(("value", "found"), [([1], "[1]"), ("a", "'a'"), (0, "0"), (False, "False")])  # fmt: skip
+def test_what_is_no_mapping_is_refused_once_by_file_and_key(write, key, value, found):
+    path = write(yaml.safe_dump(nested(key, value)))
+    assert problems_of(path) == [f"{key}: found {found}, expected a mapping"]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_is_of_lists(write, group):
+    path = write(yaml.safe_dump(nested(group, {"cpu": "a"})))
+    assert problems_of(path) == [f"{group}.cpu: found 'a', expected a list of models"]
+
+
+@pytest.mark.parametrize("key", SIZES)
+@pytest.mark.parametrize(
+    ("size", "found"),
+    [(0, "0"), (-1, "-1"), (2.0, "2.0"), ("4", "'4'"), (True, "True"), (None, "nothing")],
+)
+def test_a_size_is_a_positive_whole_number(write, key, size, found):
+    path = write(yaml.safe_dump(nested(key, {"a": size, "b": 1})))
+    assert problems_of(path) == [f"{key}.a: found {found}, expected a positive whole number"]
+
+
+def test_a_size_is_of_a_model(write):
+    path = write("batch_size: {training: {18: 2}}")
+    assert problems_of(path) == ["batch_size.training: found 18, expected the name of a model"]
+
+
+def test_everything_that_is_wrong_is_reported_at_once(write):
+    path = write("skip: {all: a, device: {cpu: [1]}}\nbatch_size: {training: {a: 0}}\ndtype: x")
+    assert sorted(problems_of(path)) == [
+        "batch_size.training.a: found 0, expected a positive whole number",
+        "dtype: found 'x', expected a mapping",
+        "skip.all: found 'a', expected a list of models",
+        "skip.device.cpu: found 1, expected the name of a model",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "found nothing, expected a mapping"),
+        ("# only a comment", "found nothing, expected a mapping"),
+        ("- a", "found ['a'], expected a mapping"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_refused(write, text, problem):
+    assert problems_of(write(text)) == [problem]
+
+
+@pytest.mark.parametrize("text", ["skip: [", "skip: *NOWHERE", "a: 2001-99-99", "a: !!python/name:os.system"])  # fmt: skip
+def test_a_file_that_is_no_plain_yaml_is_refused_on_one_line(write, text):
+    [problem] = problems_of(write(text))
+    assert problem.startswith("cannot be read as YAML: ")
+
+
+def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
+    [problem] = problems_of(tmp_path / "nowhere.yaml")
+    assert "No such file" in problem
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00a")
+    assert problems_of(tmp_path / "binary.yaml")[0].startswith("cannot be read as YAML: ")
+
+
+def test_a_long_value_is_cut_in_the_message(write):
+    path = write(yaml.safe_dump({"only_training": {"a": "x" * 1000}}))
+    assert len(problems_of(path)[0]) < 200
+
+
+@pytest.mark.parametrize("top", ["only_training", "batch_size"])
+def test_lists_that_hold_each_other_are_read_once(write, top):
+    """An anchor may stand in its own list; 40 levels of two would be 2**40 items in full."""
+    levels = "\n".join(f"l{i}: &L{i} [*L{i - 1}, *L{i - 1}]" for i in range(1, 41))
+    path = write(f"l0: &L0 [a]\n{levels}\n{top}: &SELF [*L40, b, *SELF]")
+    if top == "batch_size":
+        assert len(problems_of(path)) == 1
+    else:
+        assert TorchbenchFile.read(path).lists[top] == {"a", "b"}
+
+
+NAMES = st.text("abcxyz_/.-0123456789", min_size=1)
+NESTED = st.recursive(st.none() | NAMES, lambda items: st.lists(items, max_size=4))
+
+
+def flat(value: object) -> set[str]:
+    if isinstance(value, list):
+        return set().union(*map(flat, value))
+    return set() if value is None else {value}
+
+
+@given(st.lists(NESTED, max_size=5))
+def test_a_list_names_what_is_in_it_at_whatever_depth(tmp_path_factory, value):
+    path = tmp_path_factory.getbasetemp() / "nested.yaml"
+    path.write_text(yaml.safe_dump({"only_training": value}), encoding="utf-8")
+    assert TorchbenchFile.read(path).lists["only_training"] == flat(value)

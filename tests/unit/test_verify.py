@@ -1,0 +1,116 @@
+"""Results against golden ones: by count, name, tolerance, and never past what `same` lets through."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from scripts.lib import compare
+from scripts.lib.tensors import TensorType
+from scripts.lib.verify import Expected, verify
+
+RNG = np.random.default_rng(0)
+GOLDEN = [RNG.standard_normal((4, 8)).astype(np.float32), np.arange(3)]
+
+
+def expected(golden=None, names=("logits", "tokens"), **changes) -> Expected:
+    golden = GOLDEN if golden is None else golden
+    types = [
+        TensorType(name, array.shape, str(array.dtype))
+        for name, array in zip(names, golden, strict=True)
+    ]
+    wide = [np.asarray(array, np.float64) for array in golden]
+    return dataclasses.replace(Expected(types, golden, wide, True, "f32"), **changes)
+
+
+def test_the_same_results_pass_and_say_by_how_much():
+    found = verify(GOLDEN, expected(), {})
+    assert (found.code, found.detail, found.max_abs_error, found.tol) == ("PASS", "", 0.0, 1e-3)
+    assert found.rmse_vs_fp64 == found.golden_rmse_vs_fp64 == 0.0
+
+
+def test_a_wrong_value_fails_and_is_named():
+    wrong = [GOLDEN[0] + 0.1, GOLDEN[1]]
+    found = verify(wrong, expected(), {})
+    assert found.code == compare.FAIL
+    assert found.detail.startswith("logits: 32 of 32 values beyond tol 0.001")
+    assert found.max_abs_error == pytest.approx(0.1, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "code"), [({}, "FAIL"), ({"tol": 0.2}, "PASS"), ({"cosine": True}, "PASS")]
+)
+def test_a_models_own_tolerance_counts(tolerance, code):
+    assert verify([GOLDEN[0] * 1.1, GOLDEN[1]], expected(), tolerance).code == code
+
+
+def test_a_token_off_by_one_fails_though_it_is_within_the_tolerance():
+    golden = [np.array([1000, 2000])]
+    found = verify([np.array([1001, 2000])], expected(golden, ["tokens"]), {})
+    assert found.code == compare.FAIL
+    assert "tokens: 1 of 2 integers differ" in found.detail
+
+
+def test_an_infinity_in_golden_does_not_let_the_rest_pass():
+    golden = [np.array([-np.inf, 2.0, 3.0], np.float32)]
+    held = expected(golden, ["masked"])
+    assert verify([np.array([-np.inf, 2.0, 3.0], np.float32)], held, {}).code == compare.PASS
+    for wrong in ([-np.inf, 2.0, 4.0], [0.0, 2.0, 3.0]):
+        assert verify([np.array(wrong, np.float32)], held, {}).code == compare.FAIL
+
+
+def test_an_output_that_golden_overflowed_in_is_held_to_float64():
+    golden = [np.full(4, np.inf, np.float16)]
+    right = np.array([1.0, -2.0, 3.0, 4.0])
+    held = dataclasses.replace(expected(golden, ["y"]), fp64=[right], dtype="f16")
+    assert verify([right.astype(np.float16)], held, {}).code == compare.PASS
+    assert verify([-right.astype(np.float16)], held, {}).code == compare.FAIL
+
+
+def test_zeros_do_not_pass_for_small_values():
+    golden = [np.full((8,), 1e-9, np.float32)]
+    assert verify([np.zeros(8, np.float32)], expected(golden, ["y"]), {}).code == compare.FAIL
+
+
+def test_a_missing_output_fails():
+    found = verify(GOLDEN[:1], expected(), {})
+    assert found.code == compare.FAIL
+    assert "1 outputs, expected 2" in found.detail
+
+
+def test_a_model_that_is_not_deterministic_is_never_passed():
+    found = verify(GOLDEN, expected(deterministic=False), {})
+    assert found.code == "NONDETERMINISTIC_EAGER_RUN"
+    assert "two eager runs" in found.detail
+
+
+GRADIENTS = [np.array(0.5, np.float32), np.full(9, 1e-3, np.float32), np.full(2, 1e-12, np.float32)]
+NAMES = ("loss", "gradient of w", "gradient of b")
+
+
+def test_gradients_are_found_by_name_and_share_a_scale():
+    held = expected(GRADIENTS, NAMES)
+    noise = [GRADIENTS[0], GRADIENTS[1], np.zeros(2, np.float32)]
+    names = list(NAMES)
+    assert verify(noise, held, {}, names).code == compare.PASS
+    assert verify(noise[::-1], held, {}, names[::-1]).code == compare.PASS
+    found = verify([GRADIENTS[0], GRADIENTS[1] * 1.05, GRADIENTS[2]], held, {}, names)
+    assert (found.code, found.tol) == (compare.FAIL, 1e-2)
+    assert found.detail.startswith("gradient of w: 9 of 9 values beyond tol 0.01")
+
+
+@pytest.mark.parametrize(
+    ("names", "detail"),
+    [
+        (("loss", "gradient of w"), "no gradient of b (2 results, expected 3)"),
+        ((*NAMES, "gradient of z"), "an unexpected gradient of z (4 results, expected 3)"),
+    ],
+)
+def test_a_gradient_that_is_missing_or_too_many_fails_by_its_name(names, detail):
+    arrays = [*GRADIENTS, np.zeros(1, np.float32)][: len(names)]
+    found = verify(arrays, expected(GRADIENTS, NAMES), {}, list(names))
+    assert (found.code, found.detail) == (compare.FAIL, detail)
+
+
+def test_the_tolerance_is_that_of_the_type_that_was_computed_in():
+    assert verify(GOLDEN, expected(dtype="bf16"), {}).tol == 1e-2
