@@ -38,7 +38,7 @@ def measure(args: argparse.Namespace) -> None:
     """Verify, then time; `args` are those of scripts/measure_baseline.py."""
     rule = StoppingRule(**args.rule)
     runtime, device, threads = open_runtime(args)
-    expected = expectation(args)
+    expected = eager_in_precision(args)
     process.reset_peak_rss()
     compiled_before = compile_seconds(runtime, device) or 0.0
     built = build(args)
@@ -53,6 +53,8 @@ def measure(args: argparse.Namespace) -> None:
     outputs = {name: model.to_numpy(tensor) for name, tensor in step.results(cold.first)}
     first_call_s = cold.first_s + time.perf_counter() - begin
     watch, cold = cold.inside, cold.run  # the first call's results are let go
+    peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
+    expected = expected or Expected.read(args.golden, tensors.Signature.read(args.signature))
     common = {
         "device": device.kind,
         "device_name": device.name,
@@ -73,17 +75,17 @@ def measure(args: argparse.Namespace) -> None:
         Measurement(**common).write(args.out)
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
 
+    process.reset_peak_rss()
     settle(runtime)
-
     calls = functools.partial(run_calls, step, device, watch=watch, lazy=lazy)
     # The first call has compiled: it says nothing about the calls after it, however long it was.
     chosen = plan(rule, typical_seconds(lambda: calls(1), 0.0, rule))
     warm_up(calls, chosen.warmup_s)
     # A training step may compile twice: the second has gradients and an optimizer's state.
     compiled = compile_seconds(runtime, device)
-    with HostWatch() as watch:
+    with HostWatch() as host:
         runs, cpu_s = time_runs(calls, chosen)
-    max_rss_mb = process.peak_rss_mb()
+    peak_mb = max(peak_mb, process.peak_rss_mb())
     check_finite(step)
     Measurement(
         **common,
@@ -92,10 +94,10 @@ def measure(args: argparse.Namespace) -> None:
             tuple(s * 1e3 / chosen.iterations for s in cpu_s),
             chosen.iterations,
         ),
-        host=watch.load,
+        host=host.load,
         compile_s=None if compiled is None else compiled - compiled_before,
         runs=(cold, *runs),
-        max_rss_mb=max_rss_mb,
+        max_rss_mb=peak_mb,
         device_memory_mb=device.peak_memory_mb(),
         profile=profiling.collect(args.collect, step, device) if args.collect else None,
     ).write(args.out)
@@ -127,13 +129,12 @@ def compile_seconds(runtime: Any, device: Any) -> float | None:
     return counted.compile_s if counted else None
 
 
-def expectation(args: argparse.Namespace) -> Expected:
-    """What results are held to: the reference's or gradients' golden ones; in a precision of its
-    own, those of eager in that precision on the CPU, as in PyTorch's benchmarks, and the same
-    float64 ones."""
-    expected = Expected.read(args.golden, tensors.Signature.read(args.signature))
+def eager_in_precision(args: argparse.Namespace) -> Expected | None:
+    """What results in a precision of its own are held to: eager in that precision, on the CPU, and
+    the reference's float64 results, as in PyTorch's benchmarks. None for the model's precision."""
     if args.precision == "none":
-        return expected
+        return None
+    expected = Expected.read(args.golden, tensors.Signature.read(args.signature))
     loaded, autocast = fill(args, build(args))
     context = functools.partial(torch.autocast, "cpu", autocast) if autocast else None
     dtype = precision.compute_dtype(expected.dtype, args.precision)
@@ -192,9 +193,8 @@ def eager_step(
     options = {"autocast": autocast} if autocast else {}
     if args.test == "eval":
         return EvalStep(loaded, **options)
-    stored = tensors.load_npz(args.golden)
-    count = sum(key.startswith("cotangent.") for key in stored)
-    kept = [torch.from_numpy(stored[f"cotangent.{i}"]).to(device) for i in range(count)]
+    stored = tensors.load_npz(args.golden, "cotangent.")
+    kept = [torch.from_numpy(stored[f"cotangent.{i}"]).to(device) for i in range(len(stored))]
     return TrainStep(loaded, kept, **options)
 
 

@@ -96,10 +96,10 @@ def save_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
         np.savez(out, **arrays)
 
 
-def load_npz(path: str | Path) -> dict[str, np.ndarray]:
-    """Read arrays; refuses pickles."""
+def load_npz(path: str | Path, prefix: str = "") -> dict[str, np.ndarray]:
+    """Read the arrays whose keys begin with `prefix`; refuses pickles."""
     with np.load(path, allow_pickle=False) as archive:
-        return {key: archive[key] for key in archive.files}
+        return {key: archive[key] for key in archive.files if key.startswith(prefix)}
 
 
 def as_native(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import iree.runtime  # noqa: F401  (archive.read needs it; its import is not the loading of weights)
 import torch
 from torch.utils import _pytree as pytree
 
