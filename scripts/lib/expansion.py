@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,6 +25,8 @@ from scripts.lib.torchbench import TorchbenchFile
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench")
 """Keys of a model's entry that are not options of its functions."""
+AXES = {"dtype": "", "batch_size": "b"}
+"""Options of which an entry may list several, and what stands before a value in the name."""
 POLICY = "torchbench"
 """The precision of a baseline that the policy of TorchBench decides."""
 
@@ -43,6 +46,9 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     }
     tests = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
     tests = tuple(tests) if "tests" in selections else tuple(config["tests"])
+    selections = dict(selections)
+    if "models" in selections:
+        selections["models"] = _families(selections["models"], known["models"])
     chosen = {
         kind: _select(kind.removesuffix("s"), entries, selections.get(kind), problems)
         for kind, entries in known.items()
@@ -103,9 +109,15 @@ def _models(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Mode
     """Every file of models/, then the entries that name a file of their own."""
     found = [path.stem for path in sorted((root / "models").glob("*.py")) if path.stem[0] != "_"]
     models: dict[str, Model] = {}
-    for name in [*found, *(n for n in entries if n not in found)]:
-        entry = dict(entries.get(name) or {})
-        file = str(Path(entry.get("file", f"models/{name}.py")).expanduser())
+    variants = [
+        variant
+        for name in [*found, *(n for n in entries if n not in found)]
+        for variant in _variants(name, dict(entries.get(name) or {}))
+    ]
+    for name, family, entry in variants:
+        if name in models:
+            raise ConfigError(f"models.{family}: its variant {name} is the name of another model")
+        file = str(Path(entry.get("file", f"models/{family}.py")).expanduser())
         options = {k: v for k, v in entry.items() if k not in PIPELINE_KEYS}
         if "size" in options:
             options["size"] = str(options["size"])
@@ -116,9 +128,30 @@ def _models(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Mode
             suite="vmfbench" if inside else "user",
             options=options,
             tolerance=dict(entry.get("tolerance", {})),
-            torchbench=entry.get("torchbench", name),
+            torchbench=entry.get("torchbench", family),
+            family=family,
         )
     return models
+
+
+def _variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """(name, family, entry) for each value of the axes that are lists: bert-bf16-b8."""
+    axes = {axis: entry[axis] for axis in AXES if isinstance(entry.get(axis), list)}
+    found = []
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        suffix = "".join(f"-{AXES[axis]}{value}" for axis, value in chosen.items())
+        found.append((name + suffix, name, entry | chosen))
+    return found
+
+
+def _families(wanted: str | None, models: Mapping[str, Model]) -> str | None:
+    """A selection of models, a family's name standing for all of its variants."""
+    if wanted is None:
+        return None
+    parts = [part.strip() for part in wanted.split(",")]
+    members = {part: [m.name for m in models.values() if m.family == part] for part in parts}
+    return ",".join(",".join(members[p]) if p not in models and members[p] else p for p in parts)
 
 
 def _sized(

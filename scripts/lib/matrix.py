@@ -15,7 +15,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Model:
-    """A model file under options; `suite` groups models from one source.
+    """A model file under options; `suite` groups models from one source, `family` the variants
+    of one entry (its dtypes and batch sizes).
 
     `torchbench` is its name in a TorchBench file; `skip` says why that file has none of it run,
     `skip_train` why it has it not trained.
@@ -30,6 +31,7 @@ class Model:
     torchbench: str = ""
     skip: str = ""
     skip_train: str = ""
+    family: str = ""
 
     @property
     def dtype(self) -> str:

@@ -614,3 +614,35 @@ def test_what_is_skipped_of_a_whole_model_does_not_depend_on_what_is_selected(wi
         assert {n: (bool(m.skip), bool(m.skip_train)) for n, m in models.items()} == {
             "a": (True, True), "b": (False, True), "b-again": (False, False), "mine": (False, False)
         }  # fmt: skip
+
+
+def test_a_list_of_dtypes_or_batch_sizes_is_a_variant_each_named_by_what_it_varies(root):
+    config = CONFIG | {"models": {"a": {"dtype": ["f32", "bf16"], "batch_size": [1, 8]}}}
+    models = expansion.expand(config, {}, root).models
+    assert list(models) == ["a-f32-b1", "a-f32-b8", "a-bf16-b1", "a-bf16-b8", "b"]
+    one = models["a-bf16-b8"]
+    assert (one.dtype, one.batch_size, one.file) == ("bf16", 8, "models/a.py")
+    assert (one.family, one.torchbench) == ("a", "a")
+    config = CONFIG | {"models": {"a": {"dtype": "bf16", "batch_size": [4]}}}
+    assert list(expansion.expand(config, {}, root).models) == ["a-b4", "b"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("a", ["a-f32", "a-bf16"]),
+        ("a,b", ["a-f32", "a-bf16", "b"]),
+        ("a-bf16", ["a-bf16"]),
+        ("*-f32", ["a-f32"]),
+    ],
+)
+def test_the_name_of_an_entry_selects_all_of_its_variants(root, wanted, names):
+    config = CONFIG | {"models": {"a": {"dtype": ["f32", "bf16"]}}}
+    assert list(expansion.expand(config, {"models": wanted}, root).models) == names
+
+
+def test_a_variant_that_has_the_name_of_another_model_is_refused(root):
+    (root / "models/a-bf16.py").write_text(MODEL)
+    config = CONFIG | {"models": {"a": {"dtype": ["f32", "bf16"]}}}
+    with pytest.raises(ConfigError, match=r"variant a-bf16 is the name of another model|a-bf16"):
+        expansion.expand(config, {}, root)

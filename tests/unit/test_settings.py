@@ -300,3 +300,20 @@ def test_any_filter_splits_the_models_or_is_a_configuration_problem(wanted, unwa
         return
     assert left
     assert left == [name for name in KNOWN if name in left]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"dtype": "f31"}, 'models.bert.dtype: found "f31", allowed is one of f32, f16, bf16'),
+        ({"dtype": ["f32", "f31"]}, 'models.bert.dtype.1: found "f31", allowed is one of f32'),
+        ({"batch_size": 0}, "models.bert.batch_size: found 0: 0 is less than the minimum of 1"),
+        ({"batch_size": [2, 0]}, "models.bert.batch_size.1: found 0: 0 is less than"),
+        ({"batch_size": []}, "models.bert.batch_size: found []: [] should be non-empty"),
+        ({"dtype": ["f32", "f32"]}, "models.bert.dtype: found"),
+    ],
+)
+def test_an_axis_of_a_model_is_one_value_or_a_list_of_different_ones(entry, message):
+    with pytest.raises(ConfigError) as problem:
+        settings.check(changed("models/bert", entry))
+    assert message in str(problem.value)
