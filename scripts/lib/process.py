@@ -59,11 +59,20 @@ def descendants(pid: int) -> list[int]:
     found: list[int] = []
     todo = [pid]
     while todo:
-        for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+        children = _children(todo.pop())
+        found += children
+        todo += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """The children of every thread of a process; none once it is gone, at whatever moment."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
-                children = [int(child) for child in task.read_text().split()]
-                found += children
-                todo += children
+                listed = Path(f"/proc/{pid}/task/{thread}/children").read_text()
+                found += [int(child) for child in listed.split()]
     return found
 
 

@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,7 @@ def run(job: Job) -> Outcome:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     started = time.time()
+    fault = None
     try:
         with contextlib.closing(CappedLog(job.log_path)) as log:
             log.note(_header(job))
@@ -92,7 +94,13 @@ def run(job: Job) -> Outcome:
             except _CannotStart as error:
                 log.note(f"error: {error}")
                 ended = _Ended(127, 0.0, 0.0)
-        diagnosis = _verdict(job, ended, scratch)
+            except Interrupted:
+                raise
+            except Exception as error:  # our own fault, not the stage's: a row all the same
+                log.note(traceback.format_exc())
+                fault = Diagnosis("error", "supervisor", f"{type(error).__name__}: {error}")
+                ended = _Ended(os.EX_SOFTWARE, 0.0, 0.0)
+        diagnosis = fault or _verdict(job, ended, scratch)
         _place_artifacts(job, scratch, keep=diagnosis is None or ended.keeps_artifacts)
         result = _outcome(job, diagnosis)
         outcome.write(job.status_path, result, Usage(round(ended.seconds, 3), ended.max_rss_mb))

@@ -50,3 +50,18 @@ def test_a_tool_is_accounted_for_with_its_exit_code_and_peak_memory():
 def test_a_stage_ends_by_its_tools_signal_and_with_1_for_any_of_its_exit_codes(code, passed_on):
     source = f"from scripts.lib.process import exit_like; exit_like({code})"
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == passed_on
+
+
+def test_a_process_that_goes_away_while_it_is_asked_has_no_children(monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    listdir = os.listdir
+
+    def gone(path):
+        if path == f"/proc/{child.pid}/task":
+            child.kill()
+            child.wait()
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", gone)
+    assert process.descendants(os.getpid()) == [child.pid]
+    assert child.pid not in process.descendants(os.getpid())

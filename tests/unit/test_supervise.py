@@ -390,3 +390,15 @@ def test_the_command_line_skips_what_it_is_told_to_with_the_reason_as_it_stands(
     subprocess.run([*command[:3], "--skip", reason, *command[3:]], cwd=ROOT, check=True)
     ended = outcome.read(tmp_path / "status.json")
     assert (ended.status, ended.reason, ended.detail) == ("skipped", "skip-list", reason)
+
+
+def test_a_fault_of_the_supervisor_itself_is_a_row_too_and_leaves_nothing_running(run, monkeypatch):
+    def fails(**_):
+        raise FileNotFoundError("/proc/8945/task")
+
+    monkeypatch.setattr(process, "tree_rss_mb", fails)
+    result, artifact, job = run(WRITE + "import time; time.sleep(60)")
+    assert (result.status, result.reason) == ("error", "supervisor")
+    assert result.detail == "FileNotFoundError: /proc/8945/task"
+    assert "Traceback" in job.log_path.read_text()
+    assert artifact.read_bytes() == b""
