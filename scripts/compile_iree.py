@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import sysconfig
 from pathlib import Path
 
 from scripts.lib import atomic, exits, process
-from scripts.lib.iree_flags import BACKENDS, compile_flags
+from scripts.lib.iree_flags import add_arguments, compile_flags
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.compile_iree", description=__doc__)
-    parser.add_argument("--program", required=True, type=Path)
-    parser.add_argument("--backend", required=True, choices=sorted(BACKENDS))
-    parser.add_argument("--arch", help="CPU name, sm_80, gfx942, or a Vulkan target")
-    parser.add_argument("--opt-level", default="O2", choices=["O0", "O1", "O2", "O3"])
-    parser.add_argument("--flags", default="[]", type=json.loads, help="more flags, a JSON list")
+    add_arguments(parser)
     parser.add_argument("--out-vmfb", required=True, type=Path)
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()

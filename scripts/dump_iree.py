@@ -13,18 +13,14 @@ from pathlib import Path
 from scripts.compile_iree import tool
 from scripts.lib import atomic, process
 from scripts.lib.dumping import clear, listing
-from scripts.lib.iree_flags import BACKENDS, compile_flags
+from scripts.lib.iree_flags import add_arguments, compile_flags
 
 KINDS = ("iree_phases", "iree_graph")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.dump_iree", description=__doc__)
-    parser.add_argument("--program", required=True, type=Path)
-    parser.add_argument("--backend", required=True, choices=sorted(BACKENDS))
-    parser.add_argument("--arch", help="CPU name, sm_80, gfx942, or a Vulkan target")
-    parser.add_argument("--opt-level", default="O2", choices=["O0", "O1", "O2", "O3"])
-    parser.add_argument("--flags", default="[]", type=json.loads, help="more flags, a JSON list")
+    add_arguments(parser)
     parser.add_argument("--kinds", default=json.dumps(KINDS), type=json.loads, help="JSON list")
     parser.add_argument("--out-folder", required=True, type=Path)
     parser.add_argument("--out-listing", required=True, type=Path, help="JSON: file to bytes")

@@ -11,12 +11,12 @@ cannot tell apart are one type (see `_stored`).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from scripts.lib import scaling
 from scripts.lib.tensors import DTYPES
 
 PASS = "PASS"
@@ -30,19 +30,11 @@ of models which need a higher one. Its 1e-4 for float32 holds a compiler to eage
 kernels of other devices sum in another order, and get 1e-3.
 """
 
-Scale = Literal["each", "group"] | Sequence[Hashable]
-"""Bring each output to the scale of its own golden one, or to that of the group if it is larger:
-of all outputs, or of those with the same label."""
-
 TRAIN_TOLERANCES = {"f32": 1e-2, "f16": 4e-2, "bf16": 4e-2}
 """The same for losses and gradients: those of PyTorch's benchmarks/dynamo for training (1e-2, and
 4e-2 for models that need more). A gradient jumps where an activation is next to zero: in ResNet-18
 another order of summation moves single values of it by a thousandth, in inductor as in XLA.
 """
-
-LOSS = "loss"
-GRADIENT = "gradient of "
-"""What the results of a training step are called: the one, and each parameter after the other."""
 
 _HALF = ("float16", "bfloat16")
 _LOOSE_TOL = 4e-2  # where golden is NaN and float64 is not
@@ -105,12 +97,12 @@ def compare(
     dtypes: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
     *,
-    scale: Scale | None = None,
+    scale: scaling.Scale | None = None,
 ) -> Comparison:
     """Judge outputs one by one: count, type, shape, then values as `same(equal_nan=True)` does.
 
     `dtypes` are torch's names of golden's types (default: numpy's), `names` are for `detail`.
-    With `scale` the outputs are judged as `scaled` gives them; errors and values are reported as
+    With `scale` (see scaling.py) small outputs are brought to scale first; errors and values are reported as
     they are without. Raises ValueError where golden, fp64, dtypes and names do not fit each other.
     """
     actual, golden = [np.asarray(a) for a in actual], [np.asarray(g) for g in golden]
@@ -126,7 +118,7 @@ def compare(
     if len(actual) != len(golden):
         problems.append(f"{len(actual)} outputs, expected {len(golden)}")
     comparable: list[tuple[np.ndarray, np.ndarray]] = []
-    exponents = [0] * len(golden) if scale is None else _exponents(golden, scale)
+    exponents = [0] * len(golden) if scale is None else scaling.exponents(golden, scale)
     for name, dtype, got, want, reference, exponent in zip(
         names, dtypes, actual, golden, wide, exponents, strict=False
     ):
@@ -150,41 +142,6 @@ def compare(
         max_abs_error=_finite(max(errors)) if errors else None,
         rmse_vs_fp64=distance,
     )
-
-
-def scaled(
-    actual: Sequence[np.ndarray],
-    golden: Sequence[np.ndarray],
-    fp64: Sequence[np.ndarray] | None,
-    scale: Scale = "each",
-) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray] | None]:
-    """The outputs, with small floating-point ones brought to golden's scale.
-
-    `same` has one absolute tolerance: outputs of about 1e-9 pass for zeros there. Where the root
-    mean square of golden's finite values (of "each" output; in a "group" that of the output or of
-    all of them, whichever is larger: one that is nothing but rounding has no scale) is below 0.5, the
-    output is divided, in all three lists, by the power of two that puts it into [0.5, 1). A power
-    of two rounds nothing: magnitudes only grow, so that even subnormals stay exact in their type.
-    """
-    exponents = _exponents([np.asarray(want) for want in golden], scale)
-
-    def shift(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        # There may be more or fewer outputs than golden has: compare() says so.
-        padded = exponents + [0] * max(0, len(arrays) - len(exponents))
-        return [_shift(np.asarray(a), e) for a, e in zip(arrays, padded, strict=False)]
-
-    return shift(actual), shift(golden), None if fp64 is None else shift(fp64)
-
-
-def scale_of(names: Sequence[str]) -> Scale:
-    """How outputs of these names are scaled: each by itself, or as gradients and their loss.
-
-    A gradient that is nothing but rounding (that of a key's bias before a softmax) has no scale
-    of its own; the loss is no gradient.
-    """
-    if LOSS not in names or not any(name.startswith(GRADIENT) for name in names):
-        return "each"
-    return [name == LOSS for name in names]
 
 
 def rmse(actual: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> float | None:
@@ -219,9 +176,9 @@ def _prepare(
     if fp64.dtype != np.float64 or fp64.shape != stored.shape:
         fp64 = None
     return _Output(
-        _shift(typed, exponent),
-        _shift(stored, exponent),
-        None if fp64 is None else _shift(fp64, exponent),
+        scaling.shift(typed, exponent),
+        scaling.shift(stored, exponent),
+        None if fp64 is None else scaling.shift(fp64, exponent),
         dtype,
         exponent,
     )
@@ -396,71 +353,12 @@ def _value(value: np.generic, output: _Output) -> str:
 
 
 def _number(value: float, exponent: int) -> str:
-    """A float as it was before `_shift`."""
+    """A float as it was before `scaling.shift`."""
     return f"{math.ldexp(value, exponent) if math.isfinite(value) else value:.6g}"
 
 
 def _of_scale(exponent: int) -> str:
     return f" × 2**{exponent}" if exponent else ""
-
-
-def _is_floating(array: np.ndarray) -> bool:
-    # numpy does not count ml_dtypes' bfloat16 among its own.
-    return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
-
-
-def _exponents(golden: Sequence[np.ndarray], scale: Scale) -> list[int]:
-    """The power of two to divide each output by; 0 leaves it as it is."""
-    count = len(golden)
-    by_name = {"each": range(count), "group": [0] * count}
-    labels = by_name[scale] if isinstance(scale, str) else scale
-    groups: dict[Hashable, list[np.ndarray]] = {}
-    for label, array in zip(labels, golden, strict=True):
-        if _is_floating(array):
-            groups.setdefault(label, []).append(array)
-    least = {label: _exponent(arrays) for label, arrays in groups.items()}
-
-    def exponent(label: Hashable, array: np.ndarray) -> int:
-        if not _is_floating(array):
-            return 0
-        # Zeros have no scale of their own, not one of 0.
-        own = _exponent([array]) if _magnitudes(array).any() else least[label]
-        return max(own, least[label])
-
-    return [exponent(label, array) for label, array in zip(labels, golden, strict=True)]
-
-
-def _exponent(arrays: Sequence[np.ndarray]) -> int:
-    """The power that puts the RMS of all finite values into [0.5, 1); 0 at most."""
-    largest = max((_magnitudes(array).max(initial=0.0) for array in arrays), default=0.0)
-    if largest == 0:
-        return 0
-    _, power = math.frexp(largest)
-    total = count = 0.0
-    for array in arrays:
-        # Scaled first: squares of very small or very large values leave float64's range.
-        values = np.ldexp(_magnitudes(array), -power)
-        total += float(np.square(values).sum())
-        count += values.size
-    _, rest = math.frexp(math.sqrt(total / count))
-    return min(0, power + rest)
-
-
-def _magnitudes(array: np.ndarray) -> np.ndarray:
-    """Absolute finite values, flat, in float64."""
-    values = np.abs(array.astype(np.float64))
-    return values[np.isfinite(values)]
-
-
-def _shift(array: np.ndarray, exponent: int) -> np.ndarray:
-    """Floating-point values times 2**-exponent, in their own type."""
-    if exponent == 0 or not _is_floating(array):
-        return array
-    # A wrong output may be large where golden is small: infinity fails as the number would.
-    with np.errstate(over="ignore"):
-        if array.dtype.name == "bfloat16":
-            return np.ldexp(array.astype(np.float32), -exponent).astype(array.dtype)
-        return np.asarray(np.ldexp(array, -exponent), array.dtype)
 
 
 def _largest_error(got: np.ndarray, want: np.ndarray) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from scripts.lib import compare, model, tensors
+from scripts.lib import compare, model, scaling, tensors
 from scripts.lib.step import EvalStep, TrainStep
 
 Step = EvalStep | TrainStep
@@ -66,7 +66,7 @@ def run_twice(step: Step, dtype: str) -> Golden:
     again = [model.to_numpy(tensor) for _, tensor in step.results(step())]
     dtypes = [kind.dtype for kind in types]
     allowed = compare.Tolerance(compare.TOLERANCES[dtype])
-    scale = compare.scale_of([kind.name for kind in types])
+    scale = scaling.scale_of([kind.name for kind in types])
     repeated = compare.compare(again, eager, None, allowed, dtypes, scale=scale)
     return Golden(types, eager, None, repeated.code == compare.PASS)
 

@@ -6,7 +6,10 @@ iree-compile and fails on an unknown or a deprecated one.
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 # Backend: (fixed flags, flag that takes the architecture, default architecture, device URI)
 BACKENDS: dict[str, tuple[tuple[str, ...], str, str, str]] = {
@@ -26,6 +29,15 @@ BACKENDS: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "cuda": (("--iree-hal-target-device=cuda",), "--iree-cuda-target", "sm_80", "cuda"),
     "rocm": (("--iree-hal-target-device=hip",), "--iree-rocm-target", "gfx942", "hip"),
 }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every stage command takes that calls iree-compile for a target."""
+    parser.add_argument("--program", required=True, type=Path)
+    parser.add_argument("--backend", required=True, choices=sorted(BACKENDS))
+    parser.add_argument("--arch", help="CPU name, sm_80, gfx942, or a Vulkan target")
+    parser.add_argument("--opt-level", default="O2", choices=["O0", "O1", "O2", "O3"])
+    parser.add_argument("--flags", default="[]", type=json.loads, help="more flags, a JSON list")
 
 
 def compile_flags(

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.lib import compare, model
+from scripts.lib import model, scaling
 
 Autocast = Callable[[], AbstractContextManager]
 Named = list[tuple[str, torch.Tensor]]
@@ -73,13 +73,13 @@ class TrainStep:
             loss = self._loss(outputs)
         loss.backward()
         gradients = [
-            (f"{compare.GRADIENT}{name}", weight.grad)
+            (f"{scaling.GRADIENT}{name}", weight.grad)
             for name, weight in self.loaded.module.named_parameters()
             if weight.grad is not None
         ]
         if self.optimizer:
             self.optimizer.step()
-        return [(compare.LOSS, loss.detach()), *gradients]
+        return [(scaling.LOSS, loss.detach()), *gradients]
 
     def results(self, observed: Named) -> Named:
         """(name, tensor) of the loss and of every parameter's gradient."""

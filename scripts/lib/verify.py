@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.lib import compare, strictness, tensors
+from scripts.lib import compare, scaling, strictness, tensors
 from scripts.lib.measurement import Verification
 
 NONDETERMINISTIC = "NONDETERMINISTIC_EAGER_RUN"
@@ -87,7 +87,7 @@ def _judge(
     names = [kind.name for kind in expected.types]
     found, *three = strictness.settle(actual, expected.golden, expected.fp64, names)
     dtypes = [kind.dtype for kind in expected.types]
-    result = compare.compare(*three, allowed, dtypes, names, scale=compare.scale_of(names))
+    result = compare.compare(*three, allowed, dtypes, names, scale=scaling.scale_of(names))
     if not found:
         return result
     detail = "; ".join([*found, *filter(None, [result.detail])][:3])

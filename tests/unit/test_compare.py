@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from scripts.lib.compare import FAIL, PASS, TOLERANCES, Tolerance, _round, compare, rmse, scaled
+from scripts.lib import scaling
+from scripts.lib.compare import FAIL, PASS, TOLERANCES, Tolerance, _round, compare, rmse
 
 TOLERANCE = Tolerance(1e-3)
 EXACT = Tolerance(0.0)
@@ -19,6 +20,17 @@ FLOATS = [np.float64, np.float32, np.float16]
 shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 anything = hnp.arrays(st.sampled_from([*FLOATS, np.int64, np.uint8, np.bool_]), shapes)
 floats = st.sampled_from(FLOATS).flatmap(lambda dtype: hnp.arrays(dtype, shapes))
+
+
+def scaled(actual, golden, fp64, scale="each"):
+    """The three lists as compare() judges them with `scale`."""
+    exponents = scaling.exponents([np.asarray(want) for want in golden], scale)
+    exponents += [0] * len(actual)  # there may be more outputs than golden has
+
+    def shifted(arrays):
+        return [scaling.shift(np.asarray(a), e) for a, e in zip(arrays, exponents, strict=False)]
+
+    return shifted(actual), shifted(golden), None if fp64 is None else shifted(fp64)
 
 
 def judge(got, want, fp64=None, tolerance=TOLERANCE, dtype=np.float32, **options):
