@@ -44,10 +44,10 @@ class Measurement:
     """A verification, and a latency if and only if it passed.
 
     `load_ms`: module and weights until the first call can be made; `first_call_ms`: that call,
-    outputs on the host. `compile_s` is a baseline's own compile time inside that call. `runs`:
-    the cold run, then the repetitions that `latency` is of. `max_rss_mb` is the peak of the
-    process that was timed, by the kernel's account; `device_memory_mb` what its tensors held on
-    a device of its own. `profile` is what `measure.collect` asked for, taken after the timing.
+    outputs on the host. `compile_s` is all that a baseline compiled before the first repetition.
+    `runs`: the cold run, then the repetitions that `latency` is of. `max_rss_mb` is the peak of the
+    process that was timed, by the kernel's account (a baseline's without the verification);
+    `device_memory_mb` what its tensors held on a device of its own. `profile` is what `measure.collect` asked for, taken after the timing.
     """
 
     device: str

@@ -41,11 +41,6 @@ class LoadedModel:
         """(path, tensor) of every tensor input, in the order of the program's arguments."""
         return flat_tensors((self.args, self.kwargs))
 
-    def __call__(self) -> list[tuple[str, torch.Tensor]]:
-        """Run once, without gradients; (path, tensor) of every tensor output."""
-        with torch.no_grad():
-            return flat_tensors(self.module(*self.args, **self.kwargs))
-
 
 def load(name: str, path: str | Path, options: Mapping[str, Any]) -> LoadedModel:
     """Build the model of file `path` and its inputs under `options`.

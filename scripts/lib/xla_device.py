@@ -21,7 +21,7 @@ class XlaDevice:
     def __init__(self, kind: str, threads: int) -> None:
         # Read when the PJRT client is made, at the first use of a device.
         os.environ["PJRT_DEVICE"] = kind.upper()
-        # The size of XLA's own thread pool on the CPU (tsl::port::NumSchedulableCPUs aside).
+        # The size of XLA's own thread pool on the CPU, which torch.set_num_threads does not set.
         os.environ["NPROC"] = str(threads)
         torch.set_num_threads(threads)
         import torch_xla
