@@ -20,6 +20,7 @@ include: "workflow/rules/compile.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/baseline.smk"
 include: "workflow/rules/aggregate.smk"
+include: "workflow/rules/coverage.smk"
 include: "workflow/rules/dumps.smk"
 
 

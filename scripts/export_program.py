@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
     try:
-        loaded = model.load(args.name, args.model_file, args.options)
+        loaded = model.load(args.name, args.model_file, args.options, f"export {args.exporter}")
     except (model.ModelError, modelfile.ModelFileError) as error:
         exits.fail(str(error))
     signature = Signature.read(args.signature)

@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def make_gradients(args: argparse.Namespace) -> None:
-    loaded = model.load(args.name, args.model_file, args.options)
+    loaded = model.load(args.name, args.model_file, args.options, "gradients")
     set_weights(loaded.module, args.weights)
     loaded = to_training(with_inputs(loaded, args.inputs))
     with torch.no_grad():

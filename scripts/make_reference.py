@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
-from scripts.lib import archive, exits, golden, model, modelfile, tensors
+from scripts.lib import (
+    archive,
+    exits,
+    generation,
+    golden,
+    model,
+    modelfile,
+    quantization,
+    tensors,
+)
 from scripts.lib.step import EvalStep
 
 
@@ -26,7 +36,7 @@ def main() -> None:
 
 
 def make_reference(args: argparse.Namespace) -> None:
-    loaded = model.load(args.name, args.model_file, args.options)
+    loaded = model.load(args.name, args.model_file, args.options, "reference")
     # Stored before the first call: a model may write into its weights and its inputs.
     weights, aliases = model.named_weights(loaded.module)
     archive.write(args.out_weights, ((key, model.to_bytes(w)) for key, w in weights.items()))
@@ -35,9 +45,14 @@ def make_reference(args: argparse.Namespace) -> None:
     inputs = tuple(model.tensor_type(name, t) for name, t in loaded.inputs)
     parameters = tuple(model.tensor_type(key, w) for key, w in weights.items())
     del weights
+    inputs_from = loaded.input_description() or ""
+    greedy = generation.of(loaded.module)
     dtype = args.options.get("dtype", "f32")
+    # Last that uses the model: it may be left in float64.
     found = golden.observe(loaded, EvalStep, args.model_file, dtype)
     tensors.save_npz(args.out_golden, found.arrays())
+    loaded.module = torch.nn.Identity()  # a float model is as large again
+    distance = quantization.report(loaded, found.eager)
     tensors.Signature(
         model=args.name,
         dtype=dtype,
@@ -53,6 +68,10 @@ def make_reference(args: argparse.Namespace) -> None:
         has_fp64=found.fp64 is not None,
         rmse_vs_fp64=found.rmse_vs_fp64,
         deterministic=found.deterministic,
+        weights_bytes=args.out_weights.stat().st_size,
+        inputs_from=inputs_from,
+        generation=asdict(greedy) if greedy else None,
+        quantization=distance,
     ).write(args.out_signature)
 
 

@@ -14,11 +14,15 @@ from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from torch_mlir.extras.fx_importer import FxImporter
 
-from scripts.lib import capture, model
+from scripts.lib import capture, fx_rewrites, model
 from scripts.lib.capture import timed
 from scripts.lib.link import Lowered
+from scripts.lib.stablehlo import for_iree
 
-OPTIONS = {"dialect": ("torch", "stablehlo", "linalg-on-tensors")}
+OPTIONS = {
+    "dialect": ("torch", "stablehlo", "linalg-on-tensors"),
+    "rewrites": ("all", "none"),
+}
 """What a frontend may set, and to what: checked before anything runs, so a plain literal."""
 ENTRY = "forward"
 PACKAGE = "torch-mlir"
@@ -34,6 +38,8 @@ _TO_BACKEND_IR = (
 def export(loaded: model.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
     """Lower a model to the dialect `options["dialect"]`; also seconds of each step.
 
+    `options["rewrites"]`: `all` makes it a graph that the road takes, `none` leaves it as captured.
+
     Raises capture.UnsupportedProgram, or what torch.export and torch-mlir raise.
     """
     dialect = options["dialect"]
@@ -43,6 +49,10 @@ def export(loaded: model.LoadedModel, options: Mapping[str, Any]) -> tuple[Lower
         captured = capture.capture(loaded)
     with timed(seconds, "decompose"):
         program = captured.program.run_decompositions(get_decomposition_table())
+    rewrites: tuple[str, ...] = ()
+    if options["rewrites"] == "all":
+        with timed(seconds, "rewrite"):
+            rewrites = fx_rewrites.apply(program, dialect)
     with timed(seconds, "import"):
         context = ir.Context()
         torch_dialect.register_dialect(context)
@@ -54,10 +64,16 @@ def export(loaded: model.LoadedModel, options: Mapping[str, Any]) -> tuple[Lower
             module, _TO_BACKEND_IR, "Lowering TorchFX IR -> Torch Backend IR"
         )
         compiler_utils.lower_mlir_module(False, compiler_utils.OutputType.get(dialect), module)
+    text = str(module)
+    if options["rewrites"] == "all" and dialect == "stablehlo":
+        with timed(seconds, "rewrite"):
+            text, names = for_iree(text)
+        rewrites += tuple(names)
     lowered = Lowered(
-        text=str(module),
+        text=text,
         entry=ENTRY,
         arguments=list(capture.arguments(captured, program).values()),
         results=capture.results(program),
+        rewrites=rewrites,
     )
     return lowered, seconds

@@ -17,7 +17,7 @@ os.environ.setdefault("PJRT_DEVICE", "CPU")
 import torch
 from torch_xla import stablehlo
 
-from scripts.lib import capture, model
+from scripts.lib import capture, fx_rewrites, model
 from scripts.lib.capture import timed
 from scripts.lib.link import Argument, Constant, Input, Lowered
 from scripts.lib.stablehlo import for_iree
@@ -35,7 +35,8 @@ _NOT_CAPTURABLE = "This model contains ops not capturable by Pytorch/XLA: "
 def export(loaded: model.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
     """Lower a model to StableHLO; also seconds of each step.
 
-    `options["rewrites"]`: `all` makes it StableHLO that IREE takes, `none` leaves it as printed.
+    `options["rewrites"]`: `all` makes it a graph that PyTorch/XLA takes and StableHLO that
+    IREE takes, `none` leaves both as they come.
 
     Raises capture.UnsupportedProgram naming the operators that PyTorch/XLA cannot lower, or
     what torch.export and torch_xla raise.
@@ -48,14 +49,19 @@ def export(loaded: model.LoadedModel, options: Mapping[str, Any]) -> tuple[Lower
         # Only a functional graph shows what it changes; PyTorch/XLA drops that without a word.
         program = captured.program.run_decompositions({})
         capture.results(program)
+    rewrites: list[str] = []
+    if options["rewrites"] == "all":
+        with timed(seconds, "rewrite"):
+            rewrites += fx_rewrites.apply(program, "xla")
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     function = bundle.stablehlo_funcs[0]
     arguments = _arguments(capture.arguments(captured, program), bundle)
-    text, rewrites = function.text, []
+    text = function.text
     if options["rewrites"] == "all":
         with timed(seconds, "rewrite"):
-            text, rewrites = for_iree(text)
+            text, names = for_iree(text)
+        rewrites += names
     return Lowered(text, ENTRY, arguments, rewrites=tuple(rewrites)), seconds
 
 

@@ -7,10 +7,11 @@ import functools
 import importlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from scripts.lib import (
@@ -30,8 +31,8 @@ from scripts.lib.measurement import Measurement, Run
 from scripts.lib.step import EvalStep, TrainStep, placed, to_training
 from scripts.lib.stopping import Schedule, StoppingRule, plan, typical_seconds
 from scripts.lib.torch_device import NoDevice
-from scripts.lib.verify import Expected, verify
-from scripts.lib.weights import set_weights, with_inputs
+from scripts.lib.verify import Expected, follow_generation, verify
+from scripts.lib.weights import set_weights, with_arrays, with_inputs
 
 
 def measure(args: argparse.Namespace) -> None:
@@ -54,23 +55,28 @@ def measure(args: argparse.Namespace) -> None:
     first_call_s = cold.first_s + time.perf_counter() - begin
     watch, cold = cold.inside, cold.run  # the first call's results are let go
     peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
-    expected = expected or Expected.read(args.golden, tensors.Signature.read(args.signature))
+    signature = tensors.Signature.read(args.signature)
+    expected = expected or Expected.read(args.golden, signature)
+    verification = verify(
+        list(outputs.values()),
+        expected,
+        args.tolerance,
+        list(outputs) if args.test == "train" else None,
+    )
+    if args.test == "eval":
+        start_from = list(tensors.load_npz(args.inputs).values())
+        decode = functools.partial(call_with, step, device.device)
+        verification = follow_generation(verification, decode, start_from, signature)
     common = {
         "device": device.kind,
         "device_name": device.name,
         "threads": threads if device.kind == "cpu" else None,
-        "verification": verify(
-            list(outputs.values()),
-            expected,
-            args.tolerance,
-            list(outputs) if args.test == "train" else None,
-        ),
+        "verification": verification,
         "load_ms": load_s * 1e3,
         "first_call_ms": first_call_s * 1e3,
         "versions": device.versions,
     }
     del outputs, expected
-    verification = common["verification"]
     if verification.code != compare.PASS:
         Measurement(**common).write(args.out)
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
@@ -162,10 +168,22 @@ def make_step(
     return step
 
 
+def call_with(
+    step: EvalStep, device: torch.device, arrays: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """What the step gives for other inputs than its own, of the same shapes, in their order."""
+    own = step.loaded
+    step.loaded = with_arrays(own, arrays, device)
+    try:
+        return [model.to_numpy(tensor) for _, tensor in step.results(step())]
+    finally:
+        step.loaded = own
+
+
 def build(args: argparse.Namespace) -> model.LoadedModel:
     """The model as its file builds it."""
     try:
-        return model.load(args.name, args.model_file, args.options)
+        return model.load(args.name, args.model_file, args.options, f"baseline {args.runtime}")
     except (model.ModelError, modelfile.ModelFileError) as error:
         exits.fail(str(error))
 

@@ -46,7 +46,8 @@ class _Flat(torch.nn.Module):
         tensors = iter(inputs)
         leaves = [next(tensors) if constant is None else constant[0] for constant in self.constants]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
-        return self.model(*args, **kwargs)
+        # Numbers and None among the outputs are no results of a program.
+        return [t for _, t in model.flat_tensors(self.model(*args, **kwargs))]
 
 
 _PREFIX = "model."
@@ -122,4 +123,5 @@ class timed:
         self.start = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self.into[self.step] = round(time.perf_counter() - self.start, 4)
+        spent = time.perf_counter() - self.start
+        self.into[self.step] = round(self.into.get(self.step, 0.0) + spent, 4)

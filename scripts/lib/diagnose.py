@@ -90,6 +90,7 @@ def diagnose(returncode: int, log: str) -> Diagnosis:
         status = exits.STATUS_OF[returncode]
         reason = {
             exits.WRONG_RESULT: "wrong-result",
+            exits.TOO_LARGE: "estimated",
             exits.UNAVAILABLE: "no-device",
         }.get(returncode, reason or "unsupported")
         if quoted.startswith("NONDETERMINISTIC"):

@@ -14,10 +14,17 @@ UNSUPPORTED = 3
 """The tool says that it does not take this model: a limit of the road, not a fault of the run."""
 WRONG_RESULT = 4
 """The module ran and its outputs differ from golden; the artifacts hold the comparison."""
+TOO_LARGE = 5
+"""The weights do not fit into what the stage may use, counted before they were allocated."""
 UNAVAILABLE = 69
 """No such device on this machine (EX_UNAVAILABLE of sysexits.h)."""
 
-STATUS_OF = {UNSUPPORTED: "unsupported", WRONG_RESULT: "error", UNAVAILABLE: "unavailable"}
+STATUS_OF = {
+    UNSUPPORTED: "unsupported",
+    WRONG_RESULT: "error",
+    TOO_LARGE: "oom",
+    UNAVAILABLE: "unavailable",
+}
 KEEPS_ARTIFACTS = frozenset({OK, WRONG_RESULT})
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.lib import iree_flags, modelfile, settings
+from scripts.lib import iree_flags, modelfile, settings, suites
 from scripts.lib.matrix import (
     Baseline,
     Frontend,
@@ -25,7 +25,9 @@ from scripts.lib.torchbench import TorchbenchFile
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench")
 """Keys of a model's entry that are not options of its functions."""
-AXES = {"dtype": "", "batch_size": "b"}
+OWN_SUITES = ("vmfbench", "user")
+"""Suites of the entries of models; the others are of suites."""
+AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 """Options of which an entry may list several, and what stands before a value in the name."""
 POLICY = "torchbench"
 """The precision of a baseline that the policy of TorchBench decides."""
@@ -39,10 +41,10 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     problems: list[str] = []
     torchbench = _read_torchbench(config.get("torchbench"), root, problems)
     known = {
-        "models": _models(config["models"], root),
-        "frontends": {k: Frontend(name=k, **v) for k, v in config["frontends"].items()},
+        "models": _models(config["models"], root) | _suite_models(config, root, problems),
+        "frontends": {k: Frontend(name=k, **_own(v)) for k, v in config["frontends"].items()},
         "targets": {k: _target(k, v) for k, v in config["targets"].items()},
-        "baselines": {k: Baseline(name=k, **v) for k, v in config["baselines"].items()},
+        "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
     }
     tests = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
     tests = tuple(tests) if "tests" in selections else tuple(config["tests"])
@@ -50,7 +52,12 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     if "models" in selections:
         selections["models"] = _families(selections["models"], known["models"])
     chosen = {
-        kind: _select(kind.removesuffix("s"), entries, selections.get(kind), problems)
+        kind: _select(
+            kind.removesuffix("s"),
+            entries,
+            selections.get(kind, None if kind == "models" else _by_default(config[kind])),
+            problems,
+        )
         for kind, entries in known.items()
     }
     chosen["models"] = _filtered(chosen["models"], config, problems)
@@ -58,7 +65,8 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         try:
             chosen["models"][name] = _sized(model, root, torchbench, tests)
         except (modelfile.ModelFileError, ConfigError) as error:
-            problems.append(f"models.{name}: {error}")
+            where = "models" if model.suite in OWN_SUITES else f"suites.{model.suite}"
+            problems.append(f"{where}.{name}: {error}")
     problems += _file_problems(chosen, root)
     for frontend in chosen["frontends"].values():
         problems += _option_problems(frontend, root)
@@ -84,6 +92,17 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     )
     overrides = dict(_overrides(matrix, torchbench)) if torchbench else {}
     return dataclasses.replace(matrix, overrides=overrides)
+
+
+def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry without what says when it is selected."""
+    return {key: value for key, value in entry.items() if key != "default"}
+
+
+def _by_default(entries: Mapping[str, Mapping]) -> str | None:
+    """What is selected where nothing is: all but the entries with `default: false`."""
+    left = [name for name, entry in entries.items() if entry.get("default", True)]
+    return None if len(left) == len(entries) else ",".join(left)
 
 
 def _select(kind: str, entries: Mapping, wanted: str | None, problems: list[str]) -> dict:
@@ -118,20 +137,55 @@ def _models(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Mode
         if name in models:
             raise ConfigError(f"models.{family}: its variant {name} is the name of another model")
         file = str(Path(entry.get("file", f"models/{family}.py")).expanduser())
-        options = {k: v for k, v in entry.items() if k not in PIPELINE_KEYS}
-        if "size" in options:
-            options["size"] = str(options["size"])
         inside = _resolve(root, file).is_relative_to(root / "models")
-        models[name] = Model(
-            name=name,
-            file=file,
-            suite="vmfbench" if inside else "user",
-            options=options,
-            tolerance=dict(entry.get("tolerance", {})),
-            torchbench=entry.get("torchbench", family),
-            family=family,
-        )
+        suite = "vmfbench" if inside else "user"
+        models[name] = _model(name, family, entry, file=file, suite=suite, known_as=family)
     return models
+
+
+def _suite_models(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
+    """What `suites:` names, a model of the suite's file each."""
+    checkout = (config.get("torchbench") or {}).get("path")
+    try:
+        entries = suites.entries(config.get("suites") or [], root, checkout)
+    except suites.SuiteError as error:
+        problems.append(str(error))
+        return {}
+    models: dict[str, Model] = {}
+    taken = set(_models(config["models"], root)) if entries else set()
+    for suite_entry in entries:
+        options = {"name": suite_entry.name} | suite_entry.options
+        for name, family, entry in _variants(suite_entry.cell, options):
+            if name in taken:
+                problems.append(f"suites.{suite_entry.where}: {name} is the name of another model")
+            taken.add(name)
+            models[name] = _model(
+                name,
+                family,
+                entry,
+                file=suite_entry.file,
+                suite=suite_entry.suite,
+                known_as=suite_entry.name,
+            )
+    return models
+
+
+def _model(
+    name: str, family: str, entry: Mapping[str, Any], *, file: str, suite: str, known_as: str
+) -> Model:
+    """The model of an entry; `known_as` is its name in a TorchBench file where it gives none."""
+    options = {k: v for k, v in entry.items() if k not in PIPELINE_KEYS}
+    if "size" in options:
+        options["size"] = str(options["size"])
+    return Model(
+        name=name,
+        file=file,
+        suite=suite,
+        options=options,
+        tolerance=dict(entry.get("tolerance", {})),
+        torchbench=entry.get("torchbench", known_as),
+        family=family,
+    )
 
 
 def _variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -163,6 +217,8 @@ def _sized(
     modelfile.check_options(path, model.options)
     default = modelfile.default_batch_size(path)
     options = dict(model.options)
+    if model.suite == "torchbench" and "batch_size" not in options:
+        default = suites.batch_size(options, options["name"], root) or default
     if torchbench and "batch_size" not in options:
         own = torchbench.divided_batch_size(model.torchbench, default)
         sizes = {test: torchbench.batch_size(model.torchbench, test) or own for test in tests}
@@ -176,6 +232,9 @@ def _sized(
         if size != default:
             options["batch_size"] = size
             modelfile.check_options(path, options)
+    if model.suite == "torchbench":
+        # Its file has no default of its own: each model there has one.
+        options.setdefault("batch_size", default)
     if torchbench:
         skip = torchbench.skip_model_reason(model.torchbench)
         skip_train = skip or torchbench.skip_test_reason(model.torchbench, "train")
@@ -292,7 +351,7 @@ def _glob_problems(known: Mapping[str, dict]) -> list[str]:
 def _read_torchbench(
     entry: Mapping[str, str] | None, root: Path, problems: list[str]
 ) -> TorchbenchFile | None:
-    if not entry:
+    if not entry or "file" not in entry:
         return None
     try:
         file = TorchbenchFile.read(_resolve(root, str(Path(entry["file"]).expanduser())))

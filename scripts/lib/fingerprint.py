@@ -7,7 +7,6 @@ when it changes; cells that are done do not: their rows carry the fingerprint th
 
 from __future__ import annotations
 
-import ast
 import functools
 import glob
 import hashlib
@@ -16,7 +15,7 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from scripts.lib import outcome
+from scripts.lib import imports, outcome
 
 ROOT = Path(__file__).parents[2]
 _RETRY = re.compile(r"^(?P<base>.*?)(\+(?P<count>\d+))?$")
@@ -25,7 +24,8 @@ _RETRY = re.compile(r"^(?P<base>.*?)(\+(?P<count>\d+))?$")
 def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
     """Twelve hex digits over the sources of `modules` and all of `scripts` they import."""
     digest = hashlib.sha256()
-    for path in sorted(_closure(tuple(modules), root)):
+    ours = imports.closure(modules, root, lambda name: name.split(".")[0] == "scripts")
+    for path in sorted(ours):
         digest.update(str(path.relative_to(root)).encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
@@ -90,26 +90,3 @@ def _machine_signs() -> str:
 def _code(modules: tuple[str, ...]) -> str:
     """One reading of the sources for all cells of a stage."""
     return of_modules(modules)
-
-
-def _closure(modules: tuple[str, ...], root: Path) -> frozenset[Path]:
-    found: dict[str, Path] = {}
-    todo = list(modules)
-    while todo:
-        name = todo.pop()
-        path = root / (name.replace(".", "/") + ".py")
-        if name in found or not path.is_file():
-            continue
-        found[name] = path
-        todo.extend(_imports(path))
-    return frozenset(found.values())
-
-
-def _imports(path: Path) -> list[str]:
-    names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [name for name in names if name.split(".")[0] == "scripts"]

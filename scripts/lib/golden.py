@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from scripts.lib import compare, model, scaling, tensors
+from scripts.lib import compare, float64, model, scaling, tensors
 from scripts.lib.step import EvalStep, TrainStep
 
 Step = EvalStep | TrainStep
@@ -49,7 +49,14 @@ def observe(
     """
     before = [(path, model.to_numpy(tensor)) for path, tensor in loaded.inputs]
     step = make_step(loaded)
-    twice = run_twice(step, dtype)
+    try:
+        twice = run_twice(step, dtype)
+    except model.ModelError as error:
+        raise model.ModelError(f"{file}: {error}") from error
+    except Exception as error:
+        raise model.ModelError(
+            f"{file}: its forward pass raised {model.raised(error, file)}; {_seen(loaded)}"
+        ) from error
     for (path, array), (_, tensor) in zip(before, loaded.inputs, strict=True):
         if not np.array_equal(model.to_numpy(tensor), array, equal_nan=True):
             raise model.ModelError(f"{file}: the model changes its input {path} in place")
@@ -58,10 +65,24 @@ def observe(
     return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step))
 
 
+def _seen(loaded: model.LoadedModel) -> str:
+    """What a forward pass was given, and what its weights are of."""
+    inputs = [f"{path} {t.dtype}{list(t.shape)}".strip() for path, t in loaded.inputs]
+    kinds = sorted({str(weight.dtype) for weight in loaded.module.parameters()})
+    text = f"inputs {', '.join(inputs)}; weights {', '.join(kinds) or 'none'}"
+    return text.replace("torch.", "")
+
+
 def run_twice(step: Step, dtype: str) -> Golden:
     """Results of a step run eagerly, and whether a second run gives the same."""
-    named = step.results(step())
-    types = tuple(model.tensor_type(name, tensor) for name, tensor in named)
+    outputs = step()
+    for hidden in model.opaque(outputs):
+        print(
+            f"note: output {hidden} is left out: torch does not know it as a structure of tensors"
+        )
+    named = step.results(outputs)
+    del outputs
+    types = tuple(_output_type(name, tensor) for name, tensor in named)
     eager = [model.to_numpy(tensor) for _, tensor in named]
     again = [model.to_numpy(tensor) for _, tensor in step.results(step())]
     dtypes = [kind.dtype for kind in types]
@@ -71,10 +92,20 @@ def run_twice(step: Step, dtype: str) -> Golden:
     return Golden(types, eager, None, repeated.code == compare.PASS)
 
 
+def _output_type(name: str, tensor: torch.Tensor) -> tensors.TensorType:
+    try:
+        return model.tensor_type(name, tensor)
+    except model.ModelError as error:
+        raise model.ModelError(f"forward() returned {'a tensor that' if not name else ''}{error}") from error  # fmt: skip
+
+
 def check(file: Path, golden: list[np.ndarray]) -> None:
     """Refuse results that say nothing about whether a program is right."""
     if not golden:
-        raise model.ModelError(f"{file}: the model returned no tensor")
+        raise model.ModelError(
+            f"{file}: forward() returned no tensor; expected a tensor, or tensors in tuples, "
+            "lists, dicts or dataclasses"
+        )
     for number, array in enumerate(golden):
         if array.size and not np.isfinite(array).any():
             raise model.ModelError(
@@ -88,14 +119,15 @@ def _in_float64(
     loaded: model.LoadedModel, make_step: Callable[[model.LoadedModel], Step]
 ) -> list[np.ndarray] | None:
     """Results of the same (rounded) weights computed in float64; None where torch cannot."""
-    wide = model.LoadedModel(
-        loaded.name,
-        loaded.module.double(),
-        *model.cast_floats((loaded.args, loaded.kwargs), torch.float64),
-    )
+    args, kwargs = model.cast_floats((loaded.args, loaded.kwargs), torch.float64)
+    wide = dataclasses.replace(loaded, args=args, kwargs=kwargs)
     try:
-        step = make_step(wide)
-        return [model.to_numpy(tensor) for _, tensor in step.results(step())]
+        with float64.widened(loaded.module):
+            step = make_step(wide)
+            if isinstance(step, TrainStep) and not float64.is_wide(loaded.module):
+                print("note: no float64 reference: gradients need all weights in float64 at once")
+                return None
+            return [model.to_numpy(tensor) for _, tensor in step.results(step())]
     except RuntimeError as error:
         print(f"note: no float64 reference: {error}", flush=True)
         return None

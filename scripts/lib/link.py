@@ -227,10 +227,13 @@ def _find_function(module, name: str):
 
 
 def _cast(op: str, ir, value, want):
-    """Cross between builtin and torch tensors where the two types differ."""
+    """Cross between builtin and torch tensors, by `op`, or between signs of integers."""
     if value.type == want:
         return value
-    return ir.Operation.create(op, results=[want], operands=[value]).result
+    if {"!torch"} & {str(value.type)[:6], str(want)[:6]}:
+        return ir.Operation.create(op, results=[want], operands=[value]).result
+    # Only StableHLO has integers with a sign on builtin tensors.
+    return ir.Operation.create("stablehlo.bitcast_convert", results=[want], operands=[value]).result
 
 
 _VTENSOR = re.compile(r"!torch\.vtensor<\[(?P<shape>[\d,]*)\],(?P<element>\w+)>")
@@ -238,10 +241,10 @@ _SIGNED = re.compile(r"[su]i(\d+)")
 
 
 def _builtin(ir, kind):
-    """The builtin tensor type of a torch value tensor type (others stay as they are)."""
+    """The type that IREE's ABI knows of a tensor: builtin, its integers without a sign."""
     match = _VTENSOR.fullmatch(str(kind))
     if match is None:
-        return kind
+        return ir.Type.parse(_SIGNED.sub(r"i\1", str(kind))) if "ui" in str(kind) else kind
     shape = "".join(f"{n}x" for n in match["shape"].split(",") if n)
     element = _SIGNED.sub(r"i\1", match["element"])
     return ir.Type.parse(f"tensor<{shape}{element}>")

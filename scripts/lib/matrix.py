@@ -41,6 +41,11 @@ class Model:
     def batch_size(self) -> int:
         return int(self.options.get("batch_size", self.default_batch_size))
 
+    @property
+    def phase(self) -> str | None:
+        """Of a language model: forward, prefill or decode."""
+        return self.options.get("phase")
+
 
 @dataclass(frozen=True)
 class Frontend:

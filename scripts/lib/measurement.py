@@ -11,7 +11,11 @@ from scripts.lib.latency import HostLoad, Latency, trust
 
 @dataclass(frozen=True)
 class Verification:
-    """What the comparison with golden said, and by which tolerance (compare.Tolerance)."""
+    """What the comparison with golden said, and by which tolerance (compare.Tolerance).
+
+    `greedy_tokens` of `greedy_expected` steps gave the token that transformers generates, where
+    the program is a language model's (generation.py).
+    """
 
     code: str
     detail: str
@@ -20,6 +24,8 @@ class Verification:
     golden_rmse_vs_fp64: float | None
     tol: float
     cosine: bool = False
+    greedy_tokens: int | None = None
+    greedy_expected: int | None = None
 
 
 @dataclass(frozen=True)

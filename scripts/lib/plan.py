@@ -6,12 +6,14 @@ Params are functions of wildcards only; functions of input or output never trigg
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import os
 import shlex
 import sys
 from pathlib import Path
 
-from scripts.lib import environments, fingerprint, limits, outcome, settings
+from scripts.lib import environments, fingerprint, limits, modelfile, outcome, settings
 from scripts.lib.matrix import (
     Baseline,
     Frontend,
@@ -58,6 +60,12 @@ def parse_retry(wanted: str | None) -> frozenset[str]:
     return frozenset(settings.select("retry status", known, wanted)) if wanted else frozenset()
 
 
+@functools.cache
+def _parts(file: str) -> list[str]:
+    """One reading of a model file for all of its cells."""
+    return [os.path.relpath(path) for path in modelfile.own_imports(file)]
+
+
 class Plan:
     """Answers the rules' questions about one cell of the matrix at a time."""
 
@@ -69,6 +77,10 @@ class Plan:
 
     def model(self, wildcards) -> Model:
         return self.matrix.models[wildcards.model]
+
+    def model_parts(self, wildcards) -> list[str]:
+        """The files that the model's own file is made of: a change of theirs is one of it."""
+        return _parts(self.model(wildcards).file)
 
     def frontend(self, wildcards) -> Frontend:
         return self.matrix.frontends[wildcards.frontend]

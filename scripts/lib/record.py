@@ -19,14 +19,15 @@ from scripts.lib.outcome import Outcome
 from scripts.lib.plan import IREE_ENV, status_path
 
 COLUMNS = (
-    "model", "suite", "test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", "backend",
+    "model", "suite", "phase", "test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", "backend",
     "device", "device_name", "threads", "status", "stage", "reason", "detail", "blocked_by",
-    "verification_code", "max_abs_error", "rmse_vs_fp64", "latency_ms", "mean_ms", "min_ms",
+    "verification_code", "max_abs_error", "rmse_vs_fp64", "greedy_tokens", "latency_ms", "mean_ms", "min_ms",
     "p95_ms", "stdev_ms", "cv", "repetitions", "trust", "trust_reason", "speedup_vs_eager",
-    "speedup_trust",
+    "speedup_trust", "ttft_ms", "tokens_per_s",
     "load_ms", "first_call_ms", "export_s", "trace_s", "compile_s", "execute_s", "vmfb_bytes",
     "dispatch_count", "compile_rss_mb", "run_rss_mb", "device_memory_mb", "torch_version",
-    "frontend_version", "torch_xla_version", "iree_version", "rewrites", "fingerprint", "log",
+    "frontend_version", "torch_xla_version", "iree_version", "rewrites", "inputs_from",
+    "weights_bytes", "float_weights_bytes", "quantization_sqnr_db", "fingerprint", "log",
 )  # fmt: skip
 """Columns of results/latency.csv, in order."""
 
@@ -119,9 +120,11 @@ def row(record: dict) -> dict[str, Any]:
     verification, latency = record["verification"], record["latency"] or {}
     run, compiled = record["run"], record.get("compile") or {}
     export, cold = record.get("export") or {}, (record.get("runs") or [{}])[0]
+    quantization = record["reference"].get("quantization") or {}
     flat = {
         "model": record["model"]["name"],
         "suite": record["model"]["suite"],
+        "phase": experiment["phase"],
         **{k: experiment[k] for k in ("test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", "backend", "device")},
         "device_name": run.get("device_name"),
         "threads": run.get("threads"),
@@ -129,6 +132,7 @@ def row(record: dict) -> dict[str, Any]:
         "verification_code": verification["code"],
         "max_abs_error": verification.get("max_abs_error"),
         "rmse_vs_fp64": verification.get("rmse_vs_fp64"),
+        "greedy_tokens": _greedy(verification),
         **{f"{k}_ms": latency.get(f"{k}_ms") for k in ("mean", "min", "p95", "stdev")},
         "latency_ms": latency.get("median_ms"),
         "cv": latency.get("cv"),
@@ -137,6 +141,8 @@ def row(record: dict) -> dict[str, Any]:
         "trust_reason": "; ".join(latency.get("trust_reasons", [])) or None,
         "speedup_vs_eager": latency.get("speedup_vs_eager"),
         "speedup_trust": latency.get("speedup_trust"),
+        "ttft_ms": latency.get("ttft_ms"),
+        "tokens_per_s": latency.get("tokens_per_s"),
         "load_ms": run.get("load_ms"),
         "first_call_ms": run.get("first_call_ms"),
         "export_s": export.get("export_s"),
@@ -150,6 +156,10 @@ def row(record: dict) -> dict[str, Any]:
         "device_memory_mb": run.get("device_memory_mb"),
         **{f"{k}_version": record["versions"].get(k) for k in ("torch", "frontend", "torch_xla", "iree")},
         "rewrites": "; ".join(export.get("rewrites", [])) or None,
+        "inputs_from": record["reference"].get("inputs_from") or None,
+        "weights_bytes": record["reference"].get("weights_bytes"),
+        "float_weights_bytes": quantization.get("float_bytes"),
+        "quantization_sqnr_db": quantization.get("sqnr_db"),
     }  # fmt: skip
     return {column: flat[column] for column in COLUMNS}
 
@@ -167,8 +177,10 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
         "experiment": {
             "dtype": model.dtype,
             "batch_size": model.batch_size,
+            "phase": model.phase,
             "device": device,
         },
+        "reference": _reference(root, model),
         "outcome": {
             "status": decisive.status,
             "stage": decisive.stage,
@@ -180,7 +192,7 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
             "fingerprint": decisive.fingerprint,
         },
         "verification": _verification(decisive, measured),
-        "latency": _latency(measured),
+        "latency": _latency(measured, model),
         "runs": _runs(measured),
         "run": {
             **{key: measured.get(key) for key in ("device_name", "threads", "load_ms", "first_call_ms", "compile_s", "command", "device_memory_mb", "profile")},
@@ -226,7 +238,31 @@ def _verification(decisive: Outcome, measured: dict) -> dict:
     return {"code": "VERIFIER_DIDNT_RUN"}
 
 
-def _latency(measured: dict) -> dict | None:
+def _reference(root: Path, model: Model) -> dict:
+    """What the reference stage says of the model, beside its outputs; {} where it failed."""
+    signature = _read_if_whole(root / f"results/reference/{model.name}/signature.json")
+    keys = ("inputs_from", "weights_bytes", "quantization")
+    return {key: signature[key] for key in keys if signature.get(key)}
+
+
+def _greedy(verification: dict) -> str | None:
+    """`16/16`: greedy tokens that are transformers', of those compared."""
+    if verification.get("greedy_expected") is None:
+        return None
+    return f"{verification['greedy_tokens']}/{verification['greedy_expected']}"
+
+
+def _of_language_model(latency_ms: float, model: Model) -> dict[str, float]:
+    """What users of language models count in: milliseconds from a prompt to its first new token
+    (prefill), new tokens a second of the whole batch (decode)."""
+    if model.phase == "prefill":
+        return {"ttft_ms": latency_ms}
+    if model.phase == "decode":
+        return {"tokens_per_s": model.batch_size * 1e3 / latency_ms}
+    return {}
+
+
+def _latency(measured: dict, model: Model) -> dict | None:
     if not measured or measured["latency"] is None:
         return None
     stored = measured["latency"]
@@ -245,6 +281,7 @@ def _latency(measured: dict) -> dict | None:
         "trust_reasons": measured["trust"]["reasons"],
         "speedup_vs_eager": None,
         "speedup_trust": None,
+        **_of_language_model(latency.median, model),
         "values_ms": list(latency.values_ms),
         "cpu_ms": list(latency.cpu_ms),
     }

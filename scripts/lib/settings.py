@@ -30,21 +30,27 @@ def load(config: Mapping[str, Any], files: Iterable[str | Path]) -> tuple[dict, 
 
     `config` is Snakemake's: the `files` merged, then `--config` on top. There
     `models=resnet,bert` replaces the mapping of that name by a string; the mapping is read
-    from the files again. Raises ConfigError with every problem found.
+    from the files again. `suites=timm/resnet*,hf/t5` adds to what the files declare. Raises
+    ConfigError with every problem found.
     """
     declared = dict(config)
     selections = {key: declared[key] for key in SELECTABLE if isinstance(declared.get(key), str)}
-    if selections or any(declared.get(key) is None for key in SELECTABLE):
+    further = declared.get("suites")
+    further = further if isinstance(further, str) else None
+    if selections or further or any(declared.get(key) is None for key in SELECTABLE):
         original: dict = {}
         for file in files:
             _merge(original, yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {})
         for key in SELECTABLE:
             if key in selections or declared.get(key) is None:
                 declared[key] = original.get(key)
+        if further:
+            named = filter(None, (part.strip() for part in further.split(",")))
+            declared["suites"] = [*(original.get("suites") or []), *named]
     declared = {
         key: {} if value is None else value
         for key, value in declared.items()
-        if value is not None or key not in ("tests", "filter", "exclude")
+        if value is not None or key not in ("suites", "tests", "filter", "exclude")
     }
     for key in ("filter", "exclude"):
         # Snakemake reads `filter=18` as a number.

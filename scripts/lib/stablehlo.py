@@ -1,4 +1,4 @@
-"""StableHLO as PyTorch/XLA prints it, made into StableHLO that IREE takes.
+"""StableHLO as a frontend prints it, made into StableHLO that IREE takes.
 
 Each rewrite is exact and named: the export's report lists those that were applied, and a
 frontend with `rewrites: none` shows what the compiler says of the program as it was printed.
@@ -118,8 +118,29 @@ def _clone_body(ir, body, region, retype: Callable) -> None:
             values |= zip(op.operation.results, new.results, strict=True)
 
 
+def _scatter_indices_in_i32(ir, operation) -> str:
+    """A scatter's `i64` indices as `i32`, which number everything that fits into memory.
+
+    Where two scatters share their indices, IREE 3.13 fails to narrow them by itself ("failed to
+    legalize unresolved source materialization from ('tensor<…xi64>') to ('tensor<…xi32>')").
+    """
+    if operation.name != "stablehlo.scatter":
+        return ""
+    position = (len(operation.operands) - 1) // 2
+    indices = operation.operands[position]
+    kind = ir.RankedTensorType(indices.type)
+    sizes = ir.RankedTensorType(operation.operands[0].type).shape
+    if kind.element_type != ir.IntegerType.get_signless(64) or max(sizes, default=0) >= 1 << 31:
+        return ""
+    narrow = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(32))
+    with ir.InsertionPoint(operation):
+        new = ir.Operation.create("stablehlo.convert", results=[narrow], operands=[indices])
+    operation.operands[position] = new.result
+    return "scatter indices i64 to i32"
+
+
 def _attributes(operation) -> dict:
     return {name: operation.attributes[name] for name in operation.attributes}
 
 
-_REWRITES = (_custom_call_to_chlo, _unsigned_window_in_signed)
+_REWRITES = (_custom_call_to_chlo, _unsigned_window_in_signed, _scatter_indices_in_i32)

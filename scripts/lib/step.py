@@ -7,6 +7,7 @@ returns what its work is for, so that nothing of it can be left out as unused.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -155,7 +156,7 @@ def placed(loaded: model.LoadedModel, device: torch.device) -> model.LoadedModel
     args, kwargs = pytree.tree_map_only(
         torch.Tensor, lambda t: t.to(device), (loaded.args, loaded.kwargs)
     )
-    return model.LoadedModel(loaded.name, loaded.module, args, kwargs)
+    return dataclasses.replace(loaded, args=args, kwargs=kwargs)
 
 
 def _tied(module: torch.nn.Module) -> list[list[tuple[torch.nn.Module, str]]]:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.lib import exits, outcome, process
+from scripts.lib import exits, memory, outcome, process
 from scripts.lib.caplog import CappedLog
 from scripts.lib.diagnose import Diagnosis, diagnose
 from scripts.lib.outcome import Outcome, Usage
@@ -196,7 +196,9 @@ def _start(job: Job, scratch: Path) -> tuple[subprocess.Popen, int]:
             stderr=write_end,
             start_new_session=True,
             preexec_fn=process.child_setup(os.getpid()),
-            env=os.environ | {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"},
+            env=os.environ
+            | {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
+            | {memory.LIMIT_VARIABLE: f"{job.memory_mb:g}"},
         )
     except OSError as error:  # an environment that was moved away, say
         os.close(read_end)

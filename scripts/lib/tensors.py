@@ -57,7 +57,10 @@ class Signature:
     """What the reference stage fixed for a model: every later stage goes by it.
 
     `parameters` maps archive keys to types; `aliases` maps further state_dict names (tied
-    weights) to the key that holds their data.
+    weights) to the key that holds their data. `weights_bytes` is the size of the archive;
+    `inputs_from` says what the inputs were made of; `generation` holds a language model's greedy
+    tokens (generation.Generation); `quantization` says how far a quantised model is from its
+    float one (quantization.py).
     """
 
     model: str
@@ -72,6 +75,10 @@ class Signature:
     has_fp64: bool
     rmse_vs_fp64: float | None
     deterministic: bool
+    weights_bytes: int = 0
+    inputs_from: str = ""
+    generation: dict[str, Any] | None = None
+    quantization: dict[str, Any] | None = None
 
     def write(self, path: str | Path) -> None:
         atomic.write_json(path, asdict(self))

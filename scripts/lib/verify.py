@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.lib import compare, scaling, strictness, tensors
+from scripts.lib import compare, generation, scaling, strictness, tensors
 from scripts.lib.measurement import Verification
 
 NONDETERMINISTIC = "NONDETERMINISTIC_EAGER_RUN"
@@ -77,6 +77,31 @@ def verify(
         golden_rmse_vs_fp64=own,
         tol=allowed.tol,
         cosine=allowed.cosine,
+    )
+
+
+def follow_generation(
+    passed: Verification,
+    call: generation.Call,
+    inputs: Sequence[np.ndarray],
+    signature: tensors.Signature,
+) -> Verification:
+    """A passed verification, held to the greedy tokens of a language model as well.
+
+    `call` gives the program's outputs for other inputs than `inputs`, those of the reference.
+    """
+    if not signature.generation or passed.code != compare.PASS:
+        return passed
+    expected = generation.Generation(**signature.generation)
+    found = generation.follow(
+        call, inputs, signature.inputs, signature.outputs, expected, passed.tol
+    )
+    return dataclasses.replace(
+        passed,
+        code=compare.FAIL if found.problem else compare.PASS,
+        detail=found.problem or passed.detail,
+        greedy_tokens=found.matched,
+        greedy_expected=found.steps,
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import iree.runtime  # noqa: F401  (archive.read needs it; its import is not the loading of weights)
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -29,10 +32,19 @@ def with_inputs(loaded: model.LoadedModel, path: Path) -> model.LoadedModel:
     Not copied in place: an input may be an expanded view, whose memory overlaps.
     """
     stored = tensors.load_npz(path)
-    positions = iter(range(len(stored)))
+    return with_arrays(loaded, [stored[str(i)] for i in range(len(stored))])
+
+
+def with_arrays(
+    loaded: model.LoadedModel,
+    arrays: Sequence[np.ndarray],
+    device: torch.device | None = None,
+) -> model.LoadedModel:
+    """The same model with these values for its tensor inputs, in their order and dtypes."""
+    values = iter(arrays)
     args, kwargs = pytree.tree_map_only(
         torch.Tensor,
-        lambda old: torch.from_numpy(stored[str(next(positions))]).to(old.dtype),
+        lambda old: torch.from_numpy(np.array(next(values))).to(device or old.device, old.dtype),
         (loaded.args, loaded.kwargs),
     )
-    return model.LoadedModel(loaded.name, loaded.module, args, kwargs)
+    return dataclasses.replace(loaded, args=args, kwargs=kwargs)

@@ -110,7 +110,7 @@ class Stages:
         return self.run(
             "torch-mlir", "export_program", name="m", model_file=self.model, options=self.options,
             signature=f / "signature.json", exporter="torch_mlir", ir_format=ir_format,
-            exporter_options=json.dumps({"dialect": dialect}),
+            exporter_options=json.dumps({"dialect": dialect, "rewrites": "all"}),
             out_program=f / "program.mlir", out_report=f / "export.json",
         )  # fmt: skip
 

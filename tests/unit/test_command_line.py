@@ -99,7 +99,7 @@ def test_a_filter_and_an_exclusion_select_models_by_regular_expression():
 
 def test_dumps_are_of_every_cell_selected_and_need_no_measurement():
     found = jobs(
-        *("dumps", "--config", "models=conv", "frontends=torchmlir-torch"),
+        *("dumps", "--config", "models=conv", "frontends=torchmlir-stablehlo"),
         *("targets=llvm-cpu,cuda", "baselines=eager,openxla", "tests=eval,train"),
     )
     assert (found["dump_iree"], found["dump_baseline"]) == (2, 4)

@@ -89,6 +89,7 @@ def test_the_last_line_of_a_traceback_is_classed_and_quoted(status, reason, line
         (exits.UNSUPPORTED, "unsupported", "unsupported"),
         (exits.WRONG_RESULT, "error", "wrong-result"),
         (exits.UNAVAILABLE, "unavailable", "no-device"),
+        (exits.TOO_LARGE, "oom", "estimated"),
         (1, "error", "stage-error"),
     ],
 )

@@ -37,14 +37,14 @@ def test_a_package_has_one_version_wherever_it_is_pinned():
             name = re.sub(r"[-_.]+", "-", match["name"]).lower()
             versions[name][file] = match["version"]
     several = {n: pins for n, pins in versions.items() if len(set(pins.values())) > 1}
-    # PyTorch/XLA needs the torch that it was built against.
-    assert several.keys() <= {"torch", "torchvision"}
+    # PyTorch/XLA needs the torch that it was built against, and what was built against that.
+    assert several.keys() <= {"torch", "torchvision", "torchao"}
     for pins in several.values():
         pins.pop("torch-xla.yaml")
         assert len(set(pins.values())) == 1
 
 
-SHARED = ("iree-base-compiler", "iree-base-runtime", "numpy", "ml-dtypes", "psutil", "transformers", "torch_geometric")  # fmt: skip
+SHARED = ("iree-base-compiler", "iree-base-runtime", "numpy", "ml-dtypes", "psutil", "transformers", "torch_geometric", "timm")  # fmt: skip
 
 
 @pytest.mark.parametrize("package", SHARED)

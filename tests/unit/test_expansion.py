@@ -646,3 +646,15 @@ def test_a_variant_that_has_the_name_of_another_model_is_refused(root):
     config = CONFIG | {"models": {"a": {"dtype": ["f32", "bf16"]}}}
     with pytest.raises(ConfigError, match=r"variant a-bf16 is the name of another model|a-bf16"):
         expansion.expand(config, {}, root)
+
+
+@pytest.mark.parametrize("kind", ["baselines", "targets", "frontends"])
+def test_an_entry_that_is_no_default_is_in_a_run_that_selects_it_alone(kind, root):
+    config = copy.deepcopy(CONFIG)
+    config[kind]["asked-for"] = {**config[kind][next(iter(config[kind]))], "default": False}
+    everything = getattr(expansion.expand(config, {}, root), kind)
+    assert everything
+    assert "asked-for" not in everything
+    for wanted in ("asked-for", "*-for"):
+        assert list(getattr(expansion.expand(config, {kind: wanted}, root), kind)) == ["asked-for"]
+    assert "asked-for" in getattr(expansion.expand(config, {kind: "*"}, root), kind)

@@ -3,11 +3,15 @@
 import pytest
 
 from scripts.lib.modelfile import (
+    Function,
     ModelFileError,
     accepted_options,
     check_options,
+    chosen_options,
     default,
+    functions,
     literal,
+    own_imports,
 )
 
 GOOD = """
@@ -60,7 +64,13 @@ def test_an_option_that_no_one_takes_is_refused(file, option, message):
         ("", r"no function get_model\(\)"),
         (GOOD + "\ndef get_model(a, b=1): ...", r"get_model\(\) has the parameter 'a' without a default"),
         (GOOD + "\ndef get_model(*, a=1, b): ...", r"get_model\(\) has the parameter 'b' without a default"),
-        (GOOD + "\ndef get_dummy_input(a, /): ...", r"get_dummy_input\(\) has the parameter 'a'"),
+        (GOOD + "\ndef get_dummy_input(a, /): ...", r"get_dummy_input\(\) has the positional-only parameter 'a'; .* take the '/' away"),
+        ("def get_models(): ...\ndef get_dummy_input(): ...", r"no function get_model\(\) .*did you mean 'get_models'\? rename it to get_model"),
+        ("from x import get_model\ndef get_dummy_input(): ...", r"get_model is imported on line 1; expected `def get_model\(\.\.\.\)`"),
+        (GOOD + "\nget_model = other", r"get_model is assigned on line 7; expected `def get_model"),
+        (GOOD + "\nasync def get_model(): ...", r"get_model is an async def on line 7"),
+        (GOOD + "\ndef get_model(model=1): ...", r"get_model\(\) has the parameter 'model', which is what get_model\(\) returned"),
+        (GOOD + "\ndef describe_inputs(x): ...", r"describe_inputs\(\) has the parameter 'x' without a default"),
         ("def get_model(:", "not valid Python"),
         (b"\xff\xfe", "not valid Python"),
         ("x = 1\0", "not valid Python"),
@@ -102,3 +112,60 @@ def test_a_default_is_the_literal_in_either_function(file, option, value):
 )
 def test_a_literal_is_read_at_the_top_level_without_importing(file, text, value):
     assert literal(file(text), "OPTIONS", None) == value
+
+
+def test_the_model_is_no_option_and_optional_functions_are_found(file):
+    path = file(
+        "def get_model(size='s'): ...\n"
+        "def get_dummy_input(model, batch_size=1): ...\n"
+        "def get_float_model(**options): ...\n"
+        "def describe_inputs(*, model=None): ...\n"
+        "def other(needs): ...\n"
+    )
+    assert functions(path) == {
+        "get_model": Function(frozenset({"size"})),
+        "get_dummy_input": Function(frozenset({"batch_size"}), takes_model=True),
+        "get_float_model": Function(frozenset(), takes_any=True),
+        "describe_inputs": Function(frozenset(), takes_model=True),
+    }
+
+
+def test_a_function_is_called_with_the_options_it_names_and_with_all_where_it_takes_any():
+    options = {"size": "s", "width": 3, "dtype": "f16", "seed": 1}
+    assert chosen_options(Function(frozenset({"size"})), options) == {"size": "s"}
+    assert chosen_options(Function(frozenset({"dtype"})), options) == {"dtype": "f16"}
+    taken = chosen_options(Function(frozenset({"size"}), takes_any=True), options)
+    assert taken == {"size": "s", "width": 3}
+
+
+def test_a_function_that_takes_any_option_has_none_refused(file):
+    path = file("def get_model(**options): ...\ndef get_dummy_input(): ...\n")
+    check_options(path, {"anything": 1})
+
+
+def test_own_imports_are_what_lies_beside_and_what_models_share(tmp_path):
+    files = {
+        "user/mine.py": "import torch, helper\n" + GOOD,
+        "user/helper.py": "from models.parts import shared",
+        "user/unrelated.py": "",
+        "project/models/parts/shared.py": "import torch\nfrom models.parts.deep import x\nfrom scripts.lib import y",
+        "project/models/parts/deep.py": "",
+        "project/models/other.py": "",
+        "project/scripts/lib/y.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = own_imports(tmp_path / "user/mine.py", tmp_path / "project")
+    assert [str(path.relative_to(tmp_path)) for path in found] == [
+        "project/models/parts/deep.py",
+        "project/models/parts/shared.py",
+        "user/helper.py",
+    ]
+
+
+def test_an_own_import_that_does_not_parse_is_named(tmp_path):
+    (tmp_path / "mine.py").write_text("import helper\n" + GOOD)
+    (tmp_path / "helper.py").write_text("def (")
+    with pytest.raises(ModelFileError, match=r"mine\.py: a module that it imports .*helper\.py"):
+        own_imports(tmp_path / "mine.py", tmp_path)

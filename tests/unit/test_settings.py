@@ -91,8 +91,8 @@ def test_the_values_of_the_schema_are_those_that_the_stages_take():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, reference, frontends, targets, baselines, tests, train, torchbench, dumps, measure, limits, expect, filter, exclude, retry)"),
-        ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: backend, arch, opt_level, flags, frontends, device)"),
+        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, suites, reference, frontends, targets, baselines, tests, train, torchbench, dumps, measure, limits, expect, filter, exclude, retry)"),
+        ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: default, backend, arch, opt_level, flags, frontends, device)"),
         ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, collect, iterations_per_run, matmul_precision, repeat, repetition_s, threads, warmup_s (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s)"),
         ("targets/cpu/backend", "llvmcpu", "targets.cpu.backend: found \"llvmcpu\", allowed is one of llvm-cpu, vulkan, cuda, rocm; did you mean 'llvm-cpu'?"),
         ("measure/repeat", "ten", "measure.repeat: found \"ten\", allowed is a value of type integer"),
@@ -120,7 +120,7 @@ def test_the_values_of_the_schema_are_those_that_the_stages_take():
         ("train", {"lr": 0}, "train.lr: found 0: 0 is less than or equal to the minimum of 0"),
         ("train", {"name": "adam"}, "train.name: found \"adam\", allowed is one of SGD, Adam, AdamW; did you mean 'Adam'?"),
         ("train", {"optimizer": "SGD"}, "train.optimizer: unknown key 'optimizer'; there are: lr, name (allowed: name, lr)"),
-        ("torchbench", {}, "torchbench: missing file"),
+        ("torchbench", {}, "torchbench: found {}: {} should be non-empty"),
         ("torchbench", "bench.yaml", "torchbench: found \"bench.yaml\", allowed is a value of type object"),
         ("dumps", {"kinds": ["xla_metric"]}, "dumps.kinds.0: found \"xla_metric\", allowed is one of profile, xla_metrics, ir, dynamo_counters, iree_phases, iree_graph; did you mean 'xla_metrics'?"),
         ("dumps", {"repeat": 0}, "dumps.repeat: found 0: 0 is less than the minimum of 1"),

@@ -127,6 +127,17 @@ def test_memory_counts_for_the_whole_process_tree(run):
     assert result.status == "oom"
 
 
+def test_a_stage_is_told_what_it_may_hold_and_one_that_needs_more_meets_that_limit(run):
+    code = (
+        "from scripts.lib import memory; "
+        "memory.require(memory.Weights(10**9, 4 * 10**9, 4 * 10**9, 'f32'), 'export torch_xla')"
+    )
+    result, artifact, _ = run(code, memory_mb=6000)
+    assert (result.status, result.reason, result.limit) == ("oom", "estimated", 6000)
+    assert "need 9.6 GB in the export torch_xla stage, and it may use 6.3 GB" in result.detail
+    assert artifact.read_bytes() == b""
+
+
 def test_a_memory_error_of_the_stage_itself_is_an_oom(run):
     result, _, _ = run("raise MemoryError")
     assert (result.status, result.reason, result.limit) == ("oom", "out-of-memory", 4000)

@@ -8,6 +8,7 @@ rule measure_baseline:
             PLAN.baseline(w).env, "baseline", f"{w.model}/{w.baseline}/{w.test}"
         ),
         model_file=lambda w: PLAN.model(w).file,
+        model_parts=lambda w: PLAN.model_parts(w),
         reference=lambda w: PLAN.golden(w, "status.json"),
         golden=lambda w: PLAN.golden(w, "golden.npz"),
         signature=lambda w: PLAN.golden(w, "signature.json"),

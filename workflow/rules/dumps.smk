@@ -11,6 +11,7 @@ rule dump_baseline:
         packages=lambda w: ancient(PLAN.env_packages(PLAN.baseline(w).env)),
         env=lambda w: env_of(PLAN.baseline(w).env, "dumps", PLAN.dump_cell(w)),
         model_file=lambda w: PLAN.model(w).file,
+        model_parts=lambda w: PLAN.model_parts(w),
         reference=lambda w: PLAN.golden(w, "status.json"),
         golden=lambda w: PLAN.golden(w, "golden.npz"),
         signature=lambda w: PLAN.golden(w, "signature.json"),

@@ -6,6 +6,7 @@ rule export_program:
         packages=lambda w: ancient(PLAN.env_packages(PLAN.frontend(w).env)),
         env=lambda w: env_of(PLAN.frontend(w).env, "export", f"{w.model}/{w.frontend}"),
         model_file=lambda w: PLAN.model(w).file,
+        model_parts=lambda w: PLAN.model_parts(w),
         signature="results/reference/{model}/signature.json",
         reference="results/reference/{model}/status.json",
     output:

@@ -6,6 +6,7 @@ rule make_reference:
         packages=lambda w: ancient(PLAN.env_packages(PLAN.reference_env())),
         env=lambda w: env_of(PLAN.reference_env(), "reference", w.model),
         model_file=lambda w: PLAN.model(w).file,
+        model_parts=lambda w: PLAN.model_parts(w),
     output:
         weights="results/reference/{model}/weights.irpa",
         inputs="results/reference/{model}/inputs.npz",

@@ -1,0 +1,30 @@
+"""DeepSeek-R1-Distill-Qwen-1.5B (transformers): `size` block (two layers of it), full or tiny.
+
+`phase` forward (a prompt's logits), prefill (its last logits and its cache) or decode (one token).
+"""
+
+import torch
+from transformers import Qwen2ForCausalLM
+
+from models.parts import causal_lm
+
+
+def get_model(
+    size: str = "block",
+    phase: str = "forward",
+    batch_size: int = 1,
+    seq_len: int = 128,
+    cache_len: int = 160,
+    pretrained: bool = False,
+) -> torch.nn.Module:
+    if pretrained:
+        if size != "full":
+            raise ValueError(f"size {size!r} has no pretrained weights; use full")
+        lm = Qwen2ForCausalLM.from_pretrained("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B")
+    else:
+        lm = Qwen2ForCausalLM(causal_lm.qwen2_config(size))
+    return causal_lm.program(lm, phase, batch_size, seq_len, cache_len)
+
+
+def get_dummy_input(model: torch.nn.Module) -> dict[str, torch.Tensor | list[torch.Tensor]]:
+    return model.inputs()

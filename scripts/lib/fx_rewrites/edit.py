@@ -1,0 +1,131 @@
+"""What the rewrites share: nodes with types, and a program that is whole again after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+
+aten = torch.ops.aten
+
+
+def value(node: fx.Node) -> Any:
+    """What capture says a node's result is: a fake tensor, a SymInt, …"""
+    return node.meta["val"]
+
+
+def calls(program: ExportedProgram, *targets) -> list[fx.Node]:
+    """The nodes that call one of `targets`, as a list: a rewrite may add and erase nodes."""
+    return [n for n in program.graph.nodes if n.op == "call_function" and n.target in targets]
+
+
+def argument(node: fx.Node, name: str) -> Any:
+    """An argument of an operator call by its schema's name, given or by default."""
+    for position, declared in enumerate(node.target._schema.arguments):
+        if declared.name == name:
+            if position < len(node.args):
+                return node.args[position]
+            return node.kwargs.get(name, declared.default_value)
+    raise KeyError(f"{node.target} has no argument {name}")
+
+
+def is_symbolic(size: Any) -> bool:
+    """Whether a size is known at run time only. Inputs are static, so it depends on data."""
+    return not isinstance(size, int)
+
+
+class Builder:
+    """Adds calls before a node, each typed as capture would have typed it.
+
+    `typed=False` leaves types to `settle`, where arguments' types are about to change.
+    """
+
+    def __init__(self, before: fx.Node, typed: bool = True) -> None:
+        self.before = before
+        self.typed = typed
+
+    def __call__(self, target, *args, **kwargs) -> fx.Node:
+        """A node that calls `target`; tensors among the arguments are nodes."""
+        graph = self.before.graph
+        with graph.inserting_before(self.before):
+            node = graph.call_function(target, args, kwargs)
+        if self.typed:
+            retype(node)
+        return node
+
+    def full(self, size: list[int], number: float | bool, dtype: torch.dtype) -> fx.Node:
+        """A tensor of one number. PyTorch/XLA moves what names its device, and nothing else."""
+        return self(aten.full.default, size, number, dtype=dtype, device=torch.device("cpu"))
+
+    def where(self, condition: fx.Node, chosen: fx.Node, number: float | bool) -> fx.Node:
+        """`chosen` where the condition holds, else `number` in its type."""
+        return self(aten.where.self, condition, chosen, self.full([], number, value(chosen).dtype))
+
+
+def retype(node: fx.Node) -> None:
+    """Compute a call's type again from those of its arguments."""
+    mode = fake_mode(node.graph)
+    args, kwargs = fx.map_arg((node.args, node.kwargs), value)
+    with mode, torch.no_grad():
+        node.meta["val"] = node.target(*args, **kwargs)
+    node.meta.pop("tensor_meta", None)  # what torch-mlir reads first, if capture left it
+
+
+def fake_mode(graph: fx.Graph):
+    """The mode that the graph's fake tensors belong to."""
+    for node in graph.nodes:
+        if isinstance(found := node.meta.get("val"), torch._subclasses.FakeTensor):
+            return found.fake_mode
+    raise ValueError("the graph has no tensors")
+
+
+def replace(old: fx.Node, new: fx.Node) -> None:
+    """Let every user of `old` take `new`, and drop `old`."""
+    old.replace_all_uses_with(new)
+    old.graph.erase_node(old)
+
+
+def operands(node: fx.Node) -> Iterator[fx.Node]:
+    """The tensors among a call's arguments, in order, lists opened."""
+    for operand in node.all_input_nodes:
+        if isinstance(operand.meta.get("val"), torch.Tensor):
+            yield operand
+
+
+_CHECKS = (
+    aten._assert_scalar.default,
+    aten.sym_constrain_range.default,
+    aten.sym_constrain_range_for_size.default,
+)
+
+
+def settle(program: ExportedProgram) -> None:
+    """Type every call again, in order; sizes that are numbers now become numbers."""
+    for node in list(program.graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target in _CHECKS and not isinstance(node.args[0], fx.Node):
+            node.graph.erase_node(node)  # what it asserts of a size has been decided
+            continue
+        retype(node)
+        if isinstance(number := node.meta["val"], bool | int | float):
+            for user in list(node.users):
+                user.args, user.kwargs = fx.map_arg(
+                    (user.args, user.kwargs),
+                    lambda n, node=node, number=number: number if n is node else n,
+                )
+            node.graph.erase_node(node)
+
+
+def finish(program: ExportedProgram) -> None:
+    """Drop what nothing uses, and let the signature name the outputs that there are now."""
+    program.graph.eliminate_dead_code()
+    program.graph.lint()
+    output = next(node for node in reversed(program.graph.nodes) if node.op == "output")
+    for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
+        if isinstance(node, fx.Node):
+            spec.arg.name = node.name
+    program.graph_module.recompile()

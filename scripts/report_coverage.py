@@ -1,0 +1,290 @@
+"""Which models reach which (frontend, target), how far the others came and why they stopped."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from scripts.export_records import read
+from scripts.lib import atomic, coverage, exits
+from scripts.lib.coverage import ENDINGS, FIELDS
+from scripts.record_formats import BadRecords, Record
+
+DETAIL_CHARS = 160
+ROAD = ["frontend", "target"]
+MODEL = ["suite", "model"]
+ALWAYS_COUNTED = ("verified", "no-device", "wrong", "compile", "export", "reference")
+LEGEND = """\
+✓ verified against eager · `compiled`: it compiles, and there is no such device here · `✗ wrong`: it
+ran, and its results differ from eager's · `✗ <stage>`: that stage failed, with `unsupported`,
+`crashed`, `oom` or `timeout` if it was that · `✗ env`: an environment could not be made · `undecided`:
+two runs of eager differ · `skipped`: on a skip list · –: not in the matrix · \\*: the exporter
+rewrote the program, so the frontend did not take it as it is
+"""
+
+
+def main() -> None:
+    args = _arguments()
+    try:
+        records = load(args.results)
+    except (BadRecords, OSError) as error:
+        exits.fail(str(error))
+    cells = frame(records)
+    if args.out_csv:
+        atomic.write_text(args.out_csv, to_csv(cells))
+        print(args.out_csv)
+    if args.out_md:
+        paths = [*map(_from_here, args.results), "--out-md", _from_here(args.out_md)]
+        made_by = shlex.join(["python", "-m", "scripts.report_coverage", "--results", *paths])
+        note = f"\n{args.note}\n" if args.note else ""
+        head = f"# {text(args.title)}\n\nMade by `{made_by}`.\n{note}"
+        atomic.write_text(args.out_md, head + page(cells, records))
+        print(args.out_md)
+    counts = cells["ending"].value_counts()
+    print(", ".join(f"{counts[key]} {ENDINGS[key]}" for key in ENDINGS if key in counts))
+
+
+def load(paths: Sequence[Path]) -> list[Record]:
+    """The records of several results.jsonl, in their order.
+
+    Raises BadRecords for what is not a record, a cell that is there twice, or no IREE cell.
+    """
+    records = [record for path in paths for record in read(path)]
+    seen: dict[tuple[str, str], Record] = {}
+    for record in records:
+        for key in ("stage", "reason"):
+            if not isinstance(record.data["outcome"].get(key), str):
+                raise BadRecords(f"{record.where}: no outcome.{key}; run the workflow again")
+        first = seen.setdefault((record["suite"], record["cell"]), record)
+        if first is not record:
+            raise BadRecords(
+                f"{first.where} and {record.where} are both {record['cell']} of suite"
+                f" {record['suite']}; name files with --results that share no cell"
+            )
+    if not any(record.is_iree for record in records):
+        raise BadRecords(
+            f"{', '.join(map(str, paths))}: no row of an IREE cell; coverage is of those,"
+            " so run the workflow with a frontend and a target"
+        )
+    return records
+
+
+def frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One line a cell, in the order of the records: the fields of Cell, `ending` and `mark`."""
+    cells = coverage.iree_cells(record.data for record in records)
+    return pd.DataFrame(
+        [dataclasses.asdict(c) | {"ending": c.ending, "mark": c.mark} for c in cells]
+    )
+
+
+def to_csv(cells: pd.DataFrame) -> str:
+    """One line a cell: details whole, but for their line breaks."""
+    one_line = cells["detail"].map(lambda detail: " ".join(detail.split()))
+    flat = cells.assign(detail=one_line, rewrites=cells["rewrites"].map("; ".join))
+    return flat.to_csv(columns=list(FIELDS), index=False, lineterminator="\n")
+
+
+def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
+    """The sections of the Markdown page, below its title."""
+    sections = {
+        "By suite": table(suites(cells)),
+        "By model": f"{LEGEND}\n{table(models(cells))}",
+        "Why cells stopped": (
+            "Details that differ in numbers, types or place alone are one line, which quotes the"
+            f" first.\n\n{table(reasons(cells), quoted='detail')}"
+        ),
+        "Rewrites": table(rewrites(cells)),
+        "Baselines": table(baselines(records)),
+        "Versions": f"{table(versions(records))}\nDevices: {', '.join(devices(records)) or 'none'}.\n",
+    }
+    empty = {"Why cells stopped": cells["verified"].all(), "Rewrites": not cells["rewrites"].any()}
+    empty["Baselines"] = all(record.is_iree for record in records)
+    return "".join(f"\n## {title}\n\n{body}" for title, body in sections.items() if not empty.get(title))  # fmt: skip
+
+
+def suites(cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells by suite (down) and how they ended (across); every cell is counted once."""
+    counts = pd.crosstab(cells["suite"], cells["ending"])
+    shown = [key for key in ENDINGS if key in ALWAYS_COUNTED or key in counts]
+    counts = counts.reindex(index=cells["suite"].unique(), columns=shown, fill_value=0)
+    by_model = cells.groupby(MODEL, sort=False)["verified"].any().groupby("suite", sort=False)
+    counts.insert(0, "models", by_model.size())
+    counts.insert(1, "with a verified cell", by_model.sum())
+    counts.insert(2, "cells", cells["suite"].value_counts())
+    if len(counts) > 1:
+        counts.loc["all"] = counts.sum()
+    return counts.rename(columns=ENDINGS).rename_axis("suite").reset_index()
+
+
+def models(cells: pd.DataFrame) -> pd.DataFrame:
+    """Models (down) and roads (across); the last line is how many of them are verified."""
+    marks = cells.pivot(index=MODEL, columns=ROAD, values="mark")
+    verified = cells.groupby(ROAD)["verified"].agg(lambda v: f"{v.sum()} of {len(v)}")
+    order = {
+        name: {value: place for place, value in enumerate(cells[name].unique())} for name in ROAD
+    }
+    roads = sorted(marks.columns, key=lambda r: [order[n][v] for n, v in zip(ROAD, r, strict=True)])
+    rows = marks.reindex(index=pd.MultiIndex.from_frame(cells[MODEL].drop_duplicates()))
+    rows = rows[roads].fillna("–").reset_index()
+    rows.columns = ["suite", "model", *("/\n".join(road) for road in roads)]
+    rows.loc[len(rows)] = ["verified", "", *(verified[road] for road in roads)]
+    return rows
+
+
+def reasons(cells: pd.DataFrame) -> pd.DataFrame:
+    """Why cells are not verified, the most frequent first, each with the cells that it holds for."""
+    names = cells.groupby("model")["suite"].transform("nunique")
+    label = cells["model"].where(names == 1, cells["suite"] + "/" + cells["model"])
+    labelled = cells.assign(label=label, kind=cells["detail"].map(coverage.kind_of))
+    every = labelled.groupby("label")[ROAD].apply(
+        lambda group: list(group.itertuples(index=False, name=None))
+    )
+    stopped = labelled[~labelled["verified"]]
+    rows = []
+    for (stage, status, reason, _), group in stopped.groupby(
+        ["stopped_at", "status", "reason", "kind"], sort=False
+    ):
+        detail = coverage.readable(group["detail"].iloc[0])
+        rows.append((len(group), stage, status, reason, detail, where(group, every)))
+    columns = ["cells", "stage", "status", "reason", "detail", "where"]
+    found = pd.DataFrame(rows, columns=columns)
+    return found.sort_values("cells", ascending=False, kind="stable")
+
+
+def where(group: pd.DataFrame, every: pd.Series) -> str:
+    """The cells of a group, models of the same roads together.
+
+    `<frontend>/*` is all targets of a model's frontend, `*/<target>` all frontends of a target.
+    """
+    together: dict[str, list[str]] = {}
+    for model, cells in group.groupby("label", sort=False):
+        here, there = list(cells[ROAD].itertuples(index=False, name=None)), every[model]
+        roads = "everywhere" if set(here) == set(there) else ", ".join(_named(here, there))
+        together.setdefault(roads, []).append(model)
+    return "; ".join(f"{roads}: {', '.join(names)}" for roads, names in together.items())
+
+
+def _named(here: Sequence[tuple[str, str]], there: Sequence[tuple[str, str]]) -> list[str]:
+    """The roads `here` in the fewest words, of all roads `there` are."""
+
+    def whole(side: int, name: str) -> bool:
+        of_name = {road for road in there if road[side] == name}
+        return len(of_name) > 1 and of_name <= set(here)
+
+    named: dict[str, None] = {}
+    for frontend, target in here:
+        if whole(0, frontend):
+            named[f"{frontend}/*"] = None
+        elif whole(1, target):
+            named[f"*/{target}"] = None
+        else:
+            named[f"{frontend}/{target}"] = None
+    return list(named)
+
+
+def rewrites(cells: pd.DataFrame) -> pd.DataFrame:
+    """What exporters changed: a program is of a model and a frontend, whatever its targets."""
+    programs = cells.drop_duplicates([*MODEL, "frontend"]).explode("rewrites")
+    programs = programs.dropna(subset="rewrites")
+    found = programs.groupby(["frontend", "rewrites"], sort=False)["model"].agg(["size", ", ".join])
+    return found.reset_index().set_axis(["frontend", "rewrite", "programs", "models"], axis=1)
+
+
+def baselines(records: Sequence[Record]) -> pd.DataFrame:
+    """Models (down) and baselines (across): verified, or the reason."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for record in records:
+        if not record.is_iree:
+            name = record.road[0] if record["test"] == "eval" else "/".join(record.road)
+            row = rows.setdefault((record["suite"], record["model"]), {})
+            row[name] = coverage.baseline_mark(record.data)
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines = [[*key, *(row.get(name, "–") for name in names)] for key, row in rows.items()]
+    return pd.DataFrame(lines, columns=[*MODEL, *names])
+
+
+def versions(records: Sequence[Record]) -> pd.DataFrame:
+    """The versions in the rows, by frontend or baseline."""
+    columns = ["rows of", "torch", "exporter", "torch_xla", "IREE"]
+    found: dict[str, list[set[str]]] = {}
+    for record in records:
+        of, has = record.road[0], record.data.get("versions") or {}
+        exporter = record.data["experiment"].get("exporter") or ""
+        frontend = f"{exporter} {has['frontend']}".strip() if has.get("frontend") else None
+        values = [has.get("torch"), frontend, has.get("torch_xla"), has.get("iree")]
+        for known, value in zip(found.setdefault(of, [set() for _ in values]), values, strict=True):
+            known |= {value} if value else set()
+    rows = [[of, *(", ".join(_builds(known)) for known in sets)] for of, sets in found.items()]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def devices(records: Iterable[Record]) -> list[str]:
+    """The devices that ran something, by kind: `cpu: <name>`."""
+    found = {(r["device"], r.data["run"].get("device_name")) for r in records}
+    return [f"{kind}: {text(name)}" for kind, name in sorted(f for f in found if f[1])]
+
+
+def table(rows: pd.DataFrame, quoted: str = "") -> str:
+    """A Markdown table: numbers to the right, the column `quoted` as code."""
+    right = [pd.api.types.is_numeric_dtype(kind) for kind in rows.dtypes]
+    lines = [map(text, rows.columns), ("--:" if r else "---" for r in right)]
+    show = [code if name == quoted else text for name in rows.columns]
+    for row in rows.itertuples(index=False):
+        lines.append(f(value) for f, value in zip(show, row, strict=True))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def code(value: str) -> str:
+    """One line as code for a cell of a table, cut at DETAIL_CHARS."""
+    shown = " ".join(value.split())
+    shown = shown if len(shown) <= DETAIL_CHARS else shown[: DETAIL_CHARS - 1] + "…"
+    # A code span ends at as many backticks as it began with; a pipe, even in it, ends the cell.
+    longest = max(map(len, re.findall("`+", shown)), default=0)
+    fence, pad = "`" * (longest + 1), " " if longest else ""
+    return fence + pad + shown.replace("|", "\\|") + pad + fence
+
+
+def text(value: object) -> str:
+    """A value for Markdown, read as it is: nothing in it ends a cell or is taken for markup."""
+    return re.sub(r"([\\`*<>\[\]|~])", r"\\\1", str(value)).replace("\n", "<br>")
+
+
+def _builds(known: set[str]) -> list[str]:
+    """Versions without those that only lack the build: the pin "2.9.0" beside "2.9.0+cpu"."""
+    return sorted(v for v in known if not any(w.startswith(f"{v}+") for w in known))
+
+
+def _from_here(path: Path) -> str:
+    """A path as a page may show it: what is not below this folder keeps its last two parts."""
+    near = Path(os.path.relpath(path))
+    return str(near if ".." not in near.parts else Path(*path.resolve().parts[-2:]))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m scripts.report_coverage", description=__doc__)
+    parser.add_argument(
+        "--results",
+        type=Path,
+        nargs="+",
+        default=[Path("results/results.jsonl")],
+        help="one or several results.jsonl that share no cell",
+    )
+    parser.add_argument("--out-md", type=Path, help="the page, in Markdown")
+    parser.add_argument("--out-csv", type=Path, help="one line a cell, details whole")
+    parser.add_argument("--title", default="Coverage")
+    parser.add_argument("--note", help="a paragraph below the title, such as what was selected")
+    args = parser.parse_args()
+    if not (args.out_md or args.out_csv):
+        parser.error("nothing to write: give --out-md, --out-csv or both")
+    return args
+
+
+if __name__ == "__main__":
+    main()

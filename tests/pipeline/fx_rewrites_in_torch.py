@@ -1,0 +1,212 @@
+"""Rewrite random graphs and hold them to the originals; prints a JSON object a case.
+
+Run with the Python of an environment with torch: `-m tests.pipeline.fx_rewrites_in_torch ROAD
+SEED COUNT`; used by test_fx_rewrites.py.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable
+
+import torch
+
+from scripts.lib import fx_rewrites
+
+FLOATS = (torch.float32, torch.float64, torch.float16)
+INTEGERS = (torch.int64, torch.int32)
+
+
+class Case(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor):
+        return self.function(*inputs)
+
+
+def main() -> None:
+    road, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    for number in range(count):
+        for family in FAMILIES:
+            rng = random.Random(f"{seed}/{number}/{family.__name__}")
+            torch.manual_seed(rng.getrandbits(31))
+            function, inputs = family(rng)
+            print(json.dumps({"case": family.__name__} | judge(road, Case(function), inputs)))
+
+
+def judge(road: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict:
+    """Names of the rewrites, whether anything changed, and whether the results are the same."""
+    want = module(*[tensor.clone() for tensor in inputs])
+    program = torch.export.export(module.eval(), inputs, strict=False)
+    if road == "xla":
+        program = program.run_decompositions({})
+    else:
+        from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+        program = program.run_decompositions(get_decomposition_table())
+    before = program.graph_module.code
+    names = fx_rewrites.apply(program, road)
+    shapes = [node.meta["val"] for node in program.graph.nodes if node.op == "call_function"]
+    dynamic = sum(not isinstance(s, int) for v in shapes if hasattr(v, "shape") for s in v.shape)
+    got = program.module()(*[tensor.clone() for tensor in inputs])
+    return {
+        "rewrites": names,
+        "touched": program.graph_module.code != before,
+        "dynamic": dynamic,
+        "equal": same(got, want),
+        "ops": sorted({str(n.target) for n in program.graph.nodes if n.op == "call_function"}),
+    }
+
+
+def same(got: torch.Tensor, want: torch.Tensor) -> bool:
+    """Equal in type and shape; integers to the bit, floats up to the order of a sum."""
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return False
+    if not want.is_floating_point():
+        return torch.equal(got, want)
+    tolerance = {torch.float16: 2e-2, torch.float32: 1e-5, torch.float64: 1e-12}[want.dtype]
+    return torch.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def numbers(rng: random.Random, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_floating_point:
+        return torch.randn(shape).to(dtype)
+    return torch.randint(-9, 10, shape).to(dtype)
+
+
+def scatter_reduce(rng: random.Random):
+    """Any reduction and dtype, empty and full groups, an index of its own for each element."""
+    reduction = rng.choice(("sum", "prod", "mean", "amax", "amin"))
+    own, dtype = rng.random() < 0.5, rng.choice(FLOATS + INTEGERS)
+    rank = rng.randint(1, 3)
+    dim = rng.randrange(-rank, rank)
+    shape = [rng.randint(1, 5) for _ in range(rank)]
+    given = list(shape)
+    given[dim] = rng.randint(1, 9)
+    index = torch.randint(0, shape[dim], given)
+    inputs = (numbers(rng, tuple(shape), dtype), index, numbers(rng, tuple(given), dtype))
+    return lambda s, i, x: s.scatter_reduce(dim, i, x, reduction, include_self=own), inputs
+
+
+def rows(rng: random.Random):
+    """A scatter whose index is the same along a row, as PyTorch Geometric's are."""
+    reduction = rng.choice(("sum", "add", "prod", "mean", "amax", "amin"))
+    own, dtype = rng.random() < 0.5, rng.choice(FLOATS + INTEGERS)
+    trailing = tuple(rng.randint(1, 4) for _ in range(rng.randint(0, 2)))
+    nodes, edges = rng.randint(1, 6), rng.randint(1, 12)
+    index = torch.randint(0, nodes, (edges,))
+
+    def function(s, i, x):
+        spread = i.view(-1, *[1] * len(trailing)).expand_as(x)
+        if reduction == "add":
+            return s.scatter_add(0, spread, x)
+        return s.scatter_reduce(0, spread, x, reduction, include_self=own)
+
+    shapes = (nodes, *trailing), (edges, *trailing)
+    return function, (numbers(rng, shapes[0], dtype), index, numbers(rng, shapes[1], dtype))
+
+
+def many_rows(rng: random.Random):
+    """A scatter of more than what is kept on a stack."""
+    reduction = rng.choice(("sum", "amax", "prod"))
+    index = torch.randint(0, 7, (3000,))
+
+    def function(s, i, x):
+        return s.scatter_reduce(0, i.view(-1, 1).expand_as(x), x, reduction)
+
+    near_one = 1 + 0.001 * torch.randn(3000, 2)
+    return function, (torch.randn(7, 2), index, near_one)
+
+
+def masked_graph(rng: random.Random):
+    """Edges without self-loops, then self-loops, then messages: all masks, none, and some."""
+    nodes, edges, width = rng.randint(1, 6), rng.randint(1, 15), rng.randint(1, 3)
+    edge = torch.randint(0, nodes, (2, edges))
+    match rng.randrange(3):
+        case 0:
+            edge[1] = edge[0]
+        case 1 if nodes > 1:
+            edge[1] = (edge[0] + 1) % nodes
+    reduction, own = rng.choice(("sum", "amax", "amin", "prod", "mean")), rng.random() < 0.5
+    loops, first = rng.random() < 0.7, rng.random() < 0.5
+
+    def function(x, edge):
+        kept = edge[:, edge[0] != edge[1]]
+        if loops:
+            own_edges = torch.arange(nodes).view(1, -1).repeat(2, 1)
+            kept = torch.cat([own_edges, kept] if first else [kept, own_edges], 1)
+        source, target = kept[0], kept[1]
+        messages = torch.nn.functional.leaky_relu(x.index_select(0, source) - x[target])
+        into = x.new_full((nodes, width), 0.5)
+        spread = target.view(-1, 1).expand_as(messages)
+        count = torch.zeros(nodes).scatter_add(0, target, torch.ones(target.size(0)))
+        found = into.scatter_reduce(0, spread, messages, reduction, include_self=own)
+        return found + count.view(-1, 1) + messages.sum(0)
+
+    return function, (torch.randn(nodes, width), edge)
+
+
+def counted_mask(rng: random.Random):
+    """A use of the masked size as a number: no form at full length."""
+
+    def function(x):
+        kept = x[x[:, 0] > 0]
+        return kept.sum(0) / kept.size(0)
+
+    values = torch.randn(9, 2)
+    values[0, 0], values[1, 0] = 1, -1  # some are kept and some are not
+    return function, (values,)
+
+
+def negative_index(rng: random.Random):
+    sizes = [rng.randint(1, 5) for _ in range(3)]
+    dim = rng.randrange(3)
+    index = torch.randint(-sizes[dim], sizes[dim], (rng.randint(1, 6),))
+    chosen = [slice(None)] * dim
+
+    return lambda x, i: x[(*chosen, i)], (torch.randn(sizes), index)
+
+
+def arange_index(rng: random.Random):
+    return lambda x: x[torch.arange(3)] + x[torch.tensor([0, 2, 1])], (torch.randn(4, 2),)
+
+
+def boolean_scan(rng: random.Random):
+    scan = rng.choice((torch.cumsum, torch.cumprod))
+    shape = tuple(rng.randint(1, 6) for _ in range(2))
+    dim = rng.randrange(-2, 2)
+    return lambda x: scan(x > 0, dim), (torch.randn(shape),)
+
+
+def constant_nonzero(rng: random.Random):
+    bits = [rng.randint(0, 1) for _ in range(rng.randint(2, 9))]
+    kept = rng.random() < 0.5
+
+    def function(x):
+        fixed = torch.tensor(bits)
+        places = fixed.nonzero().view(-1)
+        if kept:
+            return x[fixed == 1] * 2 + x.index_select(0, places)
+        return x.index_select(0, places).sum() + places.size(0)
+
+    return function, (torch.randn(len(bits)),)
+
+
+def plain(rng: random.Random):
+    """Nothing that needs a rewrite."""
+    return lambda x: torch.softmax(x @ x.mT, -1).cumsum(0), (torch.randn(rng.randint(1, 4), 3),)
+
+
+FAMILIES = (
+    *(scatter_reduce, rows, many_rows, masked_graph, counted_mask, negative_index),
+    *(arange_index, boolean_scan, constant_nonzero, plain),
+)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The rewrites of exported graphs: exact on random graphs, named, and switched off by `none`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+
+import pytest
+
+from tests.pipeline.conftest import ROOT, keep_models
+
+ENVIRONMENT = {
+    "torch": "torch-mlir",
+    "stablehlo": "torch-mlir",
+    "linalg-on-tensors": "torch-mlir",
+    "xla": "torch-xla",
+}
+COUNT = 8
+"""Random graphs of each family and road."""
+EVERYWHERE = {
+    "fold-constant-nonzero",
+    "scatter-mean-as-sum",
+    "scatter-without-self",
+    "scatter-sum-as-add",
+    "scatter-add-by-rows",
+    "mask-index-at-full-length",
+    "scatter-from-memory",
+}
+EXPECTED = {
+    "torch": EVERYWHERE | {"scatter-reduce-as-comparison"},
+    "stablehlo": EVERYWHERE | {"scatter-reduce-as-comparison", "index-from-the-front"},
+    "linalg-on-tensors": EVERYWHERE | {"scatter-reduce-as-comparison"},
+    "xla": EVERYWHERE | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64"},
+}
+
+
+@pytest.fixture(scope="module")
+def judged(environments):
+    """A function that judges random graphs for a road, once a road."""
+    found: dict[str, list[dict]] = {}
+
+    def judge(road: str) -> list[dict]:
+        if road not in found:
+            python = environments / ENVIRONMENT[road] / "bin/python"
+            done = subprocess.run(
+                [str(python), "-m", "tests.pipeline.fx_rewrites_in_torch", road, "1", str(COUNT)],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr[-3000:]
+            found[road] = [json.loads(x) for x in done.stdout.splitlines() if x.startswith("{")]
+        return found[road]
+
+    return judge
+
+
+@pytest.mark.parametrize("road", ENVIRONMENT)
+def test_a_rewritten_graph_gives_the_results_of_the_original(judged, road):
+    different = [case for case in judged(road) if not case["equal"]]
+    assert not different, different[:3]
+    assert len(judged(road)) >= 10 * COUNT
+
+
+@pytest.mark.parametrize("road", ENVIRONMENT)
+def test_each_rewrite_of_a_road_is_applied_and_named(judged, road):
+    named = Counter(name for case in judged(road) for name in case["rewrites"])
+    assert set(named) == EXPECTED[road]
+    for case in judged(road):
+        assert case["touched"] == bool(case["rewrites"]), case
+
+
+@pytest.mark.parametrize("road", ENVIRONMENT)
+def test_what_needs_no_rewrite_is_not_touched(judged, road):
+    families = {"plain", "arange_index", "counted_mask"}
+    assert not any(case["touched"] for case in judged(road) if case["case"] in families)
+
+
+@pytest.mark.parametrize("road", ENVIRONMENT)
+def test_no_shape_depends_on_data_where_a_mask_could_be_followed(judged, road):
+    for case in judged(road):
+        if case["case"] in ("masked_graph", "constant_nonzero"):
+            assert case["dynamic"] == 0, case
+
+
+@pytest.mark.parametrize("road", ["stablehlo", "xla"])
+def test_no_scatter_is_left_that_the_road_refuses(judged, road):
+    """StableHLO by torch-mlir has none but the additions; PyTorch/XLA takes no `mean`."""
+    for case in judged(road):
+        if case["case"] in ("scatter_reduce", "rows", "many_rows") and road == "stablehlo":
+            assert "aten.scatter_reduce.two" not in case["ops"], case
+
+
+GRAPHS = ("gcn", "graphsage", "gat", "gatv2")
+SMALL = {"num_nodes": 60, "num_edges": 300, "features": 24}
+ROADS = {
+    name: {"exporter": exporter, "env": exporter.replace("_", "-"), "options": options}
+    for name, exporter, options in (
+        ("torch", "torch_mlir", {"dialect": "torch", "rewrites": "all"}),
+        ("stablehlo", "torch_mlir", {"dialect": "stablehlo", "rewrites": "all"}),
+        ("linalg", "torch_mlir", {"dialect": "linalg-on-tensors", "rewrites": "all"}),
+        ("xla", "torch_xla", {"rewrites": "all"}),
+    )
+}
+BARE = {
+    f"bare-{name}": {**ROADS[name], "options": ROADS[name]["options"] | {"rewrites": "none"}}
+    for name in ("stablehlo", "xla")
+}
+
+
+@pytest.fixture(scope="module")
+def checkout(make_checkout):
+    """Every graph network through every road, and GCN through two without rewrites."""
+    made = make_checkout(
+        "graphs",
+        models=dict.fromkeys(GRAPHS, SMALL),
+        frontends=ROADS | BARE,
+        targets={"cpu": {"backend": "llvm-cpu", "opt_level": "O3"}},
+        baselines={},
+        measure={"repeat": 2, "repetition_s": 0.01, "warmup_s": 0, "budget_s": 1},
+    )
+    keep_models(made, *GRAPHS)
+    made.snakemake(
+        "--cores", "2", "results/latency.csv", "--config", f"frontends={','.join(ROADS)}"
+    )
+    return made
+
+
+@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_network_is_verified_through_every_road(checkout, name, road):
+    row = checkout.row(name, road, "cpu")
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row
+    assert row["rewrites"]
+
+
+def test_without_rewrites_one_sees_what_the_frontend_does_bare(checkout):
+    bare = f"frontends={','.join(BARE)}"
+    checkout.snakemake("--cores", "2", "results/latency.csv", "--config", "models=gcn", bare)
+    stablehlo, xla = (checkout.row("gcn", road, "cpu") for road in BARE)
+    assert (stablehlo["status"], stablehlo["stage"]) == ("unsupported", "export")
+    assert "torch.runtime.assert" in stablehlo["detail"]
+    assert (xla["status"], xla["stage"]) == ("unsupported", "export")
+    assert "aten::nonzero" in xla["detail"]
+    assert stablehlo["rewrites"] == xla["rewrites"] == ""

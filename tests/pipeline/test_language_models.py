@@ -1,0 +1,110 @@
+"""Language models in phases: a prompt, then tokens, held to what transformers generates."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from tests.pipeline.conftest import ROOT, environment, keep_models
+
+FRONTEND, TARGET = "torchmlir-torch", "llvm-cpu"
+FAMILIES = ("gpt2", "llama", "deepseek")
+
+
+@pytest.fixture(scope="module")
+def checkout(make_checkout):
+    made = make_checkout(
+        "language-models",
+        models={
+            family: {
+                "size": "tiny",
+                "phase": ["prefill", "decode"],
+                "seq_len": 12,
+                "cache_len": 32,
+                "batch_size": 2 if family == "llama" else 1,
+            }
+            for family in FAMILIES
+        },
+        measure={"repeat": 2, "repetition_s": 0.02, "warmup_s": 0, "budget_s": 1},
+    )
+    keep_models(made, *FAMILIES)
+    made.snakemake(
+        "--cores",
+        "2",
+        "results/latency.csv",
+        "--config",
+        f"frontends={FRONTEND}",
+        f"targets={TARGET}",
+        "baselines=eager",
+    )
+    return made
+
+
+def signature(checkout, model: str) -> dict:
+    return json.loads((checkout.path / f"results/reference/{model}/signature.json").read_text())
+
+
+def generate(checkout, family: str) -> list[list[int]]:
+    command = [
+        ROOT / ".venvs/iree/bin/python",
+        "-m",
+        "tests.pipeline.generate_in_iree",
+        checkout.path / "results",
+        family,
+        FRONTEND,
+        TARGET,
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment()
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_phase_is_held_to_transformers_greedy_tokens(checkout, family):
+    for phase, tokens in (("prefill", 1), ("decode", 16)):
+        for row in checkout.rows():
+            if row["model"] == f"{family}-{phase}":
+                assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row
+                assert row["phase"] == phase
+                assert row["greedy_tokens"] == f"{tokens}/{tokens}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prefill_and_decode_together_generate_what_transformers_does(checkout, family):
+    parts = [
+        signature(checkout, f"{family}-{phase}")["generation"] for phase in ("prefill", "decode")
+    ]
+    wanted = [first + rest for first, rest in zip(*(part["tokens"] for part in parts), strict=True)]
+    for row in wanted:
+        assert len(set(row)) > 4, f"{row}: a program without its layers could give that"
+    assert generate(checkout, family) == wanted
+
+
+def test_the_columns_of_language_models_are_their_latency_in_other_units(checkout):
+    for row in checkout.rows():
+        latency = float(row["latency_ms"])
+        if row["phase"] == "prefill":
+            assert float(row["ttft_ms"]) == pytest.approx(latency)
+            assert row["tokens_per_s"] == ""
+        else:
+            assert float(row["tokens_per_s"]) == pytest.approx(int(row["batch_size"]) * 1e3 / latency, rel=1e-5)  # fmt: skip
+            assert row["ttft_ms"] == ""
+
+
+def test_a_wrong_token_fails_the_row_and_says_which(checkout):
+    path = checkout.path / "results/reference/gpt2-decode/signature.json"
+    original = path.read_text()
+    changed = json.loads(original)
+    right = changed["generation"]["tokens"][0][3]
+    changed["generation"]["tokens"][0][3] = right - 1 if right else 1
+    path.write_text(json.dumps(changed))
+    cell = f"results/measure/gpt2-decode/{FRONTEND}/{TARGET}/status.json"
+    checkout.snakemake("--cores", "2", cell, "--allowed-rules", "measure_iree")
+    path.write_text(original)
+    status = json.loads((checkout.path / cell).read_text())
+    assert status["status"] == "error"
+    assert f"greedy token 4 of 16: {right}, transformers' is" in status["detail"]

@@ -1,0 +1,62 @@
+"""Memory: float64 by blocks is float64, the count is right, and too large a model says so at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from scripts.lib import exits, memory
+from tests.pipeline.conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def found(environments) -> dict:
+    done = subprocess.run(
+        [str(environments / "torch-mlir/bin/python"), "-m", "tests.pipeline.memory_in_torch"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+MODELS = pytest.mark.parametrize("name", ["gpt2", "vit", "resnet", "bf16"])
+
+
+@MODELS
+def test_float64_by_blocks_is_float64_and_leaves_the_weights_as_they_were(found, name):
+    seen = found[name]
+    assert seen["blocks"] > 1
+    assert (seen["same"], seen["wide"], seen["restored"]) == (True, ["torch.float64"], True)
+
+
+def test_one_block_at_a_time_is_wide(found):
+    assert found["vit"]["widest_share"] < 0.2  # twelve layers, and 2 % outside of them
+    assert "do not fit" in found["vit"]["refused"]
+
+
+@MODELS
+def test_the_count_is_that_of_the_weights(found, name):
+    assert found[name]["counted"] == found[name]["held"]
+
+
+def test_a_model_too_large_for_the_stage_is_refused_before_it_is_built(environments, tmp_path):
+    outputs = {f"--out-{name}": tmp_path / name for name in ("weights", "inputs", "golden", "signature")}  # fmt: skip
+    done = subprocess.run(
+        [str(environments / "torch-mlir/bin/python"), "-m", "scripts.make_reference"]
+        + ["--name", "xl", "--model-file", "models/gpt2.py", "--options", '{"size": "xl"}']
+        + [str(part) for pair in outputs.items() for part in pair],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {memory.LIMIT_VARIABLE: "4000"},
+    )
+    assert done.returncode == exits.TOO_LARGE, done.stderr[-3000:]
+    assert "weights of 6.2 GB (1.56 G parameters, f32) need 6.2 GB" in done.stderr
+    assert list(tmp_path.iterdir()) == []

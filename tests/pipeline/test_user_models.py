@@ -1,0 +1,174 @@
+"""Model files as users write them: what works goes through every road, what cannot says why."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.conftest import ROOT
+
+TOP = "import collections, dataclasses, sys, typing\nimport numpy as np\nimport torch\nfrom torch import nn\n"
+LINEAR = "def get_model(): return nn.Linear(4, 3)\n"
+X = "def get_dummy_input(): return torch.randn(2, 4)\n"
+
+
+def inputs(expression: str) -> str:
+    return f"def get_dummy_input(): return {expression}\n"
+
+
+def model(parameters: str, body: str, before: str = "", extra: str = "") -> str:
+    """A module with a linear layer `lin`, and `extra` in its __init__."""
+    return (
+        f"{before}class M(nn.Module):\n"
+        f"    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(4, 4)\n        {extra}\n"
+        f"    def forward(self, {parameters}): {body}\n"
+        "def get_model(): return M()\n"
+    )
+
+
+NAMED = "Pair = collections.namedtuple('Pair', ['a', 'b'])\n"
+PLAIN = (
+    "@dataclasses.dataclass(frozen=True)\nclass Inner:\n    c: typing.Any\n    n: int = 3\n"
+    "@dataclasses.dataclass\nclass Out:\n    a: torch.Tensor\n    b: typing.Any\n"
+)
+KNOWN = "from transformers.modeling_outputs import BaseModelOutput\n"
+
+# name: (file's text, inputs, outputs)
+GOOD = {
+    "a_tensor": (LINEAR + X, 1, 1),
+    "a_tuple": (model("x, y", "return self.lin(x) + y") + inputs("(torch.randn(2, 4), torch.randn(4))"), 2, 1),
+    "a_dict_in_another_order": (model("x, y", "return self.lin(x) - y") + inputs("{'y': torch.randn(2, 4), 'x': torch.randn(2, 4)}"), 2, 1),
+    "args_and_kwargs": (
+        model("x, *, y, n, flag, mode='a', none=1", "return self.lin(x) * n - y if flag and mode == 'b' and none is None else x")
+        + inputs("((torch.randn(2, 4),), {'y': torch.randn(4), 'n': 2.5, 'flag': True, 'mode': 'b', 'none': None})"), 2, 1),
+    "scalars": (model("x, s, i", "return self.lin(x) * s + i") + inputs("(torch.randn(2, 4), torch.tensor(2.5), torch.tensor(3))"), 3, 1),
+    "masks_and_integers": (
+        model("x, m, i, j", "return self.lin(x).masked_fill(m, 0.5)[:, i.long()] + j")
+        + inputs("(torch.randn(2, 4), torch.rand(2, 4) > 0.5, torch.tensor([0, 2], dtype=torch.int32), torch.tensor([200, 1]))"), 4, 1),
+    "nested_inputs": (
+        model("d, t", "return self.lin(d['a']) + d['b'][0] + d['b'][1]['c'] + t[0] * t[1]")
+        + inputs("({'a': torch.randn(2, 4), 'b': [torch.randn(4), {'c': torch.randn(4)}]}, (torch.randn(4), 3))"), 4, 1),
+    "one_input_twice": (model("x, y", "return self.lin(x) + y") + "def get_dummy_input():\n    x = torch.randn(2, 4)\n    return x, x\n", 2, 1),
+    "a_named_tuple_in_and_out": (model("p", "return Pair(self.lin(p.a), p.b * 2)", NAMED) + inputs("(Pair(torch.randn(2, 4), torch.randn(4)),)"), 2, 2),
+    "a_dataclass_in_and_out": (model("p", "return Out(self.lin(p.a), [Inner(p.b * 2), 4])", PLAIN) + inputs("(Out(torch.randn(2, 4), torch.randn(4)),)"), 2, 2),
+    "nested_dict_out": (model("x", "return {'z': [self.lin(x), {'k': x * 2}], 'a': (x + 1, [x - 1])}") + X, 1, 4),
+    "transformers_out": (model("x", "return BaseModelOutput(last_hidden_state=self.lin(x), hidden_states=(x * 2, x * 3))", KNOWN) + X, 1, 3),
+    "none_and_numbers_out": (model("x", "return self.lin(x), None, 3, 'text', 2.5, [None, x + 1]") + X, 1, 2),
+    "an_input_and_a_weight_out": (model("x, i", "return i, x, self.lin.weight, self.lin(x)") + inputs("(torch.randn(2, 4), torch.arange(3))"), 2, 4),
+    "one_output_twice_and_views": (model("x", "h = self.lin(x); return h, h, h.t(), h[0], h[0, 0]") + X, 1, 5),
+    "booleans_and_integers_out": (model("x", "h = self.lin(x); return h > 0, h.argmax(-1), h.argmax(-1).int()") + X, 1, 3),
+    "views_in": (model("x, y", "return self.lin(x) + y") + inputs("(torch.randn(4, 2).t(), torch.randn(1, 4).expand(2, 4))"), 2, 1),
+    "gradient_wanted": (LINEAR + inputs("torch.randn(2, 4, requires_grad=True)"), 1, 1),
+    "float16_of_its_own": ("def get_model(): return nn.Linear(4, 3).half()\n" + inputs("torch.randn(2, 4).half()"), 1, 1),
+    "any_options": ("def get_model(**options): return nn.Linear(options.get('width', 4), 3)\n" + X, 1, 1),
+    "the_model_in_inputs": (LINEAR + "def get_dummy_input(model): return torch.randn(2, model.in_features)\n", 1, 1),
+    "batch_encoding": (model("x", "return self.lin(x)") + "def get_dummy_input():\n    from transformers import BatchEncoding\n    return BatchEncoding({'x': torch.randn(2, 4)})\n", 1, 1),
+}  # fmt: skip
+
+INPUT = r"get_dummy_input\(\) returned "
+EXPECTED = r"expected a tensor, a tuple of tensors, a dict of keyword inputs, or \(args, kwargs\)"
+DTYPES = r"cannot be carried; expected one of float64, float32, .*bool$"
+# name: (file's text, what its error says)
+BAD = {
+    "a_class": ("def get_model(): return nn.Linear\n" + X, r"get_model\(\) returned the class Linear, expected a torch\.nn\.Module; return an instance: Linear\(\.\.\.\)"),
+    "a_function": ("def get_model(): return torch.relu\n" + X, r"get_model\(\) returned the function relu, .*; call it in the forward\(\) of a module"),
+    "no_return": ("def get_model(): nn.Linear(4, 3)\n" + X, r"get_model\(\) returned None, .*is a `return` missing\?"),
+    "model_and_more": ("def get_model(): return nn.Linear(4, 3), 'tokenizer'\n" + X, r"returned a tuple of \(Linear, str\), .*; return the module alone"),
+    "scripted": ("def get_model(): return torch.jit.script(nn.Linear(4, 3))\n" + X, r"returned a compiled module \(RecursiveScriptModule\), .*return the module that it was made of"),
+    "numpy": (LINEAR + inputs("np.ones((2, 4), np.float32)"), INPUT + "a numpy array of float32, " + EXPECTED + r"; .*torch\.from_numpy"),
+    "numpy_inside": (LINEAR + inputs("(np.ones((2, 4), np.float32),)"), INPUT + r"a numpy array of float32 as \[0\]\[0\], expected a tensor; .*torch\.from_numpy"),
+    "a_number": (LINEAR + inputs("3"), INPUT + "int, " + EXPECTED),
+    "nothing": (LINEAR + inputs("()"), INPUT + "no tensor, " + EXPECTED),
+    "numeric_key": (LINEAR + inputs("{1: torch.randn(2, 4)}"), INPUT + "keyword inputs with the key 1, expected names"),
+    "elsewhere": (LINEAR + inputs("torch.randn(2, 4, device='meta')"), INPUT + r"\[0\]\[0\], which has no values \(device meta\)"),
+    "complex": (LINEAR + inputs("torch.randn(2, 4, dtype=torch.complex64)"), INPUT + r"\[0\]\[0\], which has dtype complex64, which " + DTYPES),
+    "float8_weight": (model("x", "return self.lin(x)", extra="self.register_buffer('w', torch.zeros(4).to(torch.float8_e4m3fn))") + X, r"get_model\(\) returned a module whose w has dtype float8_e4m3fn, which " + DTYPES),
+    "complex_out": (model("x", "return torch.fft.fft(self.lin(x))") + X, r"forward\(\) returned a tensor that has dtype complex64, which " + DTYPES),
+    "sparse": (LINEAR + inputs("torch.eye(4).to_sparse()"), INPUT + r"\[0\]\[0\], which is a tensor of layout sparse_coo; expected a dense one: \.to_dense\(\)"),
+    "meta_weights": ("def get_model():\n    with torch.device('meta'): return nn.Linear(4, 3)\n" + X, r"get_model\(\) returned a module whose weight has no values \(device meta\); build it on the CPU"),
+    "lazy": ("def get_model(): return nn.LazyLinear(3)\n" + X, r"a module whose weight has no shape yet \(a lazy module\); call the module once"),
+    "hidden_tensors": ("class P:\n    def __init__(self): self.a = torch.randn(2, 4)\n" + LINEAR + inputs("(P(),)"), INPUT + r"\[0\]\[0\] of class P, which holds tensors that are no inputs; .*dataclass"),
+    "raises": (model("x", "raise ValueError('no such width')") + X, r"its forward pass raised ValueError: no such width \(raises\.py:\d+: .*\); inputs \[0\]\[0\] float32\[2, 4\]; weights float32"),
+    "another_dtype": ("def get_model(): return nn.Linear(4, 3).double()\n" + X, r"its forward pass raised RuntimeError: .*same dtype.*; inputs \[0\]\[0\] float32\[2, 4\]; weights float64"),
+    "no_tensor_out": (model("x", "return 'text', 3") + X, r"forward\(\) returned no tensor; expected a tensor, or tensors in tuples, lists, dicts or dataclasses"),
+    "changes_its_input": (model("x", "return self.lin(x.add_(1))") + X, r"the model changes its input \[0\]\[0\] in place"),
+    "missing_package": ("import not_there_at_all\n" + LINEAR + X, r"importing it raised ModuleNotFoundError: No module named 'not_there_at_all' \(missing_package\.py:\d: .*\); add its package to the pip section"),
+    "stops_at_import": ("sys.exit(3)\n" + LINEAR + X, r"importing it raised SystemExit: 3"),
+    "stops_in_get_model": ("def get_model(): sys.exit(3)\n" + X, r"get_model\(\): SystemExit: 3 \(stops_in_get_model\.py:\d+: "),
+}  # fmt: skip
+TORCH = ["torch_mlir", {"dialect": "torch", "rewrites": "all"}]
+XLA = ["torch_xla", {"rewrites": "all"}]
+
+
+def run(python: Path, work: Path, files: dict[str, Path], roads: list, execute: bool) -> dict:
+    """What became of each model file, by its name."""
+    cases = [
+        {"name": name, "file": str(file), "options": {}, "roads": roads, "run": execute}
+        for name, file in files.items()
+    ]
+    done = subprocess.run(
+        [str(python), "-m", "tests.pipeline.user_models"],
+        cwd=ROOT,
+        input=json.dumps({"work": str(work), "cases": cases}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(zip(files, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+def written(folder: Path, texts: dict[str, str]) -> dict[str, Path]:
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(TOP + text, encoding="utf-8")
+    return {name: folder / f"{name}.py" for name in texts}
+
+
+@pytest.fixture(scope="module")
+def good(environments, tmp_path_factory) -> dict:
+    work = tmp_path_factory.mktemp("good")
+    files = written(work, {name: case[0] for name, case in GOOD.items()})
+    found = run(environments / "torch-mlir/bin/python", work, files, [TORCH], True)
+    for name, other in run(environments / "torch-xla/bin/python", work, files, [XLA], True).items():
+        found[name].setdefault("roads", {}).update(other.get("roads", {}))
+    return found
+
+
+@pytest.fixture(scope="module")
+def bad(environments, tmp_path_factory) -> dict:
+    work = tmp_path_factory.mktemp("bad")
+    files = written(work, {name: case[0] for name, case in BAD.items()})
+    return run(environments / "torch-mlir/bin/python", work, files, [], False)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_a_user_writes_is_right_by_every_road(good, name):
+    _, count_in, count_out = GOOD[name]
+    found = good[name]
+    assert "error" not in found, found
+    assert (len(found["inputs"]), len(found["outputs"])) == (count_in, count_out)
+    verdicts = {road: ended.get("verdict", ended) for road, ended in found["roads"].items()}
+    assert len(verdicts) == 2
+    assert {road: v for road, v in verdicts.items() if not str(v).startswith("PASS")} == {}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_work_is_said_in_one_line_with_its_file(bad, name):
+    assert "error" in bad[name], bad[name]
+    assert re.search(rf"/{name}\.py: .*{BAD[name][1]}", bad[name]["error"]), bad[name]["error"]
+
+
+def test_any_path_and_a_helper_beside_the_file(environments, tmp_path):
+    folder = tmp_path / "meine Modelle ä"
+    folder.mkdir()
+    (folder / "my_helper.py").write_text(
+        "from torch import nn\ndef net(): return nn.Linear(4, 3)\n"
+    )
+    file = folder / "größe 1.2.py"
+    file.write_text(f"{TOP}import my_helper\ndef get_model(): return my_helper.net()\n{X}", encoding="utf-8")  # fmt: skip
+    found = run(environments / "torch-mlir/bin/python", tmp_path, {"it": file}, [TORCH], False)
+    assert found["it"]["outputs"] == [" 2x3xf32"]

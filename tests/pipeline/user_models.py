@@ -1,0 +1,94 @@
+"""Take model files through load, reference and export, and where asked through IREE, in one process.
+
+Run with the Python of an environment that loads models; used by test_user_models.py. Reads
+{"work", "cases": [{"name", "file", "options", "roads": [[exporter, options], …], "run"}]} as JSON and
+prints a line of JSON: for each case its error, or its inputs and outputs and how each road ended.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scripts.lib import archive, capture, golden, link, model, modelfile, tensors, verify
+from scripts.lib.step import EvalStep
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    work = Path(asked["work"])
+    print(json.dumps([_case(case, work) for case in asked["cases"]]))
+
+
+def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
+    try:
+        loaded = model.load(case["name"], case["file"], case["options"])
+        inputs = [(model.tensor_type(name, t), model.to_numpy(t)) for name, t in loaded.inputs]
+        weights, _ = model.named_weights(loaded.module)
+        stored = work / f"{case['name']}.irpa"
+        archive.write(stored, ((key, model.to_bytes(w)) for key, w in weights.items()))
+        del weights
+        roads = {}
+        for exporter, options in case["roads"]:
+            name = " ".join([exporter, *options.values()])
+            try:
+                lowered = _lowered(case, exporter, options)
+                program = link.link(lowered, [kind for kind, _ in inputs])
+                roads[name] = {"bytes": len(program)}
+                if case["run"]:
+                    roads[name]["outputs"] = _run(program, stored, inputs, work)
+            except capture.UnsupportedProgram as error:
+                roads[name] = {"unsupported": str(error)}
+            except model.ModelError:
+                raise
+            except Exception as error:
+                roads[name] = {"raised": f"{type(error).__name__}: {error}"[:600]}
+        found = golden.observe(loaded, EvalStep, case["file"], case["options"].get("dtype", "f32"))
+    except (model.ModelError, modelfile.ModelFileError) as error:
+        return {"error": str(error)}
+    for road in roads.values():
+        if "outputs" in road:
+            road["verdict"] = _verdict(road.pop("outputs"), found)
+    return {
+        "inputs": [kind.iree for kind, _ in inputs],
+        "outputs": [f"{kind.name} {kind.iree}" for kind in found.types],
+        "fp64": found.fp64 is not None,
+        "roads": roads,
+    }
+
+
+def _lowered(case: dict[str, Any], exporter: str, options: dict[str, str]) -> link.Lowered:
+    """A fresh model a road: each may leave something in it."""
+    fresh = model.load(case["name"], case["file"], case["options"])
+    return importlib.import_module(f"scripts.exporters.{exporter}").export(fresh, options)[0]
+
+
+def _run(program: bytes, weights: Path, inputs: list, work: Path) -> list[np.ndarray]:
+    """Outputs of the program on llvm-cpu."""
+    from iree.compiler import tools
+
+    from scripts.lib.iree_session import Session
+
+    compiled = work / "module.vmfb"
+    compiled.write_bytes(
+        tools.compile_str(
+            program.decode(), target_backends=["llvm-cpu"], input_type="auto", extra_args=["--iree-llvmcpu-target-cpu=host"]
+        )
+    )  # fmt: skip
+    session = Session(compiled, weights, "local-task", 2)
+    return session.call([tensors.as_native(array, kind.dtype) for kind, array in inputs])[0]
+
+
+def _verdict(outputs: list[np.ndarray], found: golden.Golden) -> str:
+    expected = verify.Expected(found.types, found.eager, found.fp64, found.deterministic, "f32")
+    seen = verify.verify(outputs, expected, {})
+    return f"{seen.code} {seen.detail}".strip()
+
+
+if __name__ == "__main__":
+    main()

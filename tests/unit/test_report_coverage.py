@@ -1,0 +1,470 @@
+"""report_coverage: how far every cell came, counted once, and a page that any detail leaves whole."""
+
+import csv
+import dataclasses
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts import report_coverage
+from scripts.lib import coverage, outcome, record
+from scripts.lib.coverage import ENDINGS, STAGES
+from scripts.lib.matrix import Frontend, Override
+from scripts.record_formats import BadRecords, Record
+
+ROOT = Path(__file__).parents[2]
+CELL = "conv/mlir/vulkan"
+OF_STAGE = {"reference": "conv", "export": "conv/mlir", "compile": CELL, "measure": CELL}
+
+
+@pytest.fixture
+def cells_of(results):
+    """The cells of a results tree whose stages ended as given, by name."""
+
+    def make(endings: dict | None = None) -> dict[str, coverage.Cell]:
+        results.write(endings)
+        cells = coverage.iree_cells(record.records(results.matrix))
+        return {f"{c.model}/{c.frontend}/{c.target}": c for c in cells}
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("stage", "status", "reason", "reached", "ending", "mark"),
+    [
+        ("reference", "error", "r", "nothing", "reference", "✗ reference"),
+        ("reference", "oom", "r", "nothing", "reference", "✗ reference oom"),
+        ("export", "unsupported", "r", "reference", "export", "✗ export unsupported"),
+        ("export", "error", "r", "reference", "export", "✗ export"),
+        ("compile", "crashed", "SIGSEGV", "export", "compile", "✗ compile crashed"),
+        ("compile", "timeout", "r", "export", "compile", "✗ compile timeout"),
+        ("measure", "unavailable", "no-device", "compile", "no-device", "compiled"),
+        ("measure", "error", "wrong-result", "compile", "wrong", "✗ wrong"),
+        ("measure", "error", "nondeterministic-eager", "compile", "undecided", "undecided"),
+        ("measure", "crashed", "SIGABRT", "compile", "measure", "✗ measure crashed"),
+        ("export", "unavailable", "no-device", "reference", "export", "✗ export unavailable"),
+    ],
+)
+def test_a_cell_reached_the_stage_before_the_one_that_stopped_it(
+    cells_of, ended, stage, status, reason, reached, ending, mark
+):
+    cell = cells_of(ended(status, stage, OF_STAGE[stage], reason))[CELL]
+    assert (cell.reached, cell.stopped_at, cell.status) == (reached, stage, status)
+    assert (cell.reason, cell.detail, cell.verified) == (reason, "what", False)
+    assert (cell.ending, cell.mark) == (ending, mark)
+
+
+def test_a_verified_cell_has_no_stage_that_stopped_it(cells_of):
+    cell = cells_of()[CELL]
+    assert (cell.reached, cell.stopped_at, cell.reason, cell.detail) == ("verified", "", "", "")
+    assert (cell.ending, cell.mark, cell.suite) == ("verified", "✓", "vmfbench")
+
+
+@pytest.mark.parametrize(
+    ("environment", "reached"),
+    [("torch-mlir", "nothing"), ("iree", "export")],
+)
+def test_a_cell_without_an_environment_reached_what_left_a_report(
+    cells_of, ended, environment, reached
+):
+    cell = cells_of(ended("error", "env", environment))[CELL]
+    assert (cell.reached, cell.stopped_at, cell.mark) == (reached, "env", "✗ env")
+
+
+def test_where_one_road_had_no_environment_the_others_say_that_there_was_a_reference(results):
+    results.write()
+    rows = record.records(results.matrix)
+    for row in rows[:3]:  # both of conv, and one of tiny
+        row |= {"latency": None, "export": {}, "compile": {}}
+        row["outcome"] |= {"status": "error", "stage": "env", "reason": "installer", "detail": "d"}
+    reached = [cell.reached for cell in coverage.iree_cells(rows[:4])]
+    assert reached == ["nothing", "nothing", "reference", "verified"]
+    with_baselines = [cell.reached for cell in coverage.iree_cells(rows)]
+    assert with_baselines == ["reference", "reference", "reference", "verified"]
+    rows[0]["reference"] = {"weights_bytes": 4}
+    assert coverage.iree_cells(rows[:1])[0].reached == "reference"
+
+
+def test_a_cell_on_a_skip_list_reached_the_program_that_is_there(results, cells_of, ended):
+    results.matrix = dataclasses.replace(
+        results.matrix, overrides={CELL: Override(skip="skip.all of bench.yaml")}
+    )
+    cell = cells_of()[CELL]
+    assert (cell.reached, cell.stopped_at, cell.mark) == ("export", "compile", "skipped")
+    assert cells_of(ended("error", "export", "conv/mlir"))[CELL].reached == "reference"
+    assert cells_of(ended("error", "reference", "conv"))[CELL].reached == "nothing"
+
+
+def test_a_program_that_was_rewritten_is_starred_and_counted_once_a_frontend(results):
+    results.write()
+    report = Path("results/export/conv/mlir/report.json")
+    report.write_text(json.dumps({"rewrites": ["erf to chlo", "a | b"]}))
+    found = page_of(results)
+    assert "| vmfbench | conv | ✓\\* | ✓\\* |\n" in found
+    assert "| user | tiny | ✓ | ✓ |\n" in found
+    assert "| mlir | a \\| b | 1 | conv |\n" in found
+    assert found.count("| 1 | conv |") == 2
+
+
+def page_of(results) -> str:
+    rows = wrapped(record.records(results.matrix))
+    return report_coverage.page(report_coverage.frame(rows), rows)
+
+
+def wrapped(rows: list[dict]) -> list[Record]:
+    return [Record(Path("r.jsonl"), line, row) for line, row in enumerate(rows, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("uses 131072 bytes [p.mlir:7: %3 = a.b]", "uses 1 bytes [p.mlir:9: %4 = c.d]", True),
+        ("function 'main$async_dispatch_8_add_7x5xf32'", "function 'main_dispatch_9_mul'", True),
+        ("max error 1.5e-03 of (1, 2)", "max error 7 of (3, 4)", True),
+        ("op 'a.b' : tensor<1x2xf32>", "op 'a.b' : tensor<?x7xbf16>", True),
+        ("in run (/a/b/x.py:9)", "in run (/c/d/e/x.py:7)", True),
+        ("failed to legalize 'a.b'", "failed to legalize 'a.c'", False),
+        ("no kernel for f32", "no kernel for f16", False),
+        ("conv2d failed", "conv3d failed", False),
+        ("not [a:b] here", "not [a:c] here", False),
+    ],
+)
+def test_details_that_differ_in_numbers_types_or_place_are_of_one_kind(one, other, same):
+    assert (coverage.kind_of(one) == coverage.kind_of(other)) is same
+
+
+@pytest.mark.parametrize(
+    ("detail", "shown"),
+    [
+        ("at /home/me/venv/lib/x.py:3", "at …/x.py:3"),
+        ("('/opt/a/b.so' missing)", "('…/b.so' missing)"),
+        ("c/runtime/src/iree/q.c:28: DATA_LOSS", "c/runtime/src/iree/q.c:28: DATA_LOSS"),
+        ("see https://iree.dev/a/b/c", "see https://iree.dev/a/b/c"),
+        ("and/or  'a'/'b'\n/usr/x", "and/or 'a'/'b' /usr/x"),
+    ],
+)
+def test_a_detail_is_one_line_without_the_folders_of_a_machine(detail, shown):
+    assert coverage.readable(detail) == shown
+
+
+def two_roads(results) -> None:
+    """A second frontend, so that a model has four cells; not the second by name."""
+    other = Frontend("exp", "torch_xla", "torch-mlir", {})
+    frontends = results.matrix.frontends | {"exp": other}
+    results.matrix = dataclasses.replace(results.matrix, frontends=frontends)
+
+
+@pytest.mark.parametrize(
+    ("failing", "where"),
+    [
+        (["conv/mlir/vulkan"], "mlir/vulkan: conv"),
+        (["conv/mlir/vulkan", "tiny/mlir/vulkan"], "mlir/vulkan: conv, tiny"),
+        (["conv/mlir/vulkan", "tiny/exp/vulkan"], "mlir/vulkan: conv; exp/vulkan: tiny"),
+        (["conv/exp/vulkan", "conv/mlir/vulkan"], r"\*/vulkan: conv"),
+        (["conv/mlir/llvm-cpu", "conv/mlir/vulkan"], r"mlir/\*: conv"),
+        (["conv/mlir/llvm-cpu", "conv/exp/vulkan"], "mlir/llvm-cpu, exp/vulkan: conv"),
+    ],
+)
+def test_cells_of_one_reason_are_named_in_few_words(results, ended, failing, where):
+    two_roads(results)
+    endings = [ended("error", "compile", cell, "r", f"{n} of it") for n, cell in enumerate(failing)]
+    results.write({stage: end for one in endings for stage, end in one.items()})
+    line = f"| {len(failing)} | compile | error | r | `0 of it` | {where} |\n"
+    if failing[0] == "conv/exp/vulkan":  # the matrix comes to the other frontend first
+        line = line.replace("`0 of it`", "`1 of it`")
+    assert line in page_of(results)
+
+
+def test_a_model_that_fails_before_its_roads_part_fails_everywhere(results, ended):
+    two_roads(results)
+    results.write(ended("error", "reference", "conv"))
+    found = page_of(results)
+    assert "| 4 | reference | error | why | `what` | everywhere: conv |\n" in found
+    assert "| vmfbench | 1 | 0 | 4 | 0 | 0 | 0 | 0 | 0 | 4 |\n" in found
+    assert "| all | 2 | 1 | 8 | 4 | 0 | 0 | 0 | 0 | 4 |\n" in found
+    assert "| verified |  | 1 of 2 | 1 of 2 | 1 of 2 | 1 of 2 |\n" in found
+    assert "| vmfbench | conv | ✗ reference: why |\n" in found  # its baseline
+
+
+def test_reasons_stand_the_most_frequent_first(results, ended):
+    results.write(
+        ended("error", "compile", "conv/mlir/llvm-cpu", "rare")
+        | ended("error", "export", "tiny/mlir", "frequent")
+    )
+    found = page_of(results)
+    assert "| vmfbench | 1 | 1 | 2 | 1 | 0 | 0 | 1 | 0 | 0 |\n" in found
+    assert "| user | 1 | 0 | 2 | 0 | 0 | 0 | 0 | 2 | 0 |\n" in found
+    lines = found.partition("## Why cells stopped")[2].splitlines()
+    assert [line.split(" | ")[3] for line in lines if " | error | " in line] == ["frequent", "rare"]
+
+
+def test_a_cell_that_is_not_in_the_matrix_is_a_dash(results):
+    only = dataclasses.replace(results.matrix.targets["vulkan"], frontends=("exp",))
+    two_roads(results)
+    targets = results.matrix.targets | {"vulkan": only}
+    results.matrix = dataclasses.replace(results.matrix, targets=targets)
+    results.write()
+    found = page_of(results)
+    head = "| suite | model | mlir/<br>llvm-cpu | exp/<br>llvm-cpu | exp/<br>vulkan |\n"
+    assert head in found
+    rows = wrapped(record.records(results.matrix))
+    del rows[0]  # of conv, mlir on llvm-cpu: now conv begins with another road
+    cells = report_coverage.frame(rows)
+    assert report_coverage.models(cells).iloc[0].tolist() == ["vmfbench", "conv", "✓", "✓", "–"]
+
+
+def test_roads_of_one_frontend_stand_together_whichever_model_has_them(results):
+    two_roads(results)
+    results.write()
+    rows = wrapped(record.records(results.matrix))
+    del rows[1]  # of conv, mlir on vulkan: the first to have it is tiny, after all of conv's
+    found = report_coverage.models(report_coverage.frame(rows))
+    assert [*found][2:] == ["mlir/\nllvm-cpu", "mlir/\nvulkan", "exp/\nllvm-cpu", "exp/\nvulkan"]
+
+
+def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
+    results.write(ended("error", "compile", CELL))
+    rows = record.records(results.matrix)
+    for row in rows:
+        row["model"]["name"] = "conv"
+    found = report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
+    assert "| vmfbench | conv | ✓ | ✗ compile |\n" in found
+    assert "| user | conv | ✓ | ✓ |\n" in found
+    assert "mlir/vulkan: vmfbench/conv |\n" in found
+
+
+@pytest.mark.parametrize(
+    ("stage", "status", "reason", "mark"),
+    [
+        ("baseline", "ok", "", "✓"),
+        ("baseline", "unavailable", "no-device", "no device"),
+        ("baseline", "skipped", "skip-list", "skipped"),
+        ("baseline", "error", "wrong-result", "✗ wrong-result"),
+        ("gradients", "oom", "memory-limit", "✗ gradients: memory-limit"),
+    ],
+)
+def test_a_baseline_is_verified_or_has_its_reason(stage, status, reason, mark):
+    result = {"stage": stage, "status": status, "reason": reason}
+    latency = {"median_ms": 1.0} if status == "ok" else None
+    assert coverage.baseline_mark({"outcome": result, "latency": latency}) == mark
+
+
+def test_baselines_of_eval_and_train_have_a_column_each(results, ended):
+    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
+    results.write(ended("error", "gradients", "conv", "why"))
+    found = page_of(results)
+    assert "| suite | model | eager | eager/train |\n" in found
+    assert "| vmfbench | conv | ✓ | ✗ gradients: why |\n" in found
+
+
+def test_versions_and_devices_are_those_of_the_rows(results, ended):
+    results.write(ended("error", "compile", CELL))  # ran nowhere
+    rows = record.records(results.matrix)
+    # A cell that never ran has the pin, one that ran what it saw.
+    rows[0]["versions"]["torch"], rows[1]["versions"]["torch"] = "2.15.0", "2.15.0+cpu"
+    rows[1]["versions"]["iree"] = "3.0"
+    rows[2]["versions"]["torch"] = rows[3]["versions"]["torch"] = "2.15.1"
+    found = report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
+    assert "| mlir | 2.15.0+cpu, 2.15.1 | torch_mlir 1 |  | 3.0 |\n" in found
+    assert "Devices: cpu: A CPU, vulkan: A GPU.\n" in found
+
+
+def test_sections_with_nothing_in_them_are_left_out(results):
+    results.matrix = dataclasses.replace(results.matrix, baselines={})
+    results.write()
+    titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
+    assert titles == ["By suite", "By model", "Versions"]
+
+
+def test_times_and_fingerprints_leave_the_page_as_it_is(results, ended):
+    results.write(ended("error", "compile", CELL))
+    before = page_of(results)
+    assert "## Why cells stopped" in before
+    rows = record.records(results.matrix)
+    for row in rows:
+        row["run"] |= {"seconds": 9.0, "load_ms": 7.0, "max_rss_mb": 5.0}
+        row["outcome"] |= {"fingerprint": "other", "log": "other"}
+        if row["latency"]:
+            row["latency"] |= {"median_ms": 77.0, "trust": "low", "values_ms": [77.0]}
+        if row["export"]:
+            row["export"]["export_s"] = 99.0
+    assert report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows)) == before
+
+
+STATUSES = st.sampled_from([s for s in outcome.STATUSES if s not in ("ok", "unavailable")])
+REASONS = st.sampled_from(["a", "b", "wrong-result", "nondeterministic-eager"])
+DETAILS = st.text(st.sampled_from("a1|`\\*<>[]_ \n\r\u2028%/~"), min_size=1, max_size=220)
+NAMES = st.text(st.sampled_from("ab|*<[\\`~."), min_size=1, max_size=4)
+STOPS = st.none() | st.tuples(st.sampled_from([*STAGES, "env"]), STATUSES, REASONS, DETAILS)
+
+
+@st.composite
+def some_rows(draw) -> list[dict]:
+    """Rows of a few models and roads that ended anyhow; some roads are not in the matrix."""
+    names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    roads = draw(st.lists(st.sampled_from([(f, t) for f in "fg" for t in "tu"]), min_size=1, unique=True))  # fmt: skip
+    made = []
+    for name in names:
+        suite = draw(st.sampled_from(["s", "z|"]))
+        for frontend, target in roads:
+            stop = draw(STOPS)
+            stage, status, reason, detail = stop or ("measure", "ok", "", "")
+            made.append(
+                {
+                    "model": {"name": name, "suite": suite},
+                    "experiment": {"runtime": "iree", "frontend": frontend, "target": target, "test": "eval", "device": "cpu", "exporter": "e"},
+                    "outcome": {"stage": stage, "status": status, "reason": reason, "detail": detail},
+                    "latency": None if stop else {"median_ms": 1.0},
+                    "export": draw(st.sampled_from([None, {}, {"rewrites": []}, {"rewrites": ["x|y", "z"]}])),
+                    "run": {"device_name": None},
+                    "versions": {},
+                }
+            )  # fmt: skip
+    return made
+
+
+@given(some_rows())
+def test_every_cell_is_counted_once_and_every_other_one_has_a_reason(rows):
+    records = wrapped(rows)
+    cells = report_coverage.frame(records)
+    assert set(cells["ending"]) <= set(ENDINGS)
+    counts = report_coverage.suites(cells).set_index("suite")
+    counts = counts.drop("all", errors="ignore")
+    assert counts["cells"].sum() == len(rows)
+    assert (counts[[c for c in counts if c in ENDINGS.values()]].sum(axis=1) == counts["cells"]).all()  # fmt: skip
+    stopped = [row for row in rows if not row["latency"]]
+    reasons = report_coverage.reasons(cells)
+    assert reasons["cells"].sum() == len(stopped)
+    marks = report_coverage.models(cells).iloc[:-1, 2:].to_numpy().ravel()
+    assert sum(mark != "–" for mark in marks) == len(rows)
+    assert sum(mark.startswith("✓") for mark in marks) == len(rows) - len(stopped)
+
+
+@given(some_rows())
+def test_no_detail_or_name_breaks_a_table(rows):
+    records = wrapped(rows)
+    page = report_coverage.page(report_coverage.frame(records), records)
+    tables = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
+    for table in tables:
+        lines = table.removesuffix("\n").split("\n")
+        widths = {len(re.findall(r"(?:\\\\|\\\||[^|])*\|", line)) for line in lines}
+        assert len(widths) == 1, table
+    # Nothing was cut off its table: each heading's body ends with a whole line of it.
+    named = [cells for cells in page.split("\n## ")[1:] if "| ---" in cells]
+    assert len(tables) == len(named)
+
+
+@given(some_rows())
+def test_the_csv_holds_every_field_whole(rows):
+    cells = report_coverage.frame(wrapped(rows))
+    text = report_coverage.to_csv(cells)
+    assert len(text.splitlines()) == 1 + len(rows)
+    read = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [tuple(line) for line in read] == [coverage.FIELDS] * len(rows)
+    details = [" ".join(row["outcome"]["detail"].split()) for row in rows]
+    assert [line["detail"] for line in read] == details
+    assert [line["verified"] for line in read] == [str(bool(row["latency"])) for row in rows]
+    told = [line["rewrites"] for line in read]
+    assert told == ["; ".join((row["export"] or {}).get("rewrites", [])) for row in rows]
+
+
+def test_a_long_detail_is_cut_on_the_page_and_fenced_by_more_backticks_than_it_has():
+    assert report_coverage.code("a ``b`` | c\nd") == "``` a ``b`` \\| c d ```"
+    cut = report_coverage.code("x" * 999)
+    assert cut == "`" + "x" * (report_coverage.DETAIL_CHARS - 1) + "…`"
+
+
+@pytest.fixture
+def report(results, monkeypatch):
+    """Run the command line over the rows of a results tree."""
+
+    def run(*arguments: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["report_coverage", *arguments])
+        report_coverage.main()
+
+    return run
+
+
+def write(path: str, rows: list[dict]) -> str:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_one_page_of_several_runs_says_how_it_was_made(results, report, ended, capsys):
+    results.write(ended("error", "compile", CELL))
+    rows = record.records(results.matrix)
+    a, b = write("a/r.jsonl", rows[:2]), write("b/r.jsonl", rows[2:])
+    report(
+        *("--results", a, b, "--out-md", "docs/c.md", "--out-csv", "c.csv"),
+        *("--title", "What goes", "--note", "Two models."),
+    )
+    assert capsys.readouterr().out.splitlines()[-1] == "3 verified, 1 failed at compile"
+    command = "python -m scripts.report_coverage --results a/r.jsonl b/r.jsonl --out-md docs/c.md"
+    found = Path("docs/c.md").read_text()
+    assert found.startswith(f"# What goes\n\nMade by `{command}`.\n\nTwo models.\n\n## By suite\n")
+    assert pd.read_csv("c.csv")["verified"].tolist() == [True, False, True, True]
+
+
+def test_a_page_names_no_folder_of_the_machine(results, report, tmp_path):
+    results.write()
+    write("run/r.jsonl", record.records(results.matrix))
+    (tmp_path / "here").mkdir()
+    with pytest.MonkeyPatch.context() as moved:
+        moved.chdir(tmp_path / "here")
+        report("--results", str(tmp_path / "run/r.jsonl"), "--out-md", str(tmp_path / "here/c.md"))
+    found = (tmp_path / "here/c.md").read_text()
+    assert "--results run/r.jsonl --out-md c.md`" in found
+    assert str(tmp_path) not in found
+
+
+def test_a_run_without_a_file_to_write_is_refused(report, capsys):
+    with pytest.raises(SystemExit):
+        report("--results", "r.jsonl")
+    assert "give --out-md, --out-csv or both" in capsys.readouterr().err
+
+
+def test_what_cannot_be_a_page_is_an_error_that_says_where(results, report, capsys):
+    results.write()
+    rows = record.records(results.matrix)
+    write("r.jsonl", rows)
+    with pytest.raises(SystemExit):
+        report("--results", "nowhere.jsonl", "--out-md", "c.md")
+    assert "error: nowhere.jsonl: no such file" in capsys.readouterr().err
+    with pytest.raises(BadRecords, match=r"r.jsonl:1 and r.jsonl:1 are both conv/mlir/llvm-cpu"):
+        report_coverage.load([Path("r.jsonl")] * 2)
+    write("r.jsonl", [row for row in rows if row["experiment"]["runtime"] != "iree"])
+    with pytest.raises(BadRecords, match=r"r.jsonl: no row of an IREE cell"):
+        report_coverage.load([Path("r.jsonl")])
+    del rows[1]["outcome"]["stage"]
+    write("r.jsonl", rows)
+    with pytest.raises(BadRecords, match=r"r.jsonl:2: no outcome.stage"):
+        report_coverage.load([Path("r.jsonl")])
+    assert not Path("c.md").exists()
+
+
+def test_the_rule_makes_the_page_and_the_csv_of_the_rows():
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "snakemake", "-n", "-p", "results/coverage.md"),
+            *("--forcerun", "report_coverage", "--config", "models=conv", "targets=llvm-cpu"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert (
+        "-m scripts.report_coverage --results results/results.jsonl"
+        " --out-md results/coverage.md --out-csv results/coverage.csv" in said
+    )

@@ -1,0 +1,18 @@
+"""`snakemake results/coverage.md`: how far every IREE cell came, and why it stopped there."""
+
+
+rule report_coverage:
+    input:
+        "results/results.jsonl",
+    output:
+        md="results/coverage.md",
+        csv="results/coverage.csv",
+    log:
+        "results/logs/coverage.txt",
+    conda:
+        "../../envs/report.yaml"
+    params:
+        python=PLAN.report_python(),
+    shell:
+        "{params.python} -m scripts.report_coverage --results {input:q}"
+        " --out-md {output.md:q} --out-csv {output.csv:q} > {log:q} 2>&1"
