@@ -251,6 +251,7 @@ def _target(name: str, entry: Mapping[str, Any]) -> Target:
         opt_level=entry.get("opt_level", "O2"),
         flags=tuple(entry.get("flags", ())),
         frontends=tuple(entry.get("frontends", ("*",))),
+        models=tuple(entry.get("models", ("*",))),
         device=entry.get("device") or iree_flags.default_device(backend),
     )
 
@@ -339,12 +340,15 @@ def _expect_problems(expect: Mapping[str, Any], known: Mapping[str, dict]) -> li
 
 
 def _glob_problems(known: Mapping[str, dict]) -> list[str]:
-    """Globs of a target that match no frontend."""
+    """Globs of a target that match no frontend, or no model."""
+    families = {model.family: None for model in known["models"].values() if model.family}
+    names = {"frontend": known["frontends"], "model": families | known["models"]}
     return [
-        f"targets.{target.name}.frontends: {settings.unknown('frontend', glob, known['frontends'])}"
+        f"targets.{target.name}.{kind}s: {settings.unknown(kind, glob, there)}"
         for target in known["targets"].values()
-        for glob in target.frontends
-        if not any(fnmatchcase(name, glob) for name in known["frontends"])
+        for kind, there in names.items()
+        for glob in getattr(target, f"{kind}s")
+        if not any(fnmatchcase(name, glob) for name in there)
     ]
 
 

@@ -69,6 +69,15 @@ class Target:
     flags: tuple[str, ...]
     device: str
     frontends: tuple[str, ...] = ("*",)
+    models: tuple[str, ...] = ("*",)
+
+    def takes(self, model: Model, frontend: Frontend) -> bool:
+        """Whether a program is compiled for it, by the globs of its entry; a model's family
+        stands for all of its variants."""
+        names = {model.name, model.family}
+        return any(fnmatchcase(frontend.name, glob) for glob in self.frontends) and any(
+            fnmatchcase(name, glob) for glob in self.models for name in names
+        )
 
     @property
     def device_kind(self) -> str:
@@ -122,7 +131,7 @@ class Matrix:
         for model in self.models.values():
             for frontend in self.frontends.values():
                 for target in self.targets.values():
-                    if any(fnmatchcase(frontend.name, glob) for glob in target.frontends):
+                    if target.takes(model, frontend):
                         yield model, frontend, target
 
     def baseline_cells(self) -> Iterator[tuple[Model, Baseline, str]]:

@@ -61,6 +61,9 @@ GOOD = {
     "an_input_and_a_weight_out": (model("x, i", "return i, x, self.lin.weight, self.lin(x)") + inputs("(torch.randn(2, 4), torch.arange(3))"), 2, 4),
     "one_output_twice_and_views": (model("x", "h = self.lin(x); return h, h, h.t(), h[0], h[0, 0]") + X, 1, 5),
     "booleans_and_integers_out": (model("x", "h = self.lin(x); return h > 0, h.argmax(-1), h.argmax(-1).int()") + X, 1, 3),
+    "bytes": (
+        model("x, u", "return self.lin(x) * u.float() + self.b.float(), u + 1", extra="self.register_buffer('b', torch.arange(252, 256, dtype=torch.uint8))")
+        + inputs("(torch.randn(2, 4), torch.tensor([0, 127, 128, 254], dtype=torch.uint8))"), 2, 2),
     "views_in": (model("x, y", "return self.lin(x) + y") + inputs("(torch.randn(4, 2).t(), torch.randn(1, 4).expand(2, 4))"), 2, 1),
     "gradient_wanted": (LINEAR + inputs("torch.randn(2, 4, requires_grad=True)"), 1, 1),
     "float16_of_its_own": ("def get_model(): return nn.Linear(4, 3).half()\n" + inputs("torch.randn(2, 4).half()"), 1, 1),

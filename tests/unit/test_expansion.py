@@ -658,3 +658,22 @@ def test_an_entry_that_is_no_default_is_in_a_run_that_selects_it_alone(kind, roo
     for wanted in ("asked-for", "*-for"):
         assert list(getattr(expansion.expand(config, {kind: wanted}, root), kind)) == ["asked-for"]
     assert "asked-for" in getattr(expansion.expand(config, {kind: "*"}, root), kind)
+
+
+def test_a_target_takes_the_models_of_its_globs_and_a_family_is_all_of_its_variants(root):
+    config = copy.deepcopy(CONFIG)
+    config["models"]["b"] = {"dtype": ["f32", "bf16"]}
+    config["targets"]["gpu"]["models"] = ["b", "m*"]
+    cells = list(expansion.expand(config, {}, root).cells())
+    taken = {target: {m.name for m, _, t in cells if t.name == target} for target in ("gpu", "amd")}
+    assert taken["gpu"] == {"b-f32", "b-bf16", "mine"}
+    assert taken["amd"] > taken["gpu"]
+
+
+def test_a_glob_of_a_target_that_matches_no_model_is_an_error(root):
+    config = copy.deepcopy(CONFIG)
+    config["targets"]["gpu"]["models"] = ["mind"]
+    (problem,) = problems_of(config, root)
+    assert problem.startswith("targets.gpu.models: ")
+    assert "'mind'" in problem
+    assert "mine" in problem
