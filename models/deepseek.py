@@ -17,12 +17,8 @@ def get_model(
     cache_len: int = 160,
     pretrained: bool = False,
 ) -> torch.nn.Module:
-    if pretrained:
-        if size != "full":
-            raise ValueError(f"size {size!r} has no pretrained weights; use full")
-        lm = Qwen2ForCausalLM.from_pretrained("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B")
-    else:
-        lm = Qwen2ForCausalLM(causal_lm.qwen2_config(size))
+    hub_id = "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"
+    lm = causal_lm.load(Qwen2ForCausalLM, causal_lm.qwen2_config, hub_id, size, pretrained)
     return causal_lm.program(lm, phase, batch_size, seq_len, cache_len)
 
 

@@ -17,12 +17,8 @@ def get_model(
     cache_len: int = 160,
     pretrained: bool = False,
 ) -> torch.nn.Module:
-    if pretrained:
-        if size != "full":
-            raise ValueError(f"size {size!r} has no pretrained weights; use full")
-        lm = LlamaForCausalLM.from_pretrained("meta-llama/Llama-3.2-3B")
-    else:
-        lm = LlamaForCausalLM(causal_lm.llama_config(size))
+    hub_id = "meta-llama/Llama-3.2-3B"
+    lm = causal_lm.load(LlamaForCausalLM, causal_lm.llama_config, hub_id, size, pretrained)
     return causal_lm.program(lm, phase, batch_size, seq_len, cache_len)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
-from transformers import LlamaConfig, PreTrainedModel, Qwen2Config
+from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen2Config
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from scripts.lib.generation import Generation
@@ -100,6 +102,10 @@ class _Program(nn.Module):
         self.lm = lm
         self.prompt = torch.randint(0, lm.config.vocab_size, (batch_size, seq_len))
 
+    def inputs(self) -> dict[str, torch.Tensor | list[torch.Tensor]]:
+        """What the program is called with: keyword inputs."""
+        return {"input_ids": self.prompt}
+
     @torch.no_grad()
     def generated(self, first: int, count: int) -> Generation:
         """The tokens from number `first` on, `count` of them, that transformers itself generates
@@ -127,9 +133,6 @@ class Forward(_Program):
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         return self.lm(input_ids, use_cache=False).logits
 
-    def inputs(self) -> dict[str, torch.Tensor]:
-        return {"input_ids": self.prompt}
-
 
 class Prefill(_Program):
     """The first new token's logits [batch_size, vocabulary], and every layer's keys and values
@@ -143,9 +146,6 @@ class Prefill(_Program):
             "keys": [layer.keys for layer in layers],
             "values": [layer.values for layer in layers],
         }
-
-    def inputs(self) -> dict[str, torch.Tensor]:
-        return {"input_ids": self.prompt}
 
     def generation(self) -> Generation:
         """The first new token."""
@@ -239,6 +239,21 @@ class _Place(CacheLayerMixin):
 
     def get_max_length(self) -> int:
         return self.keys.shape[-2]
+
+
+def load(
+    cls: type[PreTrainedModel],
+    config: Callable[[str], PreTrainedConfig],
+    hub_id: str,
+    size: str,
+    pretrained: bool,
+) -> PreTrainedModel:
+    """A model of `config(size)` with random weights, or the hub's, which are of size full."""
+    if not pretrained:
+        return cls(config(size))
+    if size != "full":
+        raise ValueError(f"size {size!r} has no pretrained weights; use full")
+    return cls.from_pretrained(hub_id)
 
 
 def program(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.lib import iree_flags, modelfile, settings, suites
+from scripts.lib import config_checks, iree_flags, modelfile, settings, suites
 from scripts.lib.matrix import (
     Baseline,
     Frontend,
@@ -29,8 +28,6 @@ OWN_SUITES = ("vmfbench", "user")
 """Suites of the entries of models; the others are of suites."""
 AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 """Options of which an entry may list several, and what stands before a value in the name."""
-POLICY = "torchbench"
-"""The precision of a baseline that the policy of TorchBench decides."""
 
 
 def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path) -> Matrix:
@@ -67,13 +64,13 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         except (modelfile.ModelFileError, ConfigError) as error:
             where = "models" if model.suite in OWN_SUITES else f"suites.{model.suite}"
             problems.append(f"{where}.{name}: {error}")
-    problems += _file_problems(chosen, root)
+    problems += config_checks.file_problems(chosen, root)
     for frontend in chosen["frontends"].values():
-        problems += _option_problems(frontend, root)
+        problems += config_checks.option_problems(frontend, root)
     for baseline in chosen["baselines"].values():
-        problems += _device_problems(baseline, root, torchbench)
-    problems += _expect_problems(config.get("expect", {}), known)
-    problems += _glob_problems(known)
+        problems += config_checks.device_problems(baseline, root, torchbench)
+    problems += config_checks.expect_problems(config.get("expect", {}), known)
+    problems += config_checks.glob_problems(known)
     reference_env = config["reference"]["env"]
     if not (root / "envs" / f"{reference_env}.yaml").is_file():
         there = [path.stem for path in (root / "envs").glob("*.yaml")]
@@ -256,102 +253,6 @@ def _target(name: str, entry: Mapping[str, Any]) -> Target:
     )
 
 
-# What an entry names, and where the file of that name is.
-_FOLDERS = {
-    "env": ("envs", ".yaml"),
-    "exporter": ("scripts/exporters", ".py"),
-    "runtime": ("scripts/baselines", ".py"),
-}
-
-
-def _file_problems(chosen: Mapping[str, Mapping], root: Path) -> list[str]:
-    """Environments, exporters and runtimes that are not there."""
-    problems = []
-    for kind in ("frontends", "baselines"):
-        for entry in chosen[kind].values():
-            for key, (folder, suffix) in _FOLDERS.items():
-                name = getattr(entry, key, None)
-                if name is None or (root / folder / f"{name}{suffix}").is_file():
-                    continue
-                there = [p.stem for p in (root / folder).glob(f"*{suffix}") if p.stem[0] != "_"]
-                problems.append(f"{kind}.{entry.name}.{key}: {settings.unknown(key, name, there)}")
-    return problems
-
-
-def _option_problems(frontend: Frontend, root: Path) -> list[str]:
-    """What is wrong with a frontend's options, by its exporter's OPTIONS (name: choices)."""
-    exporter = root / "scripts/exporters" / f"{frontend.exporter}.py"
-    if not exporter.is_file():
-        return []
-    known = modelfile.literal(exporter, "OPTIONS", {})
-    where = f"frontends.{frontend.name}.options"
-    problems = [
-        f"{where}.{name}: missing, allowed is one of {', '.join(choices)}"
-        for name, choices in known.items()
-        if name not in frontend.options
-    ]
-    for name, value in frontend.options.items():
-        if name not in known:
-            problems.append(f"{where}.{name}: {settings.unknown('option', name, known)}")
-        elif value not in known[name]:
-            problems.append(
-                f"{where}.{name}: found {value!r}, allowed is one of {', '.join(known[name])}"
-            )
-    return problems
-
-
-def _device_problems(
-    baseline: Baseline, root: Path, torchbench: TorchbenchFile | None
-) -> list[str]:
-    """A device that the runtime does not run on, by its DEVICES; flags that mean nothing to it,
-    by its TAKES; a policy without its file."""
-    problems = []
-    runtime = root / "scripts/baselines" / f"{baseline.runtime}.py"
-    if runtime.is_file() and baseline.device not in (
-        devices := modelfile.literal(runtime, "DEVICES", ())
-    ):
-        problems.append(
-            f"baselines.{baseline.name}.device: found {baseline.device!r}, "
-            f"{baseline.runtime} runs on {', '.join(devices)}"
-        )
-    takes = modelfile.literal(runtime, "TAKES", ()) if runtime.is_file() else ("xla_flags",)
-    if baseline.xla_flags and "xla_flags" not in takes:
-        problems.append(
-            f"baselines.{baseline.name}.xla_flags: means nothing to {baseline.runtime}; leave it out"
-        )
-    if baseline.precision == POLICY and torchbench is None:
-        problems.append(
-            f"baselines.{baseline.name}.precision: the policy {POLICY} needs the file that "
-            "lists its exceptions; set torchbench.file"
-        )
-    return problems
-
-
-def _expect_problems(expect: Mapping[str, Any], known: Mapping[str, dict]) -> list[str]:
-    """Patterns that no declared cell meets: they would make `snakemake check` pass for nothing."""
-    everything = Matrix(**known, measure={}, limits={}, expect={}, tests=TESTS)
-    cells = ["/".join(entry.name for entry in cell) for cell in everything.cells()]
-    cells += [baseline_cell(m.name, b.name, t) for m, b, t in everything.baseline_cells()]
-    return [
-        f"expect.{pattern}: matches no cell of the matrix"
-        for pattern in expect
-        if not any(fnmatchcase(cell, pattern) for cell in cells)
-    ]
-
-
-def _glob_problems(known: Mapping[str, dict]) -> list[str]:
-    """Globs of a target that match no frontend, or no model."""
-    families = {model.family: None for model in known["models"].values() if model.family}
-    names = {"frontend": known["frontends"], "model": families | known["models"]}
-    return [
-        f"targets.{target.name}.{kind}s: {settings.unknown(kind, glob, there)}"
-        for target in known["targets"].values()
-        for kind, there in names.items()
-        for glob in getattr(target, f"{kind}s")
-        if not any(fnmatchcase(name, glob) for name in there)
-    ]
-
-
 def _read_torchbench(
     entry: Mapping[str, str] | None, root: Path, problems: list[str]
 ) -> TorchbenchFile | None:
@@ -376,7 +277,7 @@ def _overrides(matrix: Matrix, torchbench: TorchbenchFile) -> Iterator[tuple[str
     for model, baseline, test in matrix.baseline_cells():
         cell = baseline_cell(model.name, baseline.name, test)
         policy = None
-        if baseline.precision == POLICY:
+        if baseline.precision == config_checks.POLICY:
             policy = torchbench.precision(model.torchbench, baseline.device, test)
         precision = policy or baseline.precision
         yield from _override(cell, model, baseline.device, test, policy, precision, torchbench)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -61,6 +63,22 @@ def environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COLUMNS")} | {
         "COLUMNS": "200"
     }
+
+
+def in_environment(python: Path, module: str, *arguments: object, case: object = None) -> Any:
+    """What a script of the tests, run with an environment's Python and given `case` as JSON,
+    prints as JSON in its last line."""
+    done = subprocess.run(
+        [str(python), "-m", f"tests.pipeline.{module}", *map(str, arguments)],
+        cwd=ROOT,
+        input=json.dumps(case),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """What float64 block by block gives and holds, and what counting finds, printed as JSON.
 
-Run with the Python of an environment that loads models; used by test_memory.py.
+Run with the Python of an environment that loads models; used by test_oversized_models.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Load models of suites, or list the names of all, and print what was found as JSON.
 
-Run with the Python of an environment that loads models; used by test_suites.py.
+Run with the Python of an environment that loads models; used by test_suite_models.py.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
-from tests.pipeline.conftest import ROOT, environment, keep_models
+from tests.pipeline.conftest import ROOT, in_environment, keep_models
 
 FRONTEND, TARGET = "torchmlir-torch", "llvm-cpu"
 FAMILIES = ("gpt2", "llama", "deepseek")
@@ -47,20 +46,9 @@ def signature(checkout, model: str) -> dict:
 
 
 def generate(checkout, family: str) -> list[list[int]]:
-    command = [
-        ROOT / ".venvs/iree/bin/python",
-        "-m",
-        "tests.pipeline.generate_in_iree",
-        checkout.path / "results",
-        family,
-        FRONTEND,
-        TARGET,
-    ]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment()
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    python = ROOT / ".venvs/iree/bin/python"
+    program = (checkout.path / "results", family, FRONTEND, TARGET)
+    return in_environment(python, "generate_in_iree", *program)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
 
 import numpy as np
 import pytest
 
-from tests.pipeline.conftest import ROOT
+from tests.pipeline.conftest import in_environment
 
 ERF = """
 module @m {
@@ -45,16 +43,7 @@ module @m {
 def run(environments, text: str, values: np.ndarray) -> dict:
     """Rewrite, compile and call a program in the iree environment."""
     case = {"text": text, "inputs": [{"values": values.tolist(), "dtype": str(values.dtype)}]}
-    done = subprocess.run(
-        [str(environments / "iree/bin/python"), "-m", "tests.pipeline.rewrites_in_iree"],
-        cwd=ROOT,
-        input=json.dumps(case),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return in_environment(environments / "iree/bin/python", "rewrites_in_iree", case=case)
 
 
 def test_the_error_function_is_chlos(environments):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import ROOT
+from tests.pipeline.conftest import in_environment
 
 TOP = "import collections, dataclasses, sys, typing\nimport numpy as np\nimport torch\nfrom torch import nn\n"
 LINEAR = "def get_model(): return nn.Linear(4, 3)\n"
@@ -113,16 +111,8 @@ def run(python: Path, work: Path, files: dict[str, Path], roads: list, execute: 
         {"name": name, "file": str(file), "options": {}, "roads": roads, "run": execute}
         for name, file in files.items()
     ]
-    done = subprocess.run(
-        [str(python), "-m", "tests.pipeline.user_models"],
-        cwd=ROOT,
-        input=json.dumps({"work": str(work), "cases": cases}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(zip(files, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    found = in_environment(python, "user_models", case={"work": str(work), "cases": cases})
+    return dict(zip(files, found, strict=True))
 
 
 def written(folder: Path, texts: dict[str, str]) -> dict[str, Path]:

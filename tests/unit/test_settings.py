@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts import dump_baseline, dump_iree, measure_baseline
-from scripts.lib import expansion, modelfile, settings
+from scripts.lib import config_checks, modelfile, settings
 from scripts.lib.compare import Tolerance
 from scripts.lib.plan import RULE_KEYS
 from scripts.lib.precision import PRECISIONS, TESTS
@@ -74,7 +74,7 @@ def test_the_values_of_the_schema_are_those_that_the_stages_take():
     schema = json.loads(settings.SCHEMA.read_text(encoding="utf-8"))["properties"]
     assert schema["tests"]["items"]["enum"] == list(TESTS)
     precisions = schema["baselines"]["additionalProperties"]["properties"]["precision"]
-    assert precisions["enum"] == [*PRECISIONS, expansion.POLICY]
+    assert precisions["enum"] == [*PRECISIONS, config_checks.POLICY]
     kinds = schema["dumps"]["properties"]["kinds"]["items"]["enum"]
     assert kinds == [*dump_baseline.KINDS, *dump_iree.KINDS]
     assert schema["dumps"]["properties"]["save_ir"]["enum"] == list(dump_baseline.IR_FORMATS)

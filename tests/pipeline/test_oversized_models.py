@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 
 import pytest
 
 from scripts.lib import exits, memory
-from tests.pipeline.conftest import ROOT
+from tests.pipeline.conftest import ROOT, in_environment
 
 
 @pytest.fixture(scope="module")
 def found(environments) -> dict:
-    done = subprocess.run(
-        [str(environments / "torch-mlir/bin/python"), "-m", "tests.pipeline.memory_in_torch"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return in_environment(environments / "torch-mlir/bin/python", "memory_in_torch")
 
 
 MODELS = pytest.mark.parametrize("name", ["gpt2", "vit", "resnet", "bf16"])

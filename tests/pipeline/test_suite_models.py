@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 
 import pytest
 
 from scripts.lib import suites
-from tests.pipeline.conftest import ROOT
+from tests.pipeline.conftest import ROOT, in_environment
 
 BENCHMARK = """
 import torch
@@ -33,16 +31,8 @@ def run(environments):
     """A function that runs suites_in_torch with a case, in the reference's environment."""
 
     def in_torch(**case):
-        done = subprocess.run(
-            [str(environments / "torch-mlir/bin/python"), "-m", "tests.pipeline.suites_in_torch"],
-            cwd=ROOT,
-            input=json.dumps(case),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(done.stdout.splitlines()[-1])
+        python = environments / "torch-mlir/bin/python"
+        return in_environment(python, "suites_in_torch", case=case)
 
     return in_torch
 
