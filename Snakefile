@@ -37,6 +37,7 @@ onstart:
 
 onsuccess:
     run_log.finish()
+    orphans.forget()
 
 
 onerror:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from scripts.lib import matrix, outcome, plan, settings
+from scripts.lib import expansion, matrix, outcome, plan, settings
 from scripts.lib.latency import HostLoad, Latency
 from scripts.lib.measurement import Measurement, Verification
 from scripts.lib.outcome import Outcome, Usage
@@ -65,7 +65,7 @@ def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
         interpreter.chmod(0o755)
         (folder / ".venvs" / env / "versions.json").write_text("{}\n")
         _record(folder, "env", env)
-    return matrix.expand(config, {}, folder)
+    return expansion.expand(config, {}, folder)
 
 
 def fill_results(folder: Path, whole: matrix.Matrix) -> None:
@@ -94,7 +94,11 @@ def _config() -> dict:
     config |= {
         "models": {},
         "frontends": {
-            "stub": {"exporter": "torch_mlir", "env": EXPORT_ENV, "options": {"dialect": "torch"}}
+            "stub": {
+                "exporter": "torch_mlir",
+                "env": EXPORT_ENV,
+                "options": {"dialect": "torch", "rewrites": "all"},
+            }
         },
         "targets": {f"t{number}": {"backend": "llvm-cpu"} for number in range(TARGETS)},
         "baselines": {},
@@ -152,7 +156,7 @@ def _write_templates(folder: Path) -> None:
         device="local-task",
         device_name="stub",
         threads=1,
-        verification=Verification("PASS", "", 0.0, None, None, 0.0, 0.0),
+        verification=Verification("PASS", "", 0.0, None, None, tol=0.0),
         load_ms=1.0,
         first_call_ms=1.0,
         latency=Latency((1.0,) * 20, (1.0,) * 20),

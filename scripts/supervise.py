@@ -1,12 +1,13 @@
 """Run one stage of one cell under the supervisor: limits, log, status.json, artifacts.
 
 Exits 0 whenever an outcome was recorded, whatever it is: a failed cell must not keep the
-CSV from being written.
+CSV from being written. Exits 75 (EX_TEMPFAIL) where none was, because it is to be run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def main() -> int:
         type=int,
         help="process id of who asked, if it must outlive this; default: parent",
     )
+    for what, limit in (("time", "--timeout"), ("memory", "--memory")):
+        parser.add_argument(
+            f"--more-{what}",
+            type=int,
+            default=0,
+            choices=(0, 1),
+            help=f"1: where {limit} is met exit 75 without an outcome, to be run with a larger one",
+        )
     parser.add_argument("--journal", type=Path, help="JSONL file that gets a line of accounting")
     parser.add_argument(
         "--upstream", nargs="*", default=[], type=Path, help="status.json that must be ok"
@@ -58,12 +67,17 @@ def main() -> int:
         due=args.due,
         owner=args.owner,
         journal=args.journal,
+        more_time=bool(args.more_time),
+        more_memory=bool(args.more_memory),
     )
     try:
         supervise.run(job)
     except supervise.Interrupted as stopped:
         print(stopped, file=sys.stderr)
         return 143
+    except supervise.MoreNeeded as short:
+        print(short, file=sys.stderr)
+        return os.EX_TEMPFAIL
     return 0
 
 

@@ -1,6 +1,19 @@
-"""Settings of every test: property tests draw the same examples each run, and store none."""
+"""Settings of every test, and the checkouts that real runs are made in.
 
+Property tests draw the same examples each run, and store none.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
 from hypothesis import HealthCheck, settings
+
+from tests.checkouts import ENVIRONMENTS, ROOT, Checkout
 
 settings.register_profile(
     "reproducible",
@@ -11,3 +24,49 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("reproducible")
+
+
+@pytest.fixture(scope="session")
+def environments() -> Path:
+    """The stage environments, made by the workflow itself in this checkout."""
+    wanted = [f".venvs/{env}/versions.json" for env in ENVIRONMENTS]
+    Checkout(ROOT).snakemake("--cores", "2", *wanted)
+    empty = [file for file in wanted if not (ROOT / file).stat().st_size]
+    assert not empty, f"could not make {empty}: see results/env/*/log.txt"
+    return ROOT / ".venvs"
+
+
+@pytest.fixture(scope="session")
+def make_checkout(environments, tmp_path_factory):
+    """A function that makes a checkout with the given models, targets and baselines."""
+
+    def make(name: str, **config) -> Checkout:
+        path = tmp_path_factory.mktemp(name)
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        for file in filter(None, listed.stdout.split("\0")):
+            # Times come along: an env file newer than its environment would remake that.
+            if (ROOT / file).exists():
+                (path / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / file, path / file, follow_symlinks=False)
+        (path / ".venvs").mkdir()
+        for env in ENVIRONMENTS:
+            (path / ".venvs" / env).symlink_to(environments / env)
+            shutil.copytree(ROOT / "results/env" / env, path / "results/env" / env)
+        made = Checkout(path)
+        # Neither expectations nor targets name models that a test may leave out, and every
+        # frontend is in a run.
+        shipped = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+        for entry in (*shipped["targets"].values(), *shipped["frontends"].values()):
+            entry.pop("models", None)
+            entry.pop("default", None)
+        whole = {key: shipped[key] for key in ("targets", "frontends")}
+        made.configure(**({"expect": {}} | whole | config))
+        return made
+
+    return make

@@ -106,6 +106,16 @@ def glob_problems(known: Mapping[str, dict]) -> list[str]:
         f"targets.{target.name}.{kind}s: {settings.unknown(kind, glob, there)}"
         for target in known["targets"].values()
         for kind, there in names.items()
-        for glob in getattr(target, f"{kind}s")
+        for glob in (listed.removeprefix("!") for listed in getattr(target, f"{kind}s"))
         if not any(fnmatchcase(name, glob) for name in there)
+    ]
+
+
+def node_problems(known: Mapping[str, dict], nodes: Mapping[str, Any]) -> list[str]:
+    """Targets and baselines on a kind of node that is not declared; cpu needs no entry."""
+    return [
+        f"{kind}.{entry.name}.node: {settings.unknown('node', entry.node, ['cpu', *nodes])}"
+        for kind in ("targets", "baselines")
+        for entry in known[kind].values()
+        if entry.node not in ("cpu", *nodes)
     ]

@@ -71,6 +71,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         problems += config_checks.device_problems(baseline, root, torchbench)
     problems += config_checks.expect_problems(config.get("expect", {}), known)
     problems += config_checks.glob_problems(known)
+    problems += config_checks.node_problems(known, config.get("nodes", {}))
     reference_env = config["reference"]["env"]
     if not (root / "envs" / f"{reference_env}.yaml").is_file():
         there = [path.stem for path in (root / "envs").glob("*.yaml")]
@@ -86,6 +87,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         tests=tests,
         train=dict(config.get("train", {})),
         dumps=dict(config.get("dumps", {})),
+        nodes={kind: dict(asked or {}) for kind, asked in config.get("nodes", {}).items()},
     )
     overrides = dict(_overrides(matrix, torchbench)) if torchbench else {}
     return dataclasses.replace(matrix, overrides=overrides)
@@ -249,6 +251,7 @@ def _target(name: str, entry: Mapping[str, Any]) -> Target:
         flags=tuple(entry.get("flags", ())),
         frontends=tuple(entry.get("frontends", ("*",))),
         models=tuple(entry.get("models", ("*",))),
+        node=entry.get("node", "cpu"),
         device=entry.get("device") or iree_flags.default_device(backend),
     )
 

@@ -12,6 +12,7 @@ import glob
 import hashlib
 import re
 import shutil
+import socket
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -33,9 +34,11 @@ def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
 
 def of_stage(stage: str, modules: tuple[str, ...]) -> str:
     """What decides how a failed cell would end now: the code, and for stages that want a
-    device or a compiler of the machine's, what shows of those."""
+    device or a compiler of the machine's, what shows of those and on which machine."""
     code = _code(modules)
-    return f"{code}-{_machine_signs()}" if stage in ("measure", "baseline", "dumps") else code
+    if stage not in ("measure", "baseline", "dumps"):
+        return code
+    return f"{code}-{_machine_signs()}@{_machine()}"
 
 
 def due(
@@ -46,25 +49,42 @@ def due(
 ) -> str:
     """The value to hand to Snakemake as a param: a new one means run again.
 
-    Nothing recorded, or a failure under another fingerprint: `current`. Done, or failed under
-    this very one: the value recorded as due. A forced run counts up, so that it happens once:
-    `retry` holds statuses to force (or "all"), and a `timeout` or `oom` is forced when its
-    limit in `limits` is no longer the one that it met.
+    It is the code's part of the fingerprint `current` and a count, so that a cluster's head and
+    its nodes, whose devices differ, agree on it. Nothing recorded, or a failure under other code:
+    the code. Done, or failed under this very fingerprint: the value recorded as due. A forced run
+    counts up, so that it happens once: a failure on this machine whose devices have changed,
+    `retry` (statuses to force, or "all"), and a `timeout` or `oom` when its limit in `limits` is
+    no longer the one that it met.
     """
+    code = _code_of(current)
     path = Path(status_path)
     if not path.is_file():
-        return current
+        return code
     try:
         recorded = outcome.read(path)
     except ValueError:
-        return current
+        return code
     moved = recorded.status in (limits or {}) and limits[recorded.status] != recorded.limit
-    if recorded.status in retry or "all" in retry or moved:
-        count = int(_RETRY.match(recorded.due)["count"] or 0)
-        return f"{current}+{count + 1}"
-    if recorded.status == outcome.OK or recorded.fingerprint == current:
-        return recorded.due or current
-    return current
+    forced = moved or recorded.status in retry or "all" in retry
+    if not forced:
+        if recorded.status == outcome.OK:
+            return recorded.due or code
+        if _code_of(recorded.fingerprint) != code:
+            return code
+        if not _signs_changed(recorded.fingerprint, current):
+            return recorded.due or code
+    count = int(_RETRY.match(recorded.due)["count"] or 0)
+    return f"{code}+{count + 1}"
+
+
+def _code_of(fingerprint: str) -> str:
+    return fingerprint.partition("-")[0]
+
+
+def _signs_changed(recorded: str, current: str) -> bool:
+    """Whether both are of one machine, whose devices differ; another machine's tell nothing."""
+    was, is_now = (f.partition("-")[2].partition("@") for f in (recorded, current))
+    return was[2] == is_now[2] and was[0] != is_now[0]
 
 
 # Where a device shows when its driver is installed. A cell that found no device is due again
@@ -84,6 +104,11 @@ def _machine_signs() -> str:
     # inductor compiles with the machine's own compiler.
     found += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
     return hashlib.sha256("\n".join(found).encode()).hexdigest()[:6]
+
+
+@functools.cache
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,11 +18,24 @@ MEMORY_MB_A_JOB = 4096
 
 
 def machine_memory_mb() -> int:
-    """Memory in MiB of this machine, or of the container (cgroup v2) that this runs in."""
+    """Memory in MiB of this machine, of the container (cgroup v2) or of the Slurm job that this
+    runs in."""
     total = psutil.virtual_memory().total
     with contextlib.suppress(OSError, ValueError):  # no cgroup v2, or "max"
         total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return total // 2**20
+    return min(total // 2**20, _slurm("SLURM_MEM_PER_NODE") or total)
+
+
+def usable_cores() -> int:
+    """Physical cores of this machine, its container or the step of a Slurm job that this runs in."""
+    cores = physical_cores()
+    return min(cores, _slurm("SLURM_CPUS_PER_TASK") or cores)
+
+
+def _slurm(variable: str) -> int | None:
+    """What Slurm has allotted to this process; sites that do not confine jobs only say it."""
+    value = os.environ.get(variable, "")
+    return int(value) if value.isdecimal() else None
 
 
 def memory_mb(limit: Mapping[str, float]) -> int:
@@ -34,5 +48,5 @@ def slot_threads(cores: int | None) -> int:
 
     `snakemake --cores 8` on two cores would start eight compilers of two threads each.
     """
-    slots = min(physical_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
+    slots = min(usable_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
     return max(1, math.ceil((cores or 1) / max(1, slots)))

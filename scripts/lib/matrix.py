@@ -60,7 +60,8 @@ class Frontend:
 
 @dataclass(frozen=True)
 class Target:
-    """What a program is compiled for, and the device URI that it runs on."""
+    """What a program is compiled for, the device URI that it runs on, and the kind of a cluster's
+    nodes (Matrix.nodes) that has such a device."""
 
     name: str
     backend: str
@@ -70,13 +71,13 @@ class Target:
     device: str
     frontends: tuple[str, ...] = ("*",)
     models: tuple[str, ...] = ("*",)
+    node: str = "cpu"
 
     def takes(self, model: Model, frontend: Frontend) -> bool:
         """Whether a program is compiled for it, by the globs of its entry; a model's family
         stands for all of its variants."""
-        names = {model.name, model.family}
-        return any(fnmatchcase(frontend.name, glob) for glob in self.frontends) and any(
-            fnmatchcase(name, glob) for glob in self.models for name in names
+        return _selects(self.frontends, frontend.name) and _selects(
+            self.models, model.name, model.family
         )
 
     @property
@@ -96,6 +97,7 @@ class Baseline:
     env: str
     precision: str = "none"
     xla_flags: str = ""
+    node: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class Matrix:
     train: dict[str, Any] = field(default_factory=dict)
     dumps: dict[str, Any] = field(default_factory=dict)
     overrides: dict[str, Override] = field(default_factory=dict)
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def cells(self) -> Iterator[tuple[Model, Frontend, Target]]:
         for model in self.models.values():
@@ -170,6 +173,18 @@ class Matrix:
         return cls(
             **entries, **rest, tests=tuple(values.get("tests", ("eval",))), overrides=overrides
         )
+
+
+def _selects(globs: tuple[str, ...], *names: str) -> bool:
+    """Whether globs match one of the names; `!glob` leaves out what it matches, and globs that
+    only leave out take the rest."""
+
+    def matched(found: list[str]) -> bool:
+        return any(fnmatchcase(name, glob) for glob in found for name in names)
+
+    without = [glob[1:] for glob in globs if glob.startswith("!")]
+    within = [glob for glob in globs if not glob.startswith("!")] or ["*"]
+    return matched(within) and not matched(without)
 
 
 def baseline_cell(model: str, baseline: str, test: str) -> str:

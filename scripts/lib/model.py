@@ -69,7 +69,7 @@ class ModelFile:
         where = f"{self.path}: {name}() returned"
         if not isinstance(built, torch.nn.Module):
             raise ModelError(f"{where} {_described(built)}, expected a torch.nn.Module{_instead(built)}")  # fmt: skip
-        if isinstance(built, torch.jit.ScriptModule | torch._dynamo.OptimizedModule):
+        if isinstance(built, torch.jit.ScriptModule) or _is_compiled(built):
             raise ModelError(
                 f"{where} a compiled module ({type(built).__name__}), which torch.export does not take; "
                 "return the module that it was made of"
@@ -169,6 +169,12 @@ def _leaves(tree: Any) -> list[tuple[str, Any]]:
     if unknown:
         return _leaves(tree)
     return [(pytree.keystr(path), leaf) for path, leaf in leaves]
+
+
+def _is_compiled(module: torch.nn.Module) -> bool:
+    """Whether torch.compile made it; naming torch._dynamo would import it, which takes seconds."""
+    dynamo = sys.modules.get("torch._dynamo")
+    return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
 
 
 def _is_data(leaf: Any) -> bool:

@@ -13,7 +13,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from scripts.lib import environments, fingerprint, limits, modelfile, outcome, settings
+from scripts.lib import demand, environments, fingerprint, limits, modelfile, outcome, settings
 from scripts.lib.matrix import (
     Baseline,
     Frontend,
@@ -64,6 +64,12 @@ def parse_retry(wanted: str | None) -> frozenset[str]:
 def _parts(file: str) -> list[str]:
     """One reading of a model file for all of its cells."""
     return [os.path.relpath(path) for path in modelfile.own_imports(file)]
+
+
+def _size_mb(file: str) -> float | None:
+    """MiB of a file; None where there is none yet."""
+    path = Path(file)
+    return path.stat().st_size / 2**20 if path.is_file() else None
 
 
 class Plan:
@@ -130,18 +136,49 @@ class Plan:
             status_path(stage, cell),
             fingerprint.of_stage(stage, self.modules(stage, *more)),
             retry,
-            {"timeout": self.timeout_s(stage), "oom": self.memory_mb(stage)},
+            self._met_limits(stage),
         )
 
     def modules(self, stage: str, *more: str) -> tuple[str, ...]:
         """The modules whose code a stage is made of."""
         return (*SCRIPTS[stage], *more)
 
+    def limit(self, stage: str) -> dict[str, float]:
+        """The entry of `limits` that a stage runs under."""
+        return self.matrix.limits[LIMITS_OF.get(stage, stage)]
+
     def timeout_s(self, stage: str) -> float:
-        return self.matrix.limits[LIMITS_OF.get(stage, stage)]["timeout_s"]
+        return self.limit(stage)["timeout_s"]
 
     def memory_mb(self, stage: str) -> int:
+        """What a stage may use on this machine."""
         return self._memory_mb[LIMITS_OF.get(stage, stage)]
+
+    def _met_limits(self, stage: str) -> dict[str, float]:
+        """Limits by the status of a stage that met them. A memory limit that is not set is a share
+        of whatever machine the stage ran on, and says nothing."""
+        limit = self.limit(stage)
+        return {"timeout": limit["timeout_s"]} | (
+            {"oom": limit["memory_mb"]} if "memory_mb" in limit else {}
+        )
+
+    def ask(self, stage: str, model: str, attempt: int, submitted: bool) -> demand.Ask:
+        """What a stage of a model may use, on this machine or where it is submitted to."""
+        limit = self.limit(stage)
+        if not submitted:
+            return demand.within_limits(self.memory_mb(stage), limit["timeout_s"])
+        budget_s = self.matrix.measure.get("budget_s", StoppingRule.budget_s)
+        return demand.of(
+            stage,
+            limit,
+            _size_mb(f"results/reference/{model}/weights.irpa"),
+            attempt,
+            budget_s if stage in ("measure", "baseline") else 0.0,
+        )
+
+    def node(self, entry: Target | Baseline) -> dict[str, int | str]:
+        """What its kind of node is asked for by, as Snakemake's executors call it."""
+        return self.matrix.nodes.get(entry.node, {})
 
     def rule(self) -> str:
         """The stopping rule as JSON: what `measure:` sets of it."""

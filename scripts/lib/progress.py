@@ -85,7 +85,7 @@ class RunLog(logging.Filter):
         rule, outputs = self._outputs.get(job, ("", []))
         counter = f"[{done:{len(str(total))}}/{total}]"
         status = next((Path(o) for o in outputs if o.endswith("status.json")), None)
-        if status is None:
+        if status is None or not status.is_file():  # in a bucket, say
             return f"{counter} {rule}"
         result = outcome.read(status)
         usage = outcome.read_usage(status)

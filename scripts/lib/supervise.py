@@ -30,6 +30,13 @@ from scripts.lib.outcome import Outcome, Usage
 POLL_SECONDS = 0.1
 SKIP_LIST = "skip-list"
 """Reason of a job that was not to be run: nothing blocked it."""
+SHORT_OF = {
+    "time-limit": "more_time",
+    "memory-limit": "more_memory",
+    "kernel-oom-kill": "more_memory",
+    "estimated": "more_memory",
+}
+"""Reasons that a larger limit may do away with, and what says that one is to be had."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,8 @@ class Job:
     `artifacts` are the paths as they stand in `command`; the child gets a scratch path in
     the place of each. `memory_mb` bounds the resident set of the whole process tree. `skip` says
     why the job is not to be run at all. `owner` is the process that must stay this one's parent
-    (default: the one that is); without it, the job stops.
+    (default: the one that is); without it, the job stops. `more_time` and `more_memory`: asked
+    for again, it would have a larger limit.
     """
 
     stage: str
@@ -56,6 +64,13 @@ class Job:
     due: str = ""
     owner: int | None = None
     journal: Path | None = None
+    more_time: bool = False
+    more_memory: bool = False
+
+
+class MoreNeeded(Exception):
+    """A limit was met, and whoever asked for this job can ask again with a larger one: no outcome
+    is recorded."""
 
 
 class Interrupted(Exception):
@@ -65,8 +80,9 @@ class Interrupted(Exception):
 def run(job: Job) -> Outcome:
     """Run a job to its outcome, write status.json and usage.json, and return the outcome.
 
-    Raises Interrupted when asked to stop (SIGTERM, SIGINT) or orphaned; the process tree is
-    gone by then and no status is written, so that the next run makes this job again.
+    Raises Interrupted when asked to stop (SIGTERM, SIGINT) or orphaned, and MoreNeeded when a
+    limit was met and a larger one is to be had; the process tree is gone by then and no status is
+    written, so that the next run, or the next attempt, makes this job again.
     """
     owner = os.getppid() if job.owner is None else job.owner
     if os.getppid() != owner:
@@ -101,6 +117,8 @@ def run(job: Job) -> Outcome:
                 fault = Diagnosis("error", "supervisor", f"{type(error).__name__}: {error}")
                 ended = _Ended(os.EX_SOFTWARE, 0.0, 0.0)
         diagnosis = fault or _verdict(job, ended, scratch)
+        if diagnosis and getattr(job, SHORT_OF.get(diagnosis.reason, ""), False):
+            raise MoreNeeded(f"{job.stage} {job.cell}: {diagnosis.detail}; to be run with more")
         _place_artifacts(job, scratch, keep=diagnosis is None or ended.keeps_artifacts)
         result = _outcome(job, diagnosis)
         outcome.write(job.status_path, result, Usage(round(ended.seconds, 3), ended.max_rss_mb))

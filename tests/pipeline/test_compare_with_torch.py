@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.pipeline.conftest import ROOT, environment
+from tests.checkouts import ROOT, environment
 
 COUNT = 15000
 FLOATS = ("float64", "float32", "float16", "bfloat16")

@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from tests.pipeline.conftest import keep_models
+from tests.checkouts import keep_models
 from tests.pipeline.test_main_line import EAGER, QUICK
 
 FAULTS = {

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.pipeline.conftest import ROOT, keep_models
+from tests.checkouts import ROOT, keep_models
 
 ENVIRONMENT = {
     "torch": "torch-mlir",

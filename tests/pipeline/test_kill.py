@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 
-from tests.pipeline.conftest import environment, keep_models
+from tests.checkouts import environment, keep_models, without_timings
 from tests.pipeline.test_main_line import EAGER, QUICK
 
 KILLS = 10
@@ -24,12 +24,6 @@ LINE = (
     "--config",
     "frontends=torchmlir-stablehlo,torchmlir-torch",
 )
-# What is measured anew in each run, and what follows from it.
-TIMINGS = {
-    "latency_ms", "mean_ms", "min_ms", "p95_ms", "stdev_ms", "cv", "repetitions", "trust",
-    "trust_reason", "speedup_vs_eager", "load_ms", "first_call_ms", "export_s", "compile_s",
-    "compile_rss_mb", "run_rss_mb",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +35,6 @@ def make_run(make_checkout):
         return checkout
 
     return make
-
-
-def without_timings(checkout) -> list[dict[str, str]]:
-    return [{k: v for k, v in row.items() if k not in TIMINGS} for row in checkout.rows()]
 
 
 def test_a_run_killed_ten_times_ends_like_one_left_alone(make_run):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.pipeline.conftest import ROOT, in_environment, keep_models
+from tests.checkouts import ROOT, in_environment, keep_models
 
 FRONTEND, TARGET = "torchmlir-torch", "llvm-cpu"
 FAMILIES = ("gpt2", "llama", "deepseek")

@@ -13,7 +13,7 @@ import pytest
 
 from scripts.lib import record
 from scripts.lib.tensors import Signature
-from tests.pipeline.conftest import keep_models
+from tests.checkouts import keep_models
 
 FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo", "torchmlir-linalg", "torchxla-stablehlo")
 TARGETS = {

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from scripts.lib import exits, memory
-from tests.pipeline.conftest import ROOT, in_environment
+from tests.checkouts import ROOT, in_environment
 
 
 @pytest.fixture(scope="module")

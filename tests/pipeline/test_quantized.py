@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.pipeline.conftest import ROOT, environment
+from tests.checkouts import ROOT, environment
 
 TOLERANCE = 0.1
 """Of llama-qlora and llama-spinquant in config.yaml; docs/quantization.md says why."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.pipeline.conftest import in_environment
+from tests.checkouts import in_environment
 
 ERF = """
 module @m {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import ROOT
+from tests.checkouts import ROOT
 
 HEAD = '"""A model for one test."""\nimport torch\nfrom torch import nn\n\n'
 

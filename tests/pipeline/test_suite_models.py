@@ -7,7 +7,7 @@ import re
 import pytest
 
 from scripts.lib import suites
-from tests.pipeline.conftest import ROOT, in_environment
+from tests.checkouts import ROOT, in_environment
 
 BENCHMARK = """
 import torch

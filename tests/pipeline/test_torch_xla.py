@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tests.pipeline.conftest import keep_models
+from tests.checkouts import keep_models
 from tests.pipeline.test_main_line import EAGER, QUICK, TINY_BERT
 
 ON_CPU = {"llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"}}

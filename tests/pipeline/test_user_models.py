@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import in_environment
+from tests.checkouts import in_environment
 
 TOP = "import collections, dataclasses, sys, typing\nimport numpy as np\nimport torch\nfrom torch import nn\n"
 LINEAR = "def get_model(): return nn.Linear(4, 3)\n"

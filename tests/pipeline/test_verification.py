@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.pipeline.conftest import keep_models
+from tests.checkouts import keep_models
 from tests.pipeline.test_main_line import EAGER, QUICK
 from tests.pipeline.test_torch_xla import ON_CPU
 

@@ -157,7 +157,16 @@ def test_a_batch_size_that_is_no_number_by_default_counts_as_one(root):
 
 
 @pytest.mark.parametrize(
-    ("globs", "frontends"), [(None, "fg"), (["*"], "fg"), (["g"], "g"), (["[fz]"], "f")]
+    ("globs", "frontends"),
+    [
+        (None, "fg"),
+        (["*"], "fg"),
+        (["g"], "g"),
+        (["[fz]"], "f"),
+        (["!g"], "f"),
+        (["!g", "*"], "f"),
+        (["f", "!f*"], ""),
+    ],
 )
 def test_a_target_leaves_out_the_frontends_that_it_does_not_name(root, globs, frontends):
     config = copy.deepcopy(CONFIG)
@@ -677,3 +686,19 @@ def test_a_glob_of_a_target_that_matches_no_model_is_an_error(root):
     assert problem.startswith("targets.gpu.models: ")
     assert "'mind'" in problem
     assert "mine" in problem
+
+
+def test_a_target_is_measured_on_the_kind_of_node_that_it_names(root):
+    config = with_entry("targets", "gpu", node="big") | {"nodes": {"big": {"gpu": 2}}}
+    found = expansion.expand(config, {}, root)
+    assert (found.targets["gpu"].node, found.targets["cpu"].node) == ("big", "cpu")
+    assert found.nodes == {"big": {"gpu": 2}}
+    again = type(found).from_json(found.to_json())
+    assert again.nodes == found.nodes
+
+
+def test_a_kind_of_node_that_is_not_declared_is_refused_with_the_nearest(root):
+    config = with_entry("targets", "gpu", node="bigg") | {"nodes": {"big": None}}
+    assert problems_of(config, root) == [
+        "targets.gpu.node: unknown node 'bigg'; did you mean 'big'?"
+    ]

@@ -74,7 +74,7 @@ def test_a_renamed_module_is_another_fingerprint(root, tmp_path_factory):
 def test_a_stage_that_wants_a_device_is_due_again_when_one_appears(monkeypatch, stage, looks):
     modules = ("scripts.failed",)
     before = fingerprint.of_stage(stage, modules)
-    monkeypatch.setattr(fingerprint, "_machine_signs", lambda: "another machine")
+    monkeypatch.setattr(fingerprint, "_machine_signs", lambda: "another device")
     assert (fingerprint.of_stage(stage, modules) != before) == looks
     assert fingerprint.of_stage(stage, modules).startswith(fingerprint.of_modules(modules))
 
@@ -121,6 +121,32 @@ def test_done_and_tried_cells_keep_what_they_were_due_under_and_others_get_the_c
     recorded, status, code, recorded_due, retry, due
 ):
     assert fingerprint.due(recorded(status, code, recorded_due), "new", retry) == due
+
+
+@pytest.mark.parametrize("status", [*NOT_OK, "ok"])
+@pytest.mark.parametrize(
+    ("current", "again"),
+    [
+        ("code-cpu@here", False),
+        ("code-gpu@here", True),
+        ("code-gpu@head", False),
+        ("code-cpu@head", False),
+        ("other-cpu@here", True),
+        ("other-gpu@head", True),
+    ],
+)
+def test_a_cell_that_failed_is_due_again_when_the_devices_of_its_own_machine_change(
+    recorded, status, current, again
+):
+    path = recorded(status, "code-cpu@here", "code")
+    due = fingerprint.due(path, current)
+    assert (due != "code") == (again and status != "ok")
+    assert fingerprint.due(recorded(status, current, due), current) == due
+
+
+def test_what_is_due_does_not_tell_which_machine_asks(tmp_path):
+    asked = {fingerprint.due(tmp_path / "none.json", f"code-{x}") for x in ("a@head", "b@node")}
+    assert asked == {"code"}
 
 
 @pytest.mark.parametrize("status", NOT_OK)

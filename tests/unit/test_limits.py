@@ -15,6 +15,8 @@ def machine(monkeypatch):
         memory = SimpleNamespace(total=int(memory_gib * 2**30))
         monkeypatch.setattr(limits, "physical_cores", lambda: physical_cores)
         monkeypatch.setattr(limits.psutil, "virtual_memory", lambda: memory)
+        monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+        monkeypatch.delenv("SLURM_MEM_PER_NODE", raising=False)
 
     return has
 
@@ -47,3 +49,16 @@ def test_memory_is_as_configured_or_a_share_of_the_machines(machine):
     machine(8, 10)
     assert limits.memory_mb({"memory_mb": 512}) == 512
     assert limits.memory_mb({}) == 8192
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory_mb", "threads"),
+    [("4", "", 16), ("", "8192", 32), ("4", "8192", 32), ("128", "1000000", 1), ("4(x2)", "no", 1)],
+)
+def test_a_step_of_a_slurm_job_has_what_it_was_allotted(
+    machine, monkeypatch, cpus, memory_mb, threads
+):
+    machine(64, 512)
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", cpus)
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", memory_mb)
+    assert limits.slot_threads(64) == threads

@@ -367,3 +367,32 @@ def test_a_rule_asks_and_records_under_the_same_modules(rule):
     assert folders == [name.split("{")[0] for name in recorded]
     started = re.search(r"-m (scripts\.\w+)", rule.split(" -- ")[1])[1]
     assert started == recorded[0]
+
+
+def test_a_submitted_stage_asks_for_what_its_models_weights_need(plan, results):
+    results.write()
+    asked = plan.ask("measure", "conv", 1, submitted=True)
+    Path("results/reference/conv/weights.irpa").write_bytes(bytes(64 << 20))
+    assert plan.ask("measure", "conv", 1, submitted=True).timeout_s >= asked.timeout_s
+    limits = {name: {"timeout_s": 1e6} for name in plan.matrix.limits}
+    free = changed(plan, limits=limits)
+    small = free.ask("measure", "conv", 1, submitted=True)
+    with open("results/reference/conv/weights.irpa", "r+b") as file:
+        file.truncate(4 << 30)
+    assert free.ask("measure", "conv", 1, submitted=True).memory_mb > small.memory_mb + 4096
+    here = free.ask("measure", "conv", 1, submitted=False)
+    assert (here.memory_mb, here.more_memory, here.more_time) == (free.memory_mb("measure"), 0, 0)
+
+
+def test_an_oom_is_tried_again_only_where_the_limit_that_it_met_is_set(plan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path(status_path("compile", "m/f/t"))
+    met = Outcome("oom", "compile", "m/f/t", fingerprint="x", due="x", limit=100.0)
+    outcome.write(path, met, Usage(0, 0))
+    monkeypatch.setattr(fingerprint, "of_stage", lambda *_: "x")
+    unset = {name: {"timeout_s": 5} for name in plan.matrix.limits}
+    assert changed(plan, limits=unset).due("compile", "m/f/t") == "x"
+    raised = {name: {"timeout_s": 5, "memory_mb": 200} for name in plan.matrix.limits}
+    assert changed(plan, limits=raised).due("compile", "m/f/t") == "x+1"
+    same = {name: {"timeout_s": 5, "memory_mb": 100} for name in plan.matrix.limits}
+    assert changed(plan, limits=same).due("compile", "m/f/t") == "x"

@@ -115,6 +115,38 @@ def test_memory_without_end_is_an_oom_that_names_the_limit(run):
     assert result.limit == 300
 
 
+HELD = "held = []\nwhile True: held.append(bytearray(8 << 20))"
+HANGS = "import time; time.sleep(600)"
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "more", "said"),
+    [
+        (HELD, {"memory_mb": 300}, "more_memory", "the limit is 300 MiB; to be run with more"),
+        (HANGS, {"timeout_s": 0.5}, "more_time", "still running after 0.5 s; to be run with more"),
+        (
+            f"import sys; print('error: too large'); sys.exit({exits.TOO_LARGE})",
+            {},
+            "more_memory",
+            "too large; to be run with more",
+        ),
+    ],
+)
+def test_a_limit_that_can_be_raised_leaves_no_outcome(run, tmp_path, code, limits, more, said):
+    with pytest.raises(supervise.MoreNeeded, match=f"compile m/f/t: .*{said}"):
+        run(code, **limits, **{more: True})
+    assert not (tmp_path / "cell/status.json").exists()
+    assert not (tmp_path / "cell/.scratch").exists()
+    assert process.descendants(os.getpid()) == []
+    other = {"more_memory": "more_time", "more_time": "more_memory"}[more]
+    assert run(code, **limits, **{other: True})[0].status in ("oom", "timeout")
+
+
+def test_a_stage_that_fails_of_itself_fails_whatever_more_is_to_be_had(run):
+    result, _, _ = run("raise SystemExit(3)", more_memory=True, more_time=True)
+    assert result.status == "unsupported"
+
+
 def test_memory_counts_for_the_whole_process_tree(run):
     eater = "x = b'1' * (120 << 20); import time; time.sleep(60)"
     result, _, _ = run(

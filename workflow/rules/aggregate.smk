@@ -9,6 +9,7 @@ rule aggregate_results:
         jsonl="results/results.jsonl",
     log:
         "results/logs/aggregate.txt",
+    localrule: True
     conda:
         "../../envs/report.yaml"
     params:
@@ -24,6 +25,7 @@ rule check:
         "results/results.jsonl",
     log:
         "results/logs/check.txt",
+    localrule: True
     conda:
         "../../envs/report.yaml"
     params:

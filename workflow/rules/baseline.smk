@@ -20,12 +20,14 @@ rule measure_baseline:
     log:
         "results/baseline/{model}/{baseline}/{test}/log.txt",
     priority: -1
+    group:
+        lambda w: measured_on(PLAN.baseline(w).node)
     conda:
         lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
-    threads: ALL_THREADS
+    threads: all_threads
     resources:
-        timeout_s=lambda w: PLAN.timeout_s("baseline"),
-        mem_mb=lambda w: PLAN.memory_mb("baseline"),
+        **asks("baseline"),
+        **alone_on(PLAN.baseline),
     params:
         stage="baseline",
         cell="{model}/{baseline}/{test}",

@@ -15,12 +15,14 @@ rule compile_iree:
         status="results/compile/{model}/{frontend}/{target}/status.json",
     log:
         "results/compile/{model}/{frontend}/{target}/log.txt",
+    group:
+        "build-{model}"
     conda:
         "../../envs/iree.yaml"
-    threads: SLOT_THREADS
+    threads: slot_threads
     resources:
-        timeout_s=lambda w: PLAN.timeout_s("compile"),
-        mem_mb=lambda w: PLAN.memory_mb("compile"),
+        **asks("compile"),
+        **beside_others(),
     params:
         stage="compile",
         cell="{model}/{frontend}/{target}",

@@ -9,6 +9,7 @@ rule report_coverage:
         csv="results/coverage.csv",
     log:
         "results/logs/coverage.txt",
+    localrule: True
     conda:
         "../../envs/report.yaml"
     params:

@@ -24,10 +24,10 @@ rule dump_baseline:
         "results/dumps/{model}/{baseline}/{test}/log.txt",
     conda:
         lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
-    threads: SLOT_THREADS
+    threads: slot_threads
     resources:
-        timeout_s=lambda w: PLAN.timeout_s("dumps"),
-        mem_mb=lambda w: PLAN.memory_mb("dumps"),
+        **asks("dumps"),
+        **on_node(PLAN.baseline),
     params:
         stage="dumps",
         cell="{model}/{baseline}/{test}",
@@ -69,10 +69,9 @@ rule dump_iree:
         "results/dumps/{model}/iree/{frontend}/{target}/log.txt",
     conda:
         "../../envs/iree.yaml"
-    threads: SLOT_THREADS
+    threads: slot_threads
     resources:
-        timeout_s=lambda w: PLAN.timeout_s("dumps"),
-        mem_mb=lambda w: PLAN.memory_mb("dumps"),
+        **asks("dumps"),
     params:
         stage="dumps",
         cell="{model}/iree/{frontend}/{target}",

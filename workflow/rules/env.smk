@@ -10,12 +10,15 @@ rule make_env:
     log:
         "results/env/{env}/log.txt",
     priority: 1
+    localrule: True
     conda:
         "../../envs/report.yaml"
-    threads: SLOT_THREADS
+    threads: slot_threads
     resources:
         timeout_s=lambda w: PLAN.timeout_s("env"),
-        mem_mb=lambda w: PLAN.memory_mb("env"),
+        memory_mb=lambda w: PLAN.memory_mb("env"),
+        more_time=0,
+        more_memory=0,
     params:
         stage=lambda w: "env",
         cell="{env}",

@@ -15,12 +15,14 @@ rule export_program:
         status="results/export/{model}/{frontend}/status.json",
     log:
         "results/export/{model}/{frontend}/log.txt",
+    group:
+        "build-{model}"
     conda:
         lambda w: f"../../envs/{PLAN.frontend(w).env}.yaml"
-    threads: SLOT_THREADS
+    threads: slot_threads
     resources:
-        timeout_s=lambda w: PLAN.timeout_s("export"),
-        mem_mb=lambda w: PLAN.memory_mb("export"),
+        **asks("export"),
+        **beside_others(),
     params:
         stage="export",
         cell="{model}/{frontend}",

@@ -17,12 +17,14 @@ rule make_gradients:
         status="results/gradients/{model}/status.json",
     log:
         "results/gradients/{model}/log.txt",
+    group:
+        "build-{model}"
     conda:
         f"../../envs/{PLAN.reference_env()}.yaml"
-    threads: SLOT_THREADS
+    threads: slot_threads
     resources:
-        timeout_s=lambda w: PLAN.timeout_s("gradients"),
-        mem_mb=lambda w: PLAN.memory_mb("gradients"),
+        **asks("gradients"),
+        **beside_others(),
     params:
         stage="gradients",
         cell="{model}",

@@ -19,12 +19,14 @@ rule measure_iree:
     log:
         "results/measure/{model}/{frontend}/{target}/log.txt",
     priority: -1
+    group:
+        lambda w: measured_on(PLAN.target(w).node)
     conda:
         "../../envs/iree.yaml"
-    threads: ALL_THREADS
+    threads: all_threads
     resources:
-        timeout_s=lambda w: PLAN.timeout_s("measure"),
-        mem_mb=lambda w: PLAN.memory_mb("measure"),
+        **asks("measure"),
+        **alone_on(PLAN.target),
     params:
         stage="measure",
         cell="{model}/{frontend}/{target}",

@@ -15,12 +15,14 @@ rule make_reference:
         status="results/reference/{model}/status.json",
     log:
         "results/reference/{model}/log.txt",
+    group:
+        "reference"
     conda:
         f"../../envs/{PLAN.reference_env()}.yaml"
-    threads: SLOT_THREADS
+    threads: slot_threads
     resources:
-        timeout_s=lambda w: PLAN.timeout_s("reference"),
-        mem_mb=lambda w: PLAN.memory_mb("reference"),
+        **asks("reference"),
+        **beside_others(),
     params:
         stage="reference",
         cell="{model}",

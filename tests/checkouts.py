@@ -1,22 +1,28 @@
-"""Real runs of the workflow, each in a checkout of its own over shared environments."""
+"""Copies of the project's files to run, break and repair: what tests of real runs start from."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ("torch-mlir", "torch-xla", "iree")
+
+# What is measured anew in each run, and what follows from it.
+TIMINGS = {
+    "latency_ms", "mean_ms", "min_ms", "p95_ms", "stdev_ms", "cv", "repetitions", "trust",
+    "trust_reason", "speedup_vs_eager", "load_ms", "first_call_ms", "export_s", "compile_s",
+    "compile_rss_mb", "run_rss_mb",
+}  # fmt: skip
 
 
 @dataclass
@@ -24,6 +30,7 @@ class Checkout:
     """A copy of the project's files to run, break and repair."""
 
     path: Path
+    variables: dict[str, str] = field(default_factory=dict)
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
         """Run snakemake as a user would; its whole output is in `.stdout`."""
@@ -34,7 +41,7 @@ class Checkout:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            env=environment(),
+            env=environment() | self.variables,
         )
         if check and done.returncode != 0:
             pytest.fail(f"snakemake {' '.join(arguments)}: exit {done.returncode}\n{done.stdout[-6000:]}")  # fmt: skip
@@ -81,54 +88,13 @@ def in_environment(python: Path, module: str, *arguments: object, case: object =
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="session")
-def environments() -> Path:
-    """The stage environments, made by the workflow itself in this checkout."""
-    wanted = [f".venvs/{env}/versions.json" for env in ENVIRONMENTS]
-    Checkout(ROOT).snakemake("--cores", "2", *wanted)
-    empty = [file for file in wanted if not (ROOT / file).stat().st_size]
-    assert not empty, f"could not make {empty}: see results/env/*/log.txt"
-    return ROOT / ".venvs"
-
-
-@pytest.fixture(scope="session")
-def make_checkout(environments, tmp_path_factory):
-    """A function that makes a checkout with the given models, targets and baselines."""
-
-    def make(name: str, **config) -> Checkout:
-        path = tmp_path_factory.mktemp(name)
-        listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-        for file in filter(None, listed.stdout.split("\0")):
-            # Times come along: an env file newer than its environment would remake that.
-            if (ROOT / file).exists():
-                (path / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / file, path / file, follow_symlinks=False)
-        (path / ".venvs").mkdir()
-        for env in ENVIRONMENTS:
-            (path / ".venvs" / env).symlink_to(environments / env)
-            shutil.copytree(ROOT / "results/env" / env, path / "results/env" / env)
-        made = Checkout(path)
-        # Neither expectations nor targets name models that a test may leave out, and every
-        # frontend is in a run.
-        shipped = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
-        for entry in (*shipped["targets"].values(), *shipped["frontends"].values()):
-            entry.pop("models", None)
-            entry.pop("default", None)
-        whole = {key: shipped[key] for key in ("targets", "frontends")}
-        made.configure(**({"expect": {}} | whole | config))
-        return made
-
-    return make
-
-
 def keep_models(checkout: Checkout, *names: str) -> None:
     """Leave only these model files in the matrix."""
     for file in (checkout.path / "models").glob("*.py"):
         if file.stem not in names:
             file.unlink()
+
+
+def without_timings(checkout: Checkout) -> list[dict[str, str]]:
+    """The rows without what is measured anew in each run."""
+    return [{k: v for k, v in row.items() if k not in TIMINGS} for row in checkout.rows()]

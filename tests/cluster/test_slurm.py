@@ -1,0 +1,175 @@
+"""The workflow through workflow/profiles/slurm on a real Slurm: rows, retries, loss and repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.checkouts import keep_models, without_timings
+from tests.cluster.conftest import Stubs, planned, repair
+from tests.cluster.slurm import Job, Slurm
+
+SLURM = (
+    *("--profile", "workflow/profiles/slurm", "results/latency.csv"),
+    # This Slurm has no accounting.
+    *("--slurm-init-seconds-before-status-checks", "1", "--slurm-status-command", "squeue"),
+)
+MORE_THAN_ASKED_MB = 4500
+"""3000 MiB are what a compilation asks for at first."""
+
+
+@dataclass
+class Life:
+    """A checkout of stubs on the Slurm of the tests, and what was submitted for it."""
+
+    checkout: Stubs
+    slurm: Slurm
+
+    def __post_init__(self) -> None:
+        self._before = {job.number for job in self.slurm.jobs()}
+
+    def submissions(self, of: str = "") -> list[Job]:
+        """Since this was made, the first one first; `of` is in the name of its group."""
+        jobs = [job for job in self.slurm.jobs() if job.number not in self._before]
+        return [job for job in jobs if of in job.comment]
+
+    def stage_runs(self, stage: str, cell: str) -> bool:
+        return (self.checkout.path / "results" / stage / cell / ".scratch").exists()
+
+
+@pytest.fixture(scope="module")
+def life(make_stubs, slurm):
+    """Three models by four targets."""
+    return Life(make_stubs(3, slurm.environment), slurm)
+
+
+@pytest.fixture(scope="module")
+def disturbed(life):
+    """A run in which one cell fails, one needs more memory than was asked for, one submission is
+    cancelled, and, while that is compiling, the daemons are restarted and the node is drained."""
+    hold = f"python3 -c 'import time; b = bytearray({MORE_THAN_ASKED_MB} << 20); time.sleep(3)'"
+    life.checkout.behave(
+        f"*scripts.compile_iree*m00000*t1*) {hold}",
+        "*scripts.compile_iree*m00001*t2*) sleep 60",
+        "*scripts.export_program*m00002*) echo error: no such operator; exit 1",
+    )
+    life.checkout.start(*SLURM)
+    life.checkout.wait_for(lambda: life.stage_runs("compile", "m00001/stub/t2"), "a compilation")
+    slurm = life.slurm
+    slurm.stop_daemon("slurmctld", kill=True)
+    slurm.stop_daemon("slurmd")
+    slurm.start_daemon("slurmctld")
+    slurm.start_daemon("slurmd")
+    slurm.command("scontrol", "update", f"nodename={slurm.host}", "state=drain", "reason=test")
+    (victim,) = [j for j in life.submissions("build-m00001") if j.state == "RUNNING"]
+    life.checkout.behave(f"*scripts.compile_iree*m00000*t1*) {hold}", "*scripts.export_program*m00002*) echo error: no such operator; exit 1")  # fmt: skip
+    slurm.command("scancel", victim.number)
+    slurm.command("scontrol", "update", f"nodename={slurm.host}", "state=resume")
+    life.checkout.end()
+    return life
+
+
+def statuses(checkout) -> list[str]:
+    return [row["status"] for row in checkout.rows()]
+
+
+def test_rows_are_those_of_a_local_run_and_a_submission_holds_many_stages(make_checkout, slurm):
+    config = {
+        "models": {},
+        "targets": {"llvm-cpu": {"backend": "llvm-cpu"}, "cuda": {"backend": "cuda", "node": "gpu"}},
+        "nodes": {"gpu": {"slurm_partition": "quiet"}},
+        "baselines": {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}},
+        "measure": {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5},
+    }  # fmt: skip
+    line = ("results/latency.csv", "--config", "frontends=torchmlir-torch,torchmlir-stablehlo")
+    local, remote = make_checkout("local", **config), make_checkout("slurm", **config)
+    submissions = Life(remote, slurm).submissions
+    remote.variables |= slurm.environment
+    for checkout in (local, remote):
+        keep_models(checkout, "conv")
+    local.snakemake("--cores", "2", *line)
+    remote.snakemake(*SLURM, *line[1:])
+    assert without_timings(remote) == without_timings(local)
+    assert statuses(remote).count("ok") == 3
+    # A reference, a model's two exports and four compilations, three measurements on the CPU and
+    # two on the nodes of the other partition, each alone on its node.
+    done = submissions()
+    assert sorted((job.partition, job.state) for job in done) == [
+        ("cpu", "COMPLETED"),
+        ("cpu", "COMPLETED"),
+        ("cpu", "COMPLETED"),
+        ("quiet", "COMPLETED"),
+    ]
+    exclusive = {job.number: job.exclusive for job in done}
+    assert list(exclusive.values()).count(True) == 2
+    assert "Nothing to be done" in remote.snakemake(*SLURM, *line[1:]).stdout
+    assert len(submissions()) == len(done)
+
+
+def test_what_daemons_nodes_and_scancel_do_loses_no_row(disturbed):
+    rows = {(row["model"], row["status"]) for row in disturbed.checkout.rows()}
+    assert rows == {("m00000", "ok"), ("m00001", "ok"), ("m00002", "error")}
+    assert len(disturbed.checkout.rows()) == 12
+
+
+def test_a_cancelled_submission_is_submitted_again(disturbed):
+    builds = [job.state for job in disturbed.submissions("build-m00001")]
+    assert builds == ["CANCELLED", "COMPLETED"]
+
+
+def test_a_stage_that_needs_more_than_was_asked_for_is_submitted_again_with_more(disturbed):
+    first, second = disturbed.submissions("build-m00000")
+    assert (first.state, second.state) == ("FAILED", "COMPLETED")
+    assert second.memory_mb > first.memory_mb
+
+
+def test_a_failed_cell_takes_no_other_along_and_is_not_submitted_again(disturbed):
+    (build,) = disturbed.submissions("build-m00002")
+    assert build.state == "COMPLETED"
+    others = {job.state for job in disturbed.submissions() if "build" not in job.comment}
+    assert others == {"COMPLETED"}
+
+
+@pytest.fixture(scope="module")
+def repaired(disturbed):
+    """After a repair: what a dry run says, and a run that is killed and started again."""
+    checkout = disturbed.checkout
+    disturbed.first, disturbed.done = disturbed.submissions(), checkout.made()
+    checkout.behave("*scripts.compile_iree*m00002*t2*) sleep 120")
+    repair(checkout.path / "models/m00002.py")
+    disturbed.said = planned(checkout.snakemake("-n", *SLURM).stdout)
+    checkout.start(*SLURM)
+    checkout.wait_for(lambda: disturbed.stage_runs("compile", "m00002/stub/t2"), "a compilation")
+    checkout.kill()
+    disturbed.left = [job for job in disturbed.submissions() if job.state == "RUNNING"]
+    checkout.behave()
+    checkout.start(*SLURM)
+    checkout.end()
+    return disturbed
+
+
+def test_a_dry_run_says_that_the_repaired_chain_alone_is_due(repaired):
+    chain = {"make_reference": 1, "export_program": 1, "compile_iree": 4, "measure_iree": 4}
+    assert repaired.said == chain | {"aggregate_results": 1}
+
+
+def test_a_killed_snakemake_started_again_ends_with_every_row(repaired):
+    assert statuses(repaired.checkout) == ["ok"] * 12
+
+
+def test_what_it_left_running_is_cancelled_and_no_job_runs_twice(repaired):
+    (left,) = repaired.left
+    states = {job.number: job.state for job in repaired.submissions()}
+    assert states[left.number] == "CANCELLED"
+    again = repaired.submissions()[len(repaired.first) :]
+    assert [job.state for job in again].count("CANCELLED") == 1
+    assert "cancelling 1 job(s) that an earlier run has left" in repaired.checkout.output()
+    assert not repaired.slurm.running()
+
+
+def test_the_repaired_chain_alone_was_run(repaired):
+    remade = {p for p, when in repaired.checkout.made().items() if repaired.done.get(p) != when}
+    assert {path.split("/")[2] for path in remade} == {"m00002"}
+    again = repaired.submissions()[len(repaired.first) :]
+    assert all("build-m00002" in job.comment or "build" not in job.comment for job in again)

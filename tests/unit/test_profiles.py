@@ -1,0 +1,42 @@
+"""workflow/profiles: every key of each is an option of Snakemake or of its plugin."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from snakemake import cli
+
+from scripts.lib import demand
+
+PROFILES = Path(__file__).parents[2] / "workflow/profiles"
+SHIPPED = ["cluster-generic", "kubernetes", "slurm"]
+
+
+def parsed(profile: Path):
+    return cli.parse_args(["--profile", str(profile)])[1]
+
+
+def test_these_are_the_profiles():
+    assert sorted(path.name for path in PROFILES.iterdir()) == sorted(["default", *SHIPPED])
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_snakemake_takes_a_profile_with_its_executor(name):
+    args = parsed(PROFILES / name)
+    assert args.executor == name
+    assert int(args.jobs) > 0
+    assert args.group_components.keys() == {"reference", "build-{model}", "measure-{node}"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_job_can_be_tried_until_it_has_what_its_limits_allow(name):
+    assert parsed(PROFILES / name).retries >= demand.ATTEMPTS - 1
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_key_that_is_no_option_is_refused(name, tmp_path, capsys):
+    keys = yaml.safe_load((PROFILES / name / "profile.yaml").read_text())
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(keys | {"executr": name}))
+    with pytest.raises(SystemExit):
+        parsed(tmp_path)
+    assert "executr" in capsys.readouterr().err
