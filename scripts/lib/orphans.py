@@ -80,8 +80,8 @@ def stop(executor: str, settings: Any, notes: Path = NOTES) -> bool:
 def start_over() -> None:
     """Give the command line of this Snakemake again, in this process.
 
-    A cancelled job's Snakemake takes the outputs of its whole group away, those that this run has
-    taken for done among them: what is to be done has to be found anew.
+    What is to be done has to be found anew where results are gone since it was: a cancelled job's
+    Snakemake takes the outputs of its whole group away.
     """
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])

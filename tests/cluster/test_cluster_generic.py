@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
+import yaml
+
+from tests.cluster.conftest import planned
 
 QUEUE = Path(__file__).parent / "queue"
 LINE = (
@@ -58,3 +62,29 @@ def test_a_killed_snakemake_started_again_cancels_what_it_left_and_ends_with_eve
     assert [row["status"] for row in checkout.rows()] == ["ok"] * 8
     assert len(submitted(checkout, "cancelled")) == 1
     assert "cancelling 1 job(s) that an earlier run has left" in checkout.output()
+
+
+def test_what_ends_while_no_snakemake_watches_is_kept_and_can_be_tried_again(stubs):
+    checkout = stubs(1)
+    fails = "*scripts.compile_iree*t2*) echo error: no such dialect; exit 1"
+    checkout.behave("*scripts.compile_iree*t1*) sleep 5", fails)
+    checkout.start(*LINE)
+    checkout.wait_for(lambda: list(checkout.path.glob("results/compile/*/*/t1/.scratch")), "it")
+    checkout.kill()
+    (build,) = [p.parent for p in submitted(checkout, "pid") if not (p.parent / "exit").exists()]
+    while not (build / "exit").exists():
+        time.sleep(0.1)
+    done = checkout.made()
+    # Another option for one of the compilations that ended meanwhile.
+    config = yaml.safe_load((checkout.path / "config.yaml").read_text())
+    config["targets"]["t3"]["opt_level"] = "O3"
+    checkout.configure(targets=config["targets"])
+    checkout.start(*LINE)
+    checkout.end()
+    status = {row["target"]: row["status"] for row in checkout.rows()}
+    assert status == {"t0": "ok", "t1": "ok", "t2": "error", "t3": "ok"}
+    remade = {path for path in done if checkout.made()[path] != done[path]}
+    assert remade == {"results/compile/m00000/stub/t3/status.json"}
+    # Every job's params are on record: a failure can be forced.
+    retried = planned(checkout.snakemake("-n", *LINE, "--config", "retry=error").stdout)
+    assert retried == {"compile_iree": 1, "measure_iree": 1, "aggregate_results": 1}

@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(workflow.basedir))
 
 from scripts.lib import (
+    adoption,
     demand,
     environments,
     expansion,
@@ -161,7 +162,12 @@ def start_run():
                 f"{attempts} attempt(s) a job, and a stage has what its limits allow in number"
                 f" {demand.ATTEMPTS}: set retries: {demand.ATTEMPTS - 1} or more in the profile"
             )
+        killed = orphans.NOTES.is_file()
         if orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):
+            orphans.start_over()
+        if killed and adoption.adopt(
+            workflow.dag, workflow.persistence, workflow.async_run
+        ):
             orphans.start_over()
         orphans.note(workflow.persistence)
         return
