@@ -1,6 +1,5 @@
 """The matrix, and what every rule asks of it. No rule stands here."""
 
-import dataclasses
 import os
 import shlex
 import sys
@@ -15,7 +14,6 @@ from scripts.lib import (
     demand,
     environments,
     expansion,
-    limits,
     matrix,
     orphans,
     plan,
@@ -63,83 +61,6 @@ SUPERVISE = (
     " --due {params.due:q} --journal results/logs/journal.jsonl"
     f" --owner {os.getpid()}"
 )
-
-
-# Stages of one submission that run side by side, and measurements: one at a time.
-workflow.register_resource("building", 4)
-workflow.register_resource("measuring", 1)
-
-
-resource_scopes:
-    building="local",
-    measuring="local",
-
-
-def submits():
-    """Whether this process hands its jobs to a cluster."""
-    return not workflow.local_exec
-
-
-def submitted():
-    """Whether a job is asked for, or runs, on a cluster."""
-    return submits() or workflow.remote_exec
-
-
-def slot_threads(wildcards):
-    """Threads of one job beside others: `--cores` shared over what the machine can bear."""
-    return demand.CPUS if submits() else limits.slot_threads(workflow.cores)
-
-
-def all_threads(wildcards):
-    """Threads of a job beside which nothing else may run on the machine."""
-    return MATRIX.measure.get("threads", 1) if submits() else workflow.cores or 1
-
-
-def asks(stage):
-    """Resources of a stage: what holds it, and what its job asks of a cluster's scheduler."""
-
-    def of(field):
-        return lambda w, attempt: getattr(
-            PLAN.ask(stage, w.model, attempt, submitted()), field
-        )
-
-    return {field.name: of(field.name) for field in dataclasses.fields(demand.Ask)}
-
-
-def beside_others():
-    """Resources of a stage that shares its machine, a few at a time in one submission."""
-    return {
-        "cpus_per_task": lambda w: demand.CPUS if submitted() else None,
-        "building": lambda w: 1 if submitted() else None,
-    }
-
-
-def measured_on(node):
-    """The group of measurements on a kind of node, which profiles know as measure-{node}."""
-    workflow.parent_groupids[f"measure-{node}"] = "measure-{node}"
-    return f"measure-{node}"
-
-
-def on_node(entry_of):
-    """Resources of a stage on the kind of node that its target or baseline names."""
-
-    def of(key):
-        return lambda w: PLAN.node(entry_of(w)).get(key) if submitted() else None
-
-    return {
-        key: of(key) for key in sorted({k for n in MATRIX.nodes.values() for k in n})
-    }
-
-
-def alone_on(entry_of):
-    """Resources of a measurement: its kind of node, and one at a time in one submission.
-
-    With -1, Snakemake's Slurm executor asks for no number of cores: with `--exclusive`, for all.
-    """
-    return on_node(entry_of) | {
-        "cpus_per_task": lambda w: -1 if submitted() else None,
-        "measuring": lambda w: 1 if submitted() else None,
-    }
 
 
 def env_of(env, stage, cell):
