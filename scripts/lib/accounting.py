@@ -36,6 +36,21 @@ def begin(journal: Path) -> None:
         out.write(json.dumps({"run": os.getpid(), "start": time.time()}) + "\n")
 
 
+def append(journal: Path, entry: dict) -> None:
+    """A stage's line, in one write: those of concurrent jobs do not mix (O_APPEND).
+
+    Between nodes that share a file system they may; a line that is lost so is missing from the
+    account of the run, and from nothing else.
+    """
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    line = (json.dumps(entry) + "\n").encode()
+    fd = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(fd, line)
+    finally:
+        os.close(fd)
+
+
 def of_last_run(journal: Path, now: float) -> Account | None:
     """Account for the last run in the journal until `now`; None where none has begun.
 

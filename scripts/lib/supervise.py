@@ -8,7 +8,6 @@ renamed when the stage has ended well, so that a half-written one is never taken
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import resource
 import selectors
@@ -22,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.lib import exits, memory, outcome, process
+from scripts.lib import accounting, exits, memory, outcome, process
 from scripts.lib.caplog import CappedLog
 from scripts.lib.diagnose import Diagnosis, diagnose
 from scripts.lib.outcome import Outcome, Usage
@@ -125,7 +124,7 @@ def run(job: Job) -> Outcome:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if job.journal is not None:
-        _append(
+        accounting.append(
             job.journal,
             {
                 "stage": job.stage,
@@ -394,14 +393,3 @@ def _drain(read_end: int, log: CappedLog, limit: int = 1 << 16) -> bool:
 def _make_empty(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"")
-
-
-def _append(journal: Path, entry: dict) -> None:
-    """One line, one write: appends of concurrent jobs do not mix (O_APPEND)."""
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    line = (json.dumps(entry) + "\n").encode()
-    fd = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(fd, line)
-    finally:
-        os.close(fd)
