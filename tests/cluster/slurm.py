@@ -21,6 +21,7 @@ from pathlib import Path
 DAEMONS = ("munged", "slurmctld", "slurmd")
 START_SECONDS = 60
 SYSTEM_CONF = Path("/etc/slurm/slurm.conf")
+CLUSTER = "ClusterName=loopback"
 
 _CONF = """
 ClusterName=loopback
@@ -97,10 +98,10 @@ class Slurm:
 
     def start(self) -> None:
         """All daemons up and the node idle; raises RuntimeError with their logs where it is not."""
-        if SYSTEM_CONF.exists():
+        if SYSTEM_CONF.exists() and CLUSTER not in SYSTEM_CONF.read_text(encoding="utf-8"):
             raise RuntimeError(f"{SYSTEM_CONF} exists: this machine has a Slurm of its own")
         SYSTEM_CONF.parent.mkdir(parents=True, exist_ok=True)
-        SYSTEM_CONF.unlink(missing_ok=True)  # of a killed session: it leads nowhere
+        SYSTEM_CONF.unlink(missing_ok=True)  # left by a session of these tests that was killed
         SYSTEM_CONF.symlink_to(self.conf)
         for daemon in DAEMONS:
             self.start_daemon(daemon)
