@@ -19,7 +19,7 @@ from tests.checkouts import Checkout, environment
 from tests.cluster.slurm import Slurm, missing_daemons
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
     """A Slurm of one node; skipped where none is installed, but in CI."""
     if (missing := missing_daemons()) and not os.environ.get("CI"):
