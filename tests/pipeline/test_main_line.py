@@ -252,7 +252,7 @@ def jobs_of(dry_run: str) -> list[tuple[str, str]]:
     """(rule, cell) of every job that a dry run lists."""
     jobs, rule = [], ""
     for line in dry_run.splitlines():
-        if line.startswith(("rule ", "localrule ")):
+        if line.strip().startswith(("rule ", "localrule ")):
             rule = line.split()[1].rstrip(":")
             jobs.append((rule, ""))
         elif line.strip().startswith("wildcards: ") and jobs:
