@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.conftest import planned
+from tests.cluster.conftest import Stubs, planned
 
 QUEUE = Path(__file__).parent / "queue"
 LINE = (
@@ -32,13 +32,19 @@ def submitted(checkout, kind: str = "*") -> list[Path]:
     return sorted(Path(checkout.variables["QUEUE"]).glob(f"*/{kind}"))
 
 
-def test_a_job_that_dies_is_submitted_again_and_every_row_is_there(stubs):
+def compiling(stubs) -> Stubs:
+    """Two models, and a run in which one of the second's compilations does not end by itself."""
     checkout = stubs(2)
     checkout.behave("*scripts.compile_iree*m00001*t2*) sleep 60")
     checkout.start(*LINE)
     checkout.wait_for(
         lambda: list(checkout.path.glob("results/compile/m00001/*/t2/.scratch")), "the stage"
     )
+    return checkout
+
+
+def test_a_job_that_dies_is_submitted_again_and_every_row_is_there(stubs):
+    checkout = compiling(stubs)
     (victim,) = [p for p in submitted(checkout, "pid") if "m00001" in (p.parent / "script").read_text() and not (p.parent / "exit").exists()]  # fmt: skip
     checkout.behave()
     os.killpg(int(victim.read_text()), signal.SIGKILL)
@@ -49,12 +55,7 @@ def test_a_job_that_dies_is_submitted_again_and_every_row_is_there(stubs):
 
 
 def test_a_killed_snakemake_started_again_cancels_what_it_left_and_ends_with_every_row(stubs):
-    checkout = stubs(2)
-    checkout.behave("*scripts.compile_iree*m00001*t2*) sleep 60")
-    checkout.start(*LINE)
-    checkout.wait_for(
-        lambda: list(checkout.path.glob("results/compile/m00001/*/t2/.scratch")), "the stage"
-    )
+    checkout = compiling(stubs)
     checkout.kill()
     checkout.behave()
     checkout.start(*LINE)
