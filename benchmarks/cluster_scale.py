@@ -66,7 +66,7 @@ def measure(folder: Path, cells: int, slots: int, ungrouped: bool) -> dict:
         *("--cluster-generic-submit-cmd", str(QUEUE / "submit")),
         *("--cluster-generic-status-cmd", str(QUEUE / "status")),
         *("--cluster-generic-cancel-cmd", str(QUEUE / "cancel")),
-        *("--max-status-checks-per-second", "20"),
+        *("--max-status-checks-per-second", "20", "--seconds-between-status-checks", "1"),
     ]
     if ungrouped:
         command += ["--groups", *(f"{rule}={group}" for rule, group in UNGROUPED.items())]
@@ -85,6 +85,7 @@ def measure(folder: Path, cells: int, slots: int, ungrouped: bool) -> dict:
         "slot_s": round(sum(held), 1),
         "slot_s_a_submission": round(sum(held) / len(held), 2),
         "slot_s_a_cell": round(sum(held) / wanted, 2),
+        "head_cpu_s": round(run.cpu_seconds, 1),
         "head_peak_mb": round(run.peak_mb),
     }
 

@@ -17,9 +17,11 @@ import psutil
 
 @dataclass(frozen=True)
 class Run:
-    """One finished command: wall seconds, peak resident set in MiB, all that it printed."""
+    """One finished command: wall seconds, CPU seconds of it and of the children that it waited
+    for, peak resident set in MiB, all that it printed."""
 
     seconds: float
+    cpu_seconds: float
     peak_mb: float
     output: str
 
@@ -43,7 +45,7 @@ def run(command: Sequence[str], folder: Path, accept: Iterable[int] = (0,)) -> R
     if child.returncode not in accept:
         tail = "\n".join(output.splitlines()[-20:])
         raise RuntimeError(f"{' '.join(command)}: exit code {child.returncode}\n{tail}")
-    return Run(seconds, usage.ru_maxrss / 1024, output)
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
