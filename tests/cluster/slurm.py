@@ -3,7 +3,7 @@
 Its daemons are this process's children. Only its slurm.conf is linked to from where Slurm looks for
 one by itself, for as long as it runs: Snakemake's executor takes SLURM_CONF out of the environment
 of a job's steps. The node says that it has more cores than the machine, so that jobs really run
-beside each other.
+beside each other, and a GPU of the kind that docs/clusters.md asks for, which is in its name only.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ SchedulerParameters=sched_interval=5,bf_interval=5
 KillWait=5
 MinJobAge=86400
 PrologFlags=NoHold
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} State=UNKNOWN
+GresTypes=gpu
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} Gres=gpu:1 Features=a100 State=UNKNOWN
 PartitionName=cpu Nodes={host} Default=YES MaxTime=INFINITE State=UP
-PartitionName=quiet Nodes={host} MaxTime=INFINITE State=UP
+PartitionName=gpu Nodes={host} MaxTime=INFINITE State=UP
 """
 
 
@@ -64,6 +65,8 @@ class Job:
     partition: str
     memory_mb: int
     exclusive: bool
+    constraint: str
+    gpus: str
     comment: str
 
 
@@ -88,6 +91,7 @@ class Slurm:
                 memory_mb=memory_mb,
             )
         )
+        (folder / "gres.conf").write_text("AutoDetect=off\nName=gpu Count=1\n")
         key = folder / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
@@ -164,11 +168,12 @@ class Slurm:
 
     def jobs(self) -> list[Job]:
         """Every submission so far, the first one first."""
-        listed = self.command("squeue", "-h", "--states=all", "-S", "i", "-o", "%i|%T|%P|%m|%h|%k")
-        rows = (line.split("|", 5) for line in listed.splitlines())
+        fields = "%i|%T|%P|%m|%h|%f|%b|%k"
+        listed = self.command("squeue", "-h", "--states=all", "-S", "i", "-o", fields)
+        rows = (line.split("|", 7) for line in listed.splitlines())
         return [
-            Job(number, state, partition, _mb(memory), shared == "NO", comment)
-            for number, state, partition, memory, shared, comment in rows
+            Job(number, state, partition, _mb(memory), shared == "NO", *rest)
+            for number, state, partition, memory, shared, *rest in rows
         ]
 
     def running(self) -> list[Job]:

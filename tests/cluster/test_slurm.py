@@ -1,4 +1,4 @@
-"""The workflow through workflow/profiles/slurm on a real Slurm: rows, retries, loss and repair."""
+"""The workflow through workflow/profiles/slurm on a real Slurm: retries, loss and repair."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.checkouts import keep_models, without_timings
 from tests.cluster.conftest import Stubs, planned, repair
 from tests.cluster.slurm import Job, Slurm
 
@@ -72,39 +71,6 @@ def disturbed(life):
 
 def statuses(checkout) -> list[str]:
     return [row["status"] for row in checkout.rows()]
-
-
-def test_rows_are_those_of_a_local_run_and_a_submission_holds_many_stages(make_checkout, slurm):
-    config = {
-        "models": {},
-        "targets": {"llvm-cpu": {"backend": "llvm-cpu"}, "cuda": {"backend": "cuda", "node": "gpu"}},
-        "nodes": {"gpu": {"slurm_partition": "quiet"}},
-        "baselines": {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}},
-        "measure": {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5},
-    }  # fmt: skip
-    line = ("results/latency.csv", "--config", "frontends=torchmlir-torch,torchmlir-stablehlo")
-    local, remote = make_checkout("local", **config), make_checkout("slurm", **config)
-    submissions = Life(remote, slurm).submissions
-    remote.variables |= slurm.environment
-    for checkout in (local, remote):
-        keep_models(checkout, "conv")
-    local.snakemake("--cores", "2", *line)
-    remote.snakemake(*SLURM, *line[1:])
-    assert without_timings(remote) == without_timings(local)
-    assert statuses(remote).count("ok") == 3
-    # A reference, a model's two exports and four compilations, three measurements on the CPU and
-    # two on the nodes of the other partition, each alone on its node.
-    done = submissions()
-    assert sorted((job.partition, job.state) for job in done) == [
-        ("cpu", "COMPLETED"),
-        ("cpu", "COMPLETED"),
-        ("cpu", "COMPLETED"),
-        ("quiet", "COMPLETED"),
-    ]
-    exclusive = {job.number: job.exclusive for job in done}
-    assert list(exclusive.values()).count(True) == 2
-    assert "Nothing to be done" in remote.snakemake(*SLURM, *line[1:]).stdout
-    assert len(submissions()) == len(done)
 
 
 def test_what_daemons_nodes_and_scancel_do_loses_no_row(disturbed):

@@ -14,6 +14,7 @@ from scripts.lib import (
     demand,
     environments,
     expansion,
+    jobstarts,
     matrix,
     orphans,
     plan,
@@ -77,6 +78,7 @@ def start_run():
     """What a run does first: its lock, its progress lines, and a scheduler that can wait."""
     run_log.start(MATRIX, logger)
     if submits():
+        jobstarts.calm(workflow.scheduler)
         attempts = 1 + min(rule.restart_times for rule in workflow.rules)
         if attempts < demand.ATTEMPTS:
             raise WorkflowError(
@@ -92,8 +94,4 @@ def start_run():
             orphans.start_over()
         orphans.note(workflow.persistence)
         return
-    # Snakemake 9.27's limiter of job starts (100 a second by default, no way to say none) arms
-    # one more timer at each pass of the scheduler and never fewer: after 150 jobs the scheduler
-    # takes a quarter of a core, beside our measurements (the loop of snakemake/snakemake#3744).
-    # Local jobs need no such limit.
-    workflow.scheduler.job_rate_limiter = None
+    jobstarts.lift(workflow.scheduler)

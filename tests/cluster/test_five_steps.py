@@ -1,0 +1,107 @@
+"""docs/clusters.md from a login node to a CSV, its blocks run as they are written, on a real Slurm."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import textwrap
+
+import pytest
+import yaml
+
+from tests.checkouts import ROOT, environment, keep_models, without_timings
+
+PAGE = ROOT / "docs/clusters.md"
+CONFIG = {
+    "models": {},
+    "targets": {"llvm-cpu": {"backend": "llvm-cpu"}},
+    "baselines": {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}},
+    "measure": {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5},
+}  # fmt: skip
+FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo")
+
+
+def blocks(language: str) -> list[str]:
+    """The page's fenced blocks of a language, without the indent of the step that they are in."""
+    text = PAGE.read_text(encoding="utf-8")
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(block) for block in found]
+
+
+@pytest.fixture(scope="module")
+def site():
+    """Step 3: what the page adds to config.yaml, merged into a small one."""
+    (added,) = map(yaml.safe_load, blocks("yaml"))
+    return CONFIG | {key: CONFIG.get(key, {}) | entries for key, entries in added.items()}
+
+
+def small(checkout):
+    """One model by two frontends."""
+    keep_models(checkout, "conv")
+    shipped = yaml.safe_load((checkout.path / "config.yaml").read_text(encoding="utf-8"))
+    checkout.configure(frontends={name: shipped["frontends"][name] for name in FRONTENDS})
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def walked(make_checkout, slurm, site):
+    """A checkout in which the steps were taken; what they printed is its `.said`."""
+    checkout = small(make_checkout("steps", **site))
+    profile = checkout.path / "workflow/profiles/slurm/profile.yaml"
+    lines = profile.read_text(encoding="utf-8")
+    # The lines of a site without accounting, whose jobs end sooner than a real one's.
+    lines = lines.replace("# slurm-status-command: squeue", "slurm-status-command: squeue")
+    profile.write_text(lines.replace("checks: 20", "checks: 1"), encoding="utf-8")
+    done = subprocess.run(
+        ["bash", "-exc", "\n".join(blocks("sh"))],
+        cwd=checkout.path,
+        env=environment() | slurm.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    checkout.variables |= slurm.environment
+    checkout.said = done.stdout
+    return checkout
+
+
+def test_the_steps_end_with_the_rows_of_a_local_run(walked, make_checkout, site):
+    local = small(make_checkout("local", **site))
+    local.snakemake("--cores", "2", "results/latency.csv")
+    assert without_timings(walked) == without_timings(local)
+    rows = {(row["target"] or row["baseline"], row["status"]) for row in walked.rows()}
+    assert ("llvm-cpu", "ok") in rows
+    assert ("eager", "ok") in rows
+    assert len(walked.rows()) == 6
+
+
+def test_the_environments_were_there_and_the_dry_run_came_first(walked):
+    made, planned, _ = re.split(r"^\+ snakemake.*$", walked.said, flags=re.MULTILINE)[1:]
+    assert "Nothing to be done" in made
+    assert "This was a dry-run" in planned
+
+
+def test_measurements_have_a_node_of_their_kind_to_themselves_and_builds_do_not(walked, slurm):
+    # A reference, a model's two exports and four compilations, three measurements on the CPU and
+    # three on the page's GPU node.
+    done = slurm.jobs()
+    assert {job.state for job in done} == {"COMPLETED"}
+    asked = [(job.comment.split("_")[0], job.exclusive, job.partition) for job in done]
+    print(asked)
+    assert sorted((job.partition, job.exclusive) for job in done) == [
+        ("cpu", False),
+        ("cpu", False),
+        ("cpu", True),
+        ("gpu", True),
+    ]
+    (on_gpu,) = (job for job in done if job.partition == "gpu")
+    assert (on_gpu.constraint, on_gpu.gpus) == ("a100", "gres/gpu:1")
+
+
+def test_the_line_given_again_submits_nothing(walked, slurm):
+    before = len(slurm.jobs())
+    again = walked.snakemake("--profile", "workflow/profiles/slurm", "results/latency.csv")
+    assert "Nothing to be done" in again.stdout
+    assert len(slurm.jobs()) == before
