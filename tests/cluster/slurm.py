@@ -66,7 +66,6 @@ class Job:
     memory_mb: int
     exclusive: bool
     constraint: str
-    gpus: str
     comment: str
 
 
@@ -91,7 +90,7 @@ class Slurm:
                 memory_mb=memory_mb,
             )
         )
-        (folder / "gres.conf").write_text("AutoDetect=off\nName=gpu Count=1\n")
+        (folder / "gres.conf").write_text("AutoDetect=off\nName=gpu File=/dev/null\n")
         key = folder / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
@@ -168,9 +167,9 @@ class Slurm:
 
     def jobs(self) -> list[Job]:
         """Every submission so far, the first one first."""
-        fields = "%i|%T|%P|%m|%h|%f|%b|%k"
+        fields = "%i|%T|%P|%m|%h|%f|%k"
         listed = self.command("squeue", "-h", "--states=all", "-S", "i", "-o", fields)
-        rows = (line.split("|", 7) for line in listed.splitlines())
+        rows = (line.split("|", 6) for line in listed.splitlines())
         return [
             Job(number, state, partition, _mb(memory), shared == "NO", *rest)
             for number, state, partition, memory, shared, *rest in rows
