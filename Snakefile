@@ -37,9 +37,8 @@ onstart:
 
 
 onsuccess:
-    run_log.finish()
-    orphans.forget()
+    end_run()
 
 
 onerror:
-    run_log.finish()
+    end_run()

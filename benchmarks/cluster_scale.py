@@ -16,10 +16,12 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import synthetic, timing
+from scripts.lib import matrix, outcome, plan
 
 ROOT = Path(__file__).parents[1]
 QUEUE = ROOT / "tests/cluster/queue"
 TARGET = "results/latency.csv"
+MEASURED = "results/measure/*/*/*/status.json"
 PACKAGES = ("snakemake", "snakemake-executor-plugin-cluster-generic")
 
 # A group of its own for each job is no group.
@@ -38,13 +40,16 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--cells", type=int, default=2000, metavar="N")
+    parser.add_argument(
+        "--first", type=int, metavar="N", help="of the matrix, make N cells alone, and no CSV"
+    )
     parser.add_argument("--slots", type=int, default=2, help="submissions that run at once")
     parser.add_argument("--ungrouped", action="store_true", help="a stage a submission")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="vmfbench-cluster-"))
     try:
-        row = measure(folder, args.cells, args.slots, args.ungrouped)
+        row = measure(folder, args.cells, args.slots, args.ungrouped, args.first)
     finally:
         shutil.rmtree(folder)
     for name, value in row.items():
@@ -54,14 +59,16 @@ def main() -> None:
         args.out.write_text(json.dumps(row | {"machine": machine}, indent=2) + "\n")
 
 
-def measure(folder: Path, cells: int, slots: int, ungrouped: bool) -> dict:
-    """One whole run of a matrix of `cells` cells; raises RuntimeError where a row is missing."""
+def measure(folder: Path, cells: int, slots: int, ungrouped: bool, first: int | None) -> dict:
+    """One whole run of a matrix of `cells` cells, or of the first of them; raises RuntimeError
+    where one is missing or has failed."""
     checkout, queue = folder / "checkout", folder / "queue"
     checkout.mkdir()
     queue.mkdir()
     whole = synthetic.make_checkout(checkout, cells)
+    wanted = [plan.status_path("measure", "/".join(cell)) for cell in names(whole)][:first]
     command = [
-        *(sys.executable, "-m", "snakemake", TARGET),
+        *(sys.executable, "-m", "snakemake", *(wanted if first else [TARGET])),
         *("--profile", "workflow/profiles/cluster-generic", "--jobs", str(slots)),
         *("--cluster-generic-submit-cmd", str(QUEUE / "submit")),
         *("--cluster-generic-status-cmd", str(QUEUE / "status")),
@@ -72,22 +79,33 @@ def measure(folder: Path, cells: int, slots: int, ungrouped: bool) -> dict:
         command += ["--groups", *(f"{rule}={group}" for rule, group in UNGROUPED.items())]
     os.environ["QUEUE"] = str(queue)
     run = timing.run(tuple(command), checkout)
-    rows = (checkout / TARGET).read_text(encoding="utf-8").splitlines()[1:]
-    wanted = sum(1 for _ in whole.cells())
-    if len(rows) != wanted or not all(",ok," in row for row in rows):
-        raise RuntimeError(f"{len(rows)} rows of {wanted}, or not all ok:\n{run.output[-3000:]}")
+    made = {str(path.relative_to(checkout)): path for path in checkout.glob(MEASURED)}
+    done = [
+        cell for cell in wanted if cell in made and outcome.read(made[cell]).status == outcome.OK
+    ]
+    if len(done) != len(wanted) or not (first or (checkout / TARGET).is_file()):
+        raise RuntimeError(f"{len(done)} cells of {len(wanted)}:\n{run.output[-3000:]}")
     held = [held_seconds(job) for job in queue.iterdir()]
     return {
-        "cells": wanted,
-        "jobs": synthetic.jobs(whole) - 1,
+        "matrix": cells,
+        "cells": len(done),
         "submissions": len(held),
         "run_s": round(run.seconds, 1),
         "slot_s": round(sum(held), 1),
         "slot_s_a_submission": round(sum(held) / len(held), 2),
-        "slot_s_a_cell": round(sum(held) / wanted, 2),
+        "slot_s_a_cell": round(sum(held) / len(done), 2),
         "head_cpu_s": round(run.cpu_seconds, 1),
         "head_peak_mb": round(run.peak_mb),
+        "files": sum(1 for path in (checkout / "results").rglob("*") if path.is_file()),
+        "files_of_snakemake": sum(
+            1 for path in (checkout / ".snakemake").rglob("*") if path.is_file()
+        ),
     }
+
+
+def names(whole: matrix.Matrix) -> list[tuple[str, str, str]]:
+    """Model, frontend and target of every cell."""
+    return [(m.name, f.name, t.name) for m, f, t in whole.cells()]
 
 
 def held_seconds(job: Path) -> float:

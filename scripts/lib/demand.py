@@ -1,8 +1,9 @@
 """What a stage asks a cluster's scheduler for, from the size of its model's weights.
 
 On one's own machine a stage may use what its limits allow. On a cluster what is asked for is
-waited for, so it is estimated from what the stages use, with room, and grows with each attempt;
-the last attempt has all that the limits allow, and its outcome is the row.
+waited for, so it is estimated from what the stages use, with room, and grows with each attempt.
+The last attempt has all that the limits allow; where they say nothing of memory, the most of the
+estimates. Its outcome is the row.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def of(
     need = _NEEDS[stage]
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
     factor = max([f for k, f in memory.FACTORS.items() if need.memory and k.startswith(need.memory)], default=0)  # fmt: skip
-    growth = GROWTH ** (attempt - 1)
+    growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
     memory_mb = growth * (need.base_mb + _ROOM * factor * weights_mb)
     timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + budget_s)
     last = attempt >= ATTEMPTS

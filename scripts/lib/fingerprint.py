@@ -51,7 +51,7 @@ def due(
 
     It is the code's part of the fingerprint `current` and a count, so that a cluster's head and
     its nodes, whose devices differ, agree on it. Nothing recorded, or a failure under other code:
-    the code. Done, or failed under this very fingerprint: the value recorded as due. A forced run
+    the code, and the count of a stage that began under it and has no outcome. Done, or failed under this very fingerprint: the value recorded as due. A forced run
     counts up, so that it happens once: a failure on this machine whose devices have changed,
     `retry` (statuses to force, or "all"), and a `timeout` or `oom` when its limit in `limits` is
     no longer the one that it met.
@@ -59,7 +59,8 @@ def due(
     code = _code_of(current)
     path = Path(status_path)
     if not path.is_file():
-        return code
+        begun = outcome.begun(path)
+        return begun if _RETRY.match(begun)["base"] == code else code
     try:
         recorded = outcome.read(path)
     except ValueError:

@@ -78,7 +78,8 @@ def limit_bytes(stage: str) -> tuple[float, str]:
     """What this process may hold, and where that is said."""
     if said := os.environ.get(LIMIT_VARIABLE):
         name = stage.split()[0] if stage else "<stage>"
-        return float(said) * 2**20, f"limits.{name}.memory_mb, by default 80 % of the machine's"
+        unset = "where it is not set, 80 % of the machine's, on a cluster an estimate"
+        return float(said) * 2**20, f"limits.{name}.memory_mb; {unset}"
     return float(psutil.virtual_memory().available), "what this machine has available"
 
 

@@ -25,29 +25,44 @@ class StillRunning(RuntimeError):
     """Jobs of an earlier run that did not end, or of which nobody here can tell."""
 
 
-def note(persistence: Any, notes: Path = NOTES) -> None:
+def note(persistence: Any, name: str | None = None, notes: Path = NOTES) -> None:
     """Have every job that Snakemake registers as submitted noted from now on, in a new file.
 
     `persistence` is the workflow's: its `started(job, external_jobid)` is called for each job.
+    `name` is what the executor calls all jobs of this run, if it does: by it a job is found whose
+    submission was under way when Snakemake was killed.
     """
     notes.parent.mkdir(parents=True, exist_ok=True)
     file = notes.open("w", encoding="utf-8")
     known = set()
     register = persistence.started
 
-    def started(job: Any, external_jobid: str | None = None) -> None:
-        if external_jobid is not None and external_jobid not in known:
-            known.add(external_jobid)
-            file.write(f"{external_jobid}\n")
+    def write(jobid: str | None) -> None:
+        if jobid is not None and jobid not in known:
+            known.add(jobid)
+            file.write(f"{jobid}\n")
             file.flush()
+
+    def started(job: Any, external_jobid: str | None = None) -> None:
+        write(external_jobid)
         register(job, external_jobid)
 
+    write(name)
     persistence.started = started
 
 
 def forget(notes: Path = NOTES) -> None:
     """After a run that has seen all of its jobs end."""
     notes.unlink(missing_ok=True)
+
+
+def refuse(notes: Path = NOTES) -> None:
+    """Raise StillRunning where jobs may be left, for a run that asks no queue about them."""
+    if notes.is_file():
+        raise StillRunning(
+            "a run that did not end well has submitted jobs, and some may still write results: give "
+            f"its line again, which looks after them, or see that none is left and remove {notes}"
+        )
 
 
 def stop(executor: str, settings: Any, notes: Path = NOTES) -> bool:
@@ -105,8 +120,10 @@ def _queue(executor: str, settings: Any, left: set[str]) -> tuple[Callable, Call
 
 
 def _alive_in_slurm(ids: Iterable[str]) -> set[str]:
-    listed = _run(["squeue", "--noheader", "--format=%A %i", f"--user={os.getuid()}"])
-    return set(ids) & set(listed.split())
+    """Numbers of the jobs whose number, task of an array or name is among some."""
+    listed = _run(["squeue", "--noheader", "--format=%A %i %j", f"--user={os.getuid()}"])
+    rows = (line.split(maxsplit=2) for line in listed.splitlines())
+    return {row[0] for row in rows if set(ids) & set(row)}
 
 
 def _run(command: list[str] | str) -> str:

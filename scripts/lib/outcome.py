@@ -60,10 +60,32 @@ def usage_path(status_path: str | Path) -> Path:
     return Path(status_path).with_name("usage.json")
 
 
+def begin(status_path: str | Path, due: str) -> None:
+    """Record what asked for a stage (see fingerprint.due) for as long as it has no outcome.
+
+    Snakemake takes the status away before it starts a job, and a job that is to be run with more
+    leaves none: its next attempt has to be asked for by the same param.
+    """
+    path = _begun_path(status_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(due, encoding="utf-8")
+
+
+def begun(status_path: str | Path) -> str:
+    """What asked for a stage that began and has no outcome; "" where there is no such stage."""
+    path = _begun_path(status_path)
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _begun_path(status_path: str | Path) -> Path:
+    return Path(status_path).with_name("begun.txt")
+
+
 def write(status_path: str | Path, outcome: Outcome, usage: Usage) -> None:
     """Record usage, then the outcome: a status file means that the stage is done."""
     atomic.write_json(usage_path(status_path), dataclasses.asdict(usage))
     atomic.write_json(status_path, dataclasses.asdict(outcome))
+    _begun_path(status_path).unlink(missing_ok=True)
 
 
 def read(status_path: str | Path) -> Outcome:

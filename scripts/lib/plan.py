@@ -67,9 +67,9 @@ def _parts(file: str) -> list[str]:
 
 
 def _size_mb(file: str) -> float | None:
-    """MiB of a file; None where there is none yet."""
+    """MiB of a file; None where there is none yet, or the empty one of a stage that failed."""
     path = Path(file)
-    return path.stat().st_size / 2**20 if path.is_file() else None
+    return path.stat().st_size / 2**20 or None if path.is_file() else None
 
 
 class Plan:

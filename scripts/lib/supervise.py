@@ -99,6 +99,7 @@ def run(job: Job) -> Outcome:
     scratch = job.status_path.parent / ".scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
+    outcome.begin(job.status_path, job.due)
     started = time.time()
     fault = None
     try:

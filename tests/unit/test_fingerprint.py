@@ -178,6 +178,19 @@ def test_a_forced_retry_runs_once_whatever_it_ends_in(recorded, before, due, aft
     assert fingerprint.due(recorded(after, "new", forced), "new") == forced
 
 
+@pytest.mark.parametrize(("begun", "due"), [("new+1", "new+1"), ("new", "new"), ("old+1", "new")])
+def test_a_forced_retry_without_an_outcome_is_asked_for_by_the_same_param_again(
+    tmp_path, recorded, begun, due
+):
+    path = tmp_path / "begun/status.json"
+    outcome.begin(path, begun)
+    assert fingerprint.due(path, "new-cpu@node") == due
+    ended = Outcome("ok", "compile", "m/f/t", fingerprint="new", due=due)
+    outcome.write(path, ended, Usage(0.0, 0.0))
+    assert outcome.begun(path) == ""
+    assert fingerprint.due(path, "new-cpu@head") == due
+
+
 LIMITS = {"timeout": 60, "oom": 1000}
 
 

@@ -18,7 +18,7 @@ def queue(tmp_path, monkeypatch):
     scripts = {
         "status": 'if [ -f "jobs/$1" ]; then echo running; else echo success; fi',
         "cancel": 'shift; for j in "$@"; do rm "jobs/$j"; echo "$j" >> cancelled; done',
-        "squeue": 'for j in $(ls jobs); do echo "$j $j"; done',
+        "squeue": 'for j in $(ls jobs); do echo "$j $j $(cat "jobs/$j")"; done',
         "scancel": 'for j in "$@"; do rm "jobs/$j"; echo "$j" >> cancelled; done',
     }
     for name, body in scripts.items():
@@ -65,6 +65,23 @@ def test_every_job_that_is_registered_as_submitted_is_noted_once(queue):
     persistence.started("local")
     assert (queue.folder / orphans.NOTES).read_text() == "11\n12\n"
     assert registered == [("a", "11"), ("b", "11"), ("c", "12"), ("local", None)]
+
+
+def test_a_job_that_was_not_noted_any_more_is_found_by_its_runs_name(queue):
+    orphans.note(SimpleNamespace(started=None), name="of-this-run")
+    for number, name in (("11", "of-this-run"), ("12", "of-another")):
+        (queue.folder / "jobs" / number).write_text(name)
+    assert orphans.stop("slurm", None)
+    assert queue.cancelled() == ["11"]
+
+
+def test_a_run_that_submits_nothing_is_refused_while_jobs_may_be_left(queue):
+    orphans.refuse()
+    queue("11")
+    with pytest.raises(orphans.StillRunning, match="give its line again"):
+        orphans.refuse()
+    orphans.forget()
+    orphans.refuse()
 
 
 def test_a_job_that_does_not_end_stops_the_run(queue, monkeypatch):

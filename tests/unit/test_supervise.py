@@ -137,6 +137,7 @@ def test_a_limit_that_can_be_raised_leaves_no_outcome(run, tmp_path, code, limit
         run(code, **limits, **{more: True})
     assert not (tmp_path / "cell/status.json").exists()
     assert not (tmp_path / "cell/.scratch").exists()
+    assert outcome.begun(tmp_path / "cell/status.json") == "abc+1"
     assert process.descendants(os.getpid()) == []
     other = {"more_memory": "more_time", "more_time": "more_memory"}[more]
     assert run(code, **limits, **{other: True})[0].status in ("oom", "timeout")

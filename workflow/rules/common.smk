@@ -75,23 +75,41 @@ def env_of(env, stage, cell):
 
 
 def start_run():
-    """What a run does first: its lock, its progress lines, and a scheduler that can wait."""
+    """What a run does first: its lock, its progress lines, and what earlier runs have left."""
     run_log.start(MATRIX, logger)
-    if submits():
-        jobstarts.calm(workflow.scheduler)
-        attempts = 1 + min(rule.restart_times for rule in workflow.rules)
-        if attempts < demand.ATTEMPTS:
-            raise WorkflowError(
-                f"{attempts} attempt(s) a job, and a stage has what its limits allow in number"
-                f" {demand.ATTEMPTS}: set retries: {demand.ATTEMPTS - 1} or more in the profile"
-            )
-        killed = orphans.NOTES.is_file()
-        if orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):
-            orphans.start_over()
-        if killed and adoption.adopt(
-            workflow.dag, workflow.persistence, workflow.async_run
-        ):
-            orphans.start_over()
-        orphans.note(workflow.persistence)
-        return
-    jobstarts.lift(workflow.scheduler)
+    try:
+        if submits():
+            start_submitting()
+        else:
+            orphans.refuse()
+            jobstarts.lift(workflow.scheduler)
+    except orphans.StillRunning as left:
+        raise WorkflowError(str(left))
+
+
+def start_submitting():
+    """What a run on a cluster does first. It may give its own command line again instead."""
+    jobstarts.calm(workflow.scheduler)
+    attempts = 1 + min(rule.restart_times for rule in workflow.rules)
+    if attempts < demand.ATTEMPTS:
+        raise WorkflowError(
+            f"{attempts} attempt(s) a job, and a stage has what its limits allow in number"
+            f" {demand.ATTEMPTS}: set retries: {demand.ATTEMPTS - 1} or more in the profile"
+        )
+    killed = orphans.NOTES.is_file()
+    if orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):
+        orphans.start_over()
+    if killed and adoption.adopt(
+        workflow.dag, workflow.persistence, workflow.async_run
+    ):
+        orphans.start_over()
+    # The Slurm executor's name for all of a run's jobs.
+    name = getattr(workflow.scheduler._executor, "run_uuid", None)
+    orphans.note(workflow.persistence, name)
+
+
+def end_run():
+    """What a run does last: its account; and no job is left where all were seen to end."""
+    run_log.finish()
+    if not workflow.scheduler.running:
+        orphans.forget()

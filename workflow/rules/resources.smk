@@ -19,6 +19,12 @@ def submits():
     return not workflow.local_exec
 
 
+if submits():
+    # Neither jobs nor the nodes' Snakemakes are held to the cores of the machine that submits.
+    workflow.global_resources["_cores"] = None
+    workflow.resource_settings.cores = None
+
+
 def submitted():
     """Whether a job is asked for, or runs, on a cluster."""
     return submits() or workflow.remote_exec
