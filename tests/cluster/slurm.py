@@ -63,6 +63,7 @@ class Job:
     number: str
     state: str
     partition: str
+    cpus: int
     memory_mb: int
     exclusive: bool
     constraint: str
@@ -167,12 +168,12 @@ class Slurm:
 
     def jobs(self) -> list[Job]:
         """Every submission so far, the first one first."""
-        fields = "%i|%T|%P|%m|%h|%f|%k"
+        fields = "%i|%T|%P|%C|%m|%h|%f|%k"
         listed = self.command("squeue", "-h", "--states=all", "-S", "i", "-o", fields)
-        rows = (line.split("|", 6) for line in listed.splitlines())
+        rows = (line.split("|", 7) for line in listed.splitlines())
         return [
-            Job(number, state, partition, _mb(memory), shared == "NO", *rest)
-            for number, state, partition, memory, shared, *rest in rows
+            Job(number, state, partition, int(cpus), _mb(memory), shared == "NO", *rest)
+            for number, state, partition, cpus, memory, shared, *rest in rows
         ]
 
     def running(self) -> list[Job]:

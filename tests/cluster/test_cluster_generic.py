@@ -65,17 +65,28 @@ def test_a_killed_snakemake_started_again_cancels_what_it_left_and_ends_with_eve
     assert "cancelling 1 job(s) that an earlier run has left" in checkout.output()
 
 
-def test_what_ends_while_no_snakemake_watches_is_kept_and_can_be_tried_again(stubs):
-    checkout = stubs(1)
-    fails = "*scripts.compile_iree*t2*) echo error: no such dialect; exit 1"
-    checkout.behave("*scripts.compile_iree*t1*) sleep 5", fails)
-    checkout.start(*LINE)
-    checkout.wait_for(lambda: list(checkout.path.glob("results/compile/*/*/t1/.scratch")), "it")
+def end_unwatched(checkout, target: str, *arguments: str) -> dict[str, float]:
+    """Kill a run while a compilation for `target` is under way, and let that end; what is made."""
+    checkout.start(*LINE, *arguments)
+    checkout.wait_for(
+        lambda: list(checkout.path.glob(f"results/compile/*/*/{target}/.scratch")), "the stage"
+    )
     checkout.kill()
     (build,) = [p.parent for p in submitted(checkout, "pid") if not (p.parent / "exit").exists()]
     while not (build / "exit").exists():
         time.sleep(0.1)
-    done = checkout.made()
+    return checkout.made()
+
+
+def remade(checkout, done: dict[str, float]) -> set[str]:
+    return {path for path in done if checkout.made()[path] != done[path]}
+
+
+def test_what_ends_while_no_snakemake_watches_is_kept_and_can_be_tried_again(stubs):
+    checkout = stubs(1)
+    fails = "*scripts.compile_iree*t2*) echo error: no such dialect; exit 1"
+    checkout.behave("*scripts.compile_iree*t1*) sleep 5", fails)
+    done = end_unwatched(checkout, "t1")
     # Another option for one of the compilations that ended meanwhile.
     config = yaml.safe_load((checkout.path / "config.yaml").read_text())
     config["targets"]["t3"]["opt_level"] = "O3"
@@ -84,8 +95,14 @@ def test_what_ends_while_no_snakemake_watches_is_kept_and_can_be_tried_again(stu
     checkout.end()
     status = {row["target"]: row["status"] for row in checkout.rows()}
     assert status == {"t0": "ok", "t1": "ok", "t2": "error", "t3": "ok"}
-    remade = {path for path in done if checkout.made()[path] != done[path]}
-    assert remade == {"results/compile/m00000/stub/t3/status.json"}
+    assert remade(checkout, done) == {"results/compile/m00000/stub/t3/status.json"}
     # Every job's params are on record: a failure can be forced.
     retried = planned(checkout.snakemake("-n", *LINE, "--config", "retry=error").stdout)
     assert retried == {"compile_iree": 1, "measure_iree": 1, "aggregate_results": 1}
+    # A cell that was on record, run again, ends unwatched: it is not run once more.
+    checkout.behave("*scripts.compile_iree*t2*) sleep 5")
+    done = end_unwatched(checkout, "t2", "--config", "retry=error")
+    checkout.start(*LINE)
+    checkout.end()
+    assert [row["status"] for row in checkout.rows()] == ["ok"] * 4
+    assert remade(checkout, done) == {"results/measure/m00000/stub/t2/status.json"}

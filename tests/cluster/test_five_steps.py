@@ -91,11 +91,11 @@ def test_measurements_have_a_node_of_their_kind_to_themselves_and_builds_do_not(
     # three on the page's GPU node.
     done = slurm.jobs()
     assert {job.state for job in done} == {"COMPLETED"}
-    assert sorted((job.partition, job.exclusive) for job in done) == [
-        ("cpu", False),
-        ("cpu", False),
-        ("cpu", True),
-        ("gpu", True),
+    assert sorted((job.partition, job.exclusive, job.cpus) for job in done) == [
+        ("cpu", False, 2),
+        ("cpu", False, 8),  # the four compilations side by side
+        ("cpu", True, 8),
+        ("gpu", True, 8),
     ]
     (on_gpu,) = (job for job in done if job.partition == "gpu")
     assert on_gpu.constraint == "a100"
@@ -107,4 +107,14 @@ def test_the_line_given_again_submits_nothing(walked, slurm):
     before = len(slurm.jobs())
     line = blocks("sh")[-1].splitlines()[-1]
     assert "Nothing to be done" in shell(walked, ". .venvs/driver/bin/activate", line)
+    assert len(slurm.jobs()) == before
+
+
+def test_a_site_without_accounts_is_told_before_anything_is_submitted(walked, slurm):
+    before = len(slurm.jobs())
+    line = ("--profile", "workflow/profiles/slurm", "results/latency.csv")
+    asked = ("--slurm-status-command", "sacct", "--config", "retry=all")
+    refused = walked.snakemake(*line, *asked, check=False)
+    assert refused.returncode != 0
+    assert "set `slurm-status-command: squeue`" in refused.stdout
     assert len(slurm.jobs()) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -14,6 +15,8 @@ SLURM = (
     # This Slurm has no accounting.
     *("--slurm-init-seconds-before-status-checks", "1", "--slurm-status-command", "squeue"),
 )
+OUTAGE_SECONDS = 30
+"""Longer than Snakemake's executor waits between two looks at its jobs that early in a run."""
 MORE_THAN_ASKED_MB = 4500
 """3000 MiB are what a compilation asks for at first."""
 
@@ -58,6 +61,7 @@ def disturbed(life):
     slurm = life.slurm
     slurm.stop_daemon("slurmctld", kill=True)
     slurm.stop_daemon("slurmd")
+    time.sleep(OUTAGE_SECONDS)
     slurm.start_daemon("slurmctld")
     slurm.start_daemon("slurmd")
     slurm.command("scontrol", "update", f"nodename={slurm.host}", "state=drain", "reason=test")

@@ -10,6 +10,7 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(workflow.basedir))
 
 from scripts.lib import (
+    accounts,
     adoption,
     demand,
     environments,
@@ -90,12 +91,15 @@ def start_run():
 def start_submitting():
     """What a run on a cluster does first. It may give its own command line again instead."""
     jobstarts.calm(workflow.scheduler)
+    forget_own_cores()
     attempts = 1 + min(rule.restart_times for rule in workflow.rules)
     if attempts < demand.ATTEMPTS:
         raise WorkflowError(
             f"{attempts} attempt(s) a job, and a stage has what its limits allow in number"
             f" {demand.ATTEMPTS}: set retries: {demand.ATTEMPTS - 1} or more in the profile"
         )
+    if problem := accounts.problem(workflow.executor_settings):
+        raise WorkflowError(problem)
     killed = orphans.NOTES.is_file()
     if orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):
         orphans.start_over()

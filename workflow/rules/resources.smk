@@ -19,8 +19,12 @@ def submits():
     return not workflow.local_exec
 
 
-if submits():
-    # Neither jobs nor the nodes' Snakemakes are held to the cores of the machine that submits.
+def forget_own_cores():
+    """Hold neither jobs nor the nodes' Snakemakes to the cores of the machine that submits.
+
+    Snakemake finds a job's resources anew before it starts it, so on start is early enough; and no
+    earlier than that does it say which executor it has.
+    """
     workflow.global_resources["_cores"] = None
     workflow.resource_settings.cores = None
 

@@ -1,0 +1,37 @@
+"""accounts: a Slurm without accounting is found before anything is submitted."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from scripts.lib import accounts
+
+
+@pytest.fixture
+def sacct(tmp_path, monkeypatch):
+    """A function that installs a sacct."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def install(body: str) -> None:
+        (tmp_path / "sacct").write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "sacct").chmod(0o755)
+
+    return install
+
+
+def test_what_fails_is_quoted_with_what_to_do(sacct):
+    sacct("echo 'Slurm accounting storage is disabled' >&2; exit 1")
+    said = accounts.problem(SimpleNamespace(status_command="sacct"))
+    assert "exit code 1: Slurm accounting storage is disabled; " in said
+    assert "slurm-status-command: squeue" in said
+
+
+@pytest.mark.parametrize("settings", [{"status_command": "squeue"}, {}])
+def test_it_is_not_asked_where_it_is_not_used(sacct, settings):
+    sacct("exit 1")
+    assert accounts.problem(SimpleNamespace(**settings)) == ""
+
+
+def test_accounts_that_answer_are_no_problem(sacct):
+    sacct("echo 1")
+    assert accounts.problem(SimpleNamespace(status_command="sacct")) == ""
