@@ -18,7 +18,7 @@ LINE = (
     *("--cluster-generic-submit-cmd", str(QUEUE / "submit")),
     *("--cluster-generic-status-cmd", str(QUEUE / "status")),
     *("--cluster-generic-cancel-cmd", str(QUEUE / "cancel")),
-    *("--max-status-checks-per-second", "10"),
+    *("--max-status-checks-per-second", "10", "--seconds-between-status-checks", "1"),
 )
 
 

@@ -15,6 +15,8 @@ SLURM = (
     # This Slurm has no accounting.
     *("--slurm-init-seconds-before-status-checks", "1", "--slurm-status-command", "squeue"),
 )
+STATE_SAVE_SECONDS = 6
+"""slurmctld writes what it knows every five seconds; what it has forgotten, the node gives up."""
 OUTAGE_SECONDS = 30
 """Longer than Snakemake's executor waits between two looks at its jobs that early in a run."""
 MORE_THAN_ASKED_MB = 4500
@@ -53,12 +55,13 @@ def disturbed(life):
     hold = f"python3 -c 'import time; b = bytearray({MORE_THAN_ASKED_MB} << 20); time.sleep(3)'"
     life.checkout.behave(
         f"*scripts.compile_iree*m00000*t1*) {hold}",
-        "*scripts.compile_iree*m00001*t2*) sleep 60",
+        "*scripts.compile_iree*m00001*t2*) sleep 120",
         "*scripts.export_program*m00002*) echo error: no such operator; exit 1",
     )
     life.checkout.start(*SLURM)
     life.checkout.wait_for(lambda: life.stage_runs("compile", "m00001/stub/t2"), "a compilation")
     slurm = life.slurm
+    time.sleep(STATE_SAVE_SECONDS)
     slurm.stop_daemon("slurmctld", kill=True)
     slurm.stop_daemon("slurmd")
     time.sleep(OUTAGE_SECONDS)
@@ -81,6 +84,10 @@ def test_what_daemons_nodes_and_scancel_do_loses_no_row(disturbed):
     rows = {(row["model"], row["status"]) for row in disturbed.checkout.rows()}
     assert rows == {("m00000", "ok"), ("m00001", "ok"), ("m00002", "error")}
     assert len(disturbed.checkout.rows()) == 12
+
+
+def test_while_slurm_does_not_answer_the_run_says_so_and_asks_again(disturbed):
+    assert "nothing is known of" in disturbed.checkout.output()
 
 
 def test_a_cancelled_submission_is_submitted_again(disturbed):

@@ -21,6 +21,7 @@ from scripts.lib import (
     plan,
     progress,
     settings,
+    watching,
 )
 
 if Path.cwd() != Path(workflow.basedir):
@@ -90,7 +91,9 @@ def start_run():
 
 def start_submitting():
     """What a run on a cluster does first. It may give its own command line again instead."""
+    executor = workflow.scheduler._executor
     jobstarts.calm(workflow.scheduler)
+    watching.keep_asking(executor, logger.warning)
     forget_own_cores()
     attempts = 1 + min(rule.restart_times for rule in workflow.rules)
     if attempts < demand.ATTEMPTS:
@@ -108,8 +111,7 @@ def start_submitting():
     ):
         orphans.start_over()
     # The Slurm executor's name for all of a run's jobs.
-    name = getattr(workflow.scheduler._executor, "run_uuid", None)
-    orphans.note(workflow.persistence, name)
+    orphans.note(workflow.persistence, getattr(executor, "run_uuid", None))
 
 
 def end_run():

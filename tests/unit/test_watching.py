@@ -1,0 +1,83 @@
+"""watching: no job of an executor is forgotten, whatever its scheduler answers."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.lib import watching
+
+
+class Executor:
+    """Answers of a scheduler by job: active, success, error, or None for no answer at all."""
+
+    def __init__(self, answers: dict, broken: bool = False) -> None:
+        self.answers, self.broken, self.reported = answers, broken, []
+
+    def report_job_success(self, job):
+        self.reported.append((job, "success"))
+
+    def report_job_error(self, job, msg=None):
+        self.reported.append((job, "error"))
+
+    async def check_active_jobs(self, active):
+        for job in active:
+            match self.answers[job]:
+                case "active":
+                    yield job
+                case "success":
+                    self.report_job_success(job)
+                case "error":
+                    self.report_job_error(job, msg="why")
+        if self.broken:
+            raise OSError("no controller")
+
+
+def asked(executor) -> tuple[set, list[str]]:
+    """(jobs that stay active, warnings) of one round of a watched executor."""
+    warnings = []
+    watching.keep_asking(executor, warnings.append)
+
+    async def one_round():
+        return [job async for job in executor.check_active_jobs(list(executor.answers))]
+
+    return asyncio.run(one_round()), warnings
+
+
+JOBS = st.dictionaries(st.text(min_size=1), st.sampled_from(["active", "success", "error", None]))
+
+
+@given(JOBS, st.booleans())
+def test_every_job_is_active_or_reported_and_never_both(answers, broken):
+    executor = Executor(answers, broken)
+    active, _ = asked(executor)
+    ended = [job for job, _ in executor.reported]
+    assert sorted([*active, *ended]) == sorted(answers)
+    assert dict(executor.reported) == {
+        j: a for j, a in answers.items() if a in ("success", "error")
+    }
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_round_without_an_answer_is_said_with_its_reason(broken):
+    _, (warning,) = asked(Executor({"a": None, "b": None, "c": "success"}, broken))
+    assert warning.startswith("nothing is known of 2 submitted job(s)")
+    assert (": no controller; asking again" in warning) == broken
+
+
+def test_a_round_with_all_answers_says_nothing():
+    assert asked(Executor({"a": "active", "b": "error"}))[1] == []
+
+
+def test_a_later_round_asks_anew():
+    executor = Executor({"a": None})
+    watching.keep_asking(executor, lambda _: None)
+
+    async def rounds():
+        first = [job async for job in executor.check_active_jobs(["a"])]
+        executor.answers["a"] = "success"
+        return first, [job async for job in executor.check_active_jobs(first)]
+
+    assert asyncio.run(rounds()) == (["a"], [])
+    assert executor.reported == [("a", "success")]
