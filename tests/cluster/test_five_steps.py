@@ -110,7 +110,7 @@ def test_the_line_given_again_submits_nothing(walked, slurm):
     assert len(slurm.jobs()) == before
 
 
-def test_a_site_without_accounts_is_told_before_anything_is_submitted(walked, slurm):
+def test_a_site_without_accounting_is_told_before_anything_is_submitted(walked, slurm):
     before = len(slurm.jobs())
     line = ("--profile", "workflow/profiles/slurm", "results/latency.csv")
     asked = ("--slurm-status-command", "sacct", "--config", "retry=all")

@@ -10,7 +10,6 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(workflow.basedir))
 
 from scripts.lib import (
-    accounts,
     adoption,
     demand,
     environments,
@@ -21,6 +20,7 @@ from scripts.lib import (
     plan,
     progress,
     settings,
+    slurm_accounting,
     watching,
 )
 
@@ -101,7 +101,7 @@ def start_submitting():
             f"{attempts} attempt(s) a job, and a stage has what its limits allow in number"
             f" {demand.ATTEMPTS}: set retries: {demand.ATTEMPTS - 1} or more in the profile"
         )
-    if problem := accounts.problem(workflow.executor_settings):
+    if problem := slurm_accounting.problem(workflow.executor_settings):
         raise WorkflowError(problem)
     killed = orphans.NOTES.is_file()
     if orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):

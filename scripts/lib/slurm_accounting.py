@@ -1,4 +1,4 @@
-"""Whether Slurm keeps the accounts that Snakemake's executor asks for the state of its jobs."""
+"""Whether Slurm keeps the accounting that Snakemake's executor asks for the state of its jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def problem(settings: Any) -> str:
     """What is wrong and what to do, "" where nothing is; `settings` are the executor's.
 
     It asks sacct wherever that is installed and nothing else is said, and where sacct fails
-    (most often as the site keeps no accounts) it waits for its jobs without a word.
+    (most often as the site keeps no accounting) it waits for its jobs without a word.
     """
     command = getattr(settings, "status_command", None)
     if command != "sacct" or not shutil.which(command):
@@ -22,5 +22,5 @@ def problem(settings: Any) -> str:
         return ""
     return (
         f"{' '.join(asked)}: exit code {ended.returncode}: {ended.stderr.strip()}; where Slurm keeps "
-        "no accounts, set `slurm-status-command: squeue` in workflow/profiles/slurm/profile.yaml"
+        "no accounting, set `slurm-status-command: squeue` in workflow/profiles/slurm/profile.yaml"
     )
