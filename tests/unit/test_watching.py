@@ -1,6 +1,8 @@
-"""watching: no job of an executor is forgotten, whatever its scheduler answers."""
+"""watching: no job of an executor is forgotten or given up, whatever its scheduler answers."""
 
 import asyncio
+import threading
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -9,17 +11,25 @@ from hypothesis import strategies as st
 from scripts.lib import watching
 
 
+@dataclass(frozen=True)
+class Info:
+    """What an executor knows of a job; one that the scheduler has refused has no id."""
+
+    external_jobid: str | None
+
+
 class Executor:
     """Answers of a scheduler by job: active, success, error, or None for no answer at all."""
 
     def __init__(self, answers: dict, broken: bool = False) -> None:
-        self.answers, self.broken, self.reported = answers, broken, []
+        self.answers = {Info(job): answer for job, answer in answers.items()}
+        self.broken, self.reported = broken, []
 
     def report_job_success(self, job):
-        self.reported.append((job, "success"))
+        self.reported.append((job.external_jobid, "success"))
 
     def report_job_error(self, job, msg=None):
-        self.reported.append((job, "error"))
+        self.reported.append((job.external_jobid, "error"))
 
     async def check_active_jobs(self, active):
         for job in active:
@@ -40,7 +50,8 @@ def asked(executor) -> tuple[set, list[str]]:
     watching.keep_asking(executor, warnings.append)
 
     async def one_round():
-        return [job async for job in executor.check_active_jobs(list(executor.answers))]
+        asked = list(executor.answers)
+        return [job.external_jobid async for job in executor.check_active_jobs(asked)]
 
     return asyncio.run(one_round()), warnings
 
@@ -75,9 +86,32 @@ def test_a_later_round_asks_anew():
     watching.keep_asking(executor, lambda _: None)
 
     async def rounds():
-        first = [job async for job in executor.check_active_jobs(["a"])]
-        executor.answers["a"] = "success"
+        first = [job async for job in executor.check_active_jobs([Info("a")])]
+        executor.answers[Info("a")] = "success"
         return first, [job async for job in executor.check_active_jobs(first)]
 
-    assert asyncio.run(rounds()) == (["a"], [])
+    assert asyncio.run(rounds()) == ([Info("a")], [])
     assert executor.reported == [("a", "success")]
+
+
+def test_a_refused_submission_counts_after_a_pause_only(monkeypatch):
+    counted, warnings = threading.Event(), []
+    executor = Executor({})
+    executor.report_job_error = lambda job, msg: counted.set()
+    pauses = []
+    monkeypatch.setattr(watching.threading, "Timer", lambda *timer: pauses.append(timer) or Timer())
+    watching.keep_asking(executor, warnings.append)
+    executor.report_job_error(Info(None), msg="no controller")
+    assert not counted.is_set()
+    assert warnings == ["a submission was refused, 60 s until that counts: no controller"]
+    ((seconds, report, arguments, keywords),) = pauses
+    assert seconds == watching.REFUSED_PAUSE_S
+    report(*arguments, **keywords)
+    assert counted.is_set()
+
+
+class Timer:
+    """A threading.Timer that does not start."""
+
+    def start(self):
+        assert self.daemon
