@@ -17,10 +17,11 @@ REFUSED_PAUSE_S = 60.0
 
 
 def keep_asking(executor: Any, warn: Callable[[str], None]) -> None:
-    """Keep as active what `executor.check_active_jobs` neither reports nor yields.
+    """Keep as active what `executor.check_active_jobs` neither reports nor yields, and let a refused
+    submission count after REFUSED_PAUSE_S only.
 
     `executor` is a RemoteExecutor of snakemake-interface-executor-plugins, which looks its methods up
-    in each round; `warn` is told of each round without an answer, and why where that is known.
+    in each round; `warn` is told of each refusal and each round without an answer, and why where that is known.
     """
     check, ended = executor.check_active_jobs, set()
     succeed, fail = executor.report_job_success, executor.report_job_error
