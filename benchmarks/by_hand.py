@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from scripts.check_expectations import cell_of
-from scripts.lib import gbench
+from scripts.lib.iree import gbench
 
 
 def main() -> None:

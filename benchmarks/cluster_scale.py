@@ -16,7 +16,9 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import synthetic, timing
-from scripts.lib import matrix, outcome, plan
+from scripts.lib.config import matrix
+from scripts.lib.driver import plan
+from scripts.lib.supervision import outcome
 
 ROOT = Path(__file__).parents[1]
 QUEUE = ROOT / "tests/cluster/queue"

@@ -17,7 +17,10 @@ from torch_mlir import fx
 
 from benchmarks import timing
 from scripts.exporters import torch_mlir as exporter
-from scripts.lib import archive, link, model
+from scripts.lib.artifacts import archive
+from scripts.lib.lowering import link
+from scripts.lib.modeling import convert, loading
+from scripts.lib.modeling.weights import named_weights
 
 MODELS = Path(__file__).parents[1] / "models"
 PACKAGES = ("torch", "torch-mlir", "iree-base-compiler")
@@ -34,7 +37,7 @@ def main() -> None:
     args = parser.parse_args()
     results = {"machine": timing.machine(PACKAGES), "export": []}
     for name in args.models:
-        loaded = model.load(name, MODELS / f"{name}.py", {})
+        loaded = loading.load(name, MODELS / f"{name}.py", {})
         for dialect in args.dialects:
             results["export"].append(compare(loaded, dialect, args.repeats))
             _print(results["export"][-1])
@@ -42,7 +45,7 @@ def main() -> None:
         args.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
-def compare(loaded: model.LoadedModel, dialect: str, repeats: int) -> dict:
+def compare(loaded: loading.LoadedModel, dialect: str, repeats: int) -> dict:
     """Time both by turns, so that what else the machine does falls on both."""
     ours, theirs, steps = [], [], []
     with tempfile.TemporaryDirectory(prefix="vmfbench-export-") as folder:
@@ -70,27 +73,27 @@ def compare(loaded: model.LoadedModel, dialect: str, repeats: int) -> dict:
     }
 
 
-def _export_named(loaded: model.LoadedModel, dialect: str, path: Path) -> dict[str, float]:
+def _export_named(loaded: loading.LoadedModel, dialect: str, path: Path) -> dict[str, float]:
     """What the export stage does once the model is loaded."""
     lowered, steps = exporter.export(loaded, {"dialect": dialect})
     start = time.perf_counter()
-    inputs = [model.tensor_type(name, tensor) for name, tensor in loaded.inputs]
+    inputs = [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
     program = link.link(lowered, inputs)
     steps["link"] = time.perf_counter() - start
     path.write_bytes(program)
     return steps
 
 
-def _export_literal(loaded: model.LoadedModel, dialect: str, path: Path) -> None:
+def _export_literal(loaded: loading.LoadedModel, dialect: str, path: Path) -> None:
     """What torch-mlir documents: weights become literals of the program."""
     module = fx.export_and_import(loaded.module, *loaded.args, output_type=dialect, **loaded.kwargs)
     path.write_text(str(module), encoding="utf-8")
 
 
-def _write_archive(loaded: model.LoadedModel, path: Path) -> None:
+def _write_archive(loaded: loading.LoadedModel, path: Path) -> None:
     """The weights that the program names; the reference stage writes them, once a model."""
-    weights, _ = model.named_weights(loaded.module)
-    archive.write(path, ((key, model.to_bytes(weight)) for key, weight in weights.items()))
+    weights, _ = named_weights(loaded.module)
+    archive.write(path, ((key, convert.to_bytes(weight)) for key, weight in weights.items()))
 
 
 def _timed(call, *arguments) -> tuple[float, dict[str, float]]:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import timing
-from scripts.lib import baseline, model
-from scripts.lib.hostload import physical_cores
-from scripts.lib.step import EvalStep, placed
+from scripts.lib.core.machine import physical_cores
+from scripts.lib.modeling import loading
+from scripts.lib.modeling.step import EvalStep, placed
+from scripts.lib.torch_runtime import baseline
 
 MODELS = Path(__file__).parents[1] / "models"
 # Runtime to the packages whose versions count.
@@ -53,7 +54,7 @@ def compare(name: str, runtime_name: str, calls: int, repeats: int) -> dict[str,
     """Milliseconds a call by each way; the right one is what a row's latency is of."""
     runtime = importlib.import_module(f"scripts.baselines.{runtime_name}")
     device = runtime.Device("cpu", physical_cores())
-    loaded = placed(model.load(name, MODELS / f"{name}.py", {}), device.device)
+    loaded = placed(loading.load(name, MODELS / f"{name}.py", {}), device.device)
     step = EvalStep(loaded)
     step.call = runtime.prepare(loaded.module)
     device.finish()

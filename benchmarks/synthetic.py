@@ -14,11 +14,13 @@ from pathlib import Path
 
 import yaml
 
-from scripts.lib import expansion, matrix, outcome, plan, settings
-from scripts.lib.latency import HostLoad, Latency
-from scripts.lib.measurement import Measurement, Verification
-from scripts.lib.outcome import Outcome, Usage
-from scripts.lib.tensors import Signature, TensorType
+from scripts.lib.artifacts.tensors import Signature, TensorType
+from scripts.lib.config import expansion, matrix, settings
+from scripts.lib.driver import plan
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.timing.latency import HostLoad, Latency
+from scripts.lib.timing.measurement import Measurement, Verification
 
 ROOT = Path(__file__).parents[1]
 TARGETS = 4

@@ -9,9 +9,10 @@ from pathlib import Path
 import jsonschema
 import pandas as pd
 
-from scripts.check_expectations import cell_of
-from scripts.lib import atomic, exits, record
-from scripts.lib.matrix import Matrix
+from scripts.lib.config.matrix import Matrix
+from scripts.lib.core import atomic, exits
+from scripts.lib.report import record
+from scripts.lib.report.record import cell_of
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "record.schema.json"
 

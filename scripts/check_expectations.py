@@ -12,8 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from scripts.lib import atomic
-from scripts.lib.matrix import baseline_cell
+from scripts.lib.core import atomic
+from scripts.lib.report.record import cell_of
 
 
 def main() -> int:
@@ -60,15 +60,6 @@ def compare(
                 (cell, *(" ".join(str(o[k]) for k in wanted) for o in (wanted, outcome)), outcome["detail"])
             )  # fmt: skip
     return differences, checked
-
-
-def cell_of(record: Mapping[str, Any]) -> str:
-    """model/frontend/target, or model/baseline/test."""
-    experiment = record["experiment"]
-    if experiment["runtime"] == "iree":
-        return f"{record['model']['name']}/{experiment['frontend']}/{experiment['target']}"
-    name = experiment["target"] or experiment["runtime"]
-    return baseline_cell(record["model"]["name"], name, experiment["test"])
 
 
 def _entry(record: Mapping[str, Any]) -> str:

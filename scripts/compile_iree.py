@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
-import sysconfig
 from pathlib import Path
 
-from scripts.lib import atomic, exits, process
-from scripts.lib.iree_flags import add_arguments, compile_flags
+from scripts.lib.core import atomic, process
+from scripts.lib.iree.backends import add_arguments, compile_flags
+from scripts.lib.iree.tools import tool
 
 
 def main() -> None:
@@ -44,15 +42,6 @@ def main() -> None:
             "dispatch_count": execution["dispatch-count"],
         },
     )
-
-
-def tool(name: str) -> str:
-    """A tool of this environment: beside its Python, whatever PATH holds."""
-    beside = Path(sysconfig.get_path("scripts")) / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
-        exits.fail(f"{name} is neither beside {sys.executable} nor on PATH")
-    return found
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from scripts.lib import atomic
-from scripts.lib.dumping import TABLES, clear, listing
-from scripts.measure_baseline import argument_parser, prepare_process
+from scripts.lib.core import atomic
+from scripts.lib.report.dumping import TABLES, clear, listing
+from scripts.lib.torch_runtime.arguments import argument_parser, prepare_process
 
 KINDS = ("profile", "xla_metrics", "ir", "dynamo_counters")
 IR_FORMATS = ("text", "hlo", "stablehlo")
@@ -44,7 +44,7 @@ def main() -> None:
 
 def dump(args: argparse.Namespace, saved: Path) -> None:
     """Run the repetitions, each under the profiler, and write what they leave."""
-    from scripts.lib import baseline, profiling  # imports torch, which takes seconds
+    from scripts.lib.torch_runtime import baseline, profiling
 
     runtime, device, _ = baseline.open_runtime(args)
     step = baseline.make_step(args, baseline.build(args), runtime, device)

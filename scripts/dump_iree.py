@@ -10,10 +10,10 @@ import argparse
 import json
 from pathlib import Path
 
-from scripts.compile_iree import tool
-from scripts.lib import atomic, process
-from scripts.lib.dumping import clear, listing
-from scripts.lib.iree_flags import add_arguments, compile_flags
+from scripts.lib.core import atomic, process
+from scripts.lib.iree.backends import add_arguments, compile_flags
+from scripts.lib.iree.tools import tool
+from scripts.lib.report.dumping import clear, listing
 
 KINDS = ("iree_phases", "iree_graph")
 

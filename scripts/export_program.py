@@ -11,13 +11,15 @@ from pathlib import Path
 
 import torch
 
-from scripts.lib import atomic, capture, exits, link, model, modelfile
-from scripts.lib.tensors import Signature
+from scripts.lib.artifacts.tensors import Signature
+from scripts.lib.core import atomic, exits
+from scripts.lib.lowering import capture, link
+from scripts.lib.modeling import arguments, errors, loading, source
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.export_program", description=__doc__)
-    modelfile.add_arguments(parser)
+    arguments.add_arguments(parser)
     parser.add_argument("--signature", required=True, type=Path)
     parser.add_argument("--exporter", required=True, help="a module of scripts/exporters")
     parser.add_argument("--exporter-options", default="{}", type=json.loads, help="JSON object")
@@ -26,8 +28,8 @@ def main() -> None:
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
     try:
-        loaded = model.load(args.name, args.model_file, args.options, f"export {args.exporter}")
-    except (model.ModelError, modelfile.ModelFileError) as error:
+        loaded = loading.load(args.name, args.model_file, args.options, f"export {args.exporter}")
+    except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
     signature = Signature.read(args.signature)
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import math
 import pkgutil
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
 
 from scripts import record_formats
-from scripts.lib import atomic, exits
-from scripts.record_formats import CELL_KEYS, BadRecords, Export, Record, as_text
+from scripts.lib.core import atomic, exits
+from scripts.lib.report.results_file import BadRecords, Record, read
+from scripts.record_formats import CELL_KEYS, Export, as_text
 
 
 def main() -> None:
@@ -45,26 +44,6 @@ def formats() -> dict[str, ModuleType]:
     }
 
 
-def read(path: Path) -> list[Record]:
-    """Every record of a results.jsonl.
-
-    Raises BadRecords, naming file and line, for what is not a record.
-    """
-    if not path.is_file():
-        raise BadRecords(
-            f"{path}: no such file; run `snakemake --cores <n> results/latency.csv` first,"
-            " or name another with --results"
-        )
-    try:
-        # Not splitlines(): a message may hold other line separators, which JSON does not escape.
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise BadRecords(f"{path}: not UTF-8 ({error}); is this a results.jsonl?") from error
-    return [
-        _parse(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()
-    ]
-
-
 def select(records: list[Record], only: list[tuple[str, str]]) -> list[Record]:
     """The records that every `KEY=GLOB` matches; what a record does not have is empty text.
 
@@ -84,26 +63,6 @@ def select(records: list[Record], only: list[tuple[str, str]]) -> list[Record]:
             f"nothing to export: no record matches {asked}; {only[0][0]} is one of: {there}"
         )
     return chosen
-
-
-def _parse(path: Path, number: int, line: str) -> Record:
-    try:
-        data = json.loads(line, parse_constant=_refuse_constant)
-    except ValueError as error:
-        raise BadRecords(
-            f"{path}:{number}: not valid JSON ({error}); make the file again with"
-            " `snakemake --cores <n> --force results/latency.csv`, or take the line out"
-        ) from error
-    if wrong := record_formats.problem(data):
-        raise BadRecords(
-            f"{path}:{number}: {wrong}; --results wants a results.jsonl of this project"
-        )
-    return Record(path, number, data)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    """NaN and infinities are not JSON, and no tool here could read them back."""
-    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _placed(rendered: str | dict[str, str], args: argparse.Namespace, module: ModuleType) -> dict:

@@ -6,9 +6,10 @@ import argparse
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from scripts.lib import atomic, outcome
-from scripts.lib.matrix import Matrix, baseline_cell
-from scripts.lib.outcome import Outcome
+from scripts.lib.config.matrix import Matrix, baseline_cell
+from scripts.lib.core import atomic
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import Outcome
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import argparse
 import importlib.metadata
 from pathlib import Path
 
-from scripts.lib.suites import NAMES, RENAMED
+from scripts.lib.config.suites import NAMES, RENAMED
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from uv import find_uv_bin
 
-from scripts.lib import atomic, exits, process
+from scripts.lib.core import atomic, exits, process
 
 
 def main() -> None:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import torch
 
-from scripts.lib import exits, golden, model, modelfile, tensors
-from scripts.lib.step import TrainStep, make_cotangents, to_training
-from scripts.lib.weights import set_weights, with_inputs
+from scripts.lib.artifacts import tensors
+from scripts.lib.core import exits
+from scripts.lib.modeling import arguments, errors, golden, loading, source
+from scripts.lib.modeling.step import TrainStep, make_cotangents, to_training
+from scripts.lib.modeling.weights import set_weights, with_inputs
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.make_gradients", description=__doc__)
-    modelfile.add_arguments(parser)
+    arguments.add_arguments(parser)
     parser.add_argument("--weights", required=True, type=Path)
     parser.add_argument("--inputs", required=True, type=Path)
     parser.add_argument("--signature", required=True, type=Path)
@@ -24,12 +26,12 @@ def main() -> None:
     args = parser.parse_args()
     try:
         make_gradients(args)
-    except (model.ModelError, modelfile.ModelFileError) as error:
+    except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
 
 
 def make_gradients(args: argparse.Namespace) -> None:
-    loaded = model.load(args.name, args.model_file, args.options, "gradients")
+    loaded = loading.load(args.name, args.model_file, args.options, "gradients")
     set_weights(loaded.module, args.weights)
     loaded = to_training(with_inputs(loaded, args.inputs))
     with torch.no_grad():
@@ -37,7 +39,7 @@ def make_gradients(args: argparse.Namespace) -> None:
     seed = int(args.options.get("seed", 0))
     cotangents = make_cotangents(outputs, seed)
 
-    def step(of: model.LoadedModel) -> TrainStep:
+    def step(of: loading.LoadedModel) -> TrainStep:
         wide = any(weight.dtype is torch.float64 for weight in of.module.parameters())
         kind = torch.float64 if wide else torch.float32
         return TrainStep(of, [torch.from_numpy(c).to(kind) for c in cotangents])
@@ -45,7 +47,7 @@ def make_gradients(args: argparse.Namespace) -> None:
     signature = tensors.Signature.read(args.signature)
     found = golden.observe(loaded, step, args.model_file, signature.dtype)
     if len(found.types) == 1:
-        raise model.ModelError(f"{args.model_file}: no parameter has a gradient: nothing to train")
+        raise errors.ModelError(f"{args.model_file}: no parameter has a gradient: nothing to train")
     stored = {f"cotangent.{i}": array for i, array in enumerate(cotangents)}
     tensors.save_npz(args.out_golden, found.arrays() | stored)
     dataclasses.replace(

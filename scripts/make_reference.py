@@ -8,22 +8,17 @@ from pathlib import Path
 
 import torch
 
-from scripts.lib import (
-    archive,
-    exits,
-    generation,
-    golden,
-    model,
-    modelfile,
-    quantization,
-    tensors,
-)
-from scripts.lib.step import EvalStep
+from scripts.lib.artifacts import archive, tensors
+from scripts.lib.core import exits
+from scripts.lib.modeling import arguments, convert, errors, golden, loading, quantization, source
+from scripts.lib.modeling.step import EvalStep
+from scripts.lib.modeling.weights import named_weights
+from scripts.lib.verification import greedy_tokens
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.make_reference", description=__doc__)
-    modelfile.add_arguments(parser)
+    arguments.add_arguments(parser)
     parser.add_argument("--out-weights", required=True, type=Path)
     parser.add_argument("--out-inputs", required=True, type=Path)
     parser.add_argument("--out-golden", required=True, type=Path)
@@ -31,22 +26,22 @@ def main() -> None:
     args = parser.parse_args()
     try:
         make_reference(args)
-    except (model.ModelError, modelfile.ModelFileError) as error:
+    except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
 
 
 def make_reference(args: argparse.Namespace) -> None:
-    loaded = model.load(args.name, args.model_file, args.options, "reference")
+    loaded = loading.load(args.name, args.model_file, args.options, "reference")
     # Stored before the first call: a model may write into its weights and its inputs.
-    weights, aliases = model.named_weights(loaded.module)
-    archive.write(args.out_weights, ((key, model.to_bytes(w)) for key, w in weights.items()))
-    stored = {str(i): model.to_numpy(t) for i, (_, t) in enumerate(loaded.inputs)}
+    weights, aliases = named_weights(loaded.module)
+    archive.write(args.out_weights, ((key, convert.to_bytes(w)) for key, w in weights.items()))
+    stored = {str(i): convert.to_numpy(t) for i, (_, t) in enumerate(loaded.inputs)}
     tensors.save_npz(args.out_inputs, stored)
-    inputs = tuple(model.tensor_type(name, t) for name, t in loaded.inputs)
-    parameters = tuple(model.tensor_type(key, w) for key, w in weights.items())
+    inputs = tuple(convert.tensor_type(name, t) for name, t in loaded.inputs)
+    parameters = tuple(convert.tensor_type(key, w) for key, w in weights.items())
     del weights
     inputs_from = loaded.input_description() or ""
-    greedy = generation.of(loaded.module)
+    greedy = greedy_tokens.of(loaded.module)
     dtype = args.options.get("dtype", "f32")
     # Last that uses the model: it may be left in float64.
     found = golden.observe(loaded, EvalStep, args.model_file, dtype)
@@ -57,7 +52,7 @@ def make_reference(args: argparse.Namespace) -> None:
         model=args.name,
         dtype=dtype,
         batch_size=int(
-            args.options.get("batch_size") or modelfile.default_batch_size(args.model_file)
+            args.options.get("batch_size") or source.default_batch_size(args.model_file)
         ),
         inputs=inputs,
         outputs=found.types,

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.compile_iree import tool
-from scripts.lib import compare, exits, gbench, memory, process, tensors
-from scripts.lib.archive import SCOPE
-from scripts.lib.hostload import HostWatch, physical_cores
-from scripts.lib.iree_session import (
+from scripts.lib.artifacts import tensors
+from scripts.lib.artifacts.archive import SCOPE
+from scripts.lib.core import exits, process
+from scripts.lib.core.machine import physical_cores
+from scripts.lib.iree import gbench
+from scripts.lib.iree.session import (
     CPU_DRIVERS,
     NoDevice,
     Session,
@@ -25,9 +26,13 @@ from scripts.lib.iree_session import (
     driver_of,
     runtime_flags,
 )
-from scripts.lib.measurement import Measurement
-from scripts.lib.stopping import StoppingRule, plan, typical_seconds
-from scripts.lib.verify import Expected, follow_generation, verify
+from scripts.lib.iree.tools import tool
+from scripts.lib.modeling import footprint
+from scripts.lib.timing.hostload import HostWatch
+from scripts.lib.timing.measurement import Measurement
+from scripts.lib.timing.stopping import StoppingRule, plan, typical_seconds
+from scripts.lib.verification import torch_same
+from scripts.lib.verification.verify import Expected, follow_generation, verify
 
 
 def main() -> None:
@@ -59,7 +64,7 @@ def measure(args: argparse.Namespace, name: str) -> None:
     signature = tensors.Signature.read(args.signature)
     count = sum(math.prod(kind.shape) for kind in signature.parameters)
     size = signature.weights_bytes
-    memory.require(memory.Weights(count, size, size, signature.dtype), "measure")
+    footprint.require(footprint.Weights(count, size, size, signature.dtype), "measure")
     stored = tensors.load_npz(args.inputs)
     inputs = [
         tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(signature.inputs)
@@ -87,7 +92,7 @@ def measure(args: argparse.Namespace, name: str) -> None:
         "first_call_ms": first_call_s * 1e3,
         "versions": {"iree": importlib.metadata.version("iree-base-runtime")},
     }
-    if verification.code != compare.PASS:
+    if verification.code != torch_same.PASS:
         Measurement(**common).write(args.out)
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
     call_s = typical_seconds(partial(session.call, inputs), first_call_s, rule)

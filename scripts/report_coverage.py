@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.export_records import read
-from scripts.lib import atomic, coverage, exits
-from scripts.lib.coverage import ENDINGS, FIELDS
-from scripts.record_formats import BadRecords, Record
+from scripts.lib.core import atomic, exits
+from scripts.lib.report import coverage
+from scripts.lib.report.coverage import ENDINGS, FIELDS
+from scripts.lib.report.results_file import BadRecords, Record, read
 
 DETAIL_CHARS = 160
 ROAD = ["frontend", "target"]

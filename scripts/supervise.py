@@ -11,7 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-from scripts.lib import fingerprint, supervise
+from scripts.lib.driver import fingerprint
+from scripts.lib.supervision import supervise
 
 
 def main() -> int:

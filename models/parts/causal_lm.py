@@ -9,8 +9,6 @@ from torch import nn
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen2Config
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from scripts.lib.generation import Generation
-
 PHASES = ("forward", "prefill", "decode")
 NEW_TOKENS = 16
 """Greedy tokens that a decode program is held to."""
@@ -107,7 +105,7 @@ class _Program(nn.Module):
         return {"input_ids": self.prompt}
 
     @torch.no_grad()
-    def generated(self, first: int, count: int) -> Generation:
+    def generated(self, first: int, count: int) -> dict[str, list]:
         """The tokens from number `first` on, `count` of them, that transformers itself generates
         greedily after the prompt."""
         found = self.lm.generate(
@@ -121,10 +119,10 @@ class _Program(nn.Module):
             return_dict_in_generate=True,
         )
         best = torch.stack(found.logits, 1).float().topk(2).values
-        return Generation(
-            tokens=found.sequences[:, self.prompt.shape[1] + first :].tolist(),
-            margins=(best[..., 0] - best[..., 1])[:, first:].tolist(),
-        )
+        return {
+            "tokens": found.sequences[:, self.prompt.shape[1] + first :].tolist(),
+            "margins": (best[..., 0] - best[..., 1])[:, first:].tolist(),
+        }
 
 
 class Forward(_Program):
@@ -147,7 +145,7 @@ class Prefill(_Program):
             "values": [layer.values for layer in layers],
         }
 
-    def generation(self) -> Generation:
+    def generation(self) -> dict[str, list]:
         """The first new token."""
         return self.generated(0, 1)
 
@@ -207,7 +205,7 @@ class Decode(_Program):
             "values": [nn.functional.pad(layer.values, (0, 0, 0, free)) for layer in layers],
         }
 
-    def generation(self) -> Generation:
+    def generation(self) -> dict[str, list]:
         """The tokens after the one that the program is given, which is the prefill's."""
         return self.generated(1, NEW_TOKENS)
 

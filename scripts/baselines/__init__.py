@@ -3,7 +3,7 @@
 A baseline in config.yaml names its runtime (the module's name here) and its device. A module has
 
 - ``DEVICES``: the kinds of device that it runs on, a plain literal;
-- ``Device(kind, threads)``: opens one (scripts/lib/torch_device.py, scripts/lib/xla_device.py);
+- ``Device(kind, threads)``: opens one (scripts/lib/torch_runtime/torch_device.py, scripts/lib/torch_runtime/xla_device.py);
 - ``prepare(module)``: the callable to measure;
 
 and may have

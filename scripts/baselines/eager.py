@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from scripts.lib.torch_device import TorchDevice as Device
+from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
 
 __all__ = ["DEVICES", "Device", "prepare"]
 

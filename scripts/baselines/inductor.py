@@ -15,7 +15,7 @@ import torch._dynamo.utils
 import torch._inductor.async_compile
 import torch._inductor.cpu_vec_isa
 
-from scripts.lib.torch_device import TorchDevice as Device
+from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
 
 __all__ = ["DEVICES", "Device", "compile_seconds", "prepare", "settle"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from scripts.lib.xla_device import XlaDevice as Device
+from scripts.lib.torch_runtime.xla_device import XlaDevice as Device
 
 __all__ = ["DEVICES", "Device", "prepare"]
 

@@ -14,10 +14,11 @@ from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from torch_mlir.extras.fx_importer import FxImporter
 
-from scripts.lib import capture, fx_rewrites, model
-from scripts.lib.capture import timed
-from scripts.lib.link import Lowered
-from scripts.lib.stablehlo import for_iree
+from scripts.lib.lowering import capture, fx_rewrites
+from scripts.lib.lowering.capture import timed
+from scripts.lib.lowering.link import Lowered
+from scripts.lib.lowering.stablehlo import for_iree
+from scripts.lib.modeling import loading
 
 OPTIONS = {
     "dialect": ("torch", "stablehlo", "linalg-on-tensors"),
@@ -35,7 +36,7 @@ _TO_BACKEND_IR = (
 )
 
 
-def export(loaded: model.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
+def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
     """Lower a model to the dialect `options["dialect"]`; also seconds of each step.
 
     `options["rewrites"]`: `all` makes it a graph that the road takes, `none` leaves it as captured.

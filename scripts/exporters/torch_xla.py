@@ -17,11 +17,12 @@ os.environ.setdefault("PJRT_DEVICE", "CPU")
 import torch
 from torch_xla import stablehlo
 
-from scripts.lib import capture, fx_rewrites, model
-from scripts.lib.capture import timed
-from scripts.lib.link import Argument, Constant, Input, Lowered
-from scripts.lib.stablehlo import for_iree
-from scripts.lib.tensors import TensorType
+from scripts.lib.artifacts.tensors import TensorType
+from scripts.lib.lowering import capture, fx_rewrites
+from scripts.lib.lowering.capture import timed
+from scripts.lib.lowering.link import Argument, Constant, Input, Lowered
+from scripts.lib.lowering.stablehlo import for_iree
+from scripts.lib.modeling import loading
 
 OPTIONS = {"rewrites": ("all", "none")}
 """What a frontend may set, and to what: checked before anything runs, so a plain literal."""
@@ -32,7 +33,7 @@ PACKAGE = "torch_xla"
 _NOT_CAPTURABLE = "This model contains ops not capturable by Pytorch/XLA: "
 
 
-def export(loaded: model.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
+def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
     """Lower a model to StableHLO; also seconds of each step.
 
     `options["rewrites"]`: `all` makes it a graph that PyTorch/XLA takes and StableHLO that

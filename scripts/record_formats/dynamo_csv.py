@@ -10,7 +10,8 @@ import argparse
 import csv
 import io
 
-from scripts.record_formats import BadRecords, Export, Record, distinct, named
+from scripts.lib.report.results_file import BadRecords, Record
+from scripts.record_formats import Export, distinct, named
 
 PERFORMANCE = (
     "dev", "name", "batch_size", "speedup", "abs_latency", "compilation_latency",

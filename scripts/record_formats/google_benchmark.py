@@ -12,7 +12,8 @@ import statistics
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from scripts.record_formats import BadRecords, Export, Record, distinct, is_number, named
+from scripts.lib.report.results_file import BadRecords, Record, is_number
+from scripts.record_formats import Export, distinct, named
 
 FILE = "google-benchmark.json"
 

@@ -11,7 +11,8 @@ import dataclasses
 import json
 from fnmatch import fnmatchcase
 
-from scripts.record_formats import BadRecords, Export, Record, Run, distinct, named
+from scripts.lib.report.results_file import BadRecords, Record, Run
+from scripts.record_formats import Export, distinct, named
 
 FILE = "torchbench-xla.jsonl"
 

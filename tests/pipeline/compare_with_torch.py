@@ -1,4 +1,4 @@
-"""Judge random outputs by torch's own `same` and by scripts.lib.compare; print a tally as JSON.
+"""Judge random outputs by torch's own `same` and by scripts.lib.verification.torch_same; print a tally as JSON.
 
 Runs under the interpreter that has torch. `--case N` judges one case and shows it.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch._dynamo.utils as dynamo
 
-from scripts.lib import compare
+from scripts.lib.verification import torch_same
 
 try:
     from ml_dtypes import bfloat16
@@ -56,7 +56,7 @@ class Output:
 @dataclass
 class Case:
     outputs: list[Output]
-    tolerance: compare.Tolerance
+    tolerance: torch_same.Tolerance
     drop: bool  # one output of actual is missing
 
 
@@ -108,7 +108,7 @@ def fit(values: np.ndarray, dtype: str) -> np.ndarray:
 
 def make_case(index: int) -> Case:
     rng = np.random.default_rng([SEED, index])
-    tolerance = compare.Tolerance(
+    tolerance = torch_same.Tolerance(
         float(rng.choice(TOLS)), bool(rng.random() < 0.2), bool(rng.random() < 0.4)
     )
     count = int(rng.choice([0, 1, 2, 3], p=[0.02, 0.78, 0.1, 0.1]))
@@ -118,7 +118,7 @@ def make_case(index: int) -> Case:
 
 
 def make_output(
-    rng: np.random.Generator, tolerance: compare.Tolerance, with_fp64: bool, one_of_many: bool
+    rng: np.random.Generator, tolerance: torch_same.Tolerance, with_fp64: bool, one_of_many: bool
 ) -> Output:
     dtype = str(rng.choice([*FLOATS] * 4 + [*INTEGERS, "bool"]))
     shapes = (SHAPES, LARGE, SMALL)[rng.choice(3, p=[0.5, 0.35, 0.15])]
@@ -333,7 +333,7 @@ def by_torch(case: Case, trace: Trace) -> bool:
         )
 
 
-def by_ours(case: Case, index: int) -> compare.Comparison:
+def by_ours(case: Case, index: int) -> torch_same.Comparison:
     rng = np.random.default_rng([SEED, index, 1])
     outputs = case.outputs
     fp64 = [None if o.fp64 is None else to_numpy(o.fp64, o.fp64_dtype) for o in outputs]
@@ -343,7 +343,7 @@ def by_ours(case: Case, index: int) -> compare.Comparison:
         else as_other_type(to_torch(o.actual, o.actual_dtype), o.dtype)
         for o in outputs
     ]
-    return compare.compare(
+    return torch_same.compare(
         actual[: -1 if case.drop else None],
         [to_numpy(o.golden, o.dtype) for o in outputs],
         None if any(f is None for f in fp64) else fp64,
@@ -380,13 +380,13 @@ def tally(count: int) -> dict:
         trace = Trace()
         torchs = by_torch(case, trace)
         ours = by_ours(case, index)
-        verdict = compare.PASS if torchs else compare.FAIL
+        verdict = torch_same.PASS if torchs else torch_same.FAIL
         verdicts[verdict] += 1
         if len(case.outputs) == 1:
             output = case.outputs[0]
             rules[f"{trace.rule(output, case.tolerance.tol)}: {verdict}"] += 1
             kinds[f"{output.kind}, {output.dtype}: {verdict}"] += 1
-        if ours.code != verdict or bool(ours.detail) != (ours.code == compare.FAIL):
+        if ours.code != verdict or bool(ours.detail) != (ours.code == torch_same.FAIL):
             mismatches.append(
                 {
                     "seed": SEED,
@@ -430,7 +430,9 @@ def closes(dtype: str, tol: float, count: int = 20000) -> dict:
     wanted = torch.isclose(golden, actual, rtol=tol, atol=tol, equal_nan=True).numpy()
     stored = torch.float32 if dtype == "bfloat16" else None
     with np.errstate(all="ignore"):
-        found = compare._is_close(golden.to(stored).numpy(), actual.to(stored).numpy(), dtype, tol)
+        found = torch_same._is_close(
+            golden.to(stored).numpy(), actual.to(stored).numpy(), dtype, tol
+        )
     return {
         "dtype": dtype,
         "tol": tol,
@@ -462,11 +464,11 @@ def broadcasts() -> list[dict]:
                             torch.from_numpy(golden).double(), cos_similarity=cosine, tol=1e-3,
                             equal_nan=True, log_error=lambda *_: None,
                         )  # fmt: skip
-                        verdict = compare.PASS if torchs else compare.FAIL
+                        verdict = torch_same.PASS if torchs else torch_same.FAIL
                     except RuntimeError:
                         verdict = "raises"
-                    tolerance = compare.Tolerance(1e-3, cosine)
-                    ours = compare.compare(
+                    tolerance = torch_same.Tolerance(1e-3, cosine)
+                    ours = torch_same.compare(
                         [actual], [golden], [golden.astype(np.float64)], tolerance
                     )
                     found.append({"torch": verdict, "ours": ours.code, "detail": ours.detail})

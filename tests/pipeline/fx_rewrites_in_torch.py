@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import torch
 
-from scripts.lib import fx_rewrites
+from scripts.lib.lowering import fx_rewrites
 
 FLOATS = (torch.float32, torch.float64, torch.float16)
 INTEGERS = (torch.int64, torch.int32)

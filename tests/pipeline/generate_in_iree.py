@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.lib import tensors
-from scripts.lib.iree_session import Session
+from scripts.lib.artifacts import tensors
+from scripts.lib.iree.session import Session
 
 
 class Program:

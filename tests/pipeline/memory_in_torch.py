@@ -10,7 +10,8 @@ import os
 
 import torch
 
-from scripts.lib import float64, memory, model
+from scripts.lib.core import exits
+from scripts.lib.modeling import counting, float64, loading, trees
 
 FILES = {
     "gpt2": ("models/gpt2.py", {"size": "tiny", "seq_len": 8}),
@@ -26,13 +27,13 @@ def main() -> None:
 
 def observed(file: str, options: dict) -> dict:
     """Float64 results by blocks beside those of all at once, and the count beside the weights."""
-    opened = model.ModelFile(file, options)
-    counted = memory.count(lambda: opened.call("get_model"), options.get("dtype", "f32"))
-    loaded = model.load("it", file, options)
+    opened = loading.ModelFile(file, options)
+    counted = counting.count(lambda: opened.call("get_model"), options.get("dtype", "f32"))
+    loaded = loading.load("it", file, options)
     weights = [*loaded.module.parameters(), *loaded.module.buffers()]
     held = [sum(t.numel() for t in weights), sum(t.numel() * t.element_size() for t in weights)]
     before = {name: t.clone() for name, t in loaded.module.state_dict().items()}
-    args, kwargs = model.cast_floats((loaded.args, loaded.kwargs), torch.float64)
+    args, kwargs = trees.cast_floats((loaded.args, loaded.kwargs), torch.float64)
     fits, float64.fits = float64.fits, lambda *_: False
     widest = [0]
 
@@ -44,21 +45,21 @@ def observed(file: str, options: dict) -> dict:
     watched = [part for block in blocks for part in block.modules()]
     hooks = [part.register_forward_hook(seen) for part in watched]
     with torch.no_grad(), float64.widened(loaded.module):
-        by_blocks = model.flat_tensors(loaded.module(*args, **kwargs))
+        by_blocks = trees.flat_tensors(loaded.module(*args, **kwargs))
     for hook in hooks:
         hook.remove()
     restored = all(torch.equal(before[n], t) and before[n].dtype is t.dtype for n, t in loaded.module.state_dict().items())  # fmt: skip
-    os.environ[memory.LIMIT_VARIABLE] = "1"
+    os.environ[exits.LIMIT_VARIABLE] = "1"
     refused = ""
     try:
         with float64.widened(loaded.module):
             pass
     except RuntimeError as error:
         refused = str(error)
-    del os.environ[memory.LIMIT_VARIABLE]
+    del os.environ[exits.LIMIT_VARIABLE]
     float64.fits = fits
     with torch.no_grad(), float64.widened(loaded.module):
-        at_once = model.flat_tensors(loaded.module(*args, **kwargs))
+        at_once = trees.flat_tensors(loaded.module(*args, **kwargs))
     return {
         "same": all(torch.equal(a, b) for (_, a), (_, b) in zip(by_blocks, at_once, strict=True)),
         "wide": sorted({str(t.dtype) for _, t in by_blocks if t.is_floating_point()}),

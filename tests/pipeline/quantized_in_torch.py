@@ -16,7 +16,8 @@ from torchao.quantization.utils import per_token_dynamic_quant
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from models.parts import quantized
-from scripts.lib import compare, quantization, scaling
+from scripts.lib.modeling import quantization
+from scripts.lib.verification import scaling, torch_same
 
 IDS = torch.arange(48).reshape(2, 24) * 7 % 256
 
@@ -105,7 +106,7 @@ def mutations(kind: str, tol: float) -> dict[str, str]:
     scale = scaling.scale_of(["logits"])
 
     def judge() -> str:
-        found = compare.compare([_logits(lm)], [golden], [wide], compare.Tolerance(tol), scale=scale)  # fmt: skip
+        found = torch_same.compare([_logits(lm)], [golden], [wide], torch_same.Tolerance(tol), scale=scale)  # fmt: skip
         return found.code
 
     verdicts = {"right": judge()}

@@ -14,7 +14,7 @@ from torch import nn
 
 from models.suites import _untrained as untrained
 from scripts import list_suites
-from scripts.lib import model
+from scripts.lib.modeling import errors, loading, trees
 
 
 def main() -> None:
@@ -31,11 +31,11 @@ def loads(models: list[list[Any]]) -> list[dict[str, Any]]:
 def load(file: str, options: dict[str, Any]) -> dict[str, Any]:
     """What a model and its inputs are; or the error of its building."""
     try:
-        loaded = model.load("m", file, options)
-    except model.ModelError as error:
+        loaded = loading.load("m", file, options)
+    except errors.ModelError as error:
         return {"error": str(error)}
     with torch.no_grad():
-        outputs = model.flat_tensors(loaded.module(*loaded.args, **loaded.kwargs))
+        outputs = trees.flat_tensors(loaded.module(*loaded.args, **loaded.kwargs))
     return {
         "class": type(loaded.module).__name__,
         "inputs": {name: list(tensor.shape) for name, tensor in loaded.inputs},

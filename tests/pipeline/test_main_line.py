@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib import record
-from scripts.lib.tensors import Signature
+from scripts.lib.artifacts.tensors import Signature
+from scripts.lib.report import record
 from tests.checkouts import keep_models
 
 FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo", "torchmlir-linalg", "torchxla-stablehlo")

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from scripts.lib import exits, memory
+from scripts.lib.core import exits
 from tests.checkouts import ROOT, in_environment
 
 
@@ -46,7 +46,7 @@ def test_a_model_too_large_for_the_stage_is_refused_before_it_is_built(environme
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {memory.LIMIT_VARIABLE: "4000"},
+        env=os.environ | {exits.LIMIT_VARIABLE: "4000"},
     )
     assert done.returncode == exits.TOO_LARGE, done.stderr[-3000:]
     assert "weights of 6.2 GB (1.56 G parameters, f32) need 6.2 GB" in done.stderr

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.lib import suites
+from scripts.lib.config import suites
 from tests.checkouts import ROOT, in_environment
 
 BENCHMARK = """

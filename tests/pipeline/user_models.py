@@ -15,8 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from scripts.lib import archive, capture, golden, link, model, modelfile, tensors, verify
-from scripts.lib.step import EvalStep
+from scripts.lib.artifacts import archive, tensors
+from scripts.lib.lowering import capture, link
+from scripts.lib.modeling import convert, errors, golden, loading, source
+from scripts.lib.modeling.step import EvalStep
+from scripts.lib.modeling.weights import named_weights
+from scripts.lib.verification import verify
 
 
 def main() -> None:
@@ -27,11 +31,11 @@ def main() -> None:
 
 def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
     try:
-        loaded = model.load(case["name"], case["file"], case["options"])
-        inputs = [(model.tensor_type(name, t), model.to_numpy(t)) for name, t in loaded.inputs]
-        weights, _ = model.named_weights(loaded.module)
+        loaded = loading.load(case["name"], case["file"], case["options"])
+        inputs = [(convert.tensor_type(name, t), convert.to_numpy(t)) for name, t in loaded.inputs]
+        weights, _ = named_weights(loaded.module)
         stored = work / f"{case['name']}.irpa"
-        archive.write(stored, ((key, model.to_bytes(w)) for key, w in weights.items()))
+        archive.write(stored, ((key, convert.to_bytes(w)) for key, w in weights.items()))
         del weights
         roads = {}
         for exporter, options in case["roads"]:
@@ -44,12 +48,12 @@ def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
                     roads[name]["outputs"] = _run(program, stored, inputs, work)
             except capture.UnsupportedProgram as error:
                 roads[name] = {"unsupported": str(error)}
-            except model.ModelError:
+            except errors.ModelError:
                 raise
             except Exception as error:
                 roads[name] = {"raised": f"{type(error).__name__}: {error}"[:600]}
         found = golden.observe(loaded, EvalStep, case["file"], case["options"].get("dtype", "f32"))
-    except (model.ModelError, modelfile.ModelFileError) as error:
+    except (errors.ModelError, source.ModelFileError) as error:
         return {"error": str(error)}
     for road in roads.values():
         if "outputs" in road:
@@ -64,7 +68,7 @@ def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
 
 def _lowered(case: dict[str, Any], exporter: str, options: dict[str, str]) -> link.Lowered:
     """A fresh model a road: each may leave something in it."""
-    fresh = model.load(case["name"], case["file"], case["options"])
+    fresh = loading.load(case["name"], case["file"], case["options"])
     return importlib.import_module(f"scripts.exporters.{exporter}").export(fresh, options)[0]
 
 
@@ -72,7 +76,7 @@ def _run(program: bytes, weights: Path, inputs: list, work: Path) -> list[np.nda
     """Outputs of the program on llvm-cpu."""
     from iree.compiler import tools
 
-    from scripts.lib.iree_session import Session
+    from scripts.lib.iree.session import Session
 
     compiled = work / "module.vmfb"
     compiled.write_bytes(

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib import outcome, supervise
-from scripts.lib.latency import HostLoad, Latency
-from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
-from scripts.lib.measurement import Measurement, Run, Verification
-from scripts.lib.outcome import Outcome, Usage
-from scripts.lib.plan import SCRIPTS, status_path
-from scripts.lib.tensors import Signature
+from scripts.lib.artifacts.tensors import Signature
+from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
+from scripts.lib.driver.plan import SCRIPTS, status_path
+from scripts.lib.supervision import outcome, supervise
+from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.timing.latency import HostLoad, Latency
+from scripts.lib.timing.measurement import Measurement, Run, Verification
 
 StageCell = tuple[str, str]
 

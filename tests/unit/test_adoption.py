@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lib import adoption, outcome
-from scripts.lib.outcome import Outcome, Usage
+from scripts.lib.snakemake_patches import adoption
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import Outcome, Usage
 
 COMMAND = "python -m scripts.compile_iree --flags '[\"--a b\"]' --out x.vmfb"
 SUPERVISED = f"exec python -m scripts.supervise --cell 'm/f/t' -- {COMMAND}"

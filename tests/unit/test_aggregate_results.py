@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from scripts import aggregate_results
-from scripts.lib import atomic, record
-from scripts.lib.matrix import Override
+from scripts.lib.config.matrix import Override
+from scripts.lib.core import atomic
+from scripts.lib.report import record
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.caplog import (
+from scripts.lib.supervision.caplog import (
     HEAD_BYTES,
     KEPT_DIAGNOSTICS,
     LINE_BYTES,

@@ -10,8 +10,9 @@ import yaml
 
 from scripts import check_expectations
 from scripts.check_expectations import cell_of, compare
-from scripts.lib import atomic, record
-from scripts.lib.matrix import Baseline, baseline_cell
+from scripts.lib.config.matrix import Baseline, baseline_cell
+from scripts.lib.core import atomic
+from scripts.lib.report import record
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from scripts.lib import expansion, modelfile, settings
-from scripts.lib.matrix import baseline_cell
-from scripts.lib.plan import SCRIPTS, Plan
+from scripts.lib.config import expansion, settings
+from scripts.lib.config.matrix import baseline_cell
+from scripts.lib.core import python_source
+from scripts.lib.driver.plan import SCRIPTS, Plan
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -41,7 +42,7 @@ def test_every_expectation_matches_some_cell(config):
 def test_every_baseline_is_of_a_runtime_on_a_device_that_it_runs_on(config):
     for name, entry in config["baselines"].items():
         runtime = ROOT / "scripts/baselines" / f"{entry['runtime']}.py"
-        assert entry["device"] in modelfile.literal(runtime, "DEVICES", ()), name
+        assert entry["device"] in python_source.literal(runtime, "DEVICES", ()), name
 
 
 @pytest.mark.parametrize("tests", ["eval", "train", "eval,train"])

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib import exits, outcome
-from scripts.lib.diagnose import DETAIL_CHARS, diagnose
+from scripts.lib.core import exits
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.diagnose import DETAIL_CHARS, diagnose
 
 # (status, reason, quoted line) of an iree-compile, torch or uv that exits with 1.
 TOOLS = [

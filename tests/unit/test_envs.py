@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.lib import environments
+from scripts.lib.driver import environments
 from scripts.make_env import read_env
 
 ROOT = Path(__file__).parents[2]

@@ -6,11 +6,11 @@ import json
 import pytest
 import yaml
 
-from scripts.lib import expansion
-from scripts.lib.matrix import Baseline, Matrix, Override
-from scripts.lib.plan import Plan
-from scripts.lib.precision import PRECISIONS
-from scripts.lib.settings import ConfigError
+from scripts.lib.config import expansion
+from scripts.lib.config.matrix import Baseline, Matrix, Override
+from scripts.lib.config.precision import PRECISIONS
+from scripts.lib.config.settings import ConfigError
+from scripts.lib.driver.plan import Plan
 
 MODEL = "def get_model(size='s'): ...\ndef get_dummy_input(batch_size=1): ...\n"
 EXPORTER = "import not_installed\nOPTIONS = {'dialect': ('torch', 'linalg')}\n"

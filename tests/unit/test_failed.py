@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from scripts import failed
-from scripts.lib import atomic, outcome
-from scripts.lib.outcome import Usage
-from scripts.lib.plan import status_path
+from scripts.lib.core import atomic
+from scripts.lib.driver.plan import status_path
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import Usage
 
 
 @pytest.fixture

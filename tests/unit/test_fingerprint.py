@@ -2,8 +2,9 @@
 
 import pytest
 
-from scripts.lib import fingerprint, outcome
-from scripts.lib.outcome import FAILED, Outcome, Usage
+from scripts.lib.driver import fingerprint
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import FAILED, Outcome, Usage
 
 SOURCES = {
     "stage": "import os\nfrom scripts.lib import direct\n",

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from scripts.lib.gbench import BenchmarkError, read_latency
+from scripts.lib.iree.gbench import BenchmarkError, read_latency
 
 
 def repetition(index: int, real: float, unit: str = "ms", **more) -> dict:

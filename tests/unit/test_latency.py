@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.latency import HostLoad, Latency, trust
+from scripts.lib.timing.latency import HostLoad, Latency, trust
 
 QUIET = HostLoad(foreign=0.0, steal=0.0)
 

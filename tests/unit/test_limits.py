@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib import limits
+from scripts.lib.driver import limits
 
 
 @pytest.fixture

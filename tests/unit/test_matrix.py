@@ -4,8 +4,16 @@ import json
 
 import pytest
 
-from scripts.lib import matrix
-from scripts.lib.matrix import Baseline, Frontend, Matrix, Model, Override, Target, baseline_cell
+from scripts.lib.config import matrix
+from scripts.lib.config.matrix import (
+    Baseline,
+    Frontend,
+    Matrix,
+    Model,
+    Override,
+    Target,
+    baseline_cell,
+)
 
 CPU = Target("cpu", "llvm-cpu", "host", "O3", ("--a",), "local-task")
 FULL = Matrix(

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from scripts.lib.latency import HostLoad, Latency
-from scripts.lib.measurement import Measurement, Run, Verification
+from scripts.lib.timing.latency import HostLoad, Latency
+from scripts.lib.timing.measurement import Measurement, Run, Verification
 
 
 def measurement(code: str, latency: Latency | None, **more) -> Measurement:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lib import orphans
+from scripts.lib.snakemake_patches import orphans
 
 SETTINGS = SimpleNamespace(status_cmd="./status", cancel_cmd="./cancel now")
 

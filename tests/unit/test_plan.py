@@ -11,12 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from scripts import measure_baseline
-from scripts.lib import fingerprint, outcome
-from scripts.lib.matrix import Baseline, Override, Target
-from scripts.lib.outcome import Outcome, Usage
-from scripts.lib.plan import SCRIPTS, Plan, parse_retry, status_path
-from scripts.lib.settings import ConfigError
-from scripts.lib.stopping import StoppingRule
+from scripts.lib.config.matrix import Baseline, Override, Target
+from scripts.lib.config.settings import ConfigError
+from scripts.lib.driver import fingerprint
+from scripts.lib.driver.plan import SCRIPTS, Plan, parse_retry, status_path
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.timing.stopping import StoppingRule
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib import compare, precision
+from scripts.lib.config import precision
+from scripts.lib.verification import tolerances
 
 FLAGS = st.fixed_dictionaries(
     {"force_amp": st.booleans(), "force_fp16": st.booleans(), "amp_bf16": st.booleans()}
@@ -71,7 +72,7 @@ def test_results_have_the_tolerance_of_what_they_are_computed_in(
 
 @given(st.sampled_from(precision.DTYPES), st.sampled_from(precision.PRECISIONS))
 def test_every_dtype_that_results_may_have_has_a_tolerance(dtype, name):
-    assert precision.compute_dtype(dtype, name) in compare.TOLERANCES
+    assert precision.compute_dtype(dtype, name) in tolerances.TOLERANCES
 
 
 @pytest.mark.parametrize(

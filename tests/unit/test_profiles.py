@@ -6,7 +6,7 @@ import pytest
 import yaml
 from snakemake import cli
 
-from scripts.lib import demand
+from scripts.lib.driver import resources
 
 PROFILES = Path(__file__).parents[2] / "workflow/profiles"
 SHIPPED = {"cluster-generic": "cluster-generic", "kubernetes": "cluster-generic", "slurm": "slurm"}
@@ -31,7 +31,7 @@ def test_snakemake_takes_a_profile_with_its_executor(name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_job_can_be_tried_until_it_has_what_its_limits_allow(name):
-    assert parsed(PROFILES / name).retries >= demand.ATTEMPTS - 1
+    assert parsed(PROFILES / name).retries >= resources.ATTEMPTS - 1
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -5,8 +5,9 @@ import logging
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scripts.lib import outcome, progress
-from scripts.lib.outcome import Outcome, Usage
+from scripts.lib.driver import progress
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import Outcome, Usage
 
 
 @pytest.fixture

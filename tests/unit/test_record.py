@@ -9,9 +9,10 @@ import jsonschema
 import pytest
 
 from scripts import aggregate_results
-from scripts.lib import environments, record
-from scripts.lib.matrix import Baseline, Override
-from scripts.lib.measurement import Run
+from scripts.lib.config.matrix import Baseline, Override
+from scripts.lib.driver import environments
+from scripts.lib.report import record
+from scripts.lib.timing.measurement import Run
 
 SCHEMA = json.loads(aggregate_results.SCHEMA.read_text(encoding="utf-8"))
 VALID = jsonschema.Draft202012Validator(SCHEMA).is_valid

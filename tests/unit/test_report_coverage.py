@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts import report_coverage
-from scripts.lib import coverage, outcome, record
-from scripts.lib.coverage import ENDINGS, STAGES
-from scripts.lib.matrix import Frontend, Override
-from scripts.record_formats import BadRecords, Record
+from scripts.lib.config.matrix import Frontend, Override
+from scripts.lib.report import coverage, record
+from scripts.lib.report.coverage import ENDINGS, STAGES
+from scripts.lib.report.results_file import BadRecords, Record
+from scripts.lib.supervision import outcome
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"

@@ -11,12 +11,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts import dump_baseline, dump_iree, measure_baseline
-from scripts.lib import config_checks, modelfile, settings
-from scripts.lib.compare import Tolerance
-from scripts.lib.plan import RULE_KEYS
-from scripts.lib.precision import PRECISIONS, TESTS
-from scripts.lib.settings import ConfigError
+from scripts import dump_baseline, dump_iree
+from scripts.lib.config import checks, settings
+from scripts.lib.config.precision import PRECISIONS, TESTS
+from scripts.lib.config.settings import ConfigError
+from scripts.lib.core import python_source
+from scripts.lib.driver.plan import RULE_KEYS
+from scripts.lib.torch_runtime import arguments
+from scripts.lib.verification.torch_same import Tolerance
 
 GOOD = yaml.safe_load("""
 models: {bert: {seq_len: 8}, resnet: {size: 18}}
@@ -74,15 +76,17 @@ def test_the_values_of_the_schema_are_those_that_the_stages_take():
     schema = json.loads(settings.SCHEMA.read_text(encoding="utf-8"))["properties"]
     assert schema["tests"]["items"]["enum"] == list(TESTS)
     precisions = schema["baselines"]["additionalProperties"]["properties"]["precision"]
-    assert precisions["enum"] == [*PRECISIONS, config_checks.POLICY]
+    assert precisions["enum"] == [*PRECISIONS, checks.POLICY]
     kinds = schema["dumps"]["properties"]["kinds"]["items"]["enum"]
     assert kinds == [*dump_baseline.KINDS, *dump_iree.KINDS]
     assert schema["dumps"]["properties"]["save_ir"]["enum"] == list(dump_baseline.IR_FORMATS)
     matmul = schema["measure"]["properties"]["matmul_precision"]["enum"]
-    assert matmul == list(measure_baseline.MATMUL_PRECISIONS)
-    profiles = Path(dump_baseline.__file__).parent / "lib/profiling.py"  # it imports torch
+    assert matmul == list(arguments.MATMUL_PRECISIONS)
+    profiles = (
+        Path(dump_baseline.__file__).parent / "lib/torch_runtime/profiling.py"
+    )  # it imports torch
     collect = schema["measure"]["properties"]["collect"]["items"]["enum"]
-    assert tuple(collect) == modelfile.literal(profiles, "KINDS", ())
+    assert tuple(collect) == python_source.literal(profiles, "KINDS", ())
     tolerance = schema["models"]["additionalProperties"]["properties"]["tolerance"]["properties"]
     assert list(tolerance) == [field.name for field in dataclasses.fields(Tolerance)]
     assert set(RULE_KEYS) <= set(schema["measure"]["properties"])

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib import stopping
-from scripts.lib.stopping import StoppingRule, plan, typical_seconds
+from scripts.lib.timing import stopping
+from scripts.lib.timing.stopping import StoppingRule, plan, typical_seconds
 
 seconds = st.floats(1e-3, 1e3)
 timed_rules = st.builds(

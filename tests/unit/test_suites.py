@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib import expansion, settings, suites
-from scripts.lib.suites import Entry, SuiteError
+from scripts.lib.config import expansion, settings, suites
+from scripts.lib.config.suites import Entry, SuiteError
 from tests.unit.test_expansion import CONFIG, MODEL
 
 SUITE_FILE = "def get_model(name='x', size='s', path=''): ...\ndef get_dummy_input(batch_size=1, seq_len=8): ...\n"

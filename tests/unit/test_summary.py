@@ -1,6 +1,7 @@
 """summary: the table of a run, rows by status and by the stage that decided."""
 
-from scripts.lib import record, summary
+from scripts.lib.driver import summary
+from scripts.lib.report import record
 
 
 def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):

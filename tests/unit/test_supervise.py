@@ -14,7 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scripts.lib import exits, fingerprint, outcome, process, supervise
+from scripts.lib.core import exits, process
+from scripts.lib.driver import fingerprint
+from scripts.lib.supervision import outcome, supervise
 
 ROOT = Path(__file__).parents[2]
 
@@ -162,8 +164,8 @@ def test_memory_counts_for_the_whole_process_tree(run):
 
 def test_a_stage_is_told_what_it_may_hold_and_one_that_needs_more_meets_that_limit(run):
     code = (
-        "from scripts.lib import memory; "
-        "memory.require(memory.Weights(10**9, 4 * 10**9, 4 * 10**9, 'f32'), 'export torch_xla')"
+        "from scripts.lib.modeling import footprint as f; "
+        "f.require(f.Weights(10**9, 4 * 10**9, 4 * 10**9, 'f32'), 'export torch_xla')"
     )
     result, artifact, _ = run(code, memory_mb=6000)
     assert (result.status, result.reason, result.limit) == ("oom", "estimated", 6000)

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from scripts.lib import compare
-from scripts.lib.tensors import TensorType
-from scripts.lib.verify import Expected, verify
+from scripts.lib.artifacts.tensors import TensorType
+from scripts.lib.verification import torch_same
+from scripts.lib.verification.verify import Expected, verify
 
 RNG = np.random.default_rng(0)
 GOLDEN = [RNG.standard_normal((4, 8)).astype(np.float32), np.arange(3)]
@@ -32,7 +32,7 @@ def test_the_same_results_pass_and_say_by_how_much():
 def test_a_wrong_value_fails_and_is_named():
     wrong = [GOLDEN[0] + 0.1, GOLDEN[1]]
     found = verify(wrong, expected(), {})
-    assert found.code == compare.FAIL
+    assert found.code == torch_same.FAIL
     assert found.detail.startswith("logits: 32 of 32 values beyond tol 0.001")
     assert found.max_abs_error == pytest.approx(0.1, rel=1e-5)
 
@@ -47,34 +47,34 @@ def test_a_models_own_tolerance_counts(tolerance, code):
 def test_a_token_off_by_one_fails_though_it_is_within_the_tolerance():
     golden = [np.array([1000, 2000])]
     found = verify([np.array([1001, 2000])], expected(golden, ["tokens"]), {})
-    assert found.code == compare.FAIL
+    assert found.code == torch_same.FAIL
     assert "tokens: 1 of 2 integers differ" in found.detail
 
 
 def test_an_infinity_in_golden_does_not_let_the_rest_pass():
     golden = [np.array([-np.inf, 2.0, 3.0], np.float32)]
     held = expected(golden, ["masked"])
-    assert verify([np.array([-np.inf, 2.0, 3.0], np.float32)], held, {}).code == compare.PASS
+    assert verify([np.array([-np.inf, 2.0, 3.0], np.float32)], held, {}).code == torch_same.PASS
     for wrong in ([-np.inf, 2.0, 4.0], [0.0, 2.0, 3.0]):
-        assert verify([np.array(wrong, np.float32)], held, {}).code == compare.FAIL
+        assert verify([np.array(wrong, np.float32)], held, {}).code == torch_same.FAIL
 
 
 def test_an_output_that_golden_overflowed_in_is_held_to_float64():
     golden = [np.full(4, np.inf, np.float16)]
     right = np.array([1.0, -2.0, 3.0, 4.0])
     held = dataclasses.replace(expected(golden, ["y"]), fp64=[right], dtype="f16")
-    assert verify([right.astype(np.float16)], held, {}).code == compare.PASS
-    assert verify([-right.astype(np.float16)], held, {}).code == compare.FAIL
+    assert verify([right.astype(np.float16)], held, {}).code == torch_same.PASS
+    assert verify([-right.astype(np.float16)], held, {}).code == torch_same.FAIL
 
 
 def test_zeros_do_not_pass_for_small_values():
     golden = [np.full((8,), 1e-9, np.float32)]
-    assert verify([np.zeros(8, np.float32)], expected(golden, ["y"]), {}).code == compare.FAIL
+    assert verify([np.zeros(8, np.float32)], expected(golden, ["y"]), {}).code == torch_same.FAIL
 
 
 def test_a_missing_output_fails():
     found = verify(GOLDEN[:1], expected(), {})
-    assert found.code == compare.FAIL
+    assert found.code == torch_same.FAIL
     assert "1 outputs, expected 2" in found.detail
 
 
@@ -92,10 +92,10 @@ def test_gradients_are_found_by_name_and_share_a_scale():
     held = expected(GRADIENTS, NAMES)
     noise = [GRADIENTS[0], GRADIENTS[1], np.zeros(2, np.float32)]
     names = list(NAMES)
-    assert verify(noise, held, {}, names).code == compare.PASS
-    assert verify(noise[::-1], held, {}, names[::-1]).code == compare.PASS
+    assert verify(noise, held, {}, names).code == torch_same.PASS
+    assert verify(noise[::-1], held, {}, names[::-1]).code == torch_same.PASS
     found = verify([GRADIENTS[0], GRADIENTS[1] * 1.05, GRADIENTS[2]], held, {}, names)
-    assert (found.code, found.tol) == (compare.FAIL, 1e-2)
+    assert (found.code, found.tol) == (torch_same.FAIL, 1e-2)
     assert found.detail.startswith("gradient of w: 9 of 9 values beyond tol 0.01")
 
 
@@ -109,7 +109,7 @@ def test_gradients_are_found_by_name_and_share_a_scale():
 def test_a_gradient_that_is_missing_or_too_many_fails_by_its_name(names, detail):
     arrays = [*GRADIENTS, np.zeros(1, np.float32)][: len(names)]
     found = verify(arrays, expected(GRADIENTS, NAMES), {}, list(names))
-    assert (found.code, found.detail) == (compare.FAIL, detail)
+    assert (found.code, found.detail) == (torch_same.FAIL, detail)
 
 
 def test_the_tolerance_is_that_of_the_type_that_was_computed_in():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib import watching
+from scripts.lib.snakemake_patches import watching
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,13 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(workflow.basedir))
 
-from scripts.lib import (
+from scripts.lib.config import expansion, matrix, settings
+from scripts.lib.driver import environments, plan, progress
+from scripts.lib.driver.resources import ATTEMPTS
+from scripts.lib.snakemake_patches import (
     adoption,
-    demand,
-    environments,
-    expansion,
     jobstarts,
-    matrix,
     orphans,
-    plan,
-    progress,
-    settings,
     slurm_accounting,
     watching,
 )
@@ -96,10 +92,10 @@ def start_submitting():
     watching.keep_asking(executor, logger.warning)
     forget_own_cores()
     attempts = 1 + min(rule.restart_times for rule in workflow.rules)
-    if attempts < demand.ATTEMPTS:
+    if attempts < ATTEMPTS:
         raise WorkflowError(
             f"{attempts} attempt(s) a job, and a stage has what its limits allow in number"
-            f" {demand.ATTEMPTS}: set retries: {demand.ATTEMPTS - 1} or more in the profile"
+            f" {ATTEMPTS}: set retries: {ATTEMPTS - 1} or more in the profile"
         )
     if problem := slurm_accounting.problem(workflow.executor_settings):
         raise WorkflowError(problem)

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from scripts.lib import demand, limits
+from scripts.lib.driver import limits
+from scripts.lib.driver.resources import CPUS, Ask
 
 # Stages of one submission that run side by side, and measurements: one at a time.
 workflow.register_resource("building", 4)
@@ -36,7 +37,7 @@ def submitted():
 
 def slot_threads(wildcards):
     """Threads of one job beside others: `--cores` shared over what the machine can bear."""
-    return demand.CPUS if submits() else limits.slot_threads(workflow.cores)
+    return CPUS if submits() else limits.slot_threads(workflow.cores)
 
 
 def all_threads(wildcards):
@@ -52,13 +53,13 @@ def asks(stage):
             PLAN.ask(stage, w.model, attempt, submitted()), field
         )
 
-    return {field.name: of(field.name) for field in dataclasses.fields(demand.Ask)}
+    return {field.name: of(field.name) for field in dataclasses.fields(Ask)}
 
 
 def beside_others():
     """Resources of a stage that shares its machine, a few at a time in one submission."""
     return {
-        "cpus_per_task": lambda w: demand.CPUS if submitted() else None,
+        "cpus_per_task": lambda w: CPUS if submitted() else None,
         "building": lambda w: 1 if submitted() else None,
     }
 

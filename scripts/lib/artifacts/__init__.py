@@ -1,0 +1,1 @@
+"""What stages hand to each other: tensors on disk, parameter archives."""

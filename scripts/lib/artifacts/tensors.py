@@ -1,0 +1,122 @@
+"""Tensors on disk between stages: `.npz` files and the signature that types them.
+
+numpy has no bfloat16, so a bfloat16 tensor is stored widened to float32, which loses
+nothing; the signature says what it was. Every stage reads tensors through here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scripts.lib.core import atomic
+
+# torch's name: (MLIR's name, numpy's name on disk)
+DTYPES = {
+    "float64": ("f64", "float64"),
+    "float32": ("f32", "float32"),
+    "float16": ("f16", "float16"),
+    "bfloat16": ("bf16", "float32"),
+    "int64": ("i64", "int64"),
+    "int32": ("i32", "int32"),
+    "int16": ("i16", "int16"),
+    "int8": ("i8", "int8"),
+    "uint8": ("i8", "uint8"),
+    "bool": ("i1", "bool"),
+}
+
+LOSS = "loss"
+GRADIENT = "gradient of "
+"""What the results of a training step are called: the one, and each parameter after the other."""
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A tensor's name (its path in the arguments or outputs), shape and torch dtype name."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def mlir(self) -> str:
+        """Builtin MLIR type, for example `tensor<1x3x64x64xf32>`."""
+        return f"tensor<{''.join(f'{n}x' for n in self.shape)}{DTYPES[self.dtype][0]}>"
+
+    @property
+    def iree(self) -> str:
+        """Type in the grammar of IREE's `--input=`, for example `1x3x64x64xf32`.
+
+        IREE's host ABI passes i1 as a byte (`i8` here).
+        """
+        element = {"i1": "i8"}.get(DTYPES[self.dtype][0], DTYPES[self.dtype][0])
+        return "x".join([*map(str, self.shape), element])
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What the reference stage fixed for a model: every later stage goes by it.
+
+    `parameters` maps archive keys to types; `aliases` maps further state_dict names (tied
+    weights) to the key that holds their data. `weights_bytes` is the size of the archive;
+    `inputs_from` says what the inputs were made of; `generation` holds a language model's greedy
+    tokens (greedy_tokens.Generation); `quantization` says how far a quantised model is from its
+    float one (quantization.py).
+    """
+
+    model: str
+    dtype: str
+    batch_size: int
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    parameters: tuple[TensorType, ...]
+    aliases: dict[str, str]
+    options: dict[str, Any]
+    torch_version: str
+    has_fp64: bool
+    rmse_vs_fp64: float | None
+    deterministic: bool
+    weights_bytes: int = 0
+    inputs_from: str = ""
+    generation: dict[str, Any] | None = None
+    quantization: dict[str, Any] | None = None
+
+    def write(self, path: str | Path) -> None:
+        atomic.write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Signature:
+        values = atomic.read_json(path)
+        for key in ("inputs", "outputs", "parameters"):
+            values[key] = tuple(
+                TensorType(v["name"], tuple(v["shape"]), v["dtype"]) for v in values[key]
+            )
+        return cls(**values)
+
+
+def save_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write arrays under their keys; never pickled objects."""
+    for key, array in arrays.items():
+        if array.dtype.hasobject:
+            raise TypeError(f"{path}: {key} holds Python objects")
+    # A file object, as numpy would append .npz to a name of its own accord.
+    with Path(path).open("wb") as out:
+        np.savez(out, **arrays)
+
+
+def load_npz(path: str | Path, prefix: str = "") -> dict[str, np.ndarray]:
+    """Read the arrays whose keys begin with `prefix`; refuses pickles."""
+    with np.load(path, allow_pickle=False) as archive:
+        return {key: archive[key] for key in archive.files if key.startswith(prefix)}
+
+
+def as_native(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The array as its torch dtype, bfloat16 through ml_dtypes (which IREE brings)."""
+    if dtype != "bfloat16":
+        return np.asarray(array.astype(DTYPES[dtype][1], copy=False), order="C")
+    import ml_dtypes
+
+    return np.asarray(array.astype(ml_dtypes.bfloat16), order="C")

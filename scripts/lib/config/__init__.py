@@ -1,0 +1,1 @@
+"""From config.yaml to the matrix, checked whole."""

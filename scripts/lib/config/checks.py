@@ -1,0 +1,122 @@
+"""What is wrong with the entries of a configuration, beside their types: each against the files
+that it names and against the others. The schema has looked at each by itself before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from scripts.lib.config import settings
+from scripts.lib.config.matrix import Baseline, Frontend, Matrix, baseline_cell
+from scripts.lib.config.precision import TESTS
+from scripts.lib.config.torchbench import TorchbenchFile
+from scripts.lib.core import python_source
+
+POLICY = "torchbench"
+"""The precision of a baseline that the policy of TorchBench decides."""
+
+# What an entry names, and where the file of that name is.
+_FOLDERS = {
+    "env": ("envs", ".yaml"),
+    "exporter": ("scripts/exporters", ".py"),
+    "runtime": ("scripts/baselines", ".py"),
+}
+
+
+def file_problems(chosen: Mapping[str, Mapping], root: Path) -> list[str]:
+    """Environments, exporters and runtimes that are not there."""
+    problems = []
+    for kind in ("frontends", "baselines"):
+        for entry in chosen[kind].values():
+            for key, (folder, suffix) in _FOLDERS.items():
+                name = getattr(entry, key, None)
+                if name is None or (root / folder / f"{name}{suffix}").is_file():
+                    continue
+                there = [p.stem for p in (root / folder).glob(f"*{suffix}") if p.stem[0] != "_"]
+                problems.append(f"{kind}.{entry.name}.{key}: {settings.unknown(key, name, there)}")
+    return problems
+
+
+def option_problems(frontend: Frontend, root: Path) -> list[str]:
+    """What is wrong with a frontend's options, by its exporter's OPTIONS (name: choices)."""
+    exporter = root / "scripts/exporters" / f"{frontend.exporter}.py"
+    if not exporter.is_file():
+        return []
+    known = python_source.literal(exporter, "OPTIONS", {})
+    where = f"frontends.{frontend.name}.options"
+    problems = [
+        f"{where}.{name}: missing, allowed is one of {', '.join(choices)}"
+        for name, choices in known.items()
+        if name not in frontend.options
+    ]
+    for name, value in frontend.options.items():
+        if name not in known:
+            problems.append(f"{where}.{name}: {settings.unknown('option', name, known)}")
+        elif value not in known[name]:
+            problems.append(
+                f"{where}.{name}: found {value!r}, allowed is one of {', '.join(known[name])}"
+            )
+    return problems
+
+
+def device_problems(baseline: Baseline, root: Path, torchbench: TorchbenchFile | None) -> list[str]:
+    """A device that the runtime does not run on, by its DEVICES; flags that mean nothing to it,
+    by its TAKES; a policy without its file."""
+    problems = []
+    runtime = root / "scripts/baselines" / f"{baseline.runtime}.py"
+    if runtime.is_file() and baseline.device not in (
+        devices := python_source.literal(runtime, "DEVICES", ())
+    ):
+        problems.append(
+            f"baselines.{baseline.name}.device: found {baseline.device!r}, "
+            f"{baseline.runtime} runs on {', '.join(devices)}"
+        )
+    takes = python_source.literal(runtime, "TAKES", ()) if runtime.is_file() else ("xla_flags",)
+    if baseline.xla_flags and "xla_flags" not in takes:
+        problems.append(
+            f"baselines.{baseline.name}.xla_flags: means nothing to {baseline.runtime}; leave it out"
+        )
+    if baseline.precision == POLICY and torchbench is None:
+        problems.append(
+            f"baselines.{baseline.name}.precision: the policy {POLICY} needs the file that "
+            "lists its exceptions; set torchbench.file"
+        )
+    return problems
+
+
+def expect_problems(expect: Mapping[str, Any], known: Mapping[str, dict]) -> list[str]:
+    """Patterns that no declared cell meets: they would make `snakemake check` pass for nothing."""
+    everything = Matrix(**known, measure={}, limits={}, expect={}, tests=TESTS)
+    cells = ["/".join(entry.name for entry in cell) for cell in everything.cells()]
+    cells += [baseline_cell(m.name, b.name, t) for m, b, t in everything.baseline_cells()]
+    return [
+        f"expect.{pattern}: matches no cell of the matrix"
+        for pattern in expect
+        if not any(fnmatchcase(cell, pattern) for cell in cells)
+    ]
+
+
+def glob_problems(known: Mapping[str, dict]) -> list[str]:
+    """Globs of a target that match no frontend, or no model."""
+    families = {model.family: None for model in known["models"].values() if model.family}
+    names = {"frontend": known["frontends"], "model": families | known["models"]}
+    return [
+        f"targets.{target.name}.{kind}s: {settings.unknown(kind, glob, there)}"
+        for target in known["targets"].values()
+        for kind, there in names.items()
+        for glob in (listed.removeprefix("!") for listed in getattr(target, f"{kind}s"))
+        if not any(fnmatchcase(name, glob) for name in there)
+    ]
+
+
+def node_problems(known: Mapping[str, dict], nodes: Mapping[str, Any]) -> list[str]:
+    """Targets and baselines on a kind of node that is not declared; cpu needs no entry."""
+    return [
+        f"{kind}.{entry.name}.node: {settings.unknown('node', entry.node, ['cpu', *nodes])}"
+        for kind in ("targets", "baselines")
+        for entry in known[kind].values()
+        if entry.node not in ("cpu", *nodes)
+    ]

@@ -1,0 +1,1 @@
+"""What everything else stands on: whole files, processes, exit codes, this machine."""

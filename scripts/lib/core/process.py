@@ -1,0 +1,177 @@
+"""Processes that cannot outlive whoever started them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+KILL_GRACE_SECONDS = 10.0
+
+# linux/prctl.h. There is no kept library for these two calls on Python 3.11.
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to SIGKILL this process when its parent dies (Linux; else nothing)."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent exits, so that none escapes a kill."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def child_setup(parent: int) -> Callable[[], None]:
+    """A `preexec_fn`: die with `parent`, even when it died before this line was reached."""
+
+    def setup() -> None:
+        die_with_parent()
+        if os.getppid() != parent:
+            os._exit(128 + signal.SIGKILL)
+
+    return setup
+
+
+def descendants(pid: int) -> list[int]:
+    """Process ids of all children, grandchildren and so on, zombies included.
+
+    Asks the kernel for each process's own list (proc(5), /proc/<pid>/task/<tid>/children),
+    which costs a fraction of a walk over every process of the machine: this is called ten
+    times a second beside measurements.
+    """
+    if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
+        import psutil  # kernels without CONFIG_PROC_CHILDREN, and other systems
+
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        children = _children(todo.pop())
+        found += children
+        todo += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """The children of every thread of a process; none once it is gone, at whatever moment."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                listed = Path(f"/proc/{pid}/task/{thread}/children").read_text()
+                found += [int(child) for child in listed.split()]
+    return found
+
+
+def tree_rss_mb(shared_once: bool = False) -> float:
+    """Resident set of every descendant of this process, in MiB.
+
+    A plain sum counts pages that forked workers share once for each; `shared_once` asks the
+    kernel for proportional shares instead, which is slower and so only asked near the limit.
+    """
+    import psutil
+
+    total = 0
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            child = psutil.Process(pid)
+            total += child.memory_full_info().pss if shared_once else child.memory_info().rss
+    return total / 2**20
+
+
+def kill_descendants(spare: int | None = None) -> None:
+    """SIGKILL every descendant of this process and reap all of them but `spare`.
+
+    `spare` is killed too, but left to be waited for by whoever wants its resource usage. New
+    sessions and daemons are descendants as well, once this process has adopted orphans.
+    """
+    deadline = time.monotonic() + KILL_GRACE_SECONDS
+    while time.monotonic() < deadline:
+        others = [pid for pid in descendants(os.getpid()) if pid != spare]
+        for pid in [*others, *([spare] if spare is not None else [])]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not others:
+            return
+        for pid in others:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01)
+
+
+def kernel_oom_kills() -> int:
+    """How many processes the kernel has killed for memory since boot (Linux 4.13)."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """A finished tool: exit code (negative: signal), wall seconds, peak RSS in MiB."""
+
+    returncode: int
+    seconds: float
+    max_rss_mb: float
+
+
+def run_tool(command: Sequence[str]) -> ToolRun:
+    """Run a tool with its output passed through, and account for that process alone.
+
+    Peak RSS is the kernel's own `ru_maxrss` of the tool, which no polling can miss.
+    """
+    start = time.monotonic()
+    child = subprocess.Popen(list(command), preexec_fn=child_setup(os.getpid()))
+    _, wait_status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(wait_status)
+    return ToolRun(child.returncode, time.monotonic() - start, rss_mb(usage))
+
+
+def reset_peak_rss() -> None:
+    """Count this process's peak anew, where the system can (proc(5), clear_refs)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_rss_mb() -> float:
+    """Peak resident set of this process in MiB, since the last reset where that is told."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return round(int(line.split()[1]) / 1024, 1)
+    return round(rss_mb(resource.getrusage(resource.RUSAGE_SELF)), 1)
+
+
+def rss_mb(usage: resource.struct_rusage) -> float:
+    """Peak resident set in MiB; Linux reports KiB (getrusage(2))."""
+    return usage.ru_maxrss / 1024
+
+
+def exit_like(returncode: int) -> None:
+    """End this process as the tool ended: by the same signal, or with 1 for any failure.
+
+    A tool's exit codes are its own (IREE's tools exit with status codes); passed on they would
+    be taken for those of scripts/lib/core/exits.py.
+    """
+    if returncode < 0:
+        # The tool has left its core dump, if any was wanted; ours would say nothing.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -returncode not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-returncode, signal.SIG_DFL)
+        os.kill(os.getpid(), -returncode)
+    raise SystemExit(1 if returncode else 0)

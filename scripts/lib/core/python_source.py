@@ -1,0 +1,60 @@
+"""What can be read of a Python file without importing it: its imports, its literals.
+
+Nothing is imported, so what a file wants need not be installed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+
+def closure(
+    modules: Iterable[str], root: Path, follow: Callable[[str], bool] = lambda _: True
+) -> frozenset[Path]:
+    """The files under `root` of `modules` and of all that they import, however deep.
+
+    `follow(name)` says whether an imported module's dotted name is one to look for. Raises
+    SyntaxError or ValueError, with the file's name, where a file is not Python.
+    """
+    found: dict[str, list[Path]] = {}
+    todo = list(modules)
+    while todo:
+        name = todo.pop()
+        if name in found:
+            continue
+        path = root.joinpath(*name.split("."))
+        files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
+        found[name] = [file for file in files if file.is_file()]
+        # Importing a.b runs a/__init__.py first.
+        wanted = [name.rpartition(".")[0]]
+        for file in found[name]:
+            wanted += names(file, name)
+        todo += [name for name in wanted if name and follow(name)]
+    return frozenset(file for files in found.values() for file in files)
+
+
+def names(path: Path, module: str) -> list[str]:
+    """Dotted names of what the file of `module` may import; of `from a import b`, a and a.b."""
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            source = [*above, *([node.module] if node.module else [])]
+            found += [".".join(source), *(".".join([*source, a.name]) for a in node.names)]
+    return [name for name in found if name]
+
+
+def literal(path: str | Path, name: str, otherwise: Any) -> Any:
+    """The value of a module's top-level `name = <literal>`, read without importing it."""
+    for node in ast.parse(Path(path).expanduser().read_bytes()).body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
+        ):
+            return ast.literal_eval(node.value)
+    return otherwise

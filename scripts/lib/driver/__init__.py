@@ -1,0 +1,1 @@
+"""What Snakemake asks about: the plan, fingerprints, environments, resources, progress."""

@@ -1,0 +1,119 @@
+"""What code a stage is made of, and whether a cell that failed is to be tried again.
+
+A stage's fingerprint is a hash over its script and every module of this project that it
+imports, found in the source, computed where and when the stage runs. Failed cells run again
+when it changes; cells that are done do not: their rows carry the fingerprint that made them.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import hashlib
+import re
+import shutil
+import socket
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from scripts.lib.core import python_source
+from scripts.lib.supervision import outcome
+
+ROOT = Path(__file__).parents[3]
+_RETRY = re.compile(r"^(?P<base>.*?)(\+(?P<count>\d+))?$")
+
+
+def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
+    """Twelve hex digits over the sources of `modules` and all of `scripts` they import."""
+    digest = hashlib.sha256()
+    ours = python_source.closure(modules, root, lambda name: name.split(".")[0] == "scripts")
+    for path in sorted(ours):
+        digest.update(str(path.relative_to(root)).encode() + b"\0")
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def of_stage(stage: str, modules: tuple[str, ...]) -> str:
+    """What decides how a failed cell would end now: the code, and for stages that want a
+    device or a compiler of the machine's, what shows of those and on which machine."""
+    code = _code(modules)
+    if stage not in ("measure", "baseline", "dumps"):
+        return code
+    return f"{code}-{_machine_signs()}@{_machine()}"
+
+
+def due(
+    status_path: str | Path,
+    current: str,
+    retry: Collection[str] = (),
+    limits: Mapping[str, float] | None = None,
+) -> str:
+    """The value to hand to Snakemake as a param: a new one means run again.
+
+    It is the code's part of the fingerprint `current` and a count, so that a cluster's head and
+    its nodes, whose devices differ, agree on it. Nothing recorded, or a failure under other code:
+    the code, and the count of a stage that began under it and has no outcome. Done, or failed under this very fingerprint: the value recorded as due. A forced run
+    counts up, so that it happens once: a failure on this machine whose devices have changed,
+    `retry` (statuses to force, or "all"), and a `timeout` or `oom` when its limit in `limits` is
+    no longer the one that it met.
+    """
+    code = _code_of(current)
+    path = Path(status_path)
+    if not path.is_file():
+        begun = outcome.begun(path)
+        return begun if _RETRY.match(begun)["base"] == code else code
+    try:
+        recorded = outcome.read(path)
+    except ValueError:
+        return code
+    moved = recorded.status in (limits or {}) and limits[recorded.status] != recorded.limit
+    forced = moved or recorded.status in retry or "all" in retry
+    if not forced:
+        if recorded.status == outcome.OK:
+            return recorded.due or code
+        if _code_of(recorded.fingerprint) != code:
+            return code
+        if not _signs_changed(recorded.fingerprint, current):
+            return recorded.due or code
+    count = int(_RETRY.match(recorded.due)["count"] or 0)
+    return f"{code}+{count + 1}"
+
+
+def _code_of(fingerprint: str) -> str:
+    return fingerprint.partition("-")[0]
+
+
+def _signs_changed(recorded: str, current: str) -> bool:
+    """Whether both are of one machine, whose devices differ; another machine's tell nothing."""
+    was, is_now = (f.partition("-")[2].partition("@") for f in (recorded, current))
+    return was[2] == is_now[2] and was[0] != is_now[0]
+
+
+# Where a device shows when its driver is installed. A cell that found no device is due again
+# when this changes; looking is cheap, asking every driver at each start is not.
+_SIGNS = (
+    "/dev/nvidia[0-9]*",
+    "/dev/kfd",
+    "/dev/dri/renderD*",
+    "/usr/share/vulkan/icd.d/*.json",
+    "/etc/vulkan/icd.d/*.json",
+)
+
+
+@functools.cache
+def _machine_signs() -> str:
+    found = sorted(path for pattern in _SIGNS for path in glob.glob(pattern))
+    # inductor compiles with the machine's own compiler.
+    found += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:6]
+
+
+@functools.cache
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
+
+
+@functools.cache
+def _code(modules: tuple[str, ...]) -> str:
+    """One reading of the sources for all cells of a stage."""
+    return of_modules(modules)

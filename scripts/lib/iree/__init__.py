@@ -1,0 +1,1 @@
+"""IREE's tools and runtime: flags, tools, sessions, benchmark output."""

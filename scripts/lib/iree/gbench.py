@@ -1,0 +1,39 @@
+"""google-benchmark JSON, as iree-benchmark-module writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.lib.core import atomic
+from scripts.lib.timing.latency import Latency
+
+_TO_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+
+
+class BenchmarkError(Exception):
+    """The benchmark reported an error, or nothing that was measured."""
+
+
+def read_latency(path: str | Path) -> Latency:
+    """All repetitions of the one benchmark in a file, in the order they were run.
+
+    Rows are told apart by `run_type` (aggregates are left out; their place in the list has
+    changed between versions). Raises BenchmarkError for `error_occurred`, for no repetition,
+    and for repetitions of more than one benchmark.
+    """
+    rows = [row for row in atomic.read_json(path)["benchmarks"] if row["run_type"] == "iteration"]
+    for row in rows:
+        if row.get("error_occurred"):
+            raise BenchmarkError(f"{row['name']}: {row.get('error_message', 'error')}")
+    names = {row["run_name"] for row in rows}
+    if len(names) != 1:
+        raise BenchmarkError(
+            f"{path}: expected repetitions of one benchmark, found {sorted(names) or 'none'}"
+        )
+    rows.sort(key=lambda row: row["repetition_index"])
+    scale = [_TO_MS[row["time_unit"]] for row in rows]
+    return Latency(
+        values_ms=tuple(r["real_time"] * s for r, s in zip(rows, scale, strict=True)),
+        cpu_ms=tuple(r["cpu_time"] * s for r, s in zip(rows, scale, strict=True)),
+        iterations=rows[0]["iterations"],
+    )

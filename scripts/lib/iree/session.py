@@ -1,0 +1,113 @@
+"""A compiled module with its parameters on a device, called from Python to verify it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from scripts.lib.artifacts.archive import SCOPE
+from scripts.lib.core.machine import cpu_name
+
+CPU_DRIVERS = ("local-task", "local-sync")
+
+
+class NoDevice(Exception):
+    """The runtime has no such driver or device here; says what the driver said."""
+
+
+def runtime_flags(device: str, threads: int) -> list[str]:
+    """Flags that iree-benchmark-module and the Python runtime both take, so both run alike.
+
+    Worker stacks of 1 MiB, as modules may use up to the stack limit they were compiled with.
+    """
+    if driver_of(device) not in CPU_DRIVERS:
+        return []
+    return [f"--task_topology_max_group_count={threads}", "--task_worker_stack_size=1048576"]
+
+
+def driver_of(device: str) -> str:
+    """`vulkan` of `vulkan://0`."""
+    return device.split(":", 1)[0]
+
+
+def device_name(device: str) -> str:
+    """The device's own name; raises NoDevice where it is not on this machine."""
+    import iree.runtime as rt
+
+    driver = driver_of(device)
+    if driver not in (known := rt.query_available_drivers()):
+        raise NoDevice(f"this IREE has no driver {driver!r} (it has {', '.join(known)})")
+    try:
+        devices = rt.get_driver(driver).query_available_devices()
+        if not devices:
+            raise NoDevice(f"driver {driver!r} lists no device")
+        if driver in CPU_DRIVERS:
+            return cpu_name()
+        _, _, wanted = device.partition("://")
+        if wanted.isdigit() and int(wanted) < len(devices):
+            return devices[int(wanted)]["name"]
+        return next((d["name"] for d in devices if d["path"] == wanted), devices[0]["name"])
+    except (RuntimeError, ValueError) as error:
+        # "<source line>; <what is missing>; please …: Tried: <each path>"
+        missing = str(error).split("; ")[1:2] or [str(error)]
+        raise NoDevice(" ".join(missing[0].split())) from error
+
+
+class Session:
+    """One loaded module. `load_s` is from nothing to ready, weights uploaded."""
+
+    def __init__(self, vmfb: Path, weights: Path, device: str, threads: int) -> None:
+        import iree.runtime as rt
+
+        self._rt = rt
+        rt.flags.parse_flags(*runtime_flags(device, threads))
+        start = time.perf_counter()
+        self._device = rt.get_device(device, cache=False)
+        instance = rt.VmInstance()
+        index = rt.ParameterIndex()
+        index.load(str(weights))
+        modules = [
+            rt.create_io_parameters_module(instance, index.create_provider(scope=SCOPE)),
+            rt.create_hal_module(instance, self._device),
+            rt.VmModule.mmap(instance, str(vmfb)),
+        ]
+        self._context = rt.SystemContext(vm_modules=modules, config=rt.Config(device=self._device))
+        self._main = self._context.modules[modules[-1].name]["main"]
+        self.load_s = time.perf_counter() - start
+
+    def call(self, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], float]:
+        """Run `main` once: outputs on the host, and seconds from host inputs to there."""
+        start = time.perf_counter()
+        results = self._main(*inputs)
+        if not isinstance(results, tuple | list):
+            results = (results,)
+        outputs = [self._to_host(result) for result in results]
+        return outputs, time.perf_counter() - start
+
+    def _to_host(self, array) -> np.ndarray:
+        """Copy out through a staging buffer of the device's own.
+
+        DeviceArray.to_host() imports numpy's memory instead, which Vulkan refuses where that
+        is not page-aligned ("minImportedHostPointerAlignment", IREE 3.13).
+        """
+        rt = self._rt
+        view = array._buffer_view
+        source = view.get_buffer()
+        staging = self._device.allocator.allocate_buffer(
+            memory_type=int(rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE),
+            allowed_usage=int(rt.BufferUsage.TRANSFER_TARGET | rt.BufferUsage.MAPPING_SCOPED),
+            allocation_size=source.byte_length(),
+        )
+        done = self._device.create_semaphore(0)
+        self._device.queue_copy(
+            source,
+            staging,
+            wait_semaphores=rt.HalFence.create_at(done, 0),
+            signal_semaphores=rt.HalFence.create_at(done, 1),
+        )
+        rt.HalFence.create_at(done, 1).wait()
+        dtype = rt.HalElementType.map_to_dtype(view.element_type)
+        return np.array(staging.map().asarray(view.shape, dtype))

@@ -1,0 +1,1 @@
+"""From a loaded model to a program whose weights are named parameters."""

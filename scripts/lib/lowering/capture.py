@@ -1,0 +1,128 @@
+"""torch.export of a model as every exporter wants it: tensors in, in the reference's order.
+
+A capture tool may take positional tensors only (torch_xla), or order keyword arguments as
+`forward` does rather than as they were given (torch.export). So the model is captured inside
+a module that takes the flat tensors of the reference and puts the call together again; None,
+numbers and strings among the arguments are constants of the program.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from scripts.lib.lowering.link import Argument, Constant, Input, Parameter
+from scripts.lib.modeling import convert, loading, trees
+from scripts.lib.modeling.weights import named_weights
+
+
+class UnsupportedProgram(Exception):
+    """A program that this road does not take; names the construct."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """An exported program of the flat model, and the model that it was made of."""
+
+    program: ExportedProgram
+    loaded: loading.LoadedModel
+
+
+class _Flat(torch.nn.Module):
+    """Takes the tensor inputs one by one and calls the model as `loaded` would."""
+
+    def __init__(self, loaded: loading.LoadedModel) -> None:
+        super().__init__()
+        self.model = loaded.module
+        leaves, self.spec = pytree.tree_flatten((loaded.args, loaded.kwargs))
+        self.constants = [None if isinstance(leaf, torch.Tensor) else (leaf,) for leaf in leaves]
+
+    def forward(self, *inputs: torch.Tensor):
+        """The model's own outputs; `inputs` as in `LoadedModel.inputs`."""
+        tensors = iter(inputs)
+        leaves = [next(tensors) if constant is None else constant[0] for constant in self.constants]
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        # Numbers and None among the outputs are no results of a program.
+        return [t for _, t in trees.flat_tensors(self.model(*args, **kwargs))]
+
+
+_PREFIX = "model."
+"""What `_Flat` puts before every name of the model's own."""
+
+
+def capture(loaded: loading.LoadedModel) -> Captured:
+    """Export the model; raises what torch.export raises."""
+    inputs = tuple(tensor for _, tensor in loaded.inputs)
+    return Captured(torch.export.export(_Flat(loaded).eval(), inputs, strict=False), loaded)
+
+
+def arguments(captured: Captured, program: ExportedProgram | None = None) -> dict[str, Argument]:
+    """What each tensor argument of a captured program is, by the target name or placeholder
+    that the program gives it, in the program's order.
+
+    `program`: the same program after decompositions. Raises UnsupportedProgram for what no
+    archive can hold.
+    """
+    loaded, program = captured.loaded, program or captured.program
+    weights, aliases = named_weights(loaded.module)
+    inputs = iter(enumerate(loaded.inputs))
+    found: dict[str, Argument] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            position, (path, tensor) = next(inputs)
+            found[spec.arg.name] = Input(convert.tensor_type(path, tensor), position)
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            name = spec.target.removeprefix(_PREFIX)
+            key = aliases.get(name, name)
+            if key not in weights:
+                raise UnsupportedProgram(f"weight {name} is not in the model's state")
+            found[spec.target] = Parameter(convert.tensor_type(key, weights[key]))
+        elif spec.kind is InputKind.CONSTANT_TENSOR:
+            value = program.constants[spec.target]
+            kind = convert.tensor_type(spec.target, value)
+            found[spec.target] = Constant(kind, convert.to_numpy(value))
+        else:
+            raise UnsupportedProgram(f"input {spec.arg} of kind {spec.kind.name}")
+    return found
+
+
+def results(program: ExportedProgram) -> list[int]:
+    """Indices of the results that are the user's tensors.
+
+    Raises UnsupportedProgram where a call would depend on the calls before it.
+    """
+    chosen: list[int] = []
+    for index, spec in enumerate(program.graph_signature.output_specs):
+        if spec.kind is not OutputKind.USER_OUTPUT:
+            raise UnsupportedProgram(
+                f"the model changes {(spec.target or str(spec.arg)).removeprefix(_PREFIX)} in "
+                f"place ({spec.kind.name}): a call would depend on the calls before it"
+            )
+        if hasattr(spec.arg, "name"):
+            chosen.append(index)
+    return chosen
+
+
+def warm_up() -> None:
+    """Capture nothing much once: the first capture of a process imports half of torch."""
+    tiny = torch.export.export(torch.nn.ReLU(), (torch.zeros(1),), strict=False)
+    tiny.run_decompositions({})
+
+
+class timed:
+    """Context that adds the seconds spent in it to `into[step]`."""
+
+    def __init__(self, into: dict[str, float], step: str) -> None:
+        self.into, self.step = into, step
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        spent = time.perf_counter() - self.start
+        self.into[self.step] = round(self.into.get(self.step, 0.0) + spent, 4)

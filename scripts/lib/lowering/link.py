@@ -1,0 +1,266 @@
+"""Link a lowered program to its parameters: weights become named, inputs stay arguments.
+
+A frontend lowers a model to one function that takes every weight and every input as an
+argument. Linking makes of it a public `@main` that takes the user inputs only and loads each
+weight from a `util.global` bound to `#flow.parameter.named<"model"::"<key>">`. The program is
+then kilobytes of readable text for a model of any size, and every frontend's program reads
+the same archive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scripts.lib.artifacts.archive import SCOPE
+from scripts.lib.artifacts.tensors import TensorType
+
+FORMATS = ("text", "bytecode")
+
+
+class LinkError(Exception):
+    """The lowered function and its arguments do not fit; says which argument and both types."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A weight: bound to the archive's key `type.name`."""
+
+    type: TensorType
+
+
+@dataclass(frozen=True)
+class Input:
+    """The user input at `position` in the reference's order."""
+
+    type: TensorType
+    position: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor that the capture lifted out of the program: it stays a literal."""
+
+    type: TensorType
+    value: np.ndarray
+
+
+Argument = Parameter | Input | Constant
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What an exporter hands to the linker.
+
+    `text` is a module in the torch, stablehlo or linalg dialects whose function `entry` takes
+    `arguments` in order; the results at `results` (all, if None) are the user's outputs;
+    `rewrites` names what was changed for a compiler's sake.
+    """
+
+    text: str
+    entry: str
+    arguments: Sequence[Argument]
+    results: Sequence[int] | None = None
+    rewrites: tuple[str, ...] = ()
+
+
+def link(lowered: Lowered, inputs: Sequence[TensorType], ir_format: str = "text") -> bytes:
+    """The whole program, verified by IREE's own parser, as text or MLIR bytecode.
+
+    `inputs` are all user inputs in order; one that the program does not use is still an
+    argument of `@main`. Raises LinkError where types disagree, ValueError for the format.
+    """
+    if ir_format not in FORMATS:
+        raise ValueError(f"ir_format {ir_format!r}; one of {', '.join(FORMATS)}")
+    from iree.compiler import ir
+
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(lowered.text)
+        entry = _find_function(module, lowered.entry)
+        _Linker(module, entry, lowered, inputs).link()
+        if not module.operation.verify():
+            raise LinkError("the linked program does not verify")
+        if ir_format == "bytecode":
+            import io
+
+            buffer = io.BytesIO()
+            module.operation.write_bytecode(buffer)
+            return buffer.getvalue()
+        return (str(module) + "\n").encode()
+
+
+class _Linker:
+    """One linking: builds the globals and `@main`, whose body is the entry function's."""
+
+    def __init__(self, module, entry, lowered: Lowered, inputs: Sequence[TensorType]) -> None:
+        from iree.compiler import ir
+
+        self.ir = ir
+        self.module = module
+        self.entry = entry
+        self.lowered = lowered
+        self.inputs = inputs
+        function_type = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
+        self.entry_types = list(function_type.inputs)
+        self.result_types = list(function_type.results)
+        self.symbols: dict[str, str] = {}
+        self.taken = {"main"} | {
+            op.attributes["sym_name"].value
+            for op in module.body.operations
+            if "sym_name" in op.attributes
+        }
+
+    def link(self) -> None:
+        ir = self.ir
+        if len(self.entry_types) != len(self.lowered.arguments):
+            raise LinkError(
+                f"@{self.lowered.entry} takes {len(self.entry_types)} arguments, "
+                f"the capture names {len(self.lowered.arguments)}"
+            )
+        body = self._entry_block()
+        # Counters of batch norm and the like are weights that inference never reads.
+        used = [
+            (number, argument)
+            for number, argument in enumerate(self.lowered.arguments)
+            if any(True for _ in body.arguments[number].uses)
+        ]
+        top = ir.InsertionPoint.at_block_begin(self.module.body)
+        for _, argument in used:
+            if isinstance(argument, Parameter) and argument.type.name not in self.symbols:
+                self._global(argument, top)
+        chosen = self.lowered.results
+        chosen = range(len(self.result_types)) if chosen is None else chosen
+        result_types = [_builtin(ir, self.result_types[i]) for i in chosen]
+        main_type = ir.FunctionType.get([ir.Type.parse(t.mlir) for t in self.inputs], result_types)
+        main = ir.Operation.create(
+            "func.func",
+            regions=1,
+            attributes={
+                "sym_name": ir.StringAttr.get("main"),
+                "function_type": ir.TypeAttr.get(main_type),
+            },
+            ip=ir.InsertionPoint(self.entry),
+        )
+        block = main.regions[0].blocks.append(*main_type.inputs)
+        with ir.InsertionPoint(block):
+            for number, argument in used:
+                value = self._operand(argument, self.entry_types[number], block, number)
+                body.arguments[number].replace_all_uses_with(value)
+            end = ir.Operation.create("func.return")
+        *operations, old_return = list(body.operations)
+        for operation in operations:
+            operation.operation.move_before(end)
+        with ir.InsertionPoint(end):
+            results = [
+                _cast("torch_c.to_builtin_tensor", ir, old_return.operands[i], want)
+                for i, want in zip(chosen, result_types, strict=True)
+            ]
+            ir.Operation.create("func.return", operands=results)
+        end.erase()
+        self.entry.erase()
+
+    def _entry_block(self):
+        blocks = list(self.entry.regions[0].blocks)
+        if len(blocks) != 1:
+            raise LinkError(
+                f"@{self.lowered.entry} has {len(blocks)} blocks, expected structured control "
+                "flow in one"
+            )
+        return blocks[0]
+
+    def _global(self, argument: Parameter, top) -> None:
+        ir = self.ir
+        key = argument.type.name
+        # A weight may be called what the program already calls something else.
+        symbol = f"{SCOPE}.{key}" if key in self.taken else key
+        self.symbols[key] = symbol
+        kind = argument.type.mlir
+        ir.Operation.create(
+            "util.global",
+            attributes={
+                "sym_name": ir.StringAttr.get(symbol),
+                "sym_visibility": ir.StringAttr.get("private"),
+                "type": ir.TypeAttr.get(ir.Type.parse(kind)),
+                "initial_value": ir.Attribute.parse(
+                    f"#flow.parameter.named<{_quote(SCOPE)}::{_quote(key)}> : {kind}"
+                ),
+            },
+            ip=top,
+        )
+
+    def _operand(self, argument: Argument, want, block, number: int):
+        ir = self.ir
+        builtin = ir.Type.parse(argument.type.mlir)
+        if _builtin(ir, want) != builtin:
+            raise LinkError(
+                f"argument {number} ({argument.type.name}): the program takes {want}, "
+                f"the reference has {builtin}"
+            )
+        match argument:
+            case Input(position=position):
+                value = block.arguments[position]
+            case Parameter():
+                value = ir.Operation.create(
+                    "util.global.load",
+                    results=[builtin],
+                    attributes={
+                        "global": ir.FlatSymbolRefAttr.get(self.symbols[argument.type.name])
+                    },
+                ).result
+            case Constant(value=array):
+                value = ir.Operation.create(
+                    "arith.constant",
+                    results=[builtin],
+                    attributes={"value": _elements(ir, array, builtin)},
+                ).result
+        return _cast("torch_c.from_builtin_tensor", ir, value, want)
+
+
+def _find_function(module, name: str):
+    for op in module.body.operations:
+        if op.operation.name == "func.func" and op.attributes["sym_name"].value == name:
+            return op.operation
+    raise LinkError(f"the lowered module has no function @{name}")
+
+
+def _cast(op: str, ir, value, want):
+    """Cross between builtin and torch tensors, by `op`, or between signs of integers."""
+    if value.type == want:
+        return value
+    if {"!torch"} & {str(value.type)[:6], str(want)[:6]}:
+        return ir.Operation.create(op, results=[want], operands=[value]).result
+    # Only StableHLO has integers with a sign on builtin tensors.
+    return ir.Operation.create("stablehlo.bitcast_convert", results=[want], operands=[value]).result
+
+
+_VTENSOR = re.compile(r"!torch\.vtensor<\[(?P<shape>[\d,]*)\],(?P<element>\w+)>")
+_SIGNED = re.compile(r"[su]i(\d+)")
+
+
+def _builtin(ir, kind):
+    """The type that IREE's ABI knows of a tensor: builtin, its integers without a sign."""
+    match = _VTENSOR.fullmatch(str(kind))
+    if match is None:
+        return ir.Type.parse(_SIGNED.sub(r"i\1", str(kind))) if "ui" in str(kind) else kind
+    shape = "".join(f"{n}x" for n in match["shape"].split(",") if n)
+    element = _SIGNED.sub(r"i\1", match["element"])
+    return ir.Type.parse(f"tensor<{shape}{element}>")
+
+
+def _elements(ir, array: np.ndarray, kind):
+    """A dense literal of the array's own bytes."""
+    array = np.asarray(array, order="C")  # ascontiguousarray makes a vector of a scalar
+    if array.dtype == np.bool_:
+        return ir.DenseElementsAttr.get(
+            np.packbits(array, axis=None, bitorder="little"),
+            type=ir.IntegerType.get_signless(1),
+            shape=list(array.shape),
+        )
+    return ir.DenseElementsAttr.get(array, type=kind.element_type, shape=list(array.shape))
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

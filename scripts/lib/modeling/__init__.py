@@ -1,0 +1,1 @@
+"""Model files: read, loaded, counted, run eagerly for their golden results."""

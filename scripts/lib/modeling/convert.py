@@ -1,0 +1,36 @@
+"""Between torch tensors and what is stored of them: types, numpy arrays, bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from scripts.lib.artifacts import tensors
+from scripts.lib.modeling.errors import ModelError
+
+TORCH_DTYPE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def tensor_type(name: str, tensor: torch.Tensor) -> tensors.TensorType:
+    """The type of a tensor; raises ModelError for a dtype that no stage can carry."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in tensors.DTYPES:
+        raise ModelError(
+            f"{name} has dtype {dtype}, which cannot be carried; expected one of "
+            f"{', '.join(tensors.DTYPES)}"
+        )
+    return tensors.TensorType(name, tuple(tensor.shape), dtype)
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """A contiguous copy as a numpy array; bfloat16 widened to float32, exactly."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.float()
+    return np.array(tensor.numpy(), order="C")
+
+
+def to_bytes(tensor: torch.Tensor) -> np.ndarray:
+    """The tensor's bytes in row-major order, as uint8, without a copy where it can be had."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy()

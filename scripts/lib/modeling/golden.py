@@ -1,0 +1,135 @@
+"""Golden results: a step run eagerly twice, then in float64, and whether they can be held to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from scripts.lib.artifacts import tensors
+from scripts.lib.modeling import convert, errors, float64, loading, trees
+from scripts.lib.modeling.step import EvalStep, TrainStep
+from scripts.lib.verification import scaling, tolerances, torch_same
+
+Step = EvalStep | TrainStep
+
+
+@dataclass(frozen=True)
+class Golden:
+    """Results of a step by eager, in order; `fp64` None where torch cannot compute them."""
+
+    types: tuple[tensors.TensorType, ...]
+    eager: list[np.ndarray]
+    fp64: list[np.ndarray] | None
+    deterministic: bool
+
+    @property
+    def rmse_vs_fp64(self) -> float | None:
+        """How far eager itself is from the float64 results."""
+        return torch_same.rmse(self.eager, self.fp64) if self.fp64 is not None else None
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For golden.npz: `golden.<i>` and, where there are some, `fp64.<i>`."""
+        named = {f"golden.{i}": array for i, array in enumerate(self.eager)}
+        return named | {f"fp64.{i}": array for i, array in enumerate(self.fp64 or [])}
+
+
+def observe(
+    loaded: loading.LoadedModel,
+    make_step: Callable[[loading.LoadedModel], Step],
+    file: Path,
+    dtype: str,
+) -> Golden:
+    """Run the step of `make_step(loaded)` twice, then that of the model in float64.
+
+    The model is converted in place: nothing may use it afterwards. Raises ModelError where
+    its inputs change, or its results say nothing about whether a program is right.
+    """
+    before = [(path, convert.to_numpy(tensor)) for path, tensor in loaded.inputs]
+    step = make_step(loaded)
+    try:
+        twice = run_twice(step, dtype)
+    except errors.ModelError as error:
+        raise errors.ModelError(f"{file}: {error}") from error
+    except Exception as error:
+        raise errors.ModelError(
+            f"{file}: its forward pass raised {errors.raised(error, file)}; {_seen(loaded)}"
+        ) from error
+    for (path, array), (_, tensor) in zip(before, loaded.inputs, strict=True):
+        if not np.array_equal(convert.to_numpy(tensor), array, equal_nan=True):
+            raise errors.ModelError(f"{file}: the model changes its input {path} in place")
+    check(file, twice.eager)
+    del step
+    return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step))
+
+
+def _seen(loaded: loading.LoadedModel) -> str:
+    """What a forward pass was given, and what its weights are of."""
+    inputs = [f"{path} {t.dtype}{list(t.shape)}".strip() for path, t in loaded.inputs]
+    kinds = sorted({str(weight.dtype) for weight in loaded.module.parameters()})
+    text = f"inputs {', '.join(inputs)}; weights {', '.join(kinds) or 'none'}"
+    return text.replace("torch.", "")
+
+
+def run_twice(step: Step, dtype: str) -> Golden:
+    """Results of a step run eagerly, and whether a second run gives the same."""
+    outputs = step()
+    for hidden in trees.opaque(outputs):
+        print(
+            f"note: output {hidden} is left out: torch does not know it as a structure of tensors"
+        )
+    named = step.results(outputs)
+    del outputs
+    types = tuple(_output_type(name, tensor) for name, tensor in named)
+    eager = [convert.to_numpy(tensor) for _, tensor in named]
+    again = [convert.to_numpy(tensor) for _, tensor in step.results(step())]
+    dtypes = [kind.dtype for kind in types]
+    allowed = torch_same.Tolerance(tolerances.TOLERANCES[dtype])
+    scale = scaling.scale_of([kind.name for kind in types])
+    repeated = torch_same.compare(again, eager, None, allowed, dtypes, scale=scale)
+    return Golden(types, eager, None, repeated.code == torch_same.PASS)
+
+
+def _output_type(name: str, tensor: torch.Tensor) -> tensors.TensorType:
+    try:
+        return convert.tensor_type(name, tensor)
+    except errors.ModelError as error:
+        raise errors.ModelError(f"forward() returned {'a tensor that' if not name else ''}{error}") from error  # fmt: skip
+
+
+def check(file: Path, golden: list[np.ndarray]) -> None:
+    """Refuse results that say nothing about whether a program is right."""
+    if not golden:
+        raise errors.ModelError(
+            f"{file}: forward() returned no tensor; expected a tensor, or tensors in tuples, "
+            "lists, dicts or dataclasses"
+        )
+    for number, array in enumerate(golden):
+        if array.size and not np.isfinite(array).any():
+            raise errors.ModelError(
+                f"{file}: output {number} has no finite value: nothing to compare with"
+            )
+    if not any(np.any(array) for array in golden):
+        raise errors.ModelError(f"{file}: every output is zero: any program would pass for it")
+
+
+def _in_float64(
+    loaded: loading.LoadedModel, make_step: Callable[[loading.LoadedModel], Step]
+) -> list[np.ndarray] | None:
+    """Results of the same (rounded) weights computed in float64; None where torch cannot."""
+    args, kwargs = trees.cast_floats((loaded.args, loaded.kwargs), torch.float64)
+    wide = dataclasses.replace(loaded, args=args, kwargs=kwargs)
+    try:
+        with float64.widened(loaded.module):
+            step = make_step(wide)
+            if isinstance(step, TrainStep) and not float64.is_wide(loaded.module):
+                print("note: no float64 reference: gradients need all weights in float64 at once")
+                return None
+            return [convert.to_numpy(tensor) for _, tensor in step.results(step())]
+    except RuntimeError as error:
+        print(f"note: no float64 reference: {error}", flush=True)
+        return None

@@ -1,0 +1,83 @@
+"""Load a model file as the reference, export and baseline stages all do: one way.
+
+Seeded before the weights, seeded again before the inputs, so that what a stage rebuilds is
+what the reference stage stored. Imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from scripts.lib.modeling import counting, footprint
+from scripts.lib.modeling.errors import ModelError
+from scripts.lib.modeling.inputs import call_arguments, check_inputs
+from scripts.lib.modeling.model_file import ModelFile
+from scripts.lib.modeling.trees import cast_floats, flat_tensors
+
+
+@dataclass
+class LoadedModel:
+    """A model in eval mode, its call arguments, and the flat tensors among those.
+
+    `file`: where it is from, for what else that file can tell of it.
+    """
+
+    name: str
+    module: torch.nn.Module
+    args: tuple
+    kwargs: dict[str, Any]
+    file: ModelFile
+
+    @property
+    def inputs(self) -> list[tuple[str, torch.Tensor]]:
+        """(path, tensor) of every tensor input, in the order of the program's arguments."""
+        return flat_tensors((self.args, self.kwargs))
+
+    def float_model(self) -> torch.nn.Module | None:
+        """What get_float_model() of the model's file returns, in eval mode and the entry's dtype;
+        None where the file has no such function."""
+        if "get_float_model" not in self.file.functions:
+            return None
+        return self.file.to_dtype(self.file.build("get_float_model"))
+
+    def input_description(self) -> str | None:
+        """What describe_inputs() of the model's file returns; None where the file has none."""
+        if "describe_inputs" not in self.file.functions:
+            return None
+        with torch.no_grad():
+            text = self.file.call("describe_inputs", self.module)
+        if not isinstance(text, str):
+            raise ModelError(
+                f"{self.file.path}: describe_inputs() returned {type(text).__name__}, expected a str"
+            )
+        return text
+
+
+def load(name: str, path: str | Path, options: Mapping[str, Any], stage: str = "") -> LoadedModel:
+    """Build the model of file `path` and its inputs under `options`.
+
+    Exits as `oom` before it builds weights that `stage`, one of footprint.FACTORS, cannot hold.
+
+    get_dummy_input() is given the model, where it takes it, in eval mode, without gradients and
+    in the entry's dtype: inputs that the model computes (a cache) are those of that dtype. Raises
+    ModelError where a function raises or returns something else than is expected.
+    """
+    file = ModelFile(path, options)
+    if not file.options.get("pretrained"):  # its loader wants values, and fetches them
+        counted = counting.count(lambda: file.call("get_model"), file.options.get("dtype", "f32"))
+        footprint.require(counted, stage)
+    built = file.to_dtype(file.build("get_model"))
+    with torch.no_grad():
+        args, kwargs = call_arguments(path, file.call("get_dummy_input", built))
+    check_inputs(f"{path}: get_dummy_input() returned", (args, kwargs))
+    # A tensor that requires a gradient is a leaf of the user's own graph: no stage wants that.
+    args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs))
+    if file.dtype is not torch.float32:
+        args, kwargs = cast_floats((args, kwargs), file.dtype)
+    return LoadedModel(name, built, args, kwargs, file)

@@ -1,0 +1,104 @@
+"""A model file, imported: its functions called under the options of its entry."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from scripts.lib.modeling import source
+from scripts.lib.modeling.convert import TORCH_DTYPE
+from scripts.lib.modeling.errors import ModelError, raised
+from scripts.lib.modeling.inputs import check_weights, described, instead
+
+
+class ModelFile:
+    """A model file, imported, and the options of its entry.
+
+    Raises ModelError, or source.ModelFileError, where it cannot be imported or is none.
+    """
+
+    def __init__(self, path: str | Path, options: Mapping[str, Any]) -> None:
+        self.path, self.options = path, dict(options)
+        self.seed = int(self.options.get("seed", 0))
+        self.dtype = TORCH_DTYPE[self.options.get("dtype", "f32")]
+        self.functions = source.functions(path)
+        self._module = _import(path)
+
+    def call(self, name: str, built: torch.nn.Module | None = None) -> Any:
+        """What function `name` returns under the options that it takes, seeded as each is.
+
+        `built`: what get_model() returned, in eval mode, for a function with a parameter `model`.
+        Raises ModelError with the call and what it raised.
+        """
+        chosen = source.chosen_options(self.functions[name], self.options)
+        given = {source.MODEL_PARAMETER: built} if self.functions[name].takes_model else {}
+        torch.manual_seed(self.seed)
+        random.seed(self.seed)
+        np.random.seed(self.seed)
+        try:
+            return getattr(self._module, name)(**chosen, **given)
+        except (Exception, SystemExit) as error:
+            shown = ", ".join([*(f"{k}={v!r}" for k, v in chosen.items()), *given])
+            hint = ""
+            if chosen.get("pretrained") and isinstance(error, OSError):
+                hint = "pretrained weights could not be fetched; give this machine a way to the hub, or set pretrained: false: "
+            raise ModelError(f"{self.path}: {name}({shown}): {hint}{raised(error, self.path)}") from error  # fmt: skip
+
+    def build(self, name: str) -> torch.nn.Module:
+        """The module that function `name` returns, in eval mode and without gradients."""
+        built = self.call(name)
+        where = f"{self.path}: {name}() returned"
+        if not isinstance(built, torch.nn.Module):
+            raise ModelError(f"{where} {described(built)}, expected a torch.nn.Module{instead(built)}")  # fmt: skip
+        if isinstance(built, torch.jit.ScriptModule) or _is_compiled(built):
+            raise ModelError(
+                f"{where} a compiled module ({type(built).__name__}), which torch.export does not take; "
+                "return the module that it was made of"
+            )
+        check_weights(where, built)
+        return built.eval().requires_grad_(False)
+
+    def to_dtype(self, module: torch.nn.Module) -> torch.nn.Module:
+        """The module with its floating-point weights in the entry's dtype, in place."""
+        return module if self.dtype is torch.float32 else module.to(self.dtype)
+
+
+def _is_compiled(module: torch.nn.Module) -> bool:
+    """Whether torch.compile made it; naming torch._dynamo would import it, which takes seconds."""
+    dynamo = sys.modules.get("torch._dynamo")
+    return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
+
+
+def _import(path: str | Path) -> types.ModuleType:
+    path = Path(path).expanduser().resolve()
+    # Helpers beside the file are found as when it is run; last, so that a file named timm.py
+    # does not stand before the package.
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    spec = importlib.util.spec_from_file_location(f"vmfbench_model_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    # Registered, as dataclasses and torch.export look modules up by name.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"{path}: importing it raised {raised(error, path)}{_missing(error)}") from error  # fmt: skip
+    return module
+
+
+def _missing(error: BaseException) -> str:
+    """What to do where a package is not there."""
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    return (
+        f"; add its package to the pip section of the environments that load models ({sys.prefix} "
+        "has none), or put the module beside the model file"
+    )

@@ -1,0 +1,205 @@
+"""What a model file says of itself, read without importing it (and so without torch).
+
+The driver checks every model file and its options before any work starts.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.lib.core import python_source
+
+ROOT = Path(__file__).parents[3]
+
+FUNCTIONS = ("get_model", "get_dummy_input")
+OPTIONAL_FUNCTIONS = ("get_float_model", "describe_inputs")
+"""Functions that a model file may have: the float model of a quantised one, a line about inputs."""
+MODEL_PARAMETER = "model"
+"""What get_model() returned, for every other function with a parameter of this name."""
+COMMON_OPTIONS = ("dtype", "seed")
+"""Options that the pipeline itself applies; a model file need not name them."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """What a function of a model file takes: named options, any option (`**options`), the model."""
+
+    options: frozenset[str]
+    takes_any: bool = False
+    takes_model: bool = False
+
+
+class ModelFileError(ValueError):
+    """A model file, or an option set for it, that cannot work; says which and what to do."""
+
+
+def functions(path: str | Path) -> dict[str, Function]:
+    """What each of a model file's functions takes, those that it must have and those it may.
+
+    Raises ModelFileError, naming the file, where it is missing, does not parse, lacks a function
+    that it must have, or has a parameter that cannot be set by an option.
+    """
+    path = Path(path).expanduser()
+    found: dict[str, ast.AST] = {}
+    for node in _parsed(path).body:
+        for name in _bound(node):
+            found[name] = node
+    for name in FUNCTIONS:
+        if name not in found:
+            near = difflib.get_close_matches(name, sorted(found), n=1)
+            hint = f"; did you mean {near[0]!r}? rename it to {name}" if near else ""
+            raise ModelFileError(
+                f"{path}: no function {name}() at the top level; expected both "
+                f"{' and '.join(f'{f}()' for f in FUNCTIONS)}{hint}"
+            )
+    known = {name: found[name] for name in (*FUNCTIONS, *OPTIONAL_FUNCTIONS) if name in found}
+    return {name: _function(path, name, node) for name, node in known.items()}
+
+
+def accepted_options(path: str | Path) -> dict[str, frozenset[str]]:
+    """The option names that each of a model file's functions has as parameters; raises as
+    `functions` does."""
+    return {name: function.options for name, function in functions(path).items()}
+
+
+def chosen_options(function: Function, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `options` that a function is called with: those that it names; with `**options`
+    all but the pipeline's own."""
+    return {
+        option: value
+        for option, value in options.items()
+        if option in function.options or (function.takes_any and option not in COMMON_OPTIONS)
+    }
+
+
+def own_imports(path: str | Path, root: Path = ROOT) -> list[Path]:
+    """The files that a model file is made of beside itself, sorted: the modules of `models.*` in
+    the project at `root` and those that lie beside the file, as far as they import each other.
+
+    Raises ModelFileError where one of them does not parse.
+    """
+    path = Path(path).expanduser()
+    _parsed(path)  # says what is wrong with the file itself
+    try:
+        beside = python_source.closure(python_source.names(path, ""), path.parent)
+        wanted = [name for file in (path, *beside) for name in python_source.names(file, "")]
+        shared = python_source.closure(filter(_is_shared, wanted), root, _is_shared)
+    except (SyntaxError, ValueError) as error:
+        raise ModelFileError(f"{path}: a module that it imports is not valid Python ({error})") from error  # fmt: skip
+    return sorted((beside | shared) - {path})
+
+
+def _is_shared(module: str) -> bool:
+    return module.split(".")[0] == "models"
+
+
+def default(path: str | Path, option: str, otherwise: Any) -> Any:
+    """The literal default of an option in a model file; `otherwise` where it has none."""
+    for node in ast.parse(Path(path).expanduser().read_bytes()).body:
+        if not isinstance(node, ast.FunctionDef) or node.name not in FUNCTIONS:
+            continue
+        arguments = node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = [
+            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]  # fmt: skip
+        for argument, value in pairs:
+            if argument.arg == option and isinstance(value, ast.Constant):
+                return value.value
+    return otherwise
+
+
+def default_batch_size(path: str | Path) -> int:
+    """The batch size of a model file's inputs where no entry sets one; 1 where it names none."""
+    value = default(path, "batch_size", 1)
+    return value if isinstance(value, int) else 1
+
+
+def check_options(path: str | Path, options: Mapping[str, Any]) -> None:
+    """Raise ModelFileError for an option that neither the file nor the pipeline knows."""
+    known = functions(path).values()
+    if any(function.takes_any for function in known):
+        return
+    accepted = frozenset(COMMON_OPTIONS).union(*(function.options for function in known))
+    for option in options:
+        if option not in accepted:
+            near = difflib.get_close_matches(option, sorted(accepted), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ModelFileError(
+                f"{path}: takes no option {option!r} (it takes {', '.join(sorted(accepted))}){hint}"
+            )
+
+
+def _parsed(path: Path) -> ast.Module:
+    if path.is_dir():
+        raise ModelFileError(f"{path}: is a folder; expected a Python file there")
+    if not path.is_file():
+        raise ModelFileError(f"{path}: no such model file; expected a Python file there")
+    try:
+        return ast.parse(path.read_bytes(), path.name)
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from error
+    except (SyntaxError, ValueError) as error:
+        raise ModelFileError(f"{path}: not valid Python ({error})") from error
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """The names that a statement of a module's top level gives something to."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [node.name]
+        case ast.Import() | ast.ImportFrom():
+            return [alias.asname or alias.name for alias in node.names]
+        case ast.Assign():
+            return [target.id for target in node.targets if isinstance(target, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+    return []
+
+
+_OTHER_THAN_DEF = {
+    ast.AsyncFunctionDef: "an async def",
+    ast.ClassDef: "a class",
+    ast.Import: "imported",
+    ast.ImportFrom: "imported",
+    ast.Assign: "assigned",
+    ast.AnnAssign: "assigned",
+}
+
+
+def _function(path: Path, name: str, node: ast.stmt) -> Function:
+    """What a function takes, given its definition; raises ModelFileError where it is none."""
+    if not isinstance(node, ast.FunctionDef):
+        raise ModelFileError(
+            f"{path}: {name} is {_OTHER_THAN_DEF[type(node)]} on line {node.lineno}; expected "
+            f"`def {name}(...)` at the top level, as its options are read without running the file"
+        )
+    arguments = node.args
+    if arguments.posonlyargs:
+        raise ModelFileError(
+            f"{path}: {name}() has the positional-only parameter {arguments.posonlyargs[0].arg!r}; "
+            "options are given by name: take the '/' away"
+        )
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    without_default = arguments.args[: len(arguments.args) - len(arguments.defaults)]
+    without_default = [a.arg for a in without_default] + [a.arg for a, d in keywords if d is None]
+    options = frozenset(a.arg for a in (*arguments.args, *arguments.kwonlyargs))
+    takes_model = MODEL_PARAMETER in options
+    if takes_model and name == "get_model":
+        raise ModelFileError(
+            f"{path}: get_model() has the parameter 'model', which is what get_model() returned in "
+            "the file's other functions; give the option another name"
+        )
+    for parameter in without_default:
+        if parameter != MODEL_PARAMETER:
+            raise ModelFileError(
+                f"{path}: {name}() has the parameter {parameter!r} without a default; every option "
+                "of a model file needs one"
+            )
+    return Function(options - {MODEL_PARAMETER}, arguments.kwarg is not None, takes_model)

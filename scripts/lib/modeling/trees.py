@@ -1,0 +1,51 @@
+"""Nested structures of tensors (pytrees): inputs and outputs as models take and give them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def cast_floats(tree: Any, dtype: torch.dtype) -> Any:
+    """The same tree with its floating-point tensors in `dtype`."""
+    return pytree.tree_map_only(
+        torch.Tensor, lambda t: t.to(dtype) if t.is_floating_point() else t, tree
+    )
+
+
+def flat_tensors(tree: Any) -> list[tuple[str, torch.Tensor]]:
+    """(path, tensor) for the tensors of a nested structure, in pytree order.
+
+    None, numbers and strings are left out: torch.export treats them as constants. A dataclass
+    that torch does not know as a structure is made known to it.
+    """
+    return [(path, leaf) for path, leaf in leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def leaves(tree: Any) -> list[tuple[str, Any]]:
+    """(path, leaf) of a nested structure, in pytree order; registers dataclasses on the way."""
+    leaves, _ = pytree.tree_flatten_with_path(tree)
+    unknown = {type(leaf) for _, leaf in leaves if _is_data(leaf)}
+    for kind in unknown:
+        torch.export.register_dataclass(kind)
+    if unknown:
+        return leaves(tree)
+    return [(pytree.keystr(path), leaf) for path, leaf in leaves]
+
+
+def opaque(tree: Any) -> list[str]:
+    """Paths and classes of the leaves that hold tensors where no stage can see them."""
+    return [
+        f"{path or 'its result'} of class {type(leaf).__name__}"
+        for path, leaf in leaves(tree)
+        if not isinstance(leaf, torch.Tensor)
+        and any(isinstance(value, torch.Tensor) for value in getattr(leaf, "__dict__", {}).values())
+    ]
+
+
+def _is_data(leaf: Any) -> bool:
+    """Whether a leaf is a dataclass's instance whose fields can stand for it."""
+    return dataclasses.is_dataclass(leaf) and not isinstance(leaf, type | torch.Tensor)

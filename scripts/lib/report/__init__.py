@@ -1,0 +1,1 @@
+"""From what the stages left to records, rows and reports."""

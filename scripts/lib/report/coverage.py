@@ -1,0 +1,174 @@
+"""How far every IREE cell came, and why it stopped there, from the rows of results.jsonl."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.lib.supervision import outcome
+
+STAGES = ("reference", "export", "compile", "measure")
+"""The chain of an IREE cell, in order."""
+NOTHING = "nothing"
+VERIFIED = "verified"
+
+ENDINGS = {
+    VERIFIED: "verified",
+    "no-device": "compiled, no device",
+    "wrong": "wrong result",
+    "undecided": "undecided",
+    "measure": "failed at measure",
+    "compile": "failed at compile",
+    "export": "failed at export",
+    "reference": "failed at reference",
+    "env": "no environment",
+    "skipped": "skipped",
+}
+"""What a cell is counted as, exactly one of these, and the heading of the count."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: `reached` is the last stage that ended well (or `verified`, or `nothing`).
+
+    `stopped_at`, `status`, `reason` and `detail` are those of the stage that did not end well;
+    for a verified cell `stopped_at`, `reason` and `detail` are empty. `stopped_at` is `env` where
+    a stage had no environment to run in. `rewrites` is what the exporter changed in the program.
+    """
+
+    suite: str
+    model: str
+    frontend: str
+    target: str
+    reached: str
+    stopped_at: str
+    status: str
+    reason: str
+    detail: str
+    verified: bool
+    rewrites: tuple[str, ...]
+
+    @property
+    def ending(self) -> str:
+        """What the cell is counted as: a key of ENDINGS."""
+        if self.verified:
+            return VERIFIED
+        if self.status == outcome.SKIPPED:
+            return "skipped"
+        if self.status == outcome.UNAVAILABLE and self.stopped_at == "measure":
+            return "no-device"
+        special = {"wrong-result": "wrong", "nondeterministic-eager": "undecided"}
+        return special.get(self.reason, self.stopped_at)
+
+    @property
+    def mark(self) -> str:
+        """The cell in a word or two: a star where the program was rewritten."""
+        words = {
+            VERIFIED: "✓",
+            "no-device": "compiled",
+            "wrong": "✗ wrong",
+            "undecided": "undecided",
+            "skipped": "skipped",
+        }
+        status = "" if self.status == "error" else f" {self.status}"
+        shown = words.get(self.ending, f"✗ {self.stopped_at}{status}")
+        return shown + ("*" if self.rewrites else "")
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Cell))
+
+
+def iree_cells(records: Iterable[Mapping[str, Any]]) -> list[Cell]:
+    """The IREE cells among the records, in their order."""
+    records = list(records)
+    referenced = {_model_of(record) for record in records if _is_past_reference(record)}
+    return [
+        _cell(record, _model_of(record) in referenced)
+        for record in records
+        if record["experiment"]["runtime"] == "iree"
+    ]
+
+
+def baseline_mark(record: Mapping[str, Any]) -> str:
+    """A baseline's record in a few words: verified, or the reason why not."""
+    result = record["outcome"]
+    if record["latency"]:
+        return "✓"
+    if result["status"] == outcome.SKIPPED:
+        return "skipped"
+    if result["status"] == outcome.UNAVAILABLE:
+        return "no device"
+    stage = "" if result["stage"] == "baseline" else f"{result['stage']}: "
+    return f"✗ {stage}{result['reason']}"
+
+
+def readable(detail: str) -> str:
+    """A detail on one line, without the folders of one machine."""
+    return _ABSOLUTE.sub("…/", " ".join(detail.split()))
+
+
+def kind_of(detail: str) -> str:
+    """What details of the same kind share: the text but for its numbers, types and place.
+
+    Two dispatches that both want too much shared memory differ in their numbers and in the
+    source line that is quoted in brackets at the end; they are one line of a report.
+    """
+    kind = readable(detail)
+    for pattern, instead in _PARTICULARS:
+        kind = pattern.sub(instead, kind)
+    return kind
+
+
+# Two folders or more: a single one, as in "/usr", tells nothing of a machine.
+_ABSOLUTE = re.compile(r"(?<![\w./:>-])/(?:[^\s/'\"`:;,()\[\]<>|]+/){2,}")
+_PARTICULARS = (
+    (re.compile(r" \[\S+:\d+: .*$"), ""),  # diagnose.py's source line
+    (re.compile(r"<[^<>]*>"), "<>"),
+    (re.compile(r"[\w$]*dispatch_\d\w*"), "dispatch"),
+    (re.compile(r"(?<![A-Za-z_])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?:x\d+)*"), "N"),  # not f32, conv2d
+)
+
+
+def _cell(record: Mapping[str, Any], referenced: bool) -> Cell:
+    result, experiment = record["outcome"], record["experiment"]
+    verified = bool(record["latency"])
+    return Cell(
+        suite=record["model"]["suite"],
+        model=record["model"]["name"],
+        frontend=experiment["frontend"],
+        target=experiment["target"],
+        reached=VERIFIED if verified else _reached(record, referenced),
+        stopped_at="" if verified else result["stage"],
+        status=result["status"],
+        reason=result["reason"],
+        detail=result["detail"],
+        verified=verified,
+        rewrites=tuple((record.get("export") or {}).get("rewrites") or ()),
+    )
+
+
+def _reached(record: Mapping[str, Any], referenced: bool) -> str:
+    """The last stage of the chain that ended well."""
+    result = record["outcome"]
+    if result["stage"] in STAGES and result["status"] != outcome.SKIPPED:
+        return (NOTHING, *STAGES)[STAGES.index(result["stage"])]
+    # On a skip list, or without an environment: such a row does not name the stage before, but
+    # a stage that ended well has left its report.
+    for stage in ("compile", "export"):
+        if record.get(stage):
+            return stage
+    return "reference" if referenced else NOTHING
+
+
+def _is_past_reference(record: Mapping[str, Any]) -> bool:
+    """Whether this row shows that its model's reference, which all its rows share, ended well."""
+    result = record["outcome"]
+    ran = result["status"] != outcome.SKIPPED and result["stage"] not in ("env", "reference")
+    return ran or bool(record.get("reference") or record.get("export"))
+
+
+def _model_of(record: Mapping[str, Any]) -> tuple[str, str]:
+    return record["model"]["suite"], record["model"]["name"]

@@ -1,0 +1,181 @@
+"""results.jsonl read back: every record checked as it is read, named by file and line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import statistics
+from pathlib import Path
+from typing import Any, NoReturn
+
+from scripts.lib.timing.measurement import Run
+
+
+class BadRecords(Exception):
+    """What is wrong with the records, where, and what to do about it."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Record:
+    """One line of results.jsonl; two lines are two records, whatever stands in them."""
+
+    path: Path
+    line: int
+    data: dict
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.line}"
+
+    @property
+    def is_iree(self) -> bool:
+        return self["runtime"] == "iree"
+
+    @property
+    def latency(self) -> dict | None:
+        """The latency, which stands only beside a passed verification."""
+        return self.data["latency"]
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of one of CELL_KEYS; what an older record lacks is None, precision "none"."""
+        experiment = self.data["experiment"]
+        if key in ("model", "suite"):
+            return self.data["model"]["name" if key == "model" else "suite"]
+        if key == "cell":
+            return "/".join([self["model"], *self.road])
+        if key == "precision":
+            return experiment.get(key) or "none"
+        return experiment.get(key)
+
+    @property
+    def road(self) -> list[str]:
+        """What the cell is called below its model: frontend and target, or baseline and test."""
+        if self.is_iree:
+            return [self["frontend"], self["target"]]
+        return [self["target"] or self["runtime"], self["test"]]
+
+    @property
+    def failure(self) -> str:
+        """ "<status>: <detail>" of a cell that was not measured."""
+        result = self.data["outcome"]
+        return f"{result['status']}: {result['detail'] or result.get('reason') or 'not measured'}"
+
+    @property
+    def runs(self) -> list[Run]:
+        """The cold run first, then the repetitions; [] for a cell that was not measured.
+
+        Older records have no `runs`: the first call and the repetitions' means stand for them.
+        """
+        if self.latency is None:
+            return []
+        if self.data.get("runs"):
+            known = {field.name for field in dataclasses.fields(Run)}
+            return [
+                Run(**{k: v for k, v in run.items() if k in known}) for run in self.data["runs"]
+            ]
+        first_ms = self.data["run"].get("first_call_ms")
+        cold = [] if first_ms is None else [Run(first_ms / 1e3, 1)]
+        calls = self.latency.get("iterations", 1)
+        return cold + [Run(ms / 1e3 * calls, calls) for ms in self.latency["values_ms"]]
+
+    @property
+    def has_cold_run(self) -> bool:
+        return bool(self.data.get("runs")) or self.data["run"].get("first_call_ms") is not None
+
+    @property
+    def median_ms(self) -> float:
+        """Milliseconds a call, the median over the repetitions; only for a measured cell."""
+        return statistics.median(self.data["latency"]["values_ms"])
+
+
+def problem(data: Any) -> str | None:
+    """Why `data` is not a record that a format can be made of, or None."""
+    if not isinstance(data, dict):
+        return f"a record is a JSON object, this is {type(data).__name__}"
+    for part, keys in _REQUIRED.items():
+        if not isinstance(data.get(part), dict):
+            return f"no {part}"
+        for key in keys:
+            if key not in data[part]:
+                return f"no {part}.{key}"
+    if data["experiment"]["test"] not in ("eval", "train"):
+        return "experiment.test is neither eval nor train"
+    latency = data.get("latency")
+    if latency is not None and not _all_positive(latency.get("values_ms") or [None]):
+        return "latency.values_ms is not a list of positive numbers"
+    for index, run in enumerate(data.get("runs") or []):
+        if wrong := _run_problem(run):
+            return f"runs[{index}]: {wrong}"
+    return None
+
+
+def is_number(value: Any) -> bool:
+    """Whether JSON readers take this for a number (True and NaN they would not)."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_REQUIRED = {
+    "model": ("name", "suite"),
+    "experiment": ("runtime", "frontend", "target", "test", "dtype", "batch_size", "device"),
+    "outcome": ("status", "detail"),
+    "verification": ("code",),
+    "run": (),
+}
+
+
+def _all_positive(values: Any) -> bool:
+    return isinstance(values, list) and all(is_number(v) and v > 0 for v in values)
+
+
+def _run_problem(run: Any) -> str | None:
+    if not isinstance(run, dict):
+        return "not an object"
+    if not is_number(run.get("total_s")) or run["total_s"] <= 0:
+        return "total_s is not a positive number"
+    if not isinstance(run.get("iterations"), int) or run["iterations"] < 1:
+        return "iterations is not a whole number above 0"
+    for field in dataclasses.fields(Run)[2:]:
+        if run.get(field.name) is not None and not is_number(run[field.name]):
+            return f"{field.name} is neither a number nor null"
+    return None
+
+
+def read(path: Path) -> list[Record]:
+    """Every record of a results.jsonl.
+
+    Raises BadRecords, naming file and line, for what is not a record.
+    """
+    if not path.is_file():
+        raise BadRecords(
+            f"{path}: no such file; run `snakemake --cores <n> results/latency.csv` first,"
+            " or name another with --results"
+        )
+    try:
+        # Not splitlines(): a message may hold other line separators, which JSON does not escape.
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise BadRecords(f"{path}: not UTF-8 ({error}); is this a results.jsonl?") from error
+    return [
+        _parse(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()
+    ]
+
+
+def _parse(path: Path, number: int, line: str) -> Record:
+    try:
+        data = json.loads(line, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise BadRecords(
+            f"{path}:{number}: not valid JSON ({error}); make the file again with"
+            " `snakemake --cores <n> --force results/latency.csv`, or take the line out"
+        ) from error
+    if wrong := problem(data):
+        raise BadRecords(
+            f"{path}:{number}: {wrong}; --results wants a results.jsonl of this project"
+        )
+    return Record(path, number, data)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    """NaN and infinities are not JSON, and no tool here could read them back."""
+    raise ValueError(f"{name} is not a number in JSON")

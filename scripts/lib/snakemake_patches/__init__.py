@@ -1,0 +1,1 @@
+"""Every use of Snakemake's internals."""

@@ -1,0 +1,1 @@
+"""A stage as a child process: limits, log, outcome."""

@@ -1,0 +1,110 @@
+"""The outcome of one stage of one cell: `status.json`, and what it took: `usage.json`.
+
+They are two files because Snakemake compares small files by checksum: an outcome that has
+not changed must read the same to the byte, and seconds never do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.lib.core import atomic
+
+OK = "ok"
+SKIPPED = "skipped"
+UNAVAILABLE = "unavailable"
+FAILED = ("unsupported", "error", "crashed", "timeout", "oom")
+STATUSES = (OK, *FAILED, UNAVAILABLE, SKIPPED)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one stage of one cell ended.
+
+    `reason` is a class to group by, `detail` the line that a compiler engineer would quote;
+    both are empty when `status` is ok. `blocked_by` is "<stage> <cell>" of the first failure
+    upstream. `command` runs as it stands from the directory of the Snakefile. `fingerprint` is of
+    the code that ran, `due` the param that asked for it (see fingerprint.due), `limit` the
+    seconds or MiB that a timeout or oom met.
+    """
+
+    status: str
+    stage: str
+    cell: str
+    reason: str = ""
+    detail: str = ""
+    blocked_by: str = ""
+    log: str = ""
+    command: str = ""
+    fingerprint: str = ""
+    due: str = ""
+    limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status {self.status!r} is not one of {', '.join(STATUSES)}")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a stage took: wall seconds, peak resident set of its process tree in MiB."""
+
+    seconds: float
+    max_rss_mb: float
+
+
+def usage_path(status_path: str | Path) -> Path:
+    """The usage file that goes with a status file."""
+    return Path(status_path).with_name("usage.json")
+
+
+def begin(status_path: str | Path, due: str) -> None:
+    """Record what asked for a stage (see fingerprint.due) for as long as it has no outcome.
+
+    Snakemake takes the status away before it starts a job, and a job that is to be run with more
+    leaves none: its next attempt has to be asked for by the same param.
+    """
+    path = _begun_path(status_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(due, encoding="utf-8")
+
+
+def begun(status_path: str | Path) -> str:
+    """What asked for a stage that began and has no outcome; "" where there is no such stage."""
+    path = _begun_path(status_path)
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _begun_path(status_path: str | Path) -> Path:
+    return Path(status_path).with_name("begun.txt")
+
+
+def write(status_path: str | Path, outcome: Outcome, usage: Usage) -> None:
+    """Record usage, then the outcome: a status file means that the stage is done."""
+    atomic.write_json(usage_path(status_path), dataclasses.asdict(usage))
+    atomic.write_json(status_path, dataclasses.asdict(outcome))
+    _begun_path(status_path).unlink(missing_ok=True)
+
+
+def read(status_path: str | Path) -> Outcome:
+    """Read a status file; raises ValueError naming the file where it is not one."""
+    values = atomic.read_json(status_path)
+    try:
+        return Outcome(**values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{status_path}: not a status file ({error}); delete it and run again"
+        ) from error
+
+
+def read_usage(status_path: str | Path) -> Usage | None:
+    """Read the usage beside a status file; None where the stage never ran."""
+    path = usage_path(status_path)
+    if not path.exists():
+        return None
+    try:
+        return Usage(**atomic.read_json(path))
+    except TypeError as error:
+        raise ValueError(f"{path}: not a usage file ({error}); delete it and run again") from error

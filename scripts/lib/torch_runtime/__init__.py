@@ -1,0 +1,1 @@
+"""Baselines: PyTorch's own runtimes, verified and timed."""

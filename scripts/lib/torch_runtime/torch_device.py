@@ -1,0 +1,74 @@
+"""Devices of PyTorch's own: the CPU, and CUDA GPUs."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import astuple, dataclass
+
+import torch
+
+from scripts.lib.core.machine import cpu_name
+
+
+class NoDevice(Exception):
+    """The runtime has no such device here; says what was looked for."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a runtime counts by itself: how often and for how many seconds so far."""
+
+    compile_count: int
+    compile_s: float
+    execute_count: int
+    execute_s: float
+
+    def __sub__(self, before: Counters) -> Counters:
+        """What was counted since then."""
+        pairs = zip(astuple(self), astuple(before), strict=True)
+        return Counters(*(now - then for now, then in pairs))
+
+
+class TorchDevice:
+    """Where a baseline runs. `kind` is cpu or cuda; raises NoDevice where there is none."""
+
+    def __init__(self, kind: str, threads: int) -> None:
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise NoDevice("torch.cuda.is_available() is False")
+        self.kind = kind
+        self.name = torch.cuda.get_device_name() if kind == "cuda" else cpu_name()
+        self.device = torch.device(kind)
+        self.versions = {"torch": torch.__version__}
+        torch.set_num_threads(threads)
+
+    def set_matmul_precision(self, precision: str) -> None:
+        """`highest`, `high` or `medium`, as torch.set_float32_matmul_precision."""
+        torch.set_float32_matmul_precision(precision)
+
+    def autocast(self, dtype: torch.dtype) -> AbstractContextManager:
+        """Automatic mixed precision with `dtype`."""
+        return torch.autocast(self.kind, dtype)
+
+    def finish(self) -> None:
+        """Return when all that was asked of the device is done."""
+        if self.kind == "cuda":
+            torch.cuda.synchronize()
+
+    def counters(self) -> Counters | None:
+        """Nothing of the kind."""
+        return None
+
+    def peak_memory_mb(self) -> float | None:
+        """Most memory that tensors held on the device, in MiB; None where that is the host's."""
+        return torch.cuda.max_memory_allocated() / 2**20 if self.kind == "cuda" else None
+
+    def fallback_operators(self) -> list[str] | None:
+        """Operators that ran on the CPU for want of a lowering; None where none has one."""
+        return None
+
+    def clear_metrics(self) -> None:
+        """Nothing of the kind."""
+
+    def metrics_report(self) -> str:
+        """Nothing of the kind."""
+        return ""

@@ -1,0 +1,1 @@
+"""Whether results are right: compared with golden ones, without torch."""

@@ -1,0 +1,96 @@
+"""Bring small results to scale before they are compared, by a power of two.
+
+torch's `same` has one absolute tolerance: outputs of about 1e-9 pass for zeros there. Where the
+root mean square of golden's finite values is below 0.5, the result is divided by the power of
+two that puts it into [0.5, 1). A power of two rounds nothing: magnitudes only grow, so that even
+subnormals stay exact in their type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from scripts.lib.artifacts.tensors import GRADIENT, LOSS
+
+Scale = Literal["each", "group"] | Sequence[Hashable]
+"""Bring each output to the scale of its own golden one, or to that of the group if it is larger:
+of all outputs, or of those with the same label."""
+
+
+def scale_of(names: Sequence[str]) -> Scale:
+    """How outputs of these names are scaled: each by itself, or as gradients and their loss.
+
+    A gradient that is nothing but rounding (that of a key's bias before a softmax) has no scale
+    of its own; the loss is no gradient.
+    """
+    if LOSS not in names or not any(name.startswith(GRADIENT) for name in names):
+        return "each"
+    return [name == LOSS for name in names]
+
+
+def is_floating(array: np.ndarray) -> bool:
+    """Whether its values can be scaled."""
+    # numpy does not count ml_dtypes' bfloat16 among its own.
+    return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+
+
+def exponents(golden: Sequence[np.ndarray], scale: Scale) -> list[int]:
+    """The power of two to divide each output by; 0 leaves it as it is.
+
+    In a group it is that of the output or of all of them, whichever is larger: one that is nothing
+    but rounding has no scale of its own.
+    """
+    count = len(golden)
+    by_name = {"each": range(count), "group": [0] * count}
+    labels = by_name[scale] if isinstance(scale, str) else scale
+    groups: dict[Hashable, list[np.ndarray]] = {}
+    for label, array in zip(labels, golden, strict=True):
+        if is_floating(array):
+            groups.setdefault(label, []).append(array)
+    least = {label: _exponent(arrays) for label, arrays in groups.items()}
+
+    def exponent(label: Hashable, array: np.ndarray) -> int:
+        if not is_floating(array):
+            return 0
+        # Zeros have no scale of their own, not one of 0.
+        own = _exponent([array]) if _magnitudes(array).any() else least[label]
+        return max(own, least[label])
+
+    return [exponent(label, array) for label, array in zip(labels, golden, strict=True)]
+
+
+def _exponent(arrays: Sequence[np.ndarray]) -> int:
+    """The power that puts the RMS of all finite values into [0.5, 1); 0 at most."""
+    largest = max((_magnitudes(array).max(initial=0.0) for array in arrays), default=0.0)
+    if largest == 0:
+        return 0
+    _, power = math.frexp(largest)
+    total = count = 0.0
+    for array in arrays:
+        # Scaled first: squares of very small or very large values leave float64's range.
+        values = np.ldexp(_magnitudes(array), -power)
+        total += float(np.square(values).sum())
+        count += values.size
+    _, rest = math.frexp(math.sqrt(total / count))
+    return min(0, power + rest)
+
+
+def _magnitudes(array: np.ndarray) -> np.ndarray:
+    """Absolute finite values, flat, in float64."""
+    values = np.abs(array.astype(np.float64))
+    return values[np.isfinite(values)]
+
+
+def shift(array: np.ndarray, exponent: int) -> np.ndarray:
+    """Floating-point values times 2**-exponent, in their own type."""
+    if exponent == 0 or not is_floating(array):
+        return array
+    # A wrong output may be large where golden is small: infinity fails as the number would.
+    with np.errstate(over="ignore"):
+        if array.dtype.name == "bfloat16":
+            return np.ldexp(array.astype(np.float32), -exponent).astype(array.dtype)
+        return np.asarray(np.ldexp(array, -exponent), array.dtype)

@@ -1,0 +1,120 @@
+"""Hold results to a model's golden ones: the same way for IREE and every baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scripts.lib.artifacts import tensors
+from scripts.lib.timing.measurement import Verification
+from scripts.lib.verification import greedy_tokens, scaling, special_values, tolerances, torch_same
+
+NONDETERMINISTIC = "NONDETERMINISTIC_EAGER_RUN"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What results are held to: types and golden values in order, float64 ones if there are."""
+
+    types: Sequence[tensors.TensorType]
+    golden: Sequence[np.ndarray]
+    fp64: Sequence[np.ndarray] | None
+    deterministic: bool
+    dtype: str
+    """Of the computation (f32, f16, bf16): the default tolerance is its."""
+
+    @classmethod
+    def read(cls, golden: Path, signature: tensors.Signature) -> Expected:
+        """As the reference (or gradients) stage left it."""
+        stored, count = tensors.load_npz(golden), len(signature.outputs)
+        return cls(
+            types=signature.outputs,
+            golden=[stored[f"golden.{i}"] for i in range(count)],
+            fp64=[stored[f"fp64.{i}"] for i in range(count)] if signature.has_fp64 else None,
+            deterministic=signature.deterministic,
+            dtype=signature.dtype,
+        )
+
+
+def verify(
+    outputs: Sequence[np.ndarray],
+    expected: Expected,
+    tolerance: Mapping[str, Any],
+    names: Sequence[str] | None = None,
+) -> Verification:
+    """Compare with golden under the tolerance of the dtype, or the model's own.
+
+    `names` of the outputs, where those are the loss and gradients of a training step: they are
+    put into golden's order.
+    """
+    default = tolerances.TOLERANCES if names is None else tolerances.TRAIN_TOLERANCES
+    allowed = torch_same.Tolerance(**{"tol": default[expected.dtype], **tolerance})
+    actual = [np.asarray(output) for output in outputs]
+    wanted = [kind.name for kind in expected.types]
+    if names is not None and sorted(names) != sorted(wanted):
+        odd = sorted(set(names) ^ set(wanted))[0]
+        detail = f"{'no' if odd in wanted else 'an unexpected'} {odd}"
+        detail += f" ({len(names)} results, expected {len(wanted)})"
+        result = torch_same.Comparison(torch_same.FAIL, detail, None, None)
+    else:
+        if names is not None:
+            found = dict(zip(names, actual, strict=True))
+            actual = [found[name] for name in wanted]
+        result = _judge(actual, expected, allowed)
+    code, detail = result.code, result.detail
+    if not expected.deterministic:
+        code, detail = NONDETERMINISTIC, "two eager runs of the model differ: no golden output"
+    own = torch_same.rmse(expected.golden, expected.fp64) if expected.fp64 is not None else None
+    return Verification(
+        code=code,
+        detail=detail,
+        max_abs_error=result.max_abs_error,
+        rmse_vs_fp64=result.rmse_vs_fp64,
+        golden_rmse_vs_fp64=own,
+        tol=allowed.tol,
+        cosine=allowed.cosine,
+    )
+
+
+def follow_generation(
+    passed: Verification,
+    call: greedy_tokens.Call,
+    inputs: Sequence[np.ndarray],
+    signature: tensors.Signature,
+) -> Verification:
+    """A passed verification, held to the greedy tokens of a language model as well.
+
+    `call` gives the program's outputs for other inputs than `inputs`, those of the reference.
+    """
+    if not signature.generation or passed.code != torch_same.PASS:
+        return passed
+    expected = greedy_tokens.Generation(**signature.generation)
+    found = greedy_tokens.follow(
+        call, inputs, signature.inputs, signature.outputs, expected, passed.tol
+    )
+    return dataclasses.replace(
+        passed,
+        code=torch_same.FAIL if found.problem else torch_same.PASS,
+        detail=found.problem or passed.detail,
+        greedy_tokens=found.matched,
+        greedy_expected=found.steps,
+    )
+
+
+def _judge(
+    actual: Sequence[np.ndarray], expected: Expected, allowed: torch_same.Tolerance
+) -> torch_same.Comparison:
+    """The rules of torch's `same`, and those that it lacks."""
+    names = [kind.name for kind in expected.types]
+    found, *three = special_values.settle(actual, expected.golden, expected.fp64, names)
+    dtypes = [kind.dtype for kind in expected.types]
+    result = torch_same.compare(*three, allowed, dtypes, names, scale=scaling.scale_of(names))
+    if not found:
+        return result
+    detail = "; ".join([*found, *filter(None, [result.detail])][:3])
+    return dataclasses.replace(result, code=torch_same.FAIL, detail=detail)

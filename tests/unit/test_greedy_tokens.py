@@ -1,0 +1,117 @@
+"""Greedy decoding held to expected tokens, with a program that counts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.lib.artifacts.tensors import TensorType
+from scripts.lib.verification import greedy_tokens
+from scripts.lib.verification.greedy_tokens import Generation
+
+VOCABULARY = 11
+INPUTS = [
+    TensorType("[1]['input_ids']", (2, 1), "int64"),
+    TensorType("[1]['position']", (1,), "int64"),
+    TensorType("[1]['keys'][0]", (2, 1), "float32"),
+]
+OUTPUTS = [
+    TensorType("['logits']", (2, VOCABULARY), "float32"),
+    TensorType("['keys'][0]", (2, 1), "float32"),
+]
+START = [np.array([[3], [5]]), np.array([7]), np.zeros((2, 1), np.float32)]
+
+
+def program(arrays):
+    """The next token is what was kept plus the token plus the position."""
+    tokens, position, kept = arrays
+    total = kept + tokens + position
+    logits = np.zeros((2, VOCABULARY), np.float32)
+    logits[np.arange(2), (total[:, 0] % VOCABULARY).astype(int)] = 1.0
+    return [logits, total.astype(np.float32)]
+
+
+def expected(steps: int, margin: float = 1.0) -> Generation:
+    """What `program` itself generates."""
+    tokens, current = [], START
+    for _ in range(steps):
+        logits, kept = program(current)
+        tokens.append(logits.argmax(-1))
+        current = [tokens[-1][:, None], current[1] + 1, kept]
+    columns = np.stack(tokens, 1).tolist()
+    return Generation(columns, [[margin] * steps] * 2)
+
+
+def follow(call, wanted: Generation, tol: float = 1e-3):
+    return greedy_tokens.follow(call, START, INPUTS, OUTPUTS, wanted, tol)
+
+
+@given(st.integers(1, 20))
+def test_a_program_that_generates_the_expected_tokens_matches_at_every_step(steps):
+    assert follow(program, expected(steps)) == greedy_tokens.Followed(steps, steps, "")
+
+
+@given(st.integers(0, 5))
+def test_the_first_wrong_token_is_named_and_the_others_still_count(wrong):
+    wanted = expected(6)
+    right = wanted.tokens[1][wrong]
+    wanted.tokens[1][wrong] = (right + 1) % VOCABULARY
+    found = follow(program, wanted)
+    assert found.matched < 6
+    assert found.problem.startswith(f"greedy token {wrong + 1} of 6: {right}, transformers' is ")
+
+
+@pytest.mark.parametrize("lost", ["position", "keys"])
+def test_a_program_that_loses_its_state_is_found_out(lost):
+    def forgetful(arrays):
+        arrays = list(arrays)
+        arrays[1 if lost == "position" else 2] = START[1 if lost == "position" else 2]
+        return program(arrays)
+
+    assert follow(forgetful, expected(6)).problem
+
+
+def test_each_step_is_given_the_expected_token_so_one_mistake_is_one_mismatch():
+    calls = []
+
+    def mistaken(arrays):
+        calls.append(arrays)
+        logits, kept = program(arrays)
+        return [np.roll(logits, 1, -1) if len(calls) == 2 else logits, kept]
+
+    assert follow(mistaken, expected(6)).matched == 5
+
+
+@pytest.mark.parametrize(
+    ("short", "margin", "passes"),
+    [(1e-3, 1e-3, True), (1e-3, 0.5, False), (0.5, 1e-3, False)],
+)
+def test_another_token_is_none_only_where_both_sides_have_a_tie(short, margin, passes):
+    def nearly(arrays):
+        logits, kept = program(arrays)
+        logits += np.roll(logits, 1, -1) * (1 + short)
+        return [logits, kept]
+
+    assert (not follow(nearly, expected(3, margin)).problem) is passes
+
+
+def test_only_a_module_that_gives_a_generation_has_one():
+    class Module:
+        generation = "deprecated"
+
+    class Other:
+        def generation(self):
+            return 3
+
+    class Language:
+        def generation(self):
+            return dataclasses.asdict(expected(2))
+
+    assert greedy_tokens.of(Module()) is None
+    assert greedy_tokens.of(Other()) is None
+    assert greedy_tokens.of(object()) is None
+    assert greedy_tokens.of(Language()).steps == 2
