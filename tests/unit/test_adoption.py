@@ -61,7 +61,7 @@ def adopt(job, has_metadata=False, upstream_due=False, **reasons):
         reason=lambda _: why,
         dependencies={job: [upstream]},
     )
-    return adoption.adopt(dag, persistence, asyncio.run), recorded
+    return bool(adoption.adopt(dag, persistence, asyncio.run)), recorded
 
 
 def test_what_would_be_run_now_is_recorded(ended):

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from scripts.lib.snakemake_patches import orphans
 
@@ -41,7 +43,7 @@ def queue(tmp_path, monkeypatch):
 @pytest.mark.parametrize("executor", ["slurm", "cluster-generic"])
 def test_what_still_runs_is_cancelled_and_nothing_else(queue, executor, capsys):
     queue("11", "12", "13", running=("12", "13", "99"))
-    assert orphans.stop(executor, SETTINGS)
+    assert orphans.stop(executor, SETTINGS) == ["12", "13"]
     assert queue.cancelled() == ["12", "13"]
     assert "cancelling 2 job(s) that an earlier run has left: 12, 13" in capsys.readouterr().err
     assert [path.name for path in queue.folder.glob("jobs/*")] == ["99"]
@@ -54,25 +56,88 @@ def test_where_nothing_is_left_nothing_is_cancelled(queue, noted):
     assert not (queue.folder / "cancelled").exists()
 
 
-def test_every_job_that_is_registered_as_submitted_is_noted_once(queue):
+class Plugin(RemoteExecutor):
+    """An executor that calls all of its jobs by one name and says what it was told."""
+
+    def __init__(self) -> None:
+        self.said = []
+        self.__post_init__()
+
+    def __post_init__(self):
+        self.run_uuid = "of-this-run"
+
+    def run_job(self, job):
+        raise NotImplementedError
+
+    def run_jobs(self, jobs):
+        self.said.append(("given", *jobs))
+
+    def cancel_jobs(self, active_jobs):
+        raise NotImplementedError
+
+    async def check_active_jobs(self, active_jobs):
+        raise NotImplementedError
+        yield
+
+    def report_job_submission(self, job_info, register_job=True):
+        self.said.append(("submitted", job_info.job, register_job))
+
+    def report_job_success(self, job_info):
+        self.said.append(("ended", job_info.job))
+
+    def report_job_error(self, job_info, msg=None, **kwargs):
+        self.said.append(("failed", job_info.job, msg, kwargs))
+
+
+@pytest.fixture
+def executor(queue):
+    """An executor that notes, in a run that has begun."""
+    notes = orphans.Notes()
+    made = type("Executor", (orphans.Noting, Plugin), {"notes": notes})()
+    notes.begin()
+    return made
+
+
+def info(job: str, jobid: str | None = None) -> SubmittedJobInfo:
+    return SubmittedJobInfo(job, external_jobid=jobid)
+
+
+def test_every_submission_is_noted_once_beside_the_runs_name(queue):
     queue("of an earlier run")
-    registered = []
-    persistence = SimpleNamespace(started=lambda *job: registered.append(job))
-    orphans.note(persistence)
-    persistence.started("a", "11")
-    persistence.started("b", "11")
-    persistence.started("c", external_jobid="12")
-    persistence.started("local")
-    assert (queue.folder / orphans.NOTES).read_text() == "11\n12\n"
-    assert registered == [("a", "11"), ("b", "11"), ("c", "12"), ("local", None)]
+    notes = orphans.Notes()
+    executor = type("Executor", (orphans.Noting, Plugin), {"notes": notes})()
+    assert (queue.folder / orphans.NOTES).read_text() == "of an earlier run\n"
+    notes.begin()
+    for job, jobid in (("a", "11"), ("b", "11"), ("c", "12"), ("local", None)):
+        executor.report_job_submission(info(job, jobid), register_job=job != "b")
+    assert (queue.folder / orphans.NOTES).read_text() == "of-this-run\n11\n12\n"
+    said = [("submitted", job, job != "b") for job in ("a", "b", "c", "local")]
+    assert executor.said == said
 
 
-def test_a_job_that_was_not_noted_any_more_is_found_by_its_runs_name(queue):
-    orphans.note(SimpleNamespace(started=None), name="of-this-run")
+def test_a_job_that_was_not_noted_any_more_is_found_by_its_runs_name(queue, executor):
     for number, name in (("11", "of-this-run"), ("12", "of-another")):
         (queue.folder / "jobs" / number).write_text(name)
     assert orphans.stop("slurm", None)
     assert queue.cancelled() == ["11"]
+
+
+def test_notes_are_forgotten_once_every_job_has_ended(queue, executor):
+    executor.run_jobs(["a", "b"])
+    executor.report_job_success(info("a", "11"))
+    executor.notes.end()
+    assert (queue.folder / orphans.NOTES).exists()
+    executor.report_job_error(info("b"), msg="why", aux_logs=["x"])
+    executor.notes.end()
+    assert not (queue.folder / orphans.NOTES).exists()
+    ended = [("ended", "a"), ("failed", "b", "why", {"aux_logs": ["x"]})]
+    assert executor.said == [("given", "a", "b"), *ended]
+
+
+def test_a_run_that_did_not_begin_leaves_the_notes_of_the_one_before(queue):
+    queue("11")
+    orphans.Notes().end()
+    assert (queue.folder / orphans.NOTES).read_text() == "11\n"
 
 
 def test_a_run_that_submits_nothing_is_refused_while_jobs_may_be_left(queue):
@@ -80,7 +145,7 @@ def test_a_run_that_submits_nothing_is_refused_while_jobs_may_be_left(queue):
     queue("11")
     with pytest.raises(orphans.StillRunning, match="give its line again"):
         orphans.refuse()
-    orphans.forget()
+    (queue.folder / orphans.NOTES).unlink()
     orphans.refuse()
 
 

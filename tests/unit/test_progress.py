@@ -1,37 +1,27 @@
-"""progress: a line a finished job, as a person follows a run."""
+"""progress: a line per finished job, as a person follows a run."""
 
-import logging
+import json
+from pathlib import Path
 
 import pytest
-from snakemake_interface_logger_plugins.common import LogEvent
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from scripts.lib.driver import progress
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
 
 
-@pytest.fixture
-def said(tmp_path, monkeypatch, capsys):
-    """What is printed of a job that ended so, without the counter and the seconds."""
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(progress, "_width", lambda: 200)
 
-    def event(**values) -> logging.LogRecord:
-        record = logging.LogRecord("snakemake", logging.INFO, "", 0, "", (), None)
-        record.__dict__.update(values)
-        return record
 
-    def finish(ended: Outcome) -> str:
-        outcome.write("status.json", ended, Usage(1.5, 1.0))
-        log = progress.RunLog()
-        output = ["artifact", "status.json"]
-        log.filter(event(event=LogEvent.JOB_INFO, jobid=3, rule_name=ended.stage, output=output))
-        log.filter(event(event=LogEvent.JOB_FINISHED, job_id=3))
-        log.filter(event(event=LogEvent.PROGRESS, done=2, total=10))
-        [line] = capsys.readouterr().err.splitlines()
-        return " ".join(line.split()).removeprefix("[ 2/10] ")
-
-    return finish
+def said() -> str:
+    """The line of a job, without the counter."""
+    line = progress.line("a_rule", ["artifact", "status.json"], 2, 10)
+    return " ".join(line.split()).removeprefix("[ 2/10] ")
 
 
 @pytest.mark.parametrize(
@@ -43,11 +33,61 @@ def said(tmp_path, monkeypatch, capsys):
             Outcome("skipped", "measure", "c", "why", "what", "export d"),
             "measure c skipped 1.5 s blocked by export d",
         ),
-        pytest.param(
+        (
             Outcome("skipped", "measure", "c", "skip-list", "skip.all of x.yaml"),
             "measure c skipped 1.5 s skip-list: skip.all of x.yaml",
         ),
     ],
 )
-def test_a_finished_job_is_a_line_that_says_how_it_ended_and_why(said, ended, line):
-    assert said(ended) == line
+def test_a_finished_job_is_a_line_that_says_how_it_ended_and_why(ended, line):
+    outcome.write("status.json", ended, Usage(1.5, 1.0))
+    assert said() == line
+
+
+def test_a_rule_without_a_status_is_named():
+    assert progress.line("aggregate_results", ["x.csv"], 10, 10) == "[10/10] aggregate_results"
+
+
+@pytest.mark.parametrize(
+    ("usage", "why"),
+    [
+        (None, "usage.json is missing"),
+        ('{"sec', "usage.json: not valid JSON"),
+        ('{"seconds": "x", "max_rss_mb": 1}', "usage.json: not a usage file"),
+        ('{"seconds": 1}', "usage.json: not a usage file"),
+    ],
+)
+def test_a_broken_usage_leaves_the_line_with_what_is_known(usage, why):
+    outcome.write("status.json", Outcome("ok", "compile", "c"), Usage(1.5, 1.0))
+    Path("usage.json").unlink()
+    if usage is not None:
+        Path("usage.json").write_text(usage)
+    assert said().startswith(f"compile c ok ? s {why}")
+
+
+def test_a_broken_status_leaves_the_rule_and_says_which_file_it_is():
+    assert said() == "a_rule [Errno 2] No such file or directory: 'status.json'"
+    Path("status.json").write_text('{"status": "fine"}')
+    assert said().startswith("a_rule status.json: not a status file")
+
+
+FIELDS = [field for kind in (Outcome, Usage) for field in kind.__dataclass_fields__]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner),
+    max_leaves=12,
+)
+BROKEN = st.binary(max_size=40) | st.builds(lambda value: json.dumps(value).encode(), VALUES)
+STATUS = st.just(json.dumps({"status": "ok", "stage": "s", "cell": "c"}).encode()) | st.builds(
+    lambda **fields: json.dumps(fields).encode(), status=VALUES, stage=VALUES, cell=VALUES
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STATUS | BROKEN, BROKEN | st.just(b"[" * 100_000))
+def test_whatever_the_files_hold_there_is_one_line(status, usage):
+    Path("status.json").write_bytes(status)
+    Path("usage.json").write_bytes(usage)
+    line = progress.line("a_rule", ["status.json"], 2, 10)
+    assert line.startswith("[ 2/10] ")
+    assert len(line.splitlines()) == 1

@@ -1,7 +1,10 @@
 """summary: the table of a run, rows by status and by the stage that decided."""
 
+import pytest
+
 from scripts.lib.driver import summary
 from scripts.lib.report import record
+from scripts.lib.supervision import journal
 
 
 def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):
@@ -27,3 +30,15 @@ def test_a_journal_without_a_run_shows_nothing(tmp_path, capsys):
     (tmp_path / "journal.jsonl").write_text("")
     summary.show(tmp_path / "journal.jsonl")
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("stages", [[], ["compile"]])
+def test_seconds_are_accounted_for_where_a_stage_ran(stages, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "journal.jsonl"
+    journal.begin(path)
+    for stage in stages:
+        journal.append(path, {"stage": stage, "start": 0, "child_seconds": 2})
+    summary.show(path)
+    said = capsys.readouterr().err
+    assert ("s in all" in said) == ("(compile 2 s)" in said) == bool(stages)

@@ -1,12 +1,13 @@
 """watching: no job of an executor is forgotten or given up, whatever its scheduler answers."""
 
 import asyncio
-import threading
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from scripts.lib.snakemake_patches import watching
 
@@ -18,12 +19,17 @@ class Info:
     external_jobid: str | None
 
 
-class Executor:
+class Plugin(RemoteExecutor):
     """Answers of a scheduler by job: active, success, error, or None for no answer at all."""
 
-    def __init__(self, answers: dict, broken: bool = False) -> None:
-        self.answers = {Info(job): answer for job, answer in answers.items()}
-        self.broken, self.reported = broken, []
+    def __init__(self, workflow, logger) -> None:
+        self.logger = logger
+
+    def run_job(self, job):
+        raise NotImplementedError
+
+    def cancel_jobs(self, active_jobs):
+        raise NotImplementedError
 
     def report_job_success(self, job):
         self.reported.append((job.external_jobid, "success"))
@@ -31,8 +37,8 @@ class Executor:
     def report_job_error(self, job, msg=None):
         self.reported.append((job.external_jobid, "error"))
 
-    async def check_active_jobs(self, active):
-        for job in active:
+    async def check_active_jobs(self, active_jobs):
+        for job in active_jobs:
             match self.answers[job]:
                 case "active":
                     yield job
@@ -44,16 +50,24 @@ class Executor:
             raise OSError("no controller")
 
 
+class Executor(watching.Watching, Plugin):
+    """The plugin's executor, watched."""
+
+    def __init__(self, answers: dict, broken: bool = False) -> None:
+        self.warnings = []
+        super().__init__(None, SimpleNamespace(warning=self.warnings.append))
+        self.answers = {Info(job): answer for job, answer in answers.items()}
+        self.broken, self.reported = broken, []
+
+
 def asked(executor) -> tuple[set, list[str]]:
     """(jobs that stay active, warnings) of one round of a watched executor."""
-    warnings = []
-    watching.keep_asking(executor, warnings.append)
 
     async def one_round():
         asked = list(executor.answers)
         return [job.external_jobid async for job in executor.check_active_jobs(asked)]
 
-    return asyncio.run(one_round()), warnings
+    return asyncio.run(one_round()), executor.warnings
 
 
 JOBS = st.dictionaries(st.text(min_size=1), st.sampled_from(["active", "success", "error", None]))
@@ -83,7 +97,6 @@ def test_a_round_with_all_answers_says_nothing():
 
 def test_a_later_round_asks_anew():
     executor = Executor({"a": None})
-    watching.keep_asking(executor, lambda _: None)
 
     async def rounds():
         first = [job async for job in executor.check_active_jobs([Info("a")])]
@@ -95,19 +108,16 @@ def test_a_later_round_asks_anew():
 
 
 def test_a_refused_submission_counts_after_a_pause_only(monkeypatch):
-    counted, warnings = threading.Event(), []
     executor = Executor({})
-    executor.report_job_error = lambda job, msg: counted.set()
     pauses = []
     monkeypatch.setattr(watching.threading, "Timer", lambda *timer: pauses.append(timer) or Timer())
-    watching.keep_asking(executor, warnings.append)
     executor.report_job_error(Info(None), msg="no controller")
-    assert not counted.is_set()
-    assert warnings == ["a submission was refused, 60 s until that counts: no controller"]
+    assert executor.reported == []
+    assert executor.warnings == ["a submission was refused, 60 s until that counts: no controller"]
     ((seconds, report, arguments, keywords),) = pauses
     assert seconds == watching.REFUSED_PAUSE_S
     report(*arguments, **keywords)
-    assert counted.is_set()
+    assert executor.reported == [(None, "error")]
 
 
 class Timer:

@@ -11,14 +11,8 @@ sys.path.insert(0, str(workflow.basedir))
 
 from scripts.lib.config import expansion, matrix, settings
 from scripts.lib.driver import environments, plan, progress
-from scripts.lib.driver.resources import ATTEMPTS
-from scripts.lib.snakemake_patches import (
-    adoption,
-    jobstarts,
-    orphans,
-    slurm_accounting,
-    watching,
-)
+from scripts.lib import snakemake_patches
+from scripts.lib.snakemake_patches import terminal
 
 if Path.cwd() != Path(workflow.basedir):
     raise WorkflowError(
@@ -37,6 +31,7 @@ except settings.ConfigError as problem:
     raise WorkflowError(f"configuration:\n{problem}")
 
 run_log = progress.RunLog()
+patches = snakemake_patches.apply(workflow, logger)
 
 
 wildcard_constraints:
@@ -74,44 +69,12 @@ def env_of(env, stage, cell):
 
 def start_run():
     """What a run does first: its lock, its progress lines, and what earlier runs have left."""
-    run_log.start(MATRIX, logger)
-    try:
-        if submits():
-            start_submitting()
-        else:
-            orphans.refuse()
-            jobstarts.lift(workflow.scheduler)
-    except orphans.StillRunning as left:
-        raise WorkflowError(str(left))
-
-
-def start_submitting():
-    """What a run on a cluster does first. It may give its own command line again instead."""
-    executor = workflow.scheduler._executor
-    jobstarts.calm(workflow.scheduler)
-    watching.keep_asking(executor, logger.warning)
-    forget_own_cores()
-    attempts = 1 + min(rule.restart_times for rule in workflow.rules)
-    if attempts < ATTEMPTS:
-        raise WorkflowError(
-            f"{attempts} attempt(s) a job, and a stage has what its limits allow in number"
-            f" {ATTEMPTS}: set retries: {ATTEMPTS - 1} or more in the profile"
-        )
-    if problem := slurm_accounting.problem(workflow.executor_settings):
-        raise WorkflowError(problem)
-    killed = orphans.NOTES.is_file()
-    if orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):
-        orphans.start_over()
-    if killed and adoption.adopt(
-        workflow.dag, workflow.persistence, workflow.async_run
-    ):
-        orphans.start_over()
-    # The Slurm executor's name for all of a run's jobs.
-    orphans.note(workflow.persistence, getattr(executor, "run_uuid", None))
+    run_log.start(MATRIX)
+    terminal.follow(logger, progress.line)
+    patches.start()
 
 
 def end_run():
     """What a run does last: its account; and no job is left where all were seen to end."""
     run_log.finish()
-    if not workflow.scheduler.running:
-        orphans.forget()
+    patches.end()

@@ -6,8 +6,7 @@ from scripts.lib.driver import limits
 from scripts.lib.driver.resources import CPUS, Ask
 
 # Stages of one submission that run side by side, and measurements: one at a time.
-workflow.register_resource("building", 4)
-workflow.register_resource("measuring", 1)
+patches.side_by_side(building=4, measuring=1)
 
 
 resource_scopes:
@@ -17,22 +16,12 @@ resource_scopes:
 
 def submits():
     """Whether this process hands its jobs to a cluster."""
-    return not workflow.local_exec
-
-
-def forget_own_cores():
-    """Hold neither jobs nor the nodes' Snakemakes to the cores of the machine that submits.
-
-    Snakemake finds a job's resources anew before it starts it, so on start is early enough; and no
-    earlier than that does it say which executor it has.
-    """
-    workflow.global_resources["_cores"] = None
-    workflow.resource_settings.cores = None
+    return patches.submits
 
 
 def submitted():
     """Whether a job is asked for, or runs, on a cluster."""
-    return submits() or workflow.remote_exec
+    return patches.submits or patches.on_node
 
 
 def slot_threads(wildcards):
@@ -66,7 +55,7 @@ def beside_others():
 
 def measured_on(node):
     """The group of measurements on a kind of node, which profiles know as measure-{node}."""
-    workflow.parent_groupids[f"measure-{node}"] = "measure-{node}"
+    patches.name_group(f"measure-{node}", known_as="measure-{node}")
     return f"measure-{node}"
 
 

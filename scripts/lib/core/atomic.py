@@ -36,5 +36,5 @@ def read_json(path: str | Path) -> Any:
     """Read a JSON file; a broken one raises ValueError that names the file."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are both
+    except (ValueError, RecursionError) as error:  # JSONDecodeError, UnicodeDecodeError; nesting
         raise ValueError(f"{path}: not valid JSON ({error}); delete it and run again") from error

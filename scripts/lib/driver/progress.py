@@ -1,20 +1,16 @@
-"""What a person sees of a run: a line a finished job, and a table at its end.
+"""What a person sees of a run: a line per finished job, and a table at its end.
 
-Snakemake prints some ten lines a job. This filter sits on its terminal handler for the time
-of a run, lets errors and warnings through, and says the rest in one line a job. The log file
-under .snakemake/log keeps everything.
+scripts/lib/snakemake_patches/terminal.py asks for the lines. The log file under .snakemake/log
+keeps all that Snakemake says.
 """
 
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import shutil
-import sys
+from collections.abc import Sequence
 from pathlib import Path
-
-from snakemake_interface_logger_plugins.common import LogEvent
 
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic
@@ -25,18 +21,15 @@ LOGS = Path("results/logs")
 JOURNAL = LOGS / "journal.jsonl"
 
 
-class RunLog(logging.Filter):
-    """Follows one run: holds its lock, prints its progress, closes with the summary."""
+class RunLog:
+    """Follows one run: holds its lock, says its progress, closes with the summary."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._outputs: dict[int, tuple[str, list[str]]] = {}
-        self._finished: list[int] = []
         self._lock = None
         self._started = False
 
-    def start(self, matrix: Matrix, logger: logging.Logger) -> None:
-        """Take the lock on results/, write down the matrix, and listen to Snakemake.
+    def start(self, matrix: Matrix) -> None:
+        """Take the lock on results/ and write down the matrix.
 
         The kernel drops the lock with the process, however that ends. Raises RuntimeError
         where another run holds it.
@@ -57,48 +50,50 @@ class RunLog(logging.Filter):
         self._started = True
         atomic.write_json(LOGS / "matrix.json", matrix.to_json())
         journal.begin(JOURNAL)
-        for handler in logger.handlers:
-            if not isinstance(handler, logging.FileHandler):
-                handler.addFilter(self)
 
     def finish(self) -> None:
         """Print cells by status and stage, where the time went, and where the results are."""
         if self._started:
             summary.show(JOURNAL)
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Print what a person wants to know of a record; let only problems through."""
-        event = getattr(record, "event", None)
-        if event == LogEvent.JOB_INFO:
-            self._outputs[record.jobid] = (record.rule_name, [str(o) for o in record.output])
-            if record.rule_name == "make_env":  # minutes, the first time
-                print(
-                    f"making environment {record.wildcards['env']} …", file=sys.stderr, flush=True
-                )
-        elif event == LogEvent.JOB_FINISHED:
-            self._finished.append(record.job_id)
-        elif event == LogEvent.PROGRESS:
-            for job in self._finished:
-                print(self._line(job, record.done, record.total), file=sys.stderr, flush=True)
-            self._finished.clear()
-        return record.levelno >= logging.WARNING
 
-    def _line(self, job: int, done: int, total: int) -> str:
-        rule, outputs = self._outputs.get(job, ("", []))
-        counter = f"[{done:{len(str(total))}}/{total}]"
-        status = next((Path(o) for o in outputs if o.endswith("status.json")), None)
-        if status is None or not status.is_file():  # in a bucket, say
-            return f"{counter} {rule}"
-        result = outcome.read(status)
+def line(rule: str, outputs: Sequence[str], done: int, total: int) -> str:
+    """The line of a finished job of a rule: how its stage ended, after how long, and why.
+
+    Where the stage's files are missing or broken it says which, with what the others hold.
+    """
+    counter = f"[{done:{len(str(total))}}/{total}]"
+    status = next((Path(o) for o in outputs if o.endswith("status.json")), None)
+    if status is None:
+        return f"{counter} {rule}"
+    try:
+        ended = outcome.read(status)
+    except (OSError, ValueError) as error:
+        return _one_line(f"{counter} {rule}  {error}")
+    seconds, broken = _seconds(status)
+    said = f"{counter} {ended.stage:9} {ended.cell:44} {ended.status:11} {seconds:>6} s"
+    if ended.status == outcome.SKIPPED and ended.blocked_by:
+        said += f"  blocked by {ended.blocked_by}"
+    elif ended.status != outcome.OK:
+        said += f"  {ended.reason}: {ended.detail}"
+    if len(said) > (width := max(100, _width())):
+        said = said[: width - 1] + "…"
+    return _one_line(said + broken)
+
+
+def _seconds(status: Path) -> tuple[str, str]:
+    """(seconds that a stage took, what is wrong with the file that says so)."""
+    try:
         usage = outcome.read_usage(status)
-        line = (
-            f"{counter} {result.stage:9} {result.cell:44} {result.status:11} {usage.seconds:6.1f} s"
-        )
-        if result.status == outcome.SKIPPED and result.blocked_by:
-            line += f"  blocked by {result.blocked_by}"
-        elif result.status != outcome.OK:
-            line += f"  {result.reason}: {result.detail}"
-        return line if len(line) <= (width := max(100, _width())) else line[: width - 1] + "…"
+    except (OSError, ValueError) as error:
+        return "?", f"  {error}"
+    if usage is None:
+        return "?", f"  {outcome.usage_path(status)} is missing"
+    return f"{usage.seconds:.1f}", ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
 
 
 def _width() -> int:

@@ -17,18 +17,20 @@ STAGES = ("env", "reference", "gradients", "export", "compile", "measure", "base
 
 
 def show(path: Path) -> None:
-    """Print the summary of the last run; the table only if that run wrote the CSV."""
+    """Print the summary of the last run: the table only if that run wrote the CSV, the account of its
+    seconds only if it ran a stage."""
     console = Console(stderr=True, highlight=False)
     account = journal.of_last_run(path, time.time())
     if account is None:
         return
     if CSV.exists() and CSV.stat().st_mtime >= time.time() - account.wall - 1:
         console.print(table(list(csv.DictReader(CSV.open(encoding="utf-8", newline="")))))
-    stages = ", ".join(f"{s} {account.stages[s]:.0f} s" for s in STAGES if s in account.stages)
-    console.print(
-        f"{account.wall:.0f} s in all; after the environments ({account.environments:.0f} s), "
-        f"{account.overhead:.0%} of it neither reference, exporter, compiler nor measurement\n({stages})"
-    )
+    if account.stages:
+        stages = ", ".join(f"{s} {account.stages[s]:.0f} s" for s in STAGES if s in account.stages)
+        console.print(
+            f"{account.wall:.0f} s in all; after the environments ({account.environments:.0f} s), "
+            f"{account.overhead:.0%} of it neither reference, exporter, compiler nor measurement\n({stages})"
+        )
     if CSV.exists():
         console.print(f"rows: {CSV}   failed cells: python -m scripts.failed")
 

@@ -1,1 +1,5 @@
-"""Every use of Snakemake's internals."""
+"""Every use of Snakemake's internals. `apply` is what the rules call."""
+
+from scripts.lib.snakemake_patches.apply import Patches, apply
+
+__all__ = ["Patches", "apply"]

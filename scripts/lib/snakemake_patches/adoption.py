@@ -13,17 +13,37 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from scripts.lib.snakemake_patches.patch import Patch, needs
 from scripts.lib.supervision import outcome
 
+ADOPTION = Patch(
+    name="jobs that ended unwatched",
+    replaces="reads `DAG`, `Reason` and `Persistence`; calls `Persistence.finished`",
+    without="after a killed run, outcomes of another configuration or code stay in the rows",
+    runs="cluster",
+    safe=False,
+    needs=(
+        *needs("snakemake.dag:DAG", "jobs", "dependencies"),
+        *needs("snakemake.dag:DAG", needrun="(self, job)", reason="(self, job)"),
+        *needs("snakemake.jobs:Job", "output", "input", "params", "shellcmd", "is_local"),
+        *needs("snakemake.jobs:Reason", "updated_input", "updated_input_run", "input_changed"),
+        *needs("snakemake.jobs:Reason", "missing_output", "incomplete_output", "forced"),
+        *needs("snakemake.jobs:Reason", "code_changed", "software_stack_changed", "params_changed"),
+        *needs("snakemake.persistence:PersistenceBase", has_metadata="(self, job)"),
+        *needs("snakemake.persistence:PersistenceBase", finished="(self, job)"),
+        *needs("snakemake.workflow:Workflow", "dag", async_run="(self, coro)"),
+    ),
+)
 
-def adopt(dag: Any, persistence: Any, wait: Callable[[Coroutine], Any]) -> bool:
-    """Record what ended unwatched; whether what is to be done has to be found anew after that.
+
+def adopt(dag: Any, persistence: Any, wait: Callable[[Coroutine], Any]) -> list[str]:
+    """Record what ended unwatched; the status files for which what is to be done has to be found anew.
 
     It has where a job is on record with the params of before, and was to be run for those that it
     has already been run with; and where something has to be made again, whose status is taken away.
     `dag` and `persistence` are the workflow's, `wait` runs a coroutine of theirs.
     """
-    anew = False
+    anew = []
     for job in list(dag.jobs):
         status = next((Path(f) for f in job.output if f.endswith("/status.json")), None)
         due = dag.needrun(job)
@@ -35,10 +55,11 @@ def adopt(dag: Any, persistence: Any, wait: Callable[[Coroutine], Any]) -> bool:
             continue
         if not outdated and is_what_would_be_run(job, status):
             wait(persistence.finished(job))
-            anew = anew or due
+            if due:
+                anew.append(str(status))
         elif not due:
             status.unlink()
-            anew = True
+            anew.append(str(status))
     return anew
 
 

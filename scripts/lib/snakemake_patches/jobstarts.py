@@ -11,6 +11,34 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from scripts.lib.snakemake_patches.patch import Patch, needs
+
+_SCHEDULER = "snakemake.scheduling.job_scheduler:JobScheduler"
+
+NO_LIMIT = Patch(
+    name="no limit on job starts",
+    replaces="`JobScheduler.job_rate_limiter`",
+    without="after some hundred jobs the scheduler takes up to a quarter of a core beside measurements",
+    runs="local",
+    safe=True,
+    needs=needs(_SCHEDULER, "job_rate_limiter"),
+)
+
+# The name is Snakemake's own (a letter is missing). Where it is spelt right some day, the patch is
+# switched off and says so.
+ONE_TIMER = Patch(
+    name="one timer at a time",
+    replaces="`JobScheduler._schedule_reevalutation`",
+    without="the Snakemake that submits takes up to a whole core of its machine",
+    runs="cluster",
+    safe=True,
+    needs=(
+        *needs(_SCHEDULER, "job_rate_limiter", "_open_jobs"),
+        *needs(_SCHEDULER, _schedule_reevalutation="(self, delay)"),
+        *needs("snakemake.scheduling.job_scheduler:JobRateLimiter", "_jobs"),
+    ),
+)
+
 
 def lift(scheduler: Any) -> None:
     """No limit: jobs of this machine are as many as its cores."""

@@ -11,49 +11,121 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+
+from scripts.lib.snakemake_patches.executors import SUBCLASSED
+from scripts.lib.snakemake_patches.patch import Patch, needs
 
 NOTES = Path("results/logs/submitted.txt")
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 300.0
 
 
+ORPHANS = Patch(
+    name="jobs of a killed run",
+    replaces="executors of clusters: `run_jobs`, `report_job_submission`, `report_job_success`, "
+    "`report_job_error`",
+    without="a job that a killed run has left in the queue and the job submitted in its place "
+    "write the same files",
+    runs="cluster",
+    safe=False,
+    needs=(
+        *SUBCLASSED,
+        *needs(
+            "snakemake_interface_executor_plugins.executors.remote:RemoteExecutor",
+            __post_init__="(self)",
+            run_jobs="(self, jobs)",
+            report_job_submission="(self, job_info, register_job=True)",
+            report_job_success="(self, job_info)",
+            report_job_error="(self, job_info, msg=None, **kwargs)",
+        ),
+    ),
+)
+
+
 class StillRunning(RuntimeError):
     """Jobs of an earlier run that did not end, or of which nobody here can tell."""
 
 
-def note(persistence: Any, name: str | None = None, notes: Path = NOTES) -> None:
-    """Have every job that Snakemake registers as submitted noted from now on, in a new file.
+class Notes:
+    """The ids of what this run submits, in a file for the run after it.
 
-    `persistence` is the workflow's: its `started(job, external_jobid)` is called for each job.
     `name` is what the executor calls all jobs of this run, if it does: by it a job is found whose
     submission was under way when Snakemake was killed.
     """
-    notes.parent.mkdir(parents=True, exist_ok=True)
-    file = notes.open("w", encoding="utf-8")
-    known = set()
-    register = persistence.started
 
-    def write(jobid: str | None) -> None:
-        if jobid is not None and jobid not in known:
-            known.add(jobid)
-            file.write(f"{jobid}\n")
-            file.flush()
+    def __init__(self, path: Path = NOTES) -> None:
+        self.name: str | None = None
+        self._path = path
+        self._file: TextIO | None = None
+        self._known: set[str] = set()
+        self._under_way: set[Any] = set()
+        self._lock = threading.Lock()  # Slurm's executor submits from two threads
 
-    def started(job: Any, external_jobid: str | None = None) -> None:
-        write(external_jobid)
-        register(job, external_jobid)
+    def begin(self) -> None:
+        """A new file, with the run's name where it has one."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("w", encoding="utf-8")
+        self.add(self.name)
 
-    write(name)
-    persistence.started = started
+    def add(self, jobid: str | None) -> None:
+        """Note the id of a submission, or a name, once."""
+        with self._lock:
+            if self._file is None or jobid is None or jobid in self._known:
+                return
+            self._known.add(jobid)
+            self._file.write(f"{jobid}\n")
+            self._file.flush()
+
+    def given(self, jobs: Iterable[Any]) -> None:
+        """Jobs that are to be submitted: they are under way until they are over."""
+        with self._lock:
+            self._under_way.update(jobs)
+
+    def over(self, job: Any) -> None:
+        """A job whose end is known."""
+        with self._lock:
+            self._under_way.discard(job)
+
+    def end(self) -> None:
+        """Forget all where every job has ended; else leave the file to the next run."""
+        if self._file is not None and not self._under_way:
+            self._path.unlink(missing_ok=True)
 
 
-def forget(notes: Path = NOTES) -> None:
-    """After a run that has seen all of its jobs end."""
-    notes.unlink(missing_ok=True)
+class Noting(RemoteExecutor):
+    """An executor that notes what it submits."""
+
+    notes: Notes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.notes.name = getattr(self, "run_uuid", None)  # Slurm's name for all jobs of a run
+
+    def run_jobs(self, jobs: list[Any]) -> None:
+        self.notes.given(jobs)
+        super().run_jobs(jobs)
+
+    def report_job_submission(self, job_info: SubmittedJobInfo, register_job: bool = True) -> None:
+        self.notes.add(job_info.external_jobid)
+        super().report_job_submission(job_info, register_job=register_job)
+
+    def report_job_success(self, job_info: SubmittedJobInfo) -> None:
+        super().report_job_success(job_info)
+        self.notes.over(job_info.job)
+
+    def report_job_error(
+        self, job_info: SubmittedJobInfo, msg: str | None = None, **kwargs: Any
+    ) -> None:
+        super().report_job_error(job_info, msg=msg, **kwargs)
+        self.notes.over(job_info.job)
 
 
 def refuse(notes: Path = NOTES) -> None:
@@ -65,19 +137,19 @@ def refuse(notes: Path = NOTES) -> None:
         )
 
 
-def stop(executor: str, settings: Any, notes: Path = NOTES) -> bool:
-    """Cancel what an earlier run has left running and wait for its end; whether there was any.
+def stop(executor: str, settings: Any, notes: Path = NOTES) -> list[str]:
+    """Cancel what an earlier run has left running and wait for its end; the ids of what there was.
 
     `executor` is the executor plugin's name, `settings` are its own. Raises StillRunning where
     jobs go on, or where it has no way to tell.
     """
     left = set(notes.read_text(encoding="utf-8").split()) if notes.is_file() else set()
     if not left:
-        return False
+        return []
     alive, cancel = _queue(executor, settings, left)
     running = sorted(alive(left))
     if not running:
-        return False
+        return []
     print(
         f"cancelling {len(running)} job(s) that an earlier run has left: {', '.join(running)}",
         file=sys.stderr,
@@ -85,21 +157,12 @@ def stop(executor: str, settings: Any, notes: Path = NOTES) -> bool:
     )
     cancel(running)
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while running := sorted(alive(running)):
+    left = running
+    while left := sorted(alive(left)):
         if time.monotonic() > deadline:
-            raise StillRunning(f"cancelled, and still in the queue: {', '.join(running)}")
+            raise StillRunning(f"cancelled, and still in the queue: {', '.join(left)}")
         time.sleep(POLL_SECONDS)
-    return True
-
-
-def start_over() -> None:
-    """Give the command line of this Snakemake again, in this process.
-
-    What is to be done has to be found anew where results are gone since it was: a cancelled job's
-    Snakemake takes the outputs of its whole group away.
-    """
-    sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
+    return running
 
 
 def _queue(executor: str, settings: Any, left: set[str]) -> tuple[Callable, Callable]:

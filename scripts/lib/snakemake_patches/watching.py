@@ -9,52 +9,81 @@ are over within seconds.
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
+
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+
+from scripts.lib.snakemake_patches.executors import SUBCLASSED
+from scripts.lib.snakemake_patches.patch import Patch, needs
 
 REFUSED_PAUSE_S = 60.0
 """Until a job that the scheduler has refused may be submitted again."""
 
+WATCHING = Patch(
+    name="outages of a scheduler",
+    replaces="executors of clusters: `check_active_jobs`, `report_job_success`, `report_job_error`",
+    without="where the scheduler does not answer, the run waits for ever or ends early",
+    runs="cluster",
+    safe=True,
+    needs=(
+        *SUBCLASSED,
+        *needs(
+            "snakemake_interface_executor_plugins.executors.remote:RemoteExecutor",
+            check_active_jobs="(self, active_jobs)",
+            report_job_success="(self, job_info)",
+            report_job_error="(self, job_info, msg=None, **kwargs)",
+        ),
+    ),
+)
 
-def keep_asking(executor: Any, warn: Callable[[str], None]) -> None:
-    """Keep as active what `executor.check_active_jobs` neither reports nor yields, and let a refused
-    submission count after REFUSED_PAUSE_S only.
 
-    `executor` is a RemoteExecutor of snakemake-interface-executor-plugins, which looks its methods up
-    in each round; `warn` is told of each refusal and each round without an answer, and why where that is known.
+class Watching(RemoteExecutor):
+    """Keeps as active what a plugin's `check_active_jobs` neither reports nor yields, and lets a
+    refused submission count after REFUSED_PAUSE_S only.
+
+    Each refusal and each round without an answer is a warning, with the reason where it is known.
     """
-    check, ended = executor.check_active_jobs, set()
-    succeed, fail = executor.report_job_success, executor.report_job_error
 
-    def report_job_success(job_info: Any, *args: Any, **kwargs: Any) -> None:
-        ended.add(id(job_info))
-        succeed(job_info, *args, **kwargs)
+    def __init__(self, workflow: Any, logger: Any) -> None:
+        self._reported: set[int] = set()  # before the constructor, which starts to ask
+        super().__init__(workflow, logger)
 
-    def report_job_error(job_info: Any, msg: str | None = None, **kwargs: Any) -> None:
-        ended.add(id(job_info))
+    def report_job_success(self, job_info: SubmittedJobInfo) -> None:
+        self._reported.add(id(job_info))
+        super().report_job_success(job_info)
+
+    def report_job_error(
+        self, job_info: SubmittedJobInfo, msg: str | None = None, **kwargs: Any
+    ) -> None:
+        self._reported.add(id(job_info))
+        count = super().report_job_error
         if job_info.external_jobid is not None:
-            fail(job_info, msg=msg, **kwargs)
+            count(job_info, msg=msg, **kwargs)
             return
-        warn(f"a submission was refused, {REFUSED_PAUSE_S:g} s until that counts: {msg}")
-        pause = threading.Timer(REFUSED_PAUSE_S, fail, (job_info,), {"msg": msg} | kwargs)
+        self.logger.warning(
+            f"a submission was refused, {REFUSED_PAUSE_S:g} s until that counts: {msg}"
+        )
+        pause = threading.Timer(REFUSED_PAUSE_S, count, (job_info,), {"msg": msg} | kwargs)
         pause.daemon = True
         pause.start()
 
-    async def check_active_jobs(active: Sequence[Any]) -> AsyncIterator[Any]:
-        ended.clear()
+    async def check_active_jobs(
+        self, active_jobs: Sequence[SubmittedJobInfo]
+    ) -> AsyncIterator[SubmittedJobInfo]:
+        self._reported.clear()
         known, reason = set(), ""
         try:
-            async for job_info in check(active):
+            async for job_info in super().check_active_jobs(active_jobs):
                 known.add(id(job_info))
                 yield job_info
         except Exception as error:  # whatever a scheduler's commands may do
             reason = f": {error}"
-        silent = [job for job in active if id(job) not in known | ended]
+        silent = [job for job in active_jobs if id(job) not in known | self._reported]
         if silent:
-            warn(f"nothing is known of {len(silent)} submitted job(s){reason}; asking again")
+            self.logger.warning(
+                f"nothing is known of {len(silent)} submitted job(s){reason}; asking again"
+            )
         for job_info in silent:
             yield job_info
-
-    executor.report_job_success = report_job_success
-    executor.report_job_error = report_job_error
-    executor.check_active_jobs = check_active_jobs

@@ -92,7 +92,13 @@ def read(status_path: str | Path) -> Outcome:
     """Read a status file; raises ValueError naming the file where it is not one."""
     values = atomic.read_json(status_path)
     try:
-        return Outcome(**values)
+        read = Outcome(**values)
+        for field in dataclasses.fields(Outcome):
+            value = getattr(read, field.name)
+            expected = (float, int, type(None)) if field.name == "limit" else str
+            if not isinstance(value, expected):
+                raise ValueError(f"{field.name} is {value!r}")
+        return read
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{status_path}: not a status file ({error}); delete it and run again"
@@ -100,11 +106,13 @@ def read(status_path: str | Path) -> Outcome:
 
 
 def read_usage(status_path: str | Path) -> Usage | None:
-    """Read the usage beside a status file; None where the stage never ran."""
+    """Read the usage beside a status file, None where the stage never ran; raises ValueError naming
+    the file where it is not one."""
     path = usage_path(status_path)
     if not path.exists():
         return None
+    values = atomic.read_json(path)
     try:
-        return Usage(**atomic.read_json(path))
-    except TypeError as error:
+        return Usage(**{key: float(value) for key, value in values.items()})
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path}: not a usage file ({error}); delete it and run again") from error

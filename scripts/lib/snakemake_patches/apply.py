@@ -1,0 +1,141 @@
+"""The patches that a run needs: checked, said where they are switched off, and applied."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from snakemake_interface_common.exceptions import WorkflowError
+
+from scripts.lib.driver.resources import ATTEMPTS
+from scripts.lib.snakemake_patches import (
+    adoption,
+    executors,
+    jobstarts,
+    orphans,
+    restarts,
+    slurm_accounting,
+    submissions,
+    watching,
+)
+from scripts.lib.snakemake_patches.patch import Patch
+from scripts.lib.snakemake_patches.registry import PATCHES
+
+
+def apply(workflow: Any, logger: logging.Logger) -> Patches:
+    """Apply what has to be before the rules are read; `start` applies the rest.
+
+    `workflow` and `logger` are those of the Snakefile. Raises WorkflowError on a node of a cluster
+    where a stage would not be safe without a patch.
+    """
+    return Patches(workflow, logger)
+
+
+class Patches:
+    """The patches of one run. What is asked of Snakemake's internals is asked here."""
+
+    def __init__(self, workflow: Any, logger: logging.Logger) -> None:
+        self._workflow = workflow
+        self._logger = logger
+        self._problems = {p.name: problem for p in PATCHES if (problem := p.problem())}
+        self._notes = orphans.Notes()
+        self._said: set[str] = set()
+        self.on_node: bool = getattr(workflow, "remote_exec", False)
+        if self.on_node:
+            self._need(submissions.SIDE_BY_SIDE)
+            return
+        bases = {
+            watching.WATCHING: watching.Watching,
+            orphans.ORPHANS: orphans.Noting,
+            submissions.CORES: executors.AllCores,
+        }
+        on = tuple(base for patch, base in bases.items() if self._on(patch))
+        executors.subclass(on, {"notes": self._notes})
+        if workflow.resource_settings.nodes is None:  # this cannot be a run on a cluster
+            self._say("local")
+
+    @property
+    def submits(self) -> bool:
+        """Whether this process hands its jobs to a cluster; known once the rules are read."""
+        plugin = self._workflow.executor_plugin
+        return plugin is not None and plugin.common_settings.non_local_exec
+
+    def side_by_side(self, **stages: int) -> None:
+        """How many stages of a kind run at the same time in one submission, by resource."""
+        if self._on(submissions.SIDE_BY_SIDE):
+            for resource, number in stages.items():
+                self._workflow.register_resource(resource, number)
+
+    def name_group(self, group: str, known_as: str) -> None:
+        """What a group that a function returns is called under `group-components` of a profile."""
+        if self._on(submissions.GROUPS):
+            self._workflow.parent_groupids[group] = known_as
+
+    def start(self) -> None:
+        """What a run does before its first job. On a cluster it may start the run over instead.
+
+        Raises WorkflowError where the run would not be safe.
+        """
+        self._say("cluster" if self.submits else "local")
+        try:
+            if self.submits:
+                self._start_submitting()
+            else:
+                orphans.refuse()
+                if self._on(jobstarts.NO_LIMIT):
+                    jobstarts.lift(self._workflow.scheduler)
+        except (orphans.StillRunning, restarts.Unsettled) as problem:
+            raise WorkflowError(str(problem)) from problem
+
+    def end(self) -> None:
+        """What a run does after its last job."""
+        self._notes.end()
+
+    def _start_submitting(self) -> None:
+        workflow = self._workflow
+        for patch in PATCHES:
+            if patch.runs == "cluster" and not patch.safe:
+                self._need(patch)
+        if self._on(jobstarts.ONE_TIMER):
+            jobstarts.calm(workflow.scheduler)
+        if self._on(submissions.CORES):
+            submissions.forget_own_cores(workflow)
+        attempts = 1 + workflow.execution_settings.retries
+        if attempts < ATTEMPTS:
+            raise WorkflowError(
+                f"{attempts} attempt(s) a job, and a stage has what its limits allow in number"
+                f" {ATTEMPTS}: set retries: {ATTEMPTS - 1} or more in the profile"
+            )
+        if problem := slurm_accounting.problem(workflow.executor_settings):
+            raise WorkflowError(problem)
+        killed = orphans.NOTES.is_file()
+        if stopped := orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):
+            restarts.start_over(f"cancelled jobs of an earlier run: {', '.join(stopped)}")
+        if killed and (
+            anew := adoption.adopt(workflow.dag, workflow.persistence, workflow.async_run)
+        ):
+            restarts.start_over(f"outcomes of an earlier run were looked at: {', '.join(anew)}")
+        restarts.settled()
+        self._notes.begin()
+
+    def _on(self, patch: Patch) -> bool:
+        return patch.name not in self._problems
+
+    def _need(self, patch: Patch) -> None:
+        """Raise WorkflowError where a patch is switched off that a run on a cluster needs."""
+        if problem := self._problems.get(patch.name):
+            raise WorkflowError(
+                f"{patch.name}: {problem}. A run on a cluster is not safe without this patch: "
+                f"{patch.without}. Install snakemake{patch.version} (requirements.txt), or run on "
+                "one machine."
+            )
+
+    def _say(self, runs: str) -> None:
+        """A warning per patch that is switched off, once."""
+        for patch in PATCHES:
+            if patch.runs == runs and patch.safe and patch.name not in self._said:
+                self._said.add(patch.name)
+                if problem := self._problems.get(patch.name):
+                    self._logger.warning(
+                        f"switched off: {patch.name} ({problem}). Without it {patch.without}."
+                    )

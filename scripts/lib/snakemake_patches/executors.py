@@ -1,0 +1,40 @@
+"""The executors of clusters, as subclasses of what their plugins bring.
+
+A subclass overrides documented methods of `RemoteExecutor` (snakemake-interface-executor-plugins).
+What is not documented is the one assignment that puts it in its plugin's place: Snakemake takes an
+executor from the registry of plugins after it has read the Snakefile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
+
+from scripts.lib.snakemake_patches.patch import needs
+
+SUBCLASSED = needs(
+    "snakemake_interface_executor_plugins.registry.plugin:Plugin", "executor", "common_settings"
+)
+"""What every patch by a subclass needs."""
+
+
+class AllCores(RemoteExecutor):
+    """A node's Snakemake uses the cores that its node has, not as many as the submitting machine."""
+
+    @property
+    def cores(self) -> str:
+        return "all"
+
+
+def subclass(bases: tuple[type[RemoteExecutor], ...], attributes: dict[str, Any]) -> None:
+    """Put a subclass, of `bases` and with `attributes`, in place of every cluster's executor."""
+    registry = ExecutorPluginRegistry()
+    for name in registry.get_registered_plugins():
+        plugin = registry.get_plugin(name)
+        # Of the plugin itself, where a Snakefile is read for the second time in one process.
+        original = getattr(plugin.executor, "subclassed", plugin.executor)
+        if issubclass(original, RemoteExecutor):
+            members = {"subclassed": original, "__module__": original.__module__} | attributes
+            plugin.executor = type(original.__name__, (*bases, original), members)

@@ -1,0 +1,93 @@
+"""What a patch of Snakemake says of itself, and whether it can be applied to the Snakemake that runs."""
+
+from __future__ import annotations
+
+import dis
+import importlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import snakemake.api  # its other modules cannot be imported before this one
+from packaging.specifiers import SpecifierSet
+
+VERSION = "==9.27.*"
+"""The Snakemake that the patches are written for and tested with."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """An undocumented attribute, `module:Class.attribute`, that a patch uses.
+
+    `parameters` are a method's, as `inspect.signature` prints them without annotations; "" where
+    the attribute is no method.
+    """
+
+    attribute: str
+    parameters: str = ""
+
+    def problem(self) -> str:
+        """What differs from what is needed, "" where nothing does."""
+        module, path = self.attribute.split(":")
+        class_name, name = path.split(".")
+        try:
+            owner = getattr(importlib.import_module(module), class_name)
+        except (ImportError, AttributeError):
+            return f"{module}.{class_name} does not exist"
+        declared = any(name in vars(base) for base in owner.__mro__)
+        if not (declared or name in _set_by_constructor(owner)):
+            return f"{path} does not exist"
+        if self.parameters and (found := _parameters(getattr(owner, name))) != self.parameters:
+            return f"{path} takes {found}, expected {self.parameters}"
+        return ""
+
+
+def needs(module: str, *names: str, **methods: str) -> tuple[Need, ...]:
+    """Needs of one class: `module:Class`, names of attributes, and methods with their parameters."""
+    return (
+        *(Need(f"{module}.{name}") for name in names),
+        *(Need(f"{module}.{name}", parameters) for name, parameters in methods.items()),
+    )
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A replaced or undocumented part of Snakemake.
+
+    `replaces` names the part and `without` says what a run without the patch does; both are in
+    the table of docs/architecture.md. `runs` are those that apply it: on this machine, or handed to a
+    cluster. A run that needs the patch and is not `safe` without it stops before any job.
+    """
+
+    name: str
+    replaces: str
+    without: str
+    runs: Literal["local", "cluster"]
+    safe: bool
+    needs: tuple[Need, ...]
+    version: str = VERSION
+
+    def problem(self) -> str:
+        """Why it cannot be applied to this Snakemake, "" where it can."""
+        version = snakemake.__version__
+        if not SpecifierSet(self.version).contains(version, prereleases=True):
+            return f"it is written for Snakemake {self.version}, this is {version}"
+        return next(filter(None, (need.problem() for need in self.needs)), "")
+
+
+def _set_by_constructor(owner: type) -> Iterator[str]:
+    """Names of the attributes that a class's constructors assign to its instances."""
+    for base in owner.__mro__:
+        for method in ("__init__", "__post_init__"):
+            if code := getattr(vars(base).get(method), "__code__", None):
+                yield from (
+                    i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"
+                )
+
+
+def _parameters(method: object) -> str:
+    """Parameters of a method as `inspect.signature` prints them, without annotations."""
+    signature = inspect.signature(method)
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))

@@ -1,0 +1,18 @@
+"""Every patch of Snakemake that this project applies; docs/architecture.md has them as a table."""
+
+from __future__ import annotations
+
+from scripts.lib.snakemake_patches import adoption, jobstarts, orphans, submissions, watching
+from scripts.lib.snakemake_patches.patch import Patch
+
+PATCHES: tuple[Patch, ...] = (
+    jobstarts.NO_LIMIT,
+    jobstarts.ONE_TIMER,
+    orphans.ORPHANS,
+    adoption.ADOPTION,
+    watching.WATCHING,
+    submissions.ON_NODE,
+    submissions.SIDE_BY_SIDE,
+    submissions.GROUPS,
+    submissions.CORES,
+)

@@ -1,0 +1,42 @@
+"""Starting this Snakemake's command line over, a few times at most.
+
+What is to be done has to be found anew where results are gone since it was: a cancelled job's
+Snakemake takes the outputs of its whole group away.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+LIMIT = 4
+"""A killed run needs two: one after its jobs are cancelled, one after outcomes are recorded."""
+_VARIABLE = "VMFBENCH_STARTED_OVER"
+
+
+class Unsettled(RuntimeError):
+    """A run that was started over again and again."""
+
+
+def start_over(reason: str) -> NoReturn:
+    """Give the command line of this Snakemake again, in this process.
+
+    `reason` is one line. Raises Unsettled with all reasons where LIMIT is reached.
+    """
+    reasons = [*filter(None, os.environ.get(_VARIABLE, "").split("\n")), reason]
+    if len(reasons) > LIMIT:
+        listed = "\n".join(f"  {number}. {why}" for number, why in enumerate(reasons, 1))
+        raise Unsettled(
+            f"this run has started over {LIMIT} times and still finds no state to go on from:\n{listed}\n"
+            "See that no other run submits jobs for this folder and that none is left in the queue, "
+            "then give the line again"
+        )
+    os.environ[_VARIABLE] = "\n".join(reasons)
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
+
+
+def settled() -> None:
+    """A run that goes on: nothing that it starts counts as a start of its own."""
+    os.environ.pop(_VARIABLE, None)

@@ -1,0 +1,56 @@
+"""What one submission to a cluster holds: its stages side by side, its cores, its group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.lib.snakemake_patches.executors import SUBCLASSED
+from scripts.lib.snakemake_patches.patch import Patch, needs
+
+_WORKFLOW = "snakemake.workflow:Workflow"
+
+ON_NODE = Patch(
+    name="a node's Snakemake knows where it is",
+    replaces="reads `Workflow.remote_exec`",
+    without="a stage on a node is not held to what its job has asked for",
+    runs="cluster",
+    safe=False,
+    needs=needs(_WORKFLOW, "remote_exec"),
+)
+SIDE_BY_SIDE = Patch(
+    name="stages side by side in a submission",
+    replaces="calls `Workflow.register_resource`",
+    without="measurements in one submission may run at the same time and disturb each other",
+    runs="cluster",
+    safe=False,
+    needs=needs(_WORKFLOW, register_resource="(self, name, value)"),
+)
+GROUPS = Patch(
+    name="groups of measurements",
+    replaces="writes `Workflow.parent_groupids`",
+    without="every measurement is a submission of its own",
+    runs="cluster",
+    safe=True,
+    needs=needs(_WORKFLOW, "parent_groupids"),
+)
+CORES = Patch(
+    name="cores of the node",
+    replaces="`Workflow.global_resources` (`_cores`), `RemoteExecutor.cores`",
+    without="no job uses more cores than the machine that submits has",
+    runs="cluster",
+    safe=True,
+    needs=(
+        *SUBCLASSED,
+        *needs(_WORKFLOW, "global_resources"),
+        *needs("snakemake_interface_executor_plugins.executors.remote:RemoteExecutor", "cores"),
+    ),
+)
+
+
+def forget_own_cores(workflow: Any) -> None:
+    """Do not hold jobs to the cores of the machine that submits.
+
+    Snakemake finds a job's resources anew before it starts it, so on start is early enough; and no
+    earlier than that does it say which executor it has.
+    """
+    workflow.global_resources["_cores"] = None

@@ -1,0 +1,40 @@
+"""restarts: a run starts over a few times, then says what kept it from going on."""
+
+import sys
+
+import pytest
+
+from scripts.lib.snakemake_patches import restarts
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Command lines that were executed in place of this process."""
+    monkeypatch.delenv("VMFBENCH_STARTED_OVER", raising=False)
+    commands = []
+    monkeypatch.setattr(restarts.os, "execv", lambda _, command: commands.append(command))
+    monkeypatch.setattr(sys, "argv", ["snakemake", "--jobs", "3"])
+    return commands
+
+
+def test_the_command_line_is_given_again(started):
+    restarts.start_over("why")
+    assert started == [[sys.executable, "-m", "snakemake", "--jobs", "3"]]
+
+
+def test_at_the_limit_every_reason_is_said(started):
+    for number in range(restarts.LIMIT):
+        restarts.start_over(f"reason {number}")
+    with pytest.raises(restarts.Unsettled) as error:
+        restarts.start_over("the last one")
+    assert len(started) == restarts.LIMIT
+    reasons = [f"reason {number}" for number in range(restarts.LIMIT)] + ["the last one"]
+    for number, reason in enumerate(reasons, 1):
+        assert f"{number}. {reason}\n" in str(error.value)
+
+
+def test_a_run_that_goes_on_counts_anew(started):
+    for _ in range(3 * restarts.LIMIT):
+        restarts.start_over("why")
+        restarts.settled()
+    assert len(started) == 3 * restarts.LIMIT
