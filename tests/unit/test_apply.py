@@ -1,0 +1,171 @@
+"""apply: a run goes on without the patches that do not fit, where that is safe, and says so."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+import snakemake
+import snakemake.api
+from snakemake.scheduling.job_scheduler import JobScheduler
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
+
+from scripts.lib import snakemake_patches
+from scripts.lib.snakemake_patches import adoption, executors, orphans, restarts, watching
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plugins = ExecutorPluginRegistry().plugins
+    for plugin in plugins.values():  # put back after the test
+        monkeypatch.setattr(plugin, "executor", plugin.executor)
+
+
+@pytest.fixture
+def said(caplog):
+    """Warnings so far."""
+    return lambda: [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+
+@pytest.fixture
+def newer(monkeypatch):
+    monkeypatch.setattr(snakemake, "__version__", "9.28.0")
+
+
+class Workflow(SimpleNamespace):
+    """What of a Snakemake workflow is used, of a run on this machine or on a cluster."""
+
+    def __init__(self, cluster: bool = False, on_node: bool = False, retries: int = 2) -> None:
+        super().__init__(
+            remote_exec=on_node,
+            resource_settings=SimpleNamespace(nodes=3 if cluster else None, cores=2),
+            executor_plugin=None,
+            executor_settings=SimpleNamespace(),
+            execution_settings=SimpleNamespace(retries=retries),
+            scheduler=SimpleNamespace(job_rate_limiter="limit", _open_jobs=None),
+            global_resources={"_cores": 2},
+            parent_groupids={},
+            persistence=None,
+            dag=SimpleNamespace(jobs=[]),
+            async_run=None,
+        )
+        self.cluster = cluster
+
+    def register_resource(self, name, value):
+        self.global_resources[name] = value
+
+    def execute(self) -> None:
+        """The rules are read: the executor is known."""
+        settings = SimpleNamespace(non_local_exec=self.cluster)
+        self.executor_plugin = SimpleNamespace(name="slurm", common_settings=settings)
+        if self.cluster:
+            self.scheduler.job_rate_limiter = None
+
+
+def run(workflow) -> snakemake_patches.Patches:
+    """A run up to its first job."""
+    patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
+    patches.side_by_side(building=4)
+    patches.name_group("measure-a", known_as="measure-{node}")
+    workflow.execute()
+    patches.start()
+    return patches
+
+
+def test_a_local_run_has_no_limit_on_job_starts_and_says_nothing(said):
+    workflow = Workflow()
+    patches = run(workflow)
+    assert workflow.scheduler.job_rate_limiter is None
+    assert not patches.submits
+    assert said() == []
+
+
+def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(newer, said):
+    workflow = Workflow()
+    patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
+    (line,) = said()  # a dry run comes no further
+    assert line.startswith("switched off: no limit on job starts (it is written for Snakemake")
+    assert "this is 9.28.0). Without it after some hundred jobs the scheduler" in line
+    workflow.execute()
+    patches.start()
+    assert workflow.scheduler.job_rate_limiter == "limit"
+    assert len(said()) == 1
+
+
+def test_a_local_run_is_refused_while_jobs_of_a_cluster_may_be_left():
+    orphans.NOTES.parent.mkdir(parents=True)
+    orphans.NOTES.write_text("11\n")
+    with pytest.raises(WorkflowError, match="give its line again"):
+        run(Workflow())
+
+
+def test_a_run_on_a_cluster_applies_all_and_says_nothing(said):
+    workflow = Workflow(cluster=True)
+    patches = run(workflow)
+    assert patches.submits
+    assert said() == []
+    assert workflow.global_resources == {"_cores": None, "building": 4}
+    assert workflow.parent_groupids == {"measure-a": "measure-{node}"}
+    executor = ExecutorPluginRegistry().get_plugin("cluster-generic").executor
+    assert issubclass(executor, (watching.Watching))
+    assert issubclass(executor, (orphans.Noting))
+    assert executor.cores.fget(None) == "all"
+    assert orphans.NOTES.exists()
+    patches.end()
+    assert not orphans.NOTES.exists()
+
+
+def test_with_a_newer_snakemake_a_run_on_a_cluster_stops_before_any_work(newer):
+    before = ExecutorPluginRegistry().get_plugin("cluster-generic").executor
+    with pytest.raises(WorkflowError) as error:
+        run(Workflow(cluster=True))
+    assert "jobs of a killed run: it is written for Snakemake ==9.27.*" in str(error.value)
+    assert "write the same files. Install snakemake==9.27.*" in str(error.value)
+    assert not orphans.NOTES.exists()
+    assert not issubclass(before, orphans.Noting)
+
+
+@pytest.mark.parametrize("plugin", ["cluster-generic", "slurm", "local", "dryrun", "touch"])
+def test_executors_of_clusters_alone_are_subclassed_and_only_once(plugin):
+    plugin = ExecutorPluginRegistry().get_plugin(plugin)
+    before = plugin.executor
+    for _ in range(2):
+        snakemake_patches.apply(Workflow(), logging.getLogger("run"))
+    wanted = (watching.Watching, orphans.Noting, executors.AllCores, before)
+    remote = plugin.common_settings.non_local_exec
+    assert plugin.executor.__mro__[1:5] == wanted if remote else plugin.executor is before
+
+
+def test_a_scheduler_that_changed_is_left_alone_and_said(monkeypatch, said):
+    monkeypatch.delattr(JobScheduler, "_schedule_reevalutation")
+    workflow = Workflow(cluster=True)
+    run(workflow)
+    (line,) = said()
+    assert line.startswith(
+        "switched off: one timer at a time (JobScheduler._schedule_reevalutation does not exist)."
+    )
+
+
+def test_a_stage_on_a_node_is_refused_where_it_would_share_the_node(newer):
+    with pytest.raises(WorkflowError, match="stages side by side in a submission"):
+        snakemake_patches.apply(Workflow(on_node=True), logging.getLogger("run"))
+
+
+def test_too_few_attempts_are_refused():
+    with pytest.raises(WorkflowError, match=r"2 attempt\(s\) a job.*set retries: 2 or more"):
+        run(Workflow(cluster=True, retries=1))
+
+
+def test_a_run_that_is_never_settled_ends_with_what_kept_it(monkeypatch):
+    """Outcomes are found to be looked at in each start, as where two runs share a folder."""
+    monkeypatch.delenv("VMFBENCH_STARTED_OVER", raising=False)
+    monkeypatch.setattr(adoption, "adopt", lambda *_: ["results/compile/m/status.json"])
+    monkeypatch.setattr(orphans, "stop", lambda *_: [])
+    monkeypatch.setattr(restarts.os, "execv", lambda *_: run(Workflow(cluster=True)))
+    orphans.NOTES.parent.mkdir(parents=True)
+    orphans.NOTES.write_text("11\n")
+    with pytest.raises(WorkflowError) as error:
+        run(Workflow(cluster=True))
+    said = "outcomes of an earlier run were looked at: results/compile/m/status.json"
+    assert str(error.value).count(said) == restarts.LIMIT + 1
