@@ -50,7 +50,7 @@ class Workflow(SimpleNamespace):
             dag=SimpleNamespace(jobs=[]),
             async_run=None,
         )
-        self.cluster = cluster
+        self.cluster, self.executor = cluster, "cluster-generic"
 
     def register_resource(self, name, value):
         self.global_resources[name] = value
@@ -58,7 +58,7 @@ class Workflow(SimpleNamespace):
     def execute(self) -> None:
         """The rules are read: the executor is known."""
         settings = SimpleNamespace(non_local_exec=self.cluster)
-        self.executor_plugin = SimpleNamespace(name="slurm", common_settings=settings)
+        self.executor_plugin = SimpleNamespace(name=self.executor, common_settings=settings)
         if self.cluster:
             self.scheduler.job_rate_limiter = None
 
@@ -86,7 +86,7 @@ def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(ne
     patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
     (line,) = said()  # a dry run comes no further
     assert line.startswith("switched off: no limit on job starts (it is written for Snakemake")
-    assert "this is 9.28.0). Without it after some hundred jobs the scheduler" in line
+    assert "this is 9.28.0). Without it, after some hundred jobs the scheduler" in line
     workflow.execute()
     patches.start()
     assert workflow.scheduler.job_rate_limiter == "limit"
@@ -116,14 +116,15 @@ def test_a_run_on_a_cluster_applies_all_and_says_nothing(said):
     assert not orphans.NOTES.exists()
 
 
-def test_with_a_newer_snakemake_a_run_on_a_cluster_stops_before_any_work(newer):
+def test_with_a_newer_snakemake_a_run_on_a_cluster_stops_before_any_work(newer, said):
     before = ExecutorPluginRegistry().get_plugin("cluster-generic").executor
     with pytest.raises(WorkflowError) as error:
         run(Workflow(cluster=True))
     assert "jobs of a killed run: it is written for Snakemake ==9.27.*" in str(error.value)
     assert "write the same files. Install snakemake==9.27.*" in str(error.value)
     assert not orphans.NOTES.exists()
-    assert not issubclass(before, orphans.Noting)
+    assert ExecutorPluginRegistry().get_plugin("cluster-generic").executor is before
+    assert said() == []
 
 
 @pytest.mark.parametrize("plugin", ["cluster-generic", "slurm", "local", "dryrun", "touch"])
@@ -155,6 +156,21 @@ def test_a_stage_on_a_node_is_refused_where_it_would_share_the_node(newer):
 def test_too_few_attempts_are_refused():
     with pytest.raises(WorkflowError, match=r"2 attempt\(s\) a job.*set retries: 2 or more"):
         run(Workflow(cluster=True, retries=1))
+
+
+@pytest.mark.parametrize("name", [None, "of-this-run"])
+def test_a_slurm_executor_whose_runs_have_no_name_is_refused(name):
+    workflow = Workflow(cluster=True)
+    workflow.executor = "slurm"
+    patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
+    ExecutorPluginRegistry().get_plugin("slurm").executor.notes.name = name
+    workflow.execute()
+    if name is None:
+        with pytest.raises(WorkflowError, match="the executor slurm gives its runs no name"):
+            patches.start()
+    else:
+        patches.start()
+    assert orphans.NOTES.exists() == (name is not None)
 
 
 def test_a_run_that_is_never_settled_ends_with_what_kept_it(monkeypatch):

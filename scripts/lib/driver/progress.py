@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic
@@ -25,7 +26,7 @@ class RunLog:
     """Follows one run: holds its lock, says its progress, closes with the summary."""
 
     def __init__(self) -> None:
-        self._lock = None
+        self._lock: TextIO | None = None
         self._started = False
 
     def start(self, matrix: Matrix) -> None:
@@ -35,18 +36,18 @@ class RunLog:
         where another run holds it.
         """
         LOGS.mkdir(parents=True, exist_ok=True)
-        self._lock = (LOGS / "run.lock").open("a+")
+        self._lock = lock = (LOGS / "run.lock").open("a+")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._lock.seek(0)
-            holder = self._lock.read().strip() or "unknown"
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
             raise RuntimeError(
                 f"another run (process {holder}) is writing to results/; wait for it or stop it"
             ) from None
-        self._lock.truncate(0)
-        self._lock.write(str(os.getpid()))
-        self._lock.flush()
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         self._started = True
         atomic.write_json(LOGS / "matrix.json", matrix.to_json())
         journal.begin(JOURNAL)

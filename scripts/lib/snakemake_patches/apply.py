@@ -50,7 +50,8 @@ class Patches:
             submissions.CORES: executors.AllCores,
         }
         on = tuple(base for patch, base in bases.items() if self._on(patch))
-        executors.subclass(on, {"notes": self._notes})
+        if on:
+            executors.subclass(on, {"notes": self._notes})
         if workflow.resource_settings.nodes is None:  # this cannot be a run on a cluster
             self._say("local")
 
@@ -76,12 +77,12 @@ class Patches:
 
         Raises WorkflowError where the run would not be safe.
         """
-        self._say("cluster" if self.submits else "local")
         try:
             if self.submits:
                 self._start_submitting()
             else:
                 orphans.refuse()
+                self._say("local")
                 if self._on(jobstarts.NO_LIMIT):
                     jobstarts.lift(self._workflow.scheduler)
         except (orphans.StillRunning, restarts.Unsettled) as problem:
@@ -96,6 +97,7 @@ class Patches:
         for patch in PATCHES:
             if patch.runs == "cluster" and not patch.safe:
                 self._need(patch)
+        self._say("cluster")
         if self._on(jobstarts.ONE_TIMER):
             jobstarts.calm(workflow.scheduler)
         if self._on(submissions.CORES):
@@ -107,6 +109,8 @@ class Patches:
                 f" {ATTEMPTS}: set retries: {ATTEMPTS - 1} or more in the profile"
             )
         if problem := slurm_accounting.problem(workflow.executor_settings):
+            raise WorkflowError(problem)
+        if problem := self._notes.problem(workflow.executor_plugin.name):
             raise WorkflowError(problem)
         killed = orphans.NOTES.is_file()
         if stopped := orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):
@@ -137,5 +141,5 @@ class Patches:
                 self._said.add(patch.name)
                 if problem := self._problems.get(patch.name):
                     self._logger.warning(
-                        f"switched off: {patch.name} ({problem}). Without it {patch.without}."
+                        f"switched off: {patch.name} ({problem}). Without it, {patch.without}."
                     )

@@ -69,6 +69,16 @@ class Notes:
         self._under_way: set[Any] = set()
         self._lock = threading.Lock()  # Slurm's executor submits from two threads
 
+    def problem(self, executor: str) -> str:
+        """Why a job whose submission was cut off could not be found again, "" where it could."""
+        if not executor.endswith("slurm") or self.name:
+            return ""
+        return (
+            f"the executor {executor} gives its runs no name (run_uuid), and without it a job that is "
+            "being submitted when Snakemake is killed cannot be found by the next run: install the "
+            "versions of requirements-cluster.txt"
+        )
+
     def begin(self) -> None:
         """A new file, with the run's name where it has one."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,10 +167,10 @@ def stop(executor: str, settings: Any, notes: Path = NOTES) -> list[str]:
     )
     cancel(running)
     deadline = time.monotonic() + PATIENCE_SECONDS
-    left = running
-    while left := sorted(alive(left)):
+    alive_still = running
+    while alive_still := sorted(alive(alive_still)):
         if time.monotonic() > deadline:
-            raise StillRunning(f"cancelled, and still in the queue: {', '.join(left)}")
+            raise StillRunning(f"cancelled, and still in the queue: {', '.join(alive_still)}")
         time.sleep(POLL_SECONDS)
     return running
 

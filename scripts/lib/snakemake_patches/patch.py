@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -86,7 +86,7 @@ def _set_by_constructor(owner: type) -> Iterator[str]:
                 )
 
 
-def _parameters(method: object) -> str:
+def _parameters(method: Callable) -> str:
     """Parameters of a method as `inspect.signature` prints them, without annotations."""
     signature = inspect.signature(method)
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
