@@ -93,6 +93,16 @@ def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(ne
     assert len(said()) == 1
 
 
+def test_a_local_run_with_a_number_of_jobs_says_it_when_it_starts(newer, said):
+    workflow = Workflow()
+    workflow.resource_settings.nodes = 4  # `--jobs`, which a run on a cluster has too
+    patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
+    assert said() == []
+    workflow.execute()
+    patches.start()
+    assert [line.split(" (")[0] for line in said()] == ["switched off: no limit on job starts"]
+
+
 def test_a_local_run_is_refused_while_jobs_of_a_cluster_may_be_left():
     orphans.NOTES.parent.mkdir(parents=True)
     orphans.NOTES.write_text("11\n")

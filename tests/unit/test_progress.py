@@ -55,6 +55,8 @@ def test_a_rule_without_a_status_is_named():
         ('{"sec', "usage.json: not valid JSON"),
         ('{"seconds": "x", "max_rss_mb": 1}', "usage.json: not a usage file"),
         ('{"seconds": 1}', "usage.json: not a usage file"),
+        (f'{{"seconds": 1{"0" * 400}, "max_rss_mb": 1}}', "usage.json: not a usage file"),
+        ("[1, 2]", "usage.json: not a usage file"),
     ],
 )
 def test_a_broken_usage_leaves_the_line_with_what_is_known(usage, why):
@@ -67,8 +69,16 @@ def test_a_broken_usage_leaves_the_line_with_what_is_known(usage, why):
 
 def test_a_broken_status_leaves_the_rule_and_says_which_file_it_is():
     assert said() == "a_rule [Errno 2] No such file or directory: 'status.json'"
-    Path("status.json").write_text('{"status": "fine"}')
-    assert said().startswith("a_rule status.json: not a status file")
+    for broken in ({"status": "fine"}, {"stage": None}, {"cell": 3}, {"limit": "1"}, {"x": 1}):
+        fields = {"status": "ok", "stage": "compile", "cell": "c"} | broken
+        Path("status.json").write_text(json.dumps(fields))
+        assert said().startswith("a_rule status.json: not a status file")
+
+
+def test_a_detail_of_several_lines_is_one_line():
+    ended = Outcome("error", "compile", "c", "why", "what\nelse")
+    outcome.write("status.json", ended, Usage(1.5, 1.0))
+    assert len(progress.line("a_rule", ["status.json"], 2, 10).splitlines()) == 1
 
 
 FIELDS = [field for kind in (Outcome, Usage) for field in kind.__dataclass_fields__]

@@ -107,6 +107,18 @@ def test_a_later_round_asks_anew():
     assert executor.reported == [("a", "success")]
 
 
+def test_a_job_that_was_reported_in_an_earlier_round_is_not_taken_for_ended():
+    """Ids of objects come again: those of one round tell nothing of the next."""
+    executor, info = Executor({"a": "success"}), Info("a")
+
+    async def one_round():
+        return [job async for job in executor.check_active_jobs([info])]
+
+    assert asyncio.run(one_round()) == []
+    executor.answers[info] = None
+    assert asyncio.run(one_round()) == [info]
+
+
 def test_a_refused_submission_counts_after_a_pause_only(monkeypatch):
     executor = Executor({})
     pauses = []
