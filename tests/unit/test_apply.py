@@ -193,5 +193,5 @@ def test_a_run_that_is_never_settled_ends_with_what_kept_it(monkeypatch):
     orphans.NOTES.write_text("11\n")
     with pytest.raises(WorkflowError) as error:
         run(Workflow(cluster=True))
-    said = "outcomes of an earlier run were looked at: results/compile/m/status.json"
+    said = "recorded or removed outcomes of an earlier run (1): results/compile/m/status.json"
     assert str(error.value).count(said) == restarts.LIMIT + 1

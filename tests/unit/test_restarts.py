@@ -18,23 +18,24 @@ def started(monkeypatch):
 
 
 def test_the_command_line_is_given_again(started):
-    restarts.start_over("why")
+    restarts.start_over("why", ["x"])
     assert started == [[sys.executable, "-m", "snakemake", "--jobs", "3"]]
 
 
 def test_at_the_limit_every_reason_is_said(started):
     for number in range(restarts.LIMIT):
-        restarts.start_over(f"reason {number}")
+        restarts.start_over(f"reason {number}", ["x"])
     with pytest.raises(restarts.Unsettled) as error:
-        restarts.start_over("the last one")
+        restarts.start_over("the last one", ["y"] * 10_000)
     assert len(started) == restarts.LIMIT
-    reasons = [f"reason {number}" for number in range(restarts.LIMIT)] + ["the last one"]
+    reasons = [f"reason {number} (1): x" for number in range(restarts.LIMIT)]
+    reasons.append("the last one (10000): y, y, y, y, y, …")
     for number, reason in enumerate(reasons, 1):
         assert f"{number}. {reason}\n" in str(error.value)
 
 
 def test_a_run_that_goes_on_counts_anew(started):
     for _ in range(3 * restarts.LIMIT):
-        restarts.start_over("why")
+        restarts.start_over("why", ["x"])
         restarts.settled()
     assert len(started) == 3 * restarts.LIMIT

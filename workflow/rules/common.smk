@@ -9,9 +9,9 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(workflow.basedir))
 
+from scripts.lib import snakemake_patches
 from scripts.lib.config import expansion, matrix, settings
 from scripts.lib.driver import environments, plan, progress
-from scripts.lib import snakemake_patches
 from scripts.lib.snakemake_patches import terminal
 
 if Path.cwd() != Path(workflow.basedir):

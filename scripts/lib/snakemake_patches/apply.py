@@ -114,11 +114,11 @@ class Patches:
             raise WorkflowError(problem)
         killed = orphans.NOTES.is_file()
         if stopped := orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):
-            restarts.start_over(f"cancelled jobs of an earlier run: {', '.join(stopped)}")
+            restarts.start_over("cancelled jobs of an earlier run", stopped)
         if killed and (
             anew := adoption.adopt(workflow.dag, workflow.persistence, workflow.async_run)
         ):
-            restarts.start_over(f"outcomes of an earlier run were looked at: {', '.join(anew)}")
+            restarts.start_over("recorded or removed outcomes of an earlier run", anew)
         restarts.settled()
         self._notes.begin()
 

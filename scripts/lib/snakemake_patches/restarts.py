@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 LIMIT = 4
 """A killed run needs two: one after its jobs are cancelled, one after outcomes are recorded."""
 _VARIABLE = "VMFBENCH_STARTED_OVER"
+_SHOWN = 5
+"""Names in a reason: all reasons have to fit into a variable of the environment."""
 
 
 class Unsettled(RuntimeError):
     """A run that was started over again and again."""
 
 
-def start_over(reason: str) -> NoReturn:
+def start_over(what: str, names: Sequence[str]) -> NoReturn:
     """Give the command line of this Snakemake again, in this process.
 
-    `reason` is one line. Raises Unsettled with all reasons where LIMIT is reached.
+    `what` was done with `names`, of which the first are kept. Raises Unsettled with what was done
+    before each start where LIMIT is reached.
     """
+    more = ", …" if len(names) > _SHOWN else ""
+    reason = f"{what} ({len(names)}): {', '.join(names[:_SHOWN])}{more}"
     reasons = [*filter(None, os.environ.get(_VARIABLE, "").split("\n")), reason]
     if len(reasons) > LIMIT:
         listed = "\n".join(f"  {number}. {why}" for number, why in enumerate(reasons, 1))
