@@ -1,10 +1,12 @@
 """A line per finished job on the terminal, in place of Snakemake's ten.
 
 This takes a handler of Python's logging and the events of snakemake-interface-logger-plugins, which
-are documented; nothing of Snakemake is replaced, so it is not in the registry of patches. A logger
-plugin would be the proper place, and cannot be used: Snakemake looks for packages named
-`snakemake_logger_plugin_*` among those installed, and makes its handlers before it reads the
-Snakefile or a profile's modules. It would have to be a package of its own in every user's environment.
+are documented; nothing of Snakemake is replaced, so it is not in the registry of patches.
+
+A logger plugin would be the proper place, and cannot be used. `--logger NAME` (or `logger:` in the
+default profile, which would spare the user the option) takes a package `snakemake_logger_plugin_NAME`
+that can be imported when the command line is parsed. `python -m snakemake` finds one beside the
+Snakefile; the command `snakemake` does not, and refuses the option. So it would have to be installed.
 """
 
 from __future__ import annotations
