@@ -12,6 +12,7 @@ from scripts.lib.config import schemas
 from scripts.lib.report import fields
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import Field
+from scripts.lib.verification.codes import CODES
 
 INTRODUCTION = """\
 # Columns and fields
@@ -37,6 +38,9 @@ def page(table: Iterable[Field]) -> str:
     parts.append("## results.jsonl\n")
     for section in (one for one in table if one.path and "." not in one.path):
         parts += [f"### {section.path}\n", f"{section.description}\n", _fields(section, table)]
+        if section.path == "verification":
+            rows = [(f"`{code}`", meaning) for code, meaning in CODES.items()]
+            parts.append(_markdown(("code", "what it says of the cell"), rows))
     return "\n".join(part for part in parts if part)
 
 

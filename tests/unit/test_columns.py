@@ -9,9 +9,13 @@ import jsonschema
 import pytest
 
 from scripts import aggregate_results, document_columns
-from scripts.lib.report import fields, record, record_schema
+from scripts.lib.artifacts.tensors import Signature
+from scripts.lib.report import fields, record
 from scripts.lib.report.columns import COLUMNS, FIELDS
 from scripts.lib.report.fields import INTEGER, NUMBER, TEXT, Field
+from scripts.lib.supervision.outcome import Outcome
+from scripts.lib.timing.latency import HostLoad
+from scripts.lib.timing.measurement import Measurement, Run, Verification
 from tests.declared import undeclared
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
@@ -59,6 +63,22 @@ def test_every_value_of_a_record_is_declared(results, ended):
     assert list(undeclared(odd)) == ["run.odd", "runs[].odd_s", "more"]
 
 
+@pytest.mark.parametrize(
+    ("section", "recorded", "made_here"),
+    [
+        ("run", Measurement, {"stage_rss_mb", "seconds"}),
+        ("runs[]", Run, set()),
+        ("verification", Verification, set()),
+        ("run.host", HostLoad, set()),
+        ("outcome", Outcome, set()),
+        ("reference", Signature, set()),
+    ],
+)
+def test_what_a_record_takes_over_is_what_its_stages_write(section, recorded, made_here):
+    names = set(fields.names(FIELDS, section)) - made_here
+    assert names <= {field.name for field in dataclasses.fields(recorded)}
+
+
 @pytest.fixture
 def table():
     """The table with a column more, of a measurement's."""
@@ -86,7 +106,7 @@ def test_a_column_is_added_in_one_place(table, results, monkeypatch):
     assert fields.dtypes(table)["clock_mhz"] == "Int64"
     line = "| `clock_mhz` | integer | MHz | yes | `run.clock_mhz` | Clock of the CPU. |"
     assert line in document_columns.page(table).splitlines()
-    valid = jsonschema.Draft202012Validator(record_schema.schema(table)).is_valid
+    valid = jsonschema.Draft202012Validator(fields.schema(table)).is_valid
     assert all(map(valid, found))
     found[1]["run"]["clock_mhz"] = 2.5
     assert not valid(found[1])
@@ -126,12 +146,12 @@ def test_the_schema_has_the_types_limits_and_choices_of_the_table(results, path,
     for key in above:
         inside = inside[int(key) if key.isdigit() else key]
     inside[last] = value
-    assert jsonschema.Draft202012Validator(record_schema.schema()).is_valid(one) == valid
+    assert jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid(one) == valid
 
 
 def test_what_a_record_must_have_may_not_be_left_out(results):
     results.write()
-    valid = jsonschema.Draft202012Validator(record_schema.schema()).is_valid
+    valid = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
     for one in FIELDS:
         found = copy.deepcopy(record.records(results.matrix)[0])
         *above, last = one.path.replace("[]", ".0").split(".") if one.path else [""]

@@ -57,7 +57,7 @@ COLUMNS = (
     Field("outcome.reason", TEXT, "Class of the failure, to group rows by ([list](troubleshooting.md)).", column="reason"),
     Field("outcome.detail", TEXT, "The line of the log that says what went wrong.", column="detail"),
     Field("outcome.blocked_by", TEXT, "Stage and cell of the failure that kept later stages from running.", column="blocked_by"),
-    Field("verification.code", TEXT, "Result of the comparison with the golden outputs ([codes](architecture.md#verification)).", column="verification_code", choices="verification_code"),
+    Field("verification.code", TEXT, "Result of the comparison with the golden outputs ([codes](#verification)).", column="verification_code", choices="verification_code"),
     Field("verification.max_abs_error", NUMBER, "Largest absolute difference from the golden outputs.", unit="of the output", column="max_abs_error", nullable=True, optional=True, checks=FROM_0),
     Field("verification.rmse_vs_fp64", NUMBER, "Root mean square error against the float64 outputs.", unit="of the output", column="rmse_vs_fp64", nullable=True, optional=True, checks=FROM_0),
     Field("", TEXT, "Steps of a language model that gave the token of `generate()`, of those compared: `16/16`.", column="greedy_tokens", value=_greedy_tokens),

@@ -86,9 +86,10 @@ def names(table: Iterable[Field], section: str) -> list[str]:
     return [one.path.rpartition(".")[2] for one in table if one.path.rpartition(".")[0] == section]
 
 
-def properties(table: Iterable[Field]) -> dict[str, Any]:
-    """The fields as a JSON Schema of a record: its `properties` and `required`."""
-    root: dict[str, Any] = {}
+def schema(table: Iterable[Field]) -> dict[str, Any]:
+    """The JSON Schema that every line of results.jsonl is held to: each field by itself, and the
+    rules about several of them, which record.schema.json holds."""
+    root = schemas.read("record")
     inside = {"": root}
     choices = schemas.values()
     for one in sorted((one for one in table if one.path), key=lambda one: one.path.count(".")):

@@ -14,8 +14,8 @@ CODES = {
     PASS: "verified; the only code beside which a latency stands",
     FAIL: "it ran, and its results differ",
     NONDETERMINISTIC: "two eager runs differ",
-    EAGER_FAILED: "eager itself failed, in the reference or gradients stage",
+    EAGER_FAILED: "eager failed, in the reference or gradients stage",
     EXCEPTION_RAISED: "the runtime failed or crashed",
-    SKIPPED: "on a skip list: not run",
-    DIDNT_RUN: "the cell never came so far, or was stopped (timeout, oom, no device)",
+    SKIPPED: "not run, as it is on a skip list",
+    DIDNT_RUN: "an earlier stage failed, or the stage was stopped (timeout, oom, no device)",
 }
