@@ -6,7 +6,7 @@ python -m scripts.document_columns > docs/columns.md
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from scripts.lib.config import schemas
 from scripts.lib.report import fields
@@ -82,7 +82,7 @@ def _from(one: Field) -> str:
     return f"`{one.path}`" if one.path else "computed"
 
 
-def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n".replace("  |", " |") for line in lines)
 

@@ -97,7 +97,7 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
     decisive = _decisive(root, outcomes)
     measured = _read_if_whole(root / Path(status_path(*chain[-1])).with_name("measurement.json"))
     usage = outcome.read_usage(root / status_path(*chain[-1]))
-    ran = usage is not None and last.status != outcome.SKIPPED
+    ran = usage if last.status != outcome.SKIPPED else None
     return {
         "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
         "experiment": {
@@ -114,8 +114,8 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
         "runs": _runs(measured),
         "run": {key: measured.get(key) for key in _OF_MEASUREMENT}
         | {
-            "stage_rss_mb": usage.max_rss_mb if ran else None,
-            "seconds": usage.seconds if ran else None,
+            "stage_rss_mb": ran.max_rss_mb if ran else None,
+            "seconds": ran.seconds if ran else None,
         },
         "export": None,
         "compile": None,
