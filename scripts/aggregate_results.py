@@ -11,13 +11,9 @@ import pandas as pd
 
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic, exits
-from scripts.lib.report import record
+from scripts.lib.report import fields, record
+from scripts.lib.report.columns import COLUMNS, FIELDS
 from scripts.lib.report.record import cell_of
-
-SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "record.schema.json"
-
-# Whole numbers that may be missing: pandas would print them as 2.0 otherwise.
-INTEGERS = ("batch_size", "threads", "repetitions", "vmfb_bytes", "dispatch_count")
 
 
 def main() -> None:
@@ -36,7 +32,7 @@ def main() -> None:
 
 def check(found: list[dict]) -> None:
     """Hold every record to the schema; a record that breaks it is a bug here, not a result."""
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validator = jsonschema.Draft202012Validator(fields.schema(FIELDS))
     for one in found:
         for problem in validator.iter_errors(one):
             where = ".".join(str(part) for part in problem.absolute_path)
@@ -45,8 +41,9 @@ def check(found: list[dict]) -> None:
 
 def to_csv(found: list[dict]) -> str:
     """The flat rows, seven significant digits: more than any of the numbers holds."""
-    frame = pd.DataFrame([record.row(one) for one in found], columns=list(record.COLUMNS))
-    frame = frame.astype(dict.fromkeys(INTEGERS, "Int64"))
+    types = fields.dtypes(COLUMNS)
+    rows = [fields.row(one, COLUMNS) for one in found]
+    frame = pd.DataFrame(rows, columns=list(types), dtype="object").astype(types)
     return frame.to_csv(index=False, float_format="%.7g", lineterminator="\n")
 
 

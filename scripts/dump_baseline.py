@@ -14,17 +14,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scripts.lib.config.choices import BASELINE_DUMPS, IR_FORMATS
 from scripts.lib.core import atomic
 from scripts.lib.report.dumping import TABLES, clear, listing
 from scripts.lib.torch_runtime.arguments import argument_parser, prepare_process
 
-KINDS = ("profile", "xla_metrics", "ir", "dynamo_counters")
-IR_FORMATS = ("text", "hlo", "stablehlo")
-
 
 def main() -> None:
     parser = argument_parser("scripts.dump_baseline", __doc__)
-    parser.add_argument("--kinds", default=json.dumps(KINDS), type=json.loads, help="JSON list")
+    parser.add_argument(
+        "--kinds", default=json.dumps(BASELINE_DUMPS), type=json.loads, help="JSON list"
+    )
     parser.add_argument("--save-ir", default="stablehlo", choices=IR_FORMATS)
     parser.add_argument("--repeat", default=1, type=int, help="repetitions, a folder each")
     parser.add_argument("--iterations", default=1, type=int, help="calls a repetition")

@@ -10,18 +10,19 @@ import argparse
 import json
 from pathlib import Path
 
+from scripts.lib.config.choices import IREE_DUMPS
 from scripts.lib.core import atomic, process
 from scripts.lib.iree.backends import add_arguments, compile_flags
 from scripts.lib.iree.tools import tool
 from scripts.lib.report.dumping import clear, listing
 
-KINDS = ("iree_phases", "iree_graph")
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.dump_iree", description=__doc__)
     add_arguments(parser)
-    parser.add_argument("--kinds", default=json.dumps(KINDS), type=json.loads, help="JSON list")
+    parser.add_argument(
+        "--kinds", default=json.dumps(IREE_DUMPS), type=json.loads, help="JSON list"
+    )
     parser.add_argument("--out-folder", required=True, type=Path)
     parser.add_argument("--out-listing", required=True, type=Path, help="JSON: file to bytes")
     args = parser.parse_args()

@@ -18,14 +18,8 @@ from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.core import exits, process
 from scripts.lib.core.machine import physical_cores
 from scripts.lib.iree import gbench
-from scripts.lib.iree.session import (
-    CPU_DRIVERS,
-    NoDevice,
-    Session,
-    device_name,
-    driver_of,
-    runtime_flags,
-)
+from scripts.lib.iree.backends import allocator_flags, runs_on_cpu
+from scripts.lib.iree.session import NoDevice, Session, device_name, runtime_flags
 from scripts.lib.iree.tools import tool
 from scripts.lib.modeling import footprint
 from scripts.lib.timing.hostload import HostWatch
@@ -69,7 +63,7 @@ def measure(args: argparse.Namespace, name: str) -> None:
     inputs = [
         tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(signature.inputs)
     ]
-    if driver_of(args.device) in CPU_DRIVERS and threads > physical_cores():
+    if runs_on_cpu(args.device) and threads > physical_cores():
         exits.fail(
             f"measure.threads is {threads}, but IREE pins one worker to each of {physical_cores()} cores"
         )
@@ -86,7 +80,7 @@ def measure(args: argparse.Namespace, name: str) -> None:
     common = {
         "device": args.device,
         "device_name": name,
-        "threads": threads if driver_of(args.device) in CPU_DRIVERS else None,
+        "threads": threads if runs_on_cpu(args.device) else None,
         "verification": verification,
         "load_ms": session.load_s * 1e3,
         "first_call_ms": first_call_s * 1e3,
@@ -149,15 +143,6 @@ def call_with(
     """What the module gives for other inputs than the reference's, of the same types."""
     pairs = zip(arrays, signature.inputs, strict=True)
     return session.call([tensors.as_native(array, kind.dtype) for array, kind in pairs])[0]
-
-
-def allocator_flags(device: str) -> list[str]:
-    """The caching allocator on CPU devices, so that no call pays for malloc.
-
-    CUDA and HIP pool by themselves (--cuda_async_allocations); Vulkan refuses every parameter
-    behind the caching allocator ("cannot allocate a Vulkan buffer …", IREE 3.13).
-    """
-    return ["--device_allocator=caching"] if driver_of(device) in CPU_DRIVERS else []
 
 
 if __name__ == "__main__":

@@ -14,15 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
+from scripts.lib.report.columns import COLUMNS
+
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ("torch-mlir", "torch-xla", "iree")
 
-# What is measured anew in each run, and what follows from it.
-TIMINGS = {
-    "latency_ms", "mean_ms", "min_ms", "p95_ms", "stdev_ms", "cv", "repetitions", "trust",
-    "trust_reason", "speedup_vs_eager", "load_ms", "first_call_ms", "export_s", "compile_s",
-    "compile_rss_mb", "run_rss_mb",
-}  # fmt: skip
+TIMINGS = {one.column for one in COLUMNS if one.varies}
+"""What is measured anew in each run, and what follows from it."""
 
 
 @dataclass

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.artifacts.tensors import Signature
-from scripts.lib.report import record
+from scripts.lib.report.columns import COLUMNS
 from tests.checkouts import keep_models
+from tests.declared import undeclared
 
 FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo", "torchmlir-linalg", "torchxla-stablehlo")
 TARGETS = {
@@ -46,7 +47,7 @@ def ran(make_checkout):
 
 def test_every_cell_and_baseline_has_exactly_one_row(ran):
     with (ran.path / "results/latency.csv").open(newline="") as file:
-        assert tuple(next(csv.reader(file))) == record.COLUMNS
+        assert next(csv.reader(file)) == [one.column for one in COLUMNS]
     cells = [(r["model"], r["runtime"], r["frontend"], r["target"]) for r in ran.rows()]
     assert len(cells) == len(set(cells)) == 2 * (4 * 4 + 3)
 
@@ -124,6 +125,7 @@ def test_the_records_agree_with_the_rows_and_keep_every_repetition(ran):
     lines = (ran.path / "results/results.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     assert len(records) == len(ran.rows())
+    assert {path for one in records for path in undeclared(one)} == set()
     for one, row in zip(records, ran.rows(), strict=True):
         assert one["outcome"]["status"] == row["status"]
         if one["latency"]:

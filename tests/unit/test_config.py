@@ -1,6 +1,6 @@
 """config.yaml: what is shipped passes its own checks, and its keys are documented."""
 
-import json
+import dataclasses
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from scripts.lib.config import expansion, settings
+from scripts.lib.config import expansion, schemas, settings
 from scripts.lib.config.matrix import baseline_cell
 from scripts.lib.core import python_source
 from scripts.lib.driver.plan import SCRIPTS, Plan
+from scripts.lib.timing.stopping import StoppingRule
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -65,6 +66,21 @@ def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(co
     assert "torchbench" not in config
 
 
+def test_the_shipped_stopping_rule_and_levels_are_the_defaults_and_go_to_the_stages_whole(config):
+    found = expansion.expand(config, {}, ROOT)
+    rule = Plan(found, frozenset(), with_conda=False).rule()
+    assert rule == '{"budget_s":5,"repeat":10,"repetition_s":0.1,"warmup_s":0.5}'
+    levels = {name: target.opt_level for name, target in found.targets.items()}
+    assert levels == {"llvm-cpu": "O3", "vulkan": "O2", "cuda": "O2", "rocm": "O2"}
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(StoppingRule), ids=lambda field: field.name)
+def test_the_defaults_of_the_page_are_those_of_the_stopping_rule(field):
+    line = re.search(rf"^\| `{field.name}` .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    shown = "as many as fill" if field.default is None else f"| {field.default} |"
+    assert shown in line[0]
+
+
 def keys_of(schema: dict) -> set[str]:
     """Every key that the schema knows, at any depth."""
     found = set(schema.get("properties", {}))
@@ -76,7 +92,7 @@ def keys_of(schema: dict) -> set[str]:
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="docs/configuration.md is not written yet")
-@pytest.mark.parametrize("key", sorted(keys_of(json.loads(settings.SCHEMA.read_text()))))
+@pytest.mark.parametrize("key", sorted(keys_of(schemas.read("config"))))
 def test_every_key_of_the_configuration_is_documented(key):
     page = PAGE.read_text(encoding="utf-8")
     assert re.search(rf"^## {key}$|`[^`\n]*\b{key}\b[^`\n]*`", page, re.MULTILINE)

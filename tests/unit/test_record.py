@@ -8,14 +8,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from scripts import aggregate_results
 from scripts.lib.config.matrix import Baseline, Override
 from scripts.lib.driver import environments
-from scripts.lib.report import record
+from scripts.lib.report import fields, record
+from scripts.lib.report.columns import FIELDS
 from scripts.lib.timing.measurement import Run
 
-SCHEMA = json.loads(aggregate_results.SCHEMA.read_text(encoding="utf-8"))
-VALID = jsonschema.Draft202012Validator(SCHEMA).is_valid
+VALID = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
 
 # How a stage ended, a cell that it decides, and the row of that cell.
 ENDINGS = [
@@ -42,7 +41,7 @@ def rows(found: list[dict]) -> dict[str, dict]:
     """CSV rows by cell."""
     cells = {}
     for one in found:
-        row = record.row(one)
+        row = fields.row(one, FIELDS)
         baseline = (row["target"] or row["runtime"], row["test"])
         road = (row["frontend"], row["target"]) if row["runtime"] == "iree" else baseline
         cells["/".join([row["model"], *road])] = row
@@ -190,7 +189,7 @@ def test_the_runs_of_a_baseline_are_those_that_it_recorded_and_the_row_has_the_c
     found = of_cell(record.records(results.matrix))["conv/eager/eval"]
     assert VALID(found)
     assert found["runs"] == [dataclasses.asdict(run) for run in runs]
-    row = record.row(found)
+    row = fields.row(found, FIELDS)
     assert [row[f"{k}_s"] for k in ("trace", "compile", "execute")] == [0.125, 0.25, 0.0625]
     assert (row["device_memory_mb"], found["run"]["profile"]) == (64.5, {"operators": []})
 
@@ -209,7 +208,9 @@ def test_what_was_not_timed_has_no_runs(results, ended, stage, cell, ending):
     found = of_cell(record.records(results.matrix))
     one = found[cell if cell in found else "conv/eager/eval"]
     assert one["runs"] is None
-    assert [record.row(one)[k] for k in ("trace_s", "execute_s", "device_memory_mb")] == [None] * 3
+    assert [fields.row(one, FIELDS)[k] for k in ("trace_s", "execute_s", "device_memory_mb")] == [
+        None
+    ] * 3
 
 
 SKIP = "skip.device.cpu of bench.yaml"
@@ -222,7 +223,7 @@ def test_a_cell_of_a_skip_list_is_skipped_by_nothing_but_the_list(results, cell)
     found = of_cell(record.records(results.matrix))
     assert all(map(VALID, found.values()))
     assert {name for name, one in found.items() if one["outcome"]["status"] == "skipped"} == {cell}
-    row = record.row(found[cell])
+    row = fields.row(found[cell], FIELDS)
     assert (row["reason"], row["detail"], row["blocked_by"]) == ("skip-list", SKIP, None)
     assert row["stage"] == ("baseline" if "eager" in cell else "compile")
     assert found[cell]["verification"] == {"code": "VERIFIER_SKIPPED", "detail": SKIP}
@@ -330,7 +331,7 @@ def test_a_baseline_says_its_precision_and_flags_and_the_lists_of_a_file_win(res
     assert (experiment["precision"], experiment["xla_flags"]) == ("amp-bf16", "--xla_a=1 --xla_b")
     assert found["tiny/xla-odd/eval"]["experiment"]["precision"] == "none"
     assert found["conv/eager/eval"]["experiment"]["xla_flags"] is None
-    row = record.row(found[cell])
+    row = fields.row(found[cell], FIELDS)
     assert (row["target"], row["runtime"]) == ("xla-odd", "xla")
     assert (row["torch_version"], row["torch_xla_version"]) == ("2.9.0", "2.9.1")
 

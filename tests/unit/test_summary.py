@@ -3,7 +3,8 @@
 import pytest
 
 from scripts.lib.driver import summary
-from scripts.lib.report import record
+from scripts.lib.report import fields, record
+from scripts.lib.report.columns import FIELDS
 from scripts.lib.supervision import journal
 
 
@@ -14,7 +15,7 @@ def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):
         **ended("error", "baseline", "tiny/eager/eval", "wrong-result"),
     }
     results.write(endings)
-    table = summary.table([record.row(one) for one in record.records(results.matrix)])
+    table = summary.table([fields.row(one, FIELDS) for one in record.records(results.matrix)])
     assert table.title == "6 rows, 2 with a verified latency"
     head = [column.header for column in table.columns]
     lines = list(zip(*(column.cells for column in table.columns), strict=True))

@@ -11,12 +11,9 @@ from typing import Any
 
 from scripts.lib.config import settings
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, baseline_cell
-from scripts.lib.config.precision import TESTS
+from scripts.lib.config.precision import POLICY, TESTS
 from scripts.lib.config.torchbench import TorchbenchFile
 from scripts.lib.core import python_source
-
-POLICY = "torchbench"
-"""The precision of a baseline that the policy of TorchBench decides."""
 
 # What an entry names, and where the file of that name is.
 _FOLDERS = {

@@ -18,10 +18,10 @@ from scripts.lib.config.matrix import (
     Target,
     baseline_cell,
 )
-from scripts.lib.config.precision import TESTS, compute_dtype
+from scripts.lib.config.precision import POLICY, TESTS, compute_dtype
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.config.torchbench import TorchbenchFile
-from scripts.lib.iree import backends
+from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.modeling import source
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench")
@@ -244,17 +244,17 @@ def _sized(
 
 
 def _target(name: str, entry: Mapping[str, Any]) -> Target:
-    backend = entry["backend"]
+    backend = BACKENDS[entry["backend"]]
     return Target(
         name=name,
-        backend=backend,
-        arch=entry.get("arch") or backends.BACKENDS[backend][2],
-        opt_level=entry.get("opt_level", "O2"),
+        backend=backend.name,
+        arch=entry.get("arch") or backend.arch,
+        opt_level=entry.get("opt_level") or backend.opt_level,
         flags=tuple(entry.get("flags", ())),
         frontends=tuple(entry.get("frontends", ("*",))),
         models=tuple(entry.get("models", ("*",))),
         node=entry.get("node", "cpu"),
-        device=entry.get("device") or backends.default_device(backend),
+        device=entry.get("device") or backend.device,
     )
 
 
@@ -276,13 +276,12 @@ def _overrides(matrix: Matrix, torchbench: TorchbenchFile) -> Iterator[tuple[str
     """What the file says of every cell that it says something of."""
     for model, frontend, target in matrix.cells():
         cell = f"{model.name}/{frontend.name}/{target.name}"
-        # PyTorch calls ROCm's devices cuda.
-        device = {"rocm": "cuda"}.get(target.device_kind, target.device_kind)
+        device = BACKENDS[target.backend].torch_device
         yield from _override(cell, model, device, "eval", None, "none", torchbench)
     for model, baseline, test in matrix.baseline_cells():
         cell = baseline_cell(model.name, baseline.name, test)
         policy = None
-        if baseline.precision == checks.POLICY:
+        if baseline.precision == POLICY:
             policy = torchbench.precision(model.torchbench, baseline.device, test)
         precision = policy or baseline.precision
         yield from _override(cell, model, baseline.device, test, policy, precision, torchbench)

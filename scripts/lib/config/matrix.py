@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from scripts.lib.iree.backends import BACKENDS
+
 
 @dataclass(frozen=True)
 class Model:
@@ -83,7 +85,7 @@ class Target:
     @property
     def device_kind(self) -> str:
         """cpu, vulkan, cuda or rocm: what a latency may be compared within."""
-        return "cpu" if self.backend == "llvm-cpu" else self.backend
+        return BACKENDS[self.backend].device_kind
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,14 @@ PRECISIONS = ("none", "fp16", "bf16", "amp-fp16", "amp-bf16")
 """none: as the model is; fp16, bf16: weights and floating-point inputs are cast; amp-*: autocast
 to that type, weights and inputs as they are."""
 
+POLICY = "torchbench"
+"""The precision of a baseline that the policy of TorchBench decides (torchbench_policy)."""
+
+MATMUL_PRECISIONS = ("highest", "high", "medium")
+"""Of float32 products, as torch.set_float32_matmul_precision names them."""
+
+DEFAULT_MATMUL_PRECISION = "highest"
+
 TESTS = ("eval", "train")
 """What is run of a model: its forward pass, or a training step."""
 

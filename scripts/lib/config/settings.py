@@ -16,7 +16,8 @@ from typing import Any
 import jsonschema
 import yaml
 
-SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.json"
+from scripts.lib.config import schemas
+
 SELECTABLE = ("models", "frontends", "targets", "baselines", "tests")
 """What a comma list on the command line narrows."""
 
@@ -62,7 +63,7 @@ def load(config: Mapping[str, Any], files: Iterable[str | Path]) -> tuple[dict, 
 
 def check(config: Mapping[str, Any]) -> None:
     """Raise ConfigError naming, for each problem, the key, what was found and what is allowed."""
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validator = jsonschema.Draft202012Validator(schemas.read("config"))
     problems = sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.path])
     if problems:
         # A mapping that lacks several keys is reported once for each: say it once.

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from scripts.lib.core import python_source
+from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.supervision import outcome
 
 ROOT = Path(__file__).parents[3]
@@ -89,20 +90,15 @@ def _signs_changed(recorded: str, current: str) -> bool:
     return was[2] == is_now[2] and was[0] != is_now[0]
 
 
-# Where a device shows when its driver is installed. A cell that found no device is due again
-# when this changes; looking is cheap, asking every driver at each start is not.
-_SIGNS = (
-    "/dev/nvidia[0-9]*",
-    "/dev/kfd",
-    "/dev/dri/renderD*",
-    "/usr/share/vulkan/icd.d/*.json",
-    "/etc/vulkan/icd.d/*.json",
-)
-
-
 @functools.cache
 def _machine_signs() -> str:
-    found = sorted(path for pattern in _SIGNS for path in glob.glob(pattern))
+    """A hash over the files that show devices, and the compilers that are here.
+
+    A cell that found no device is due again when this changes. Looking for files is cheap; asking
+    every driver at each start is not.
+    """
+    patterns = {sign for backend in BACKENDS.values() for sign in backend.signs}
+    found = sorted({path for pattern in patterns for path in glob.glob(pattern)})
     # inductor compiles with the machine's own compiler.
     found += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
     return hashlib.sha256("\n".join(found).encode()).hexdigest()[:6]

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from scripts.lib.config import settings
+from scripts.lib.config.choices import IREE_DUMPS
 from scripts.lib.config.matrix import (
     Baseline,
     Frontend,
@@ -23,6 +24,7 @@ from scripts.lib.config.matrix import (
     baseline_cell,
     compact,
 )
+from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.driver import environments, fingerprint, limits, resources
 from scripts.lib.modeling import source
 from scripts.lib.supervision import outcome
@@ -41,10 +43,6 @@ SCRIPTS = {
     "baseline": ("scripts.measure_baseline",),
     "dumps": (),  # dump_baseline or dump_iree: the rule says which
 }
-
-
-IREE_DUMPS = ("iree_phases", "iree_graph")
-"""The kinds of dump that are of IREE's cells; the others are of baselines."""
 
 LIMITS_OF = {"gradients": "reference", "dumps": "baseline"}
 """Stages that run as another one does, and under its limits."""
@@ -170,13 +168,12 @@ class Plan:
         limit = self.limit(stage)
         if not submitted:
             return resources.within_limits(self.memory_mb(stage), limit["timeout_s"])
-        budget_s = self.matrix.measure.get("budget_s", StoppingRule.budget_s)
         return resources.of(
             stage,
             limit,
             _size_mb(f"results/reference/{model}/weights.irpa"),
             attempt,
-            budget_s if stage in ("measure", "baseline") else 0.0,
+            self.stopping_rule().budget_s if stage in ("measure", "baseline") else 0.0,
         )
 
     def node(self, entry: Target | Baseline) -> dict[str, int | str]:
@@ -184,8 +181,14 @@ class Plan:
         return self.matrix.nodes.get(entry.node, {})
 
     def rule(self) -> str:
-        """The stopping rule as JSON: what `measure:` sets of it."""
-        return compact({k: v for k, v in self.matrix.measure.items() if k in RULE_KEYS})
+        """The whole stopping rule as JSON: a measurement is made again when a default changes."""
+        rule = dataclasses.asdict(self.stopping_rule())
+        return compact({key: value for key, value in rule.items() if value is not None})
+
+    def stopping_rule(self) -> StoppingRule:
+        """The defaults, and what `measure:` sets of them."""
+        measure = self.matrix.measure
+        return StoppingRule(**{key: measure[key] for key in RULE_KEYS if key in measure})
 
     def collect(self) -> str:
         """The profiles to take after the timing, as a JSON list."""
@@ -200,7 +203,9 @@ class Plan:
             "device": baseline.device,
             "test": wildcards.test,
             "precision": self.matrix.precision(model, baseline, wildcards.test),
-            "matmul-precision": self.matrix.measure.get("matmul_precision", "highest"),
+            "matmul-precision": self.matrix.measure.get(
+                "matmul_precision", DEFAULT_MATMUL_PRECISION
+            ),
         }
         if baseline.xla_flags:
             options["xla-flags"] = baseline.xla_flags

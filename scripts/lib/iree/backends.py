@@ -1,4 +1,4 @@
-"""From a target entry of config.yaml to iree-compile flags: the one place that knows both.
+"""IREE's compiler backends: the one place that knows what each of them needs.
 
 Written for the IREE that envs/iree.yaml pins; a test runs every backend's flags through its
 iree-compile and fails on an unknown or a deprecated one.
@@ -9,26 +9,100 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-# Backend: (fixed flags, flag that takes the architecture, default architecture, device URI)
-BACKENDS: dict[str, tuple[tuple[str, ...], str, str, str]] = {
-    "llvm-cpu": (
-        (
-            "--iree-hal-target-device=local",
-            "--iree-hal-local-target-device-backends=llvm-cpu",
-            # The default of 32 KiB refuses BERT and GPT-2; the runtime's worker stacks
-            # (--task_worker_stack_size, set by the measurement) are made to fit.
-            "--iree-llvmcpu-stack-allocation-limit=262144",
+OPT_LEVELS = ("O0", "O1", "O2", "O3")
+"""Values of --iree-opt-level."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A compiler backend, and the devices that run what it compiles.
+
+    `flags` are always given to iree-compile; `arch_flag` takes the architecture, `arch` is the
+    default one ("" leaves it to IREE). `device` is the default device URI, `drivers` are the
+    runtime's drivers for such devices. Latencies are compared within one `device_kind`;
+    `torch_device` is what PyTorch calls that kind. `allocator_flags` are for
+    iree-benchmark-module. `signs` are globs of files that show that a device may be present: a
+    cell that found no device is tried again when they change. `opt_level` is the default one.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    arch_flag: str
+    arch: str
+    device: str
+    drivers: tuple[str, ...]
+    device_kind: str
+    torch_device: str
+    allocator_flags: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    opt_level: str = "O2"
+
+
+_DRM = "/dev/dri/renderD*"
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend(
+            name="llvm-cpu",
+            flags=(
+                "--iree-hal-target-device=local",
+                "--iree-hal-local-target-device-backends=llvm-cpu",
+                # The default of 32 KiB refuses BERT and GPT-2; the runtime's worker stacks
+                # (--task_worker_stack_size, set by the measurement) are made to fit.
+                "--iree-llvmcpu-stack-allocation-limit=262144",
+            ),
+            arch_flag="--iree-llvmcpu-target-cpu",
+            arch="host",
+            device="local-task",
+            drivers=("local-task", "local-sync"),
+            device_kind="cpu",
+            torch_device="cpu",
+            # No call pays for malloc.
+            allocator_flags=("--device_allocator=caching",),
         ),
-        "--iree-llvmcpu-target-cpu",
-        "host",
-        "local-task",
-    ),
-    "vulkan": (("--iree-hal-target-device=vulkan",), "--iree-vulkan-target", "", "vulkan"),
-    "cuda": (("--iree-hal-target-device=cuda",), "--iree-cuda-target", "sm_80", "cuda"),
-    "rocm": (("--iree-hal-target-device=hip",), "--iree-rocm-target", "gfx942", "hip"),
+        # No allocator flags: Vulkan refuses every parameter behind the caching allocator ("cannot
+        # allocate a Vulkan buffer …", IREE 3.13).
+        Backend(
+            name="vulkan",
+            flags=("--iree-hal-target-device=vulkan",),
+            arch_flag="--iree-vulkan-target",
+            arch="",
+            device="vulkan",
+            drivers=("vulkan",),
+            device_kind="vulkan",
+            torch_device="vulkan",
+            signs=(_DRM, "/usr/share/vulkan/icd.d/*.json", "/etc/vulkan/icd.d/*.json"),
+        ),
+        # No allocator flags: CUDA and HIP pool by themselves (--cuda_async_allocations).
+        Backend(
+            name="cuda",
+            flags=("--iree-hal-target-device=cuda",),
+            arch_flag="--iree-cuda-target",
+            arch="sm_80",
+            device="cuda",
+            drivers=("cuda",),
+            device_kind="cuda",
+            torch_device="cuda",
+            signs=("/dev/nvidia[0-9]*",),
+        ),
+        Backend(
+            name="rocm",
+            flags=("--iree-hal-target-device=hip",),
+            arch_flag="--iree-rocm-target",
+            arch="gfx942",
+            device="hip",
+            drivers=("hip",),
+            device_kind="rocm",
+            torch_device="cuda",
+            signs=("/dev/kfd", _DRM),
+        ),
+    )
 }
+"""Every backend by its name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,24 +110,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--program", required=True, type=Path)
     parser.add_argument("--backend", required=True, choices=sorted(BACKENDS))
     parser.add_argument("--arch", help="CPU name, sm_80, gfx942, or a Vulkan target")
-    parser.add_argument("--opt-level", default="O2", choices=["O0", "O1", "O2", "O3"])
+    parser.add_argument("--opt-level", choices=OPT_LEVELS, help="default: the backend's")
     parser.add_argument("--flags", default="[]", type=json.loads, help="more flags, a JSON list")
 
 
 def compile_flags(
-    backend: str, arch: str | None, opt_level: str, extra: Sequence[str]
+    backend: str, arch: str | None, opt_level: str | None, extra: Sequence[str]
 ) -> list[str]:
-    """iree-compile flags of a target; `arch` None or "" is the backend's default."""
-    fixed, arch_flag, default_arch, _ = BACKENDS[backend]
-    arch = arch or default_arch
+    """iree-compile flags of a target; `arch` or `opt_level` None or "" is the backend's default."""
+    declared = BACKENDS[backend]
+    arch = arch or declared.arch
     return [
-        *fixed,
-        *([f"{arch_flag}={arch}"] if arch else []),
-        f"--iree-opt-level={opt_level}",
+        *declared.flags,
+        *([f"{declared.arch_flag}={arch}"] if arch else []),
+        f"--iree-opt-level={opt_level or declared.opt_level}",
         *extra,
     ]
 
 
-def default_device(backend: str) -> str:
-    """The device URI that modules of a backend run on unless the target names another."""
-    return BACKENDS[backend][3]
+def driver_of(device: str) -> str:
+    """`vulkan` of the device URI `vulkan://0`."""
+    return device.split(":", 1)[0]
+
+
+def runs_on_cpu(device: str) -> bool:
+    """Whether a device URI is of the CPU, so that threads can be set for it."""
+    backend = _of_device(device)
+    return backend is not None and backend.device_kind == "cpu"
+
+
+def allocator_flags(device: str) -> list[str]:
+    """Flags of iree-benchmark-module for the allocator of a device URI."""
+    backend = _of_device(device)
+    return list(backend.allocator_flags) if backend else []
+
+
+def _of_device(device: str) -> Backend | None:
+    """The backend whose modules run on a device URI; None for a driver that no backend names."""
+    driver = driver_of(device)
+    return next((b for b in BACKENDS.values() if driver in b.drivers), None)

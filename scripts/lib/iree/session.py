@@ -10,8 +10,7 @@ import numpy as np
 
 from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.core.machine import cpu_name
-
-CPU_DRIVERS = ("local-task", "local-sync")
+from scripts.lib.iree.backends import driver_of, runs_on_cpu
 
 
 class NoDevice(Exception):
@@ -23,14 +22,9 @@ def runtime_flags(device: str, threads: int) -> list[str]:
 
     Worker stacks of 1 MiB, as modules may use up to the stack limit they were compiled with.
     """
-    if driver_of(device) not in CPU_DRIVERS:
+    if not runs_on_cpu(device):
         return []
     return [f"--task_topology_max_group_count={threads}", "--task_worker_stack_size=1048576"]
-
-
-def driver_of(device: str) -> str:
-    """`vulkan` of `vulkan://0`."""
-    return device.split(":", 1)[0]
 
 
 def device_name(device: str) -> str:
@@ -44,7 +38,7 @@ def device_name(device: str) -> str:
         devices = rt.get_driver(driver).query_available_devices()
         if not devices:
             raise NoDevice(f"driver {driver!r} lists no device")
-        if driver in CPU_DRIVERS:
+        if runs_on_cpu(device):
             return cpu_name()
         _, _, wanted = device.partition("://")
         if wanted.isdigit() and int(wanted) < len(devices):

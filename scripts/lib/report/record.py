@@ -1,8 +1,9 @@
-"""A result record for every cell, always: nested for JSONL, flat for the CSV.
+"""A result record for every cell, always: a line of results.jsonl, and what the CSV is made of.
 
 A record says how far its cell came. `status`, `stage`, `reason` and `detail` are those of the
 first stage in its chain that did not end well (or ok, at measure); `blocked_by` names that
-stage and cell where later stages of the chain were skipped for it.
+stage and cell where later stages of the chain were skipped for it. columns.py says what each
+value is, and which of them are columns.
 """
 
 from __future__ import annotations
@@ -13,42 +14,29 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
+from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.core import atomic, python_source
 from scripts.lib.driver import environments
 from scripts.lib.driver.plan import IREE_ENV, status_path
+from scripts.lib.report.columns import FIELDS
+from scripts.lib.report.fields import names
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
 from scripts.lib.timing.latency import GRADES, Latency
 from scripts.lib.timing.measurement import Run
+from scripts.lib.verification import codes
 
-COLUMNS = (
-    "model", "suite", "phase", "test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", "backend",
-    "device", "device_name", "threads", "status", "stage", "reason", "detail", "blocked_by",
-    "verification_code", "max_abs_error", "rmse_vs_fp64", "greedy_tokens", "latency_ms", "mean_ms", "min_ms",
-    "p95_ms", "stdev_ms", "cv", "repetitions", "trust", "trust_reason", "speedup_vs_eager",
-    "speedup_trust", "ttft_ms", "tokens_per_s",
-    "load_ms", "first_call_ms", "export_s", "trace_s", "compile_s", "execute_s", "vmfb_bytes",
-    "dispatch_count", "compile_rss_mb", "run_rss_mb", "device_memory_mb", "torch_version",
-    "frontend_version", "torch_xla_version", "iree_version", "rewrites", "inputs_from",
-    "weights_bytes", "float_weights_bytes", "quantization_sqnr_db", "fingerprint", "log",
-)  # fmt: skip
-"""Columns of results/latency.csv, in order."""
+# What a record takes as it is from an outcome, a measurement and a signature.
+_OF_OUTCOME = names(FIELDS, "outcome")
+_OF_MEASUREMENT = names(FIELDS, "run")
+_OF_SIGNATURE = names(FIELDS, "reference")
 
 
 def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
     """The records of all cells, then of all baselines, in the order of the matrix."""
     found = [iree_record(root, *cell) for cell in matrix.cells()]
     found += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
-    bases: dict[tuple, dict] = {}
-    for record in found:
-        if record["experiment"]["runtime"] == "eager" and record["latency"]:
-            bases.setdefault(_comparable(record), record["latency"])
-    for record in found:
-        latency, base = record["latency"], bases.get(_comparable(record))
-        if latency and base:
-            latency["speedup_vs_eager"] = base["median_ms"] / latency["median_ms"]
-            # A ratio is worth no more than the worse of the two that it is of.
-            latency["speedup_trust"] = max(latency["trust"], base["trust"], key=GRADES.index)
+    _add_speedups(found)
     return found
 
 
@@ -73,18 +61,9 @@ def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) ->
         "flags": list(target.flags),
         "device_uri": target.device,
     }
-    export = _report(root, "export", exported)
-    compiled = _report(root, "compile", cell)
-    exporter = environments.ROOT / "scripts/exporters" / f"{frontend.exporter}.py"
-    package = python_source.literal(exporter, "PACKAGE", "")
-    record["export"] = export
-    record["compile"] = compiled
-    record["versions"] |= {
-        "torch": export.get("torch_version") or _pin(frontend.env, "torch"),
-        "torch_xla": None,
-        "frontend": export.get("frontend_version") or _pin(frontend.env, package),
-        "iree": record["versions"].get("iree") or _pin(IREE_ENV, "iree-base-compiler"),
-    }
+    record["export"] = _report(root, "export", exported)
+    record["compile"] = _report(root, "compile", cell)
+    record["versions"] |= _versions(record, frontend)
     return record
 
 
@@ -98,7 +77,7 @@ def baseline_record(
     record["experiment"] |= {
         "test": test,
         "precision": matrix.precision(model, baseline, test),
-        "matmul_precision": matrix.measure.get("matmul_precision", "highest"),
+        "matmul_precision": matrix.measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
         "optimizer": matrix.train if test == "train" else None,
         "xla_flags": baseline.xla_flags or None,
         "runtime": baseline.runtime,
@@ -107,64 +86,8 @@ def baseline_record(
         "backend": None,
         "device_uri": baseline.device,
     }
-    versions = record["versions"]
-    versions |= {
-        "torch": versions.get("torch") or _pin(baseline.env, "torch"),
-        "torch_xla": versions.get("torch_xla") or _pin(baseline.env, "torch_xla"),
-        "frontend": None,
-        "iree": None,
-    }
+    record["versions"] |= _versions(record, baseline)
     return record
-
-
-def row(record: dict) -> dict[str, Any]:
-    """The flat CSV row of a record; None where there is nothing to say."""
-    experiment, result = record["experiment"], record["outcome"]
-    verification, latency = record["verification"], record["latency"] or {}
-    run, compiled = record["run"], record.get("compile") or {}
-    export, cold = record.get("export") or {}, (record.get("runs") or [{}])[0]
-    quantization = record["reference"].get("quantization") or {}
-    flat = {
-        "model": record["model"]["name"],
-        "suite": record["model"]["suite"],
-        "phase": experiment["phase"],
-        **{k: experiment[k] for k in ("test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", "backend", "device")},
-        "device_name": run.get("device_name"),
-        "threads": run.get("threads"),
-        **{k: result[k] or None for k in ("status", "stage", "reason", "detail", "blocked_by", "fingerprint", "log")},
-        "verification_code": verification["code"],
-        "max_abs_error": verification.get("max_abs_error"),
-        "rmse_vs_fp64": verification.get("rmse_vs_fp64"),
-        "greedy_tokens": _greedy(verification),
-        **{f"{k}_ms": latency.get(f"{k}_ms") for k in ("mean", "min", "p95", "stdev")},
-        "latency_ms": latency.get("median_ms"),
-        "cv": latency.get("cv"),
-        "repetitions": latency.get("repetitions"),
-        "trust": latency.get("trust"),
-        "trust_reason": "; ".join(latency.get("trust_reasons", [])) or None,
-        "speedup_vs_eager": latency.get("speedup_vs_eager"),
-        "speedup_trust": latency.get("speedup_trust"),
-        "ttft_ms": latency.get("ttft_ms"),
-        "tokens_per_s": latency.get("tokens_per_s"),
-        "load_ms": run.get("load_ms"),
-        "first_call_ms": run.get("first_call_ms"),
-        "export_s": export.get("export_s"),
-        "trace_s": cold.get("trace_s"),
-        "compile_s": compiled.get("compile_s", run.get("compile_s")),
-        "execute_s": cold.get("execute_s"),
-        "vmfb_bytes": compiled.get("vmfb_bytes"),
-        "dispatch_count": compiled.get("dispatch_count"),
-        "compile_rss_mb": compiled.get("max_rss_mb"),
-        "run_rss_mb": run.get("max_rss_mb"),
-        "device_memory_mb": run.get("device_memory_mb"),
-        **{f"{k}_version": record["versions"].get(k) for k in ("torch", "frontend", "torch_xla", "iree")},
-        "rewrites": "; ".join(export.get("rewrites", [])) or None,
-        "inputs_from": record["reference"].get("inputs_from") or None,
-        "weights_bytes": record["reference"].get("weights_bytes"),
-        "float_weights_bytes": quantization.get("float_bytes"),
-        "quantization_sqnr_db": quantization.get("sqnr_db"),
-    }  # fmt: skip
-    return {column: flat[column] for column in COLUMNS}
 
 
 def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str) -> dict:
@@ -174,7 +97,7 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
     decisive = _decisive(root, outcomes)
     measured = _read_if_whole(root / Path(status_path(*chain[-1])).with_name("measurement.json"))
     usage = outcome.read_usage(root / status_path(*chain[-1]))
-    ran = usage is not None and last.status != outcome.SKIPPED
+    ran = usage if last.status != outcome.SKIPPED else None
     return {
         "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
         "experiment": {
@@ -184,25 +107,15 @@ def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str)
             "device": device,
         },
         "reference": _reference(root, model),
-        "outcome": {
-            "status": decisive.status,
-            "stage": decisive.stage,
-            "reason": decisive.reason,
-            "detail": decisive.detail,
-            "blocked_by": last.blocked_by,
-            "log": decisive.log,
-            "command": decisive.command,
-            "fingerprint": decisive.fingerprint,
-        },
+        "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
+        | {"blocked_by": last.blocked_by},
         "verification": _verification(decisive, measured),
         "latency": _latency(measured, model),
         "runs": _runs(measured),
-        "run": {
-            **{key: measured.get(key) for key in ("device_name", "threads", "load_ms", "first_call_ms", "compile_s", "command", "device_memory_mb", "profile")},
-            "host": measured.get("host"),
-            "max_rss_mb": measured.get("max_rss_mb"),
-            "stage_rss_mb": usage.max_rss_mb if ran else None,
-            "seconds": usage.seconds if ran else None,
+        "run": {key: measured.get(key) for key in _OF_MEASUREMENT}
+        | {
+            "stage_rss_mb": ran.max_rss_mb if ran else None,
+            "seconds": ran.seconds if ran else None,
         },
         "export": None,
         "compile": None,
@@ -233,26 +146,18 @@ def _verification(decisive: Outcome, measured: dict) -> dict:
     if measured:
         return measured["verification"]
     if decisive.status == outcome.SKIPPED:
-        return {"code": "VERIFIER_SKIPPED", "detail": decisive.detail}
+        return {"code": codes.SKIPPED, "detail": decisive.detail}
     if decisive.stage in ("reference", "gradients"):
-        return {"code": "EAGER_FAILED"}
+        return {"code": codes.EAGER_FAILED}
     if decisive.stage in ("measure", "baseline") and decisive.status in ("error", "crashed"):
-        return {"code": "EXCEPTION_RAISED"}
-    return {"code": "VERIFIER_DIDNT_RUN"}
+        return {"code": codes.EXCEPTION_RAISED}
+    return {"code": codes.DIDNT_RUN}
 
 
 def _reference(root: Path, model: Model) -> dict:
     """What the reference stage says of the model, beside its outputs; {} where it failed."""
     signature = _read_if_whole(root / f"results/reference/{model.name}/signature.json")
-    keys = ("inputs_from", "weights_bytes", "quantization")
-    return {key: signature[key] for key in keys if signature.get(key)}
-
-
-def _greedy(verification: dict) -> str | None:
-    """`16/16`: greedy tokens that are transformers', of those compared."""
-    if verification.get("greedy_expected") is None:
-        return None
-    return f"{verification['greedy_tokens']}/{verification['greedy_expected']}"
+    return {key: signature[key] for key in _OF_SIGNATURE if signature.get(key)}
 
 
 def _of_language_model(latency_ms: float, model: Model) -> dict[str, float]:
@@ -315,6 +220,40 @@ def _comparable(record: dict) -> tuple:
         run["device_name"],
         run["threads"],
     )
+
+
+def _add_speedups(found: list[dict]) -> None:
+    """Compare each latency with the eager one that it is comparable with, where there is one."""
+    bases: dict[tuple, dict] = {}
+    for record in found:
+        if record["experiment"]["runtime"] == "eager" and record["latency"]:
+            bases.setdefault(_comparable(record), record["latency"])
+    for record in found:
+        latency, base = record["latency"], bases.get(_comparable(record))
+        if latency and base:
+            latency["speedup_vs_eager"] = base["median_ms"] / latency["median_ms"]
+            # A ratio is worth no more than the worse of the two that it is of.
+            latency["speedup_trust"] = max(latency["trust"], base["trust"], key=GRADES.index)
+
+
+def _versions(record: Mapping[str, Any], entry: Frontend | Baseline) -> dict[str, str | None]:
+    """Versions of what made a record: as its stages say, or as its environments pin them."""
+    found, export = record["versions"], record["export"] or {}
+    if isinstance(entry, Baseline):
+        return {
+            "torch": found.get("torch") or _pin(entry.env, "torch"),
+            "torch_xla": found.get("torch_xla") or _pin(entry.env, "torch_xla"),
+            "frontend": None,
+            "iree": None,
+        }
+    exporter = environments.ROOT / "scripts/exporters" / f"{entry.exporter}.py"
+    package = python_source.literal(exporter, "PACKAGE", "")
+    return {
+        "torch": export.get("torch_version") or _pin(entry.env, "torch"),
+        "torch_xla": None,
+        "frontend": export.get("frontend_version") or _pin(entry.env, package),
+        "iree": found.get("iree") or _pin(IREE_ENV, "iree-base-compiler"),
+    }
 
 
 def _report(root: Path, stage: str, cell: str) -> dict:

@@ -9,6 +9,7 @@ import statistics
 from pathlib import Path
 from typing import Any, NoReturn
 
+from scripts.lib.config.precision import TESTS
 from scripts.lib.timing.measurement import Run
 
 
@@ -99,8 +100,8 @@ def problem(data: Any) -> str | None:
         for key in keys:
             if key not in data[part]:
                 return f"no {part}.{key}"
-    if data["experiment"]["test"] not in ("eval", "train"):
-        return "experiment.test is neither eval nor train"
+    if data["experiment"]["test"] not in TESTS:
+        return f"experiment.test is neither {' nor '.join(TESTS)}"
     latency = data.get("latency")
     if latency is not None and not _all_positive(latency.get("values_ms") or [None]):
         return "latency.values_ms is not a list of positive numbers"

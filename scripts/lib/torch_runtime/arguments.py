@@ -8,7 +8,12 @@ import json
 import os
 from pathlib import Path
 
-from scripts.lib.config.precision import PRECISIONS, TESTS
+from scripts.lib.config.precision import (
+    DEFAULT_MATMUL_PRECISION,
+    MATMUL_PRECISIONS,
+    PRECISIONS,
+    TESTS,
+)
 from scripts.lib.core import exits
 from scripts.lib.modeling import arguments
 
@@ -21,7 +26,9 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--test", default="eval", choices=TESTS)
     parser.add_argument("--precision", default="none", choices=PRECISIONS)
-    parser.add_argument("--matmul-precision", default="highest", choices=MATMUL_PRECISIONS)
+    parser.add_argument(
+        "--matmul-precision", default=DEFAULT_MATMUL_PRECISION, choices=MATMUL_PRECISIONS
+    )
     parser.add_argument("--xla-flags", default="", help="XLA_FLAGS of the runtime")
     parser.add_argument(
         "--optimizer", default="{}", type=json.loads, help='{"name": "SGD", "lr": 0.01}'
@@ -32,9 +39,6 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--signature", required=True, type=Path, help="of the test")
     parser.add_argument("--threads", type=int, help="default: the physical cores")
     return parser
-
-
-MATMUL_PRECISIONS = ("highest", "high", "medium")
 
 
 def prepare_process(args: argparse.Namespace) -> None:

@@ -8,14 +8,11 @@ from typing import Any
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-KINDS = ("profiler", "operators", "dynamo_counters")
-"""What `measure.collect` may name."""
-
 US = 1e-6
 
 
 def collect(kinds: Collection[str], step: Callable[[], Any], device: Any) -> dict[str, Any]:
-    """One more call of the step, for each kind that is asked for.
+    """One more call of the step, for each kind (choices.PROFILES) that is asked for.
 
     `profiler`: CPU and device seconds of the call. `operators`: the same by operator, of those
     that fell back to the CPU on an XLA device, of every aten operator on another.

@@ -18,10 +18,7 @@ import numpy as np
 
 from scripts.lib.artifacts.tensors import DTYPES
 from scripts.lib.verification import scaling
-
-PASS = "PASS"
-FAIL = "FAIL"
-
+from scripts.lib.verification.codes import FAIL, PASS
 
 _HALF = ("float16", "bfloat16")
 _LOOSE_TOL = 4e-2  # where golden is NaN and float64 is not

@@ -12,9 +12,14 @@ import numpy as np
 
 from scripts.lib.artifacts import tensors
 from scripts.lib.timing.measurement import Verification
-from scripts.lib.verification import greedy_tokens, scaling, special_values, tolerances, torch_same
-
-NONDETERMINISTIC = "NONDETERMINISTIC_EAGER_RUN"
+from scripts.lib.verification import (
+    codes,
+    greedy_tokens,
+    scaling,
+    special_values,
+    tolerances,
+    torch_same,
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def verify(
         odd = sorted(set(names) ^ set(wanted))[0]
         detail = f"{'no' if odd in wanted else 'an unexpected'} {odd}"
         detail += f" ({len(names)} results, expected {len(wanted)})"
-        result = torch_same.Comparison(torch_same.FAIL, detail, None, None)
+        result = torch_same.Comparison(codes.FAIL, detail, None, None)
     else:
         if names is not None:
             found = dict(zip(names, actual, strict=True))
@@ -68,7 +73,10 @@ def verify(
         result = _judge(actual, expected, allowed)
     code, detail = result.code, result.detail
     if not expected.deterministic:
-        code, detail = NONDETERMINISTIC, "two eager runs of the model differ: no golden output"
+        code, detail = (
+            codes.NONDETERMINISTIC,
+            "two eager runs of the model differ: no golden output",
+        )
     own = torch_same.rmse(expected.golden, expected.fp64) if expected.fp64 is not None else None
     return Verification(
         code=code,
@@ -91,7 +99,7 @@ def follow_generation(
 
     `call` gives the program's outputs for other inputs than `inputs`, those of the reference.
     """
-    if not signature.generation or passed.code != torch_same.PASS:
+    if not signature.generation or passed.code != codes.PASS:
         return passed
     expected = greedy_tokens.Generation(**signature.generation)
     found = greedy_tokens.follow(
@@ -99,7 +107,7 @@ def follow_generation(
     )
     return dataclasses.replace(
         passed,
-        code=torch_same.FAIL if found.problem else torch_same.PASS,
+        code=codes.FAIL if found.problem else codes.PASS,
         detail=found.problem or passed.detail,
         greedy_tokens=found.matched,
         greedy_expected=found.steps,
@@ -117,4 +125,4 @@ def _judge(
     if not found:
         return result
     detail = "; ".join([*found, *filter(None, [result.detail])][:3])
-    return dataclasses.replace(result, code=torch_same.FAIL, detail=detail)
+    return dataclasses.replace(result, code=codes.FAIL, detail=detail)

@@ -1,0 +1,69 @@
+"""The JSON schemas of workflow/schemas/, completed with the values that the code declares.
+
+A definition in a schema file that has no values of its own gets them here, from where they are
+declared: an added backend, status or precision is valid without an edit of a schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from scripts.lib.config import choices, precision
+from scripts.lib.core import python_source
+from scripts.lib.iree.backends import BACKENDS, OPT_LEVELS
+from scripts.lib.supervision import outcome
+from scripts.lib.timing.latency import GRADES
+from scripts.lib.verification import codes
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "workflow" / "schemas"
+
+
+def read(name: str) -> dict[str, Any]:
+    """The schema `<name>.schema.json`, whole."""
+    schema = json.loads((FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
+    known = values()
+    for definition, body in schema.get("$defs", {}).items():
+        if definition in known:
+            body["enum"] = known[definition]
+    return schema
+
+
+def values() -> dict[str, list[str]]:
+    """The allowed values of everything that has a fixed set of them, by the name of the set."""
+    runtime_devices = _of_modules("scripts/baselines", "DEVICES")
+    kinds = [backend.device_kind for backend in BACKENDS.values()]
+    found: dict[str, Iterable[str]] = {
+        "backend": BACKENDS,
+        "baseline_device": runtime_devices,
+        "baseline_precision": (*precision.PRECISIONS, precision.POLICY),
+        "device_kind": (*kinds, *runtime_devices),
+        "dtype": precision.DTYPES,
+        "dump": (*choices.BASELINE_DUMPS, *choices.IREE_DUMPS),
+        "ir_format": _literal("scripts/lib/lowering/link.py", "FORMATS"),
+        "matmul_precision": precision.MATMUL_PRECISIONS,
+        "opt_level": OPT_LEVELS,
+        "phase": _literal("models/parts/causal_lm.py", "PHASES"),
+        "precision": precision.PRECISIONS,
+        "profile": choices.PROFILES,
+        "saved_ir": choices.IR_FORMATS,
+        "status": outcome.STATUSES,
+        "test": precision.TESTS,
+        "trust": GRADES,
+        "verification_code": codes.CODES,
+    }
+    return {name: list(dict.fromkeys(allowed)) for name, allowed in found.items()}
+
+
+def _literal(file: str, name: str) -> tuple[str, ...]:
+    """A constant of a module that cannot be imported here, as it imports torch."""
+    return python_source.literal(ROOT / file, name, ())
+
+
+def _of_modules(folder: str, name: str) -> list[str]:
+    """The values of a constant of all modules of a folder together."""
+    files = sorted((ROOT / folder).glob("*.py"))
+    return [value for file in files for value in python_source.literal(file, name, ())]

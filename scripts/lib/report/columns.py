@@ -1,0 +1,160 @@
+"""Every value of a record: the columns of latency.csv in their order, then what they leave out.
+
+This table is the only declaration. The CSV row, the types of its columns, the schema of a record,
+what a record takes from a measurement, and docs/columns.md come from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scripts.lib.driver import plan
+from scripts.lib.report.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+
+POSITIVE = {"exclusiveMinimum": 0}
+FROM_0 = {"minimum": 0}
+FROM_1 = {"minimum": 1}
+CLOSED = {"additionalProperties": False}
+STAGES = [stage for stage, scripts in plan.SCRIPTS.items() if scripts]
+
+
+def _greedy_tokens(record: Mapping[str, Any]) -> str | None:
+    """`16/16`: steps with the expected token, of those compared."""
+    verification = record["verification"]
+    if verification.get("greedy_expected") is None:
+        return None
+    return f"{verification['greedy_tokens']}/{verification['greedy_expected']}"
+
+
+def _cold(key: str) -> Callable[[Mapping[str, Any]], Any]:
+    """A value of the cold run; None where nothing was timed."""
+    return lambda record: record["runs"][0].get(key) if record["runs"] else None
+
+
+def _compile_s(record: Mapping[str, Any]) -> float | None:
+    """Of iree-compile, or what a baseline's runtime compiled."""
+    return (record["compile"] or {}).get("compile_s", record["run"]["compile_s"])
+
+
+COLUMNS = (
+    Field("model.name", TEXT, "Name of the model.", column="model"),
+    Field("model.suite", TEXT, "Suite that the model is from: `vmfbench` (`models/`), `user` (a file elsewhere), `timm`, `hf`, `torchvision` or `torchbench`.", column="suite"),
+    Field("experiment.phase", TEXT, "Phase of a language model; null for other models.", column="phase", nullable=True, choices="phase"),
+    Field("experiment.test", TEXT, "What is run: `eval` is the forward pass, `train` a training step.", column="test", choices="test"),
+    Field("experiment.dtype", TEXT, "Type of the model's weights and floating-point inputs.", column="dtype", choices="dtype"),
+    Field("experiment.precision", TEXT, "What a baseline computes in: `none` is the model's own dtype, `fp16` and `bf16` cast weights and inputs, `amp-*` is autocast.", column="precision", choices="precision"),
+    Field("experiment.batch_size", INTEGER, "Batch size of the inputs.", unit="samples", column="batch_size", checks=FROM_1),
+    Field("experiment.runtime", TEXT, "`iree`, or the baseline's runtime: a module of `scripts/baselines/`.", column="runtime"),
+    Field("experiment.frontend", TEXT, "Frontend that lowered the model; null for a baseline.", column="frontend", nullable=True),
+    Field("experiment.target", TEXT, "Target of an IREE cell; for a baseline its name, or null where that is the name of its runtime.", column="target", nullable=True),
+    Field("experiment.backend", TEXT, "Backend of iree-compile; null for a baseline.", column="backend", nullable=True),
+    Field("experiment.device", TEXT, "Kind of device; latencies are compared only within one kind.", column="device", choices="device_kind"),
+    Field("run.device_name", TEXT, "Name of the device, as its driver gives it; for a CPU that of the processor.", column="device_name", nullable=True),
+    Field("run.threads", INTEGER, "CPU threads that the runtime used; null for other devices.", unit="threads", column="threads", nullable=True),
+    Field("outcome.status", TEXT, "How the cell ended.", column="status", choices="status"),
+    Field("outcome.stage", TEXT, "First stage that did not end well, or the last stage of a cell that is ok.", column="stage", checks={"enum": STAGES}),
+    Field("outcome.reason", TEXT, "Class of the failure, to group rows by ([list](troubleshooting.md)).", column="reason"),
+    Field("outcome.detail", TEXT, "The line of the log that says what went wrong.", column="detail"),
+    Field("outcome.blocked_by", TEXT, "Stage and cell of the failure that kept later stages from running.", column="blocked_by"),
+    Field("verification.code", TEXT, "Result of the comparison with the golden outputs ([codes](#verification)).", column="verification_code", choices="verification_code"),
+    Field("verification.max_abs_error", NUMBER, "Largest absolute difference from the golden outputs.", unit="of the output", column="max_abs_error", nullable=True, optional=True, checks=FROM_0),
+    Field("verification.rmse_vs_fp64", NUMBER, "Root mean square error against the float64 outputs.", unit="of the output", column="rmse_vs_fp64", nullable=True, optional=True, checks=FROM_0),
+    Field("", TEXT, "Steps of a language model that gave the token of `generate()`, of those compared: `16/16`.", column="greedy_tokens", value=_greedy_tokens),
+    Field("latency.median_ms", NUMBER, "Median over the repetitions; a repetition is the mean of its calls.", unit="ms", column="latency_ms", varies=True, checks=POSITIVE),
+    Field("latency.mean_ms", NUMBER, "Mean over the repetitions.", unit="ms", column="mean_ms", varies=True, checks=POSITIVE),
+    Field("latency.min_ms", NUMBER, "Fastest repetition.", unit="ms", column="min_ms", varies=True, checks=POSITIVE),
+    Field("latency.p95_ms", NUMBER, "95th percentile of the repetitions, linearly interpolated; null for a single one.", unit="ms", column="p95_ms", nullable=True, varies=True),
+    Field("latency.stdev_ms", NUMBER, "Sample standard deviation of the repetitions; null for a single one.", unit="ms", column="stdev_ms", nullable=True, varies=True),
+    Field("latency.cv", NUMBER, "Coefficient of variation: standard deviation / mean.", unit="ratio", column="cv", nullable=True, varies=True),
+    Field("latency.repetitions", INTEGER, "Repetitions that were timed.", unit="count", column="repetitions", varies=True, checks=FROM_1),
+    Field("latency.trust", TEXT, "How far to trust the latency ([rule](architecture.md#measuring)).", column="trust", varies=True, choices="trust"),
+    Field("latency.trust_reasons", LIST, "What kept `trust` from `high`.", column="trust_reason", varies=True, checks={"items": {"type": "string"}}),
+    Field("latency.speedup_vs_eager", NUMBER, "Latency of eager / latency of this cell; null without a comparable eager row.", unit="ratio", column="speedup_vs_eager", nullable=True, varies=True),
+    Field("latency.speedup_trust", TEXT, "The lower `trust` of the two latencies in `speedup_vs_eager`.", column="speedup_trust", nullable=True, varies=True, choices="trust"),
+    Field("latency.ttft_ms", NUMBER, "Time to the first token: the latency of a prefill.", unit="ms", column="ttft_ms", optional=True, varies=True, checks=POSITIVE),
+    Field("latency.tokens_per_s", NUMBER, "New tokens per second of the whole batch, of a decode.", unit="tokens/s", column="tokens_per_s", optional=True, varies=True, checks=POSITIVE),
+    Field("run.load_ms", NUMBER, "Module and weights loaded until the first call can be made.", unit="ms", column="load_ms", nullable=True, varies=True),
+    Field("run.first_call_ms", NUMBER, "First call, outputs on the host; of a baseline this includes just-in-time compilation.", unit="ms", column="first_call_ms", nullable=True, varies=True),
+    Field("export.export_s", NUMBER, "Time to export the program, all steps together.", unit="s", column="export_s", optional=True, varies=True),
+    Field("", NUMBER, "Cold run: time on the host, without compiling (PyTorch/XLA).", unit="s", column="trace_s", varies=True, value=_cold("trace_s")),
+    Field("", NUMBER, "Time of iree-compile, or all that a baseline's runtime compiled before the first repetition.", unit="s", column="compile_s", varies=True, value=_compile_s),
+    Field("", NUMBER, "Cold run: time of executions by the runtime's own account (PyTorch/XLA).", unit="s", column="execute_s", varies=True, value=_cold("execute_s")),
+    Field("compile.vmfb_bytes", INTEGER, "Size of the compiled module, without weights.", unit="bytes", column="vmfb_bytes", optional=True),
+    Field("compile.dispatch_count", INTEGER, "Dispatches in the compiled program.", unit="count", column="dispatch_count", optional=True),
+    Field("compile.max_rss_mb", NUMBER, "Peak resident memory of iree-compile.", unit="MiB", column="compile_rss_mb", optional=True, varies=True),
+    Field("run.max_rss_mb", NUMBER, "Peak resident memory of the process that was timed.", unit="MiB", column="run_rss_mb", nullable=True, varies=True),
+    Field("run.device_memory_mb", NUMBER, "Peak memory of a baseline's tensors on a device with its own memory.", unit="MiB", column="device_memory_mb", nullable=True, varies=True),
+    Field("versions.torch", TEXT, "Version of PyTorch; the pinned one where the stage did not run.", column="torch_version", nullable=True),
+    Field("versions.frontend", TEXT, "Version of the frontend's package; null for a baseline.", column="frontend_version", nullable=True),
+    Field("versions.torch_xla", TEXT, "Version of PyTorch/XLA, of a baseline that runs on it.", column="torch_xla_version", nullable=True, optional=True),
+    Field("versions.iree", TEXT, "Version of IREE; null for a baseline.", column="iree_version", nullable=True),
+    Field("export.rewrites", LIST, "What the exporter changed in the program ([list](configuration.md#rewrites)).", column="rewrites", optional=True, checks={"items": {"type": "string"}}),
+    Field("reference.inputs_from", TEXT, "What the inputs were made of.", column="inputs_from", optional=True),
+    Field("reference.weights_bytes", INTEGER, "Size of the weights.", unit="bytes", column="weights_bytes", optional=True, checks=FROM_1),
+    Field("reference.quantization.float_bytes", INTEGER, "Size of the weights of the float model that a quantized one stands for.", unit="bytes", column="float_weights_bytes", optional=True),
+    Field("reference.quantization.sqnr_db", NUMBER, "Signal to quantization noise of the outputs, against that float model.", unit="dB", column="quantization_sqnr_db", nullable=True, optional=True),
+    Field("outcome.fingerprint", TEXT, "Hash of the code that ran.", column="fingerprint"),
+    Field("outcome.log", TEXT, "Log of the stage.", column="log"),
+)  # fmt: skip
+"""The columns of results/latency.csv, in order."""
+
+OTHERS = (
+    Field("model", OBJECT, "The model."),
+    Field("model.file", TEXT, "Its Python file."),
+    Field("model.options", OBJECT, "Options that its functions were called with."),
+    Field("experiment", OBJECT, "What was run of it, and how."),
+    Field("experiment.matmul_precision", TEXT, "Precision of float32 products, of a baseline.", optional=True, choices="matmul_precision"),
+    Field("experiment.optimizer", OBJECT, "Optimizer of a training step (`name`, `lr`), of a baseline.", nullable=True, optional=True),
+    Field("experiment.xla_flags", TEXT, "`XLA_FLAGS` of a baseline.", nullable=True),
+    Field("experiment.device_uri", TEXT, "Device URI of IREE's runtime, or the device of a baseline."),
+    Field("experiment.exporter", TEXT, "Exporter of the frontend, of an IREE cell.", optional=True),
+    Field("experiment.exporter_options", OBJECT, "Options of the exporter, of an IREE cell.", optional=True),
+    Field("experiment.arch", TEXT, "Architecture that the program was compiled for, of an IREE cell.", optional=True),
+    Field("experiment.opt_level", TEXT, "`--iree-opt-level`, of an IREE cell.", optional=True, choices="opt_level"),
+    Field("experiment.flags", LIST, "Further flags of iree-compile, of an IREE cell.", optional=True, checks={"items": {"type": "string"}}),
+    Field("reference", OBJECT, "What the reference stage found out about the model; empty where it failed.", checks=CLOSED),
+    Field("reference.quantization", OBJECT, "How far a quantized model is from its float model.", optional=True),
+    Field("outcome", OBJECT, "How the cell ended, by the first stage that did not end well.", checks=CLOSED),
+    Field("outcome.command", TEXT, "Command of that stage; it runs as it stands from the folder of the Snakefile."),
+    Field("verification", OBJECT, "The comparison with the golden outputs."),
+    Field("verification.detail", TEXT, "What differs, and by how much.", optional=True),
+    Field("verification.golden_rmse_vs_fp64", NUMBER, "Root mean square error of eager itself against the float64 outputs.", unit="of the output", nullable=True, optional=True, checks=FROM_0),
+    Field("verification.tol", NUMBER, "Absolute and relative tolerance that was applied.", unit="of the output", optional=True, checks=FROM_0),
+    Field("verification.cosine", FLAG, "Whether cosine similarity was asked for instead of the RMSE rule.", optional=True),
+    Field("verification.greedy_tokens", INTEGER, "Steps of a language model that gave the token of `generate()`.", unit="count", nullable=True, optional=True, checks=FROM_0),
+    Field("verification.greedy_expected", INTEGER, "Steps of a language model that were compared.", unit="count", nullable=True, optional=True, checks=FROM_1),
+    Field("latency", OBJECT, "The timing; null unless the verification passed.", nullable=True),
+    Field("latency.iterations", INTEGER, "Calls of each repetition.", unit="count", varies=True, checks=FROM_1),
+    Field("latency.cpu_per_real", NUMBER, "CPU time / wall time over all repetitions: about the threads that were busy.", unit="ratio", nullable=True, varies=True),
+    Field("latency.values_ms", LIST, "Latency of each repetition, in order.", unit="ms", varies=True, checks={"minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}}),
+    Field("latency.cpu_ms", LIST, "CPU time per call of each repetition, in order.", unit="ms", varies=True, checks={"items": {"type": "number"}}),
+    Field("runs", LIST, "The cold run, then one run for each repetition; null where nothing was timed.", nullable=True, checks={"minItems": 2, "items": {"type": "object"} | CLOSED}),
+    Field("runs[].total_s", NUMBER, "Wall time of all calls of the run, the device's work included.", unit="s", varies=True, checks=POSITIVE),
+    Field("runs[].iterations", INTEGER, "Calls of the run.", unit="count", varies=True, checks=FROM_1),
+    Field("runs[].trace_s", NUMBER, "Time on the host, without compiling; null where the runtime has no such account.", unit="s", nullable=True, varies=True),
+    Field("runs[].compile_s", NUMBER, "Time of compilations by the runtime's own account.", unit="s", nullable=True, varies=True, checks=FROM_0),
+    Field("runs[].compile_count", INTEGER, "Compilations.", unit="count", nullable=True, checks=FROM_0),
+    Field("runs[].execute_s", NUMBER, "Time of executions by the runtime's own account.", unit="s", nullable=True, varies=True, checks=FROM_0),
+    Field("runs[].execute_count", INTEGER, "Executions.", unit="count", nullable=True, checks=FROM_0),
+    Field("run", OBJECT, "The measurement beside its latency; every value is null where nothing was measured."),
+    Field("run.compile_s", NUMBER, "All that a baseline's runtime compiled before the first repetition.", unit="s", nullable=True, varies=True),
+    Field("run.command", TEXT, "Command of iree-benchmark-module; empty for a baseline.", nullable=True),
+    Field("run.profile", OBJECT, "What `measure.collect` asked for, by kind.", nullable=True),
+    Field("run.host", OBJECT, "What else the machine did while the calls were timed.", nullable=True),
+    Field("run.host.foreign", NUMBER, "Share of all CPU time that other processes took.", unit="ratio", varies=True),
+    Field("run.host.steal", NUMBER, "Share of all CPU time that other guests of the hypervisor took.", unit="ratio", varies=True),
+    Field("run.stage_rss_mb", NUMBER, "Peak resident memory of all processes of the stage together.", unit="MiB", nullable=True, varies=True),
+    Field("run.seconds", NUMBER, "Wall time of the stage.", unit="s", nullable=True, varies=True),
+    Field("export", OBJECT, "The export of an IREE cell; empty where it failed, null for a baseline.", nullable=True),
+    Field("export.steps_s", OBJECT, "Time of each step of the export, by step.", unit="s", optional=True, varies=True),
+    Field("export.program_bytes", INTEGER, "Size of the program.", unit="bytes", optional=True),
+    Field("export.frontend_version", TEXT, "Version of the frontend's package that exported it.", optional=True),
+    Field("export.torch_version", TEXT, "Version of PyTorch that exported it.", optional=True),
+    Field("compile", OBJECT, "The compilation of an IREE cell; empty where it failed, null for a baseline.", nullable=True),
+    Field("compile.compile_s", NUMBER, "Time of iree-compile.", unit="s", optional=True, varies=True),
+    Field("versions", OBJECT, "Versions of packages, by package.", checks={"additionalProperties": {"type": ["string", "null"]}}),
+)  # fmt: skip
+"""Fields of results/results.jsonl that are no columns: sections, lists, and what explains a value."""
+
+FIELDS = (*COLUMNS, *OTHERS)

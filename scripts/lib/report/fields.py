@@ -1,0 +1,117 @@
+"""What a value of a record is, and what follows from that: row, dtypes, schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scripts.lib.config import schemas
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of value: in plain words, as JSON Schema names it, and its pandas dtype."""
+
+    words: str
+    json_type: str
+    dtype: str
+
+
+TEXT = Kind("text", "string", "object")
+INTEGER = Kind("integer", "integer", "Int64")  # pandas' own, as an integer may be missing
+NUMBER = Kind("number", "number", "float64")
+FLAG = Kind("true or false", "boolean", "boolean")
+LIST = Kind("list", "array", "object")
+OBJECT = Kind("object", "object", "object")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value of a record, and a column of latency.csv where `column` names it.
+
+    `path` is where the value stands in a line of results.jsonl, such as `latency.median_ms`;
+    `runs[].total_s` is a value of every object of a list. A column that is no single value of the
+    record has no path but `value`, a function of the record. `unit` is that of a number.
+    `nullable`: it may be null. `optional`: it may be left out. `choices` names a set of values in
+    schemas.values(). `checks` are further keywords of JSON Schema. `varies`: another run of the
+    same program on the same machine may have another value.
+    """
+
+    path: str
+    kind: Kind
+    description: str
+    unit: str = ""
+    column: str = ""
+    nullable: bool = False
+    optional: bool = False
+    choices: str = ""
+    varies: bool = False
+    checks: Mapping[str, Any] = field(default_factory=dict)
+    value: Callable[[Mapping[str, Any]], Any] | None = None
+
+    def of(self, record: Mapping[str, Any]) -> Any:
+        """The value for the CSV; None where there is nothing to say. A list is one text."""
+        found = self.value(record) if self.value else lookup(record, self.path)
+        if isinstance(found, list):
+            found = "; ".join(map(str, found))
+        return None if found == "" else found
+
+
+def lookup(record: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path; None where the path ends early."""
+    found: Any = record
+    for key in path.split("."):
+        found = (found or {}).get(key)
+    return found
+
+
+def columns(table: Iterable[Field]) -> list[Field]:
+    """The columns of latency.csv, in order."""
+    return [one for one in table if one.column]
+
+
+def row(record: Mapping[str, Any], table: Iterable[Field]) -> dict[str, Any]:
+    """The flat CSV row of a record, by column."""
+    return {one.column: one.of(record) for one in columns(table)}
+
+
+def dtypes(table: Iterable[Field]) -> dict[str, str]:
+    """The pandas dtype of each column."""
+    return {one.column: one.kind.dtype for one in columns(table)}
+
+
+def names(table: Iterable[Field], section: str) -> list[str]:
+    """The names of the fields directly in a section: `load_ms` of `run.load_ms`."""
+    return [one.path.rpartition(".")[2] for one in table if one.path.rpartition(".")[0] == section]
+
+
+def schema(table: Iterable[Field]) -> dict[str, Any]:
+    """The JSON Schema that every line of results.jsonl is held to: each field by itself, and the
+    rules about several of them, which record.schema.json holds."""
+    root = schemas.read("record")
+    inside = {"": root}
+    choices = schemas.values()
+    for one in sorted((one for one in table if one.path), key=lambda one: one.path.count(".")):
+        above, _, name = one.path.rpartition(".")
+        body = _schema(one, choices)
+        inside[above].setdefault("properties", {})[name] = body
+        if not one.optional:
+            inside[above].setdefault("required", []).append(name)
+        inside[one.path] = body
+        if one.kind is LIST:
+            inside[f"{one.path}[]"] = body.setdefault("items", {})
+    return root
+
+
+def _schema(one: Field, choices: Mapping[str, list[str]]) -> dict[str, Any]:
+    """The JSON Schema of one field, without the fields in it."""
+    if one.choices:
+        return {"enum": [*choices[one.choices], *([None] if one.nullable else [])]}
+    kind = one.kind.json_type
+    return {"type": [kind, "null"] if one.nullable else kind} | _copied(one.checks)
+
+
+def _copied(checks: Mapping[str, Any]) -> dict[str, Any]:
+    """The checks as dictionaries of their own: what is in the field is added to them."""
+    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in checks.items()}

@@ -1,0 +1,21 @@
+"""The codes of a verification, and what each says of a cell."""
+
+from __future__ import annotations
+
+PASS = "PASS"
+FAIL = "FAIL"
+NONDETERMINISTIC = "NONDETERMINISTIC_EAGER_RUN"
+EAGER_FAILED = "EAGER_FAILED"
+EXCEPTION_RAISED = "EXCEPTION_RAISED"
+SKIPPED = "VERIFIER_SKIPPED"
+DIDNT_RUN = "VERIFIER_DIDNT_RUN"
+
+CODES = {
+    PASS: "verified; the only code beside which a latency stands",
+    FAIL: "it ran, and its results differ",
+    NONDETERMINISTIC: "two eager runs differ",
+    EAGER_FAILED: "eager failed, in the reference or gradients stage",
+    EXCEPTION_RAISED: "the runtime failed or crashed",
+    SKIPPED: "not run, as it is on a skip list",
+    DIDNT_RUN: "an earlier stage failed, or the stage was stopped (timeout, oom, no device)",
+}

@@ -1,0 +1,106 @@
+"""backends: everything about a compiler backend comes from its one declaration."""
+
+import argparse
+
+import pytest
+import yaml
+
+from scripts.lib.config import expansion, schemas, settings
+from scripts.lib.driver import fingerprint
+from scripts.lib.iree import backends, session
+from scripts.lib.iree.backends import BACKENDS, Backend
+
+CONFIG = yaml.safe_load((schemas.ROOT / "config.yaml").read_text(encoding="utf-8"))
+PAGE = schemas.ROOT / "docs" / "configuration.md"
+
+
+@pytest.fixture
+def made_up(monkeypatch, tmp_path) -> Backend:
+    """A further backend, in the registry and nowhere else."""
+    backend = Backend(
+        name="metal-spirv",
+        flags=("--iree-hal-target-device=metal",),
+        arch_flag="--iree-metal-target",
+        arch="m2",
+        device="metal://0",
+        drivers=("metal",),
+        device_kind="metal",
+        torch_device="mps",
+        allocator_flags=("--device_allocator=made-up",),
+        signs=(f"{tmp_path}/gpu*",),
+        opt_level="O1",
+    )
+    monkeypatch.setitem(BACKENDS, backend.name, backend)
+    return backend
+
+
+def test_a_backend_is_added_in_one_place(made_up):
+    config = CONFIG | {"targets": {"mac": {"backend": made_up.name}}, "expect": {}}
+    declared, selections = settings.load(config, [])
+    target = expansion.expand(declared, selections, schemas.ROOT).targets["mac"]
+    assert (target.arch, target.opt_level, target.device) == ("m2", "O1", "metal://0")
+    assert target.device_kind == "metal"
+    assert "metal" in schemas.values()["device_kind"]
+
+
+def test_a_backend_that_is_added_has_its_flags_in_every_command(made_up):
+    parser = argparse.ArgumentParser()
+    backends.add_arguments(parser)
+    args = parser.parse_args(["--program", "p.mlir", "--backend", made_up.name])
+    flags = backends.compile_flags(args.backend, args.arch, args.opt_level, args.flags)
+    assert flags == [
+        "--iree-hal-target-device=metal",
+        "--iree-metal-target=m2",
+        "--iree-opt-level=O1",
+    ]
+    assert backends.allocator_flags("metal://1") == ["--device_allocator=made-up"]
+    assert session.runtime_flags("metal://1", 4) == []
+
+
+def test_what_failed_is_due_again_when_a_device_of_the_backend_appears(made_up, tmp_path):
+    fingerprint._machine_signs.cache_clear()
+    before = fingerprint._machine_signs()
+    (tmp_path / "gpu0").touch()
+    fingerprint._machine_signs.cache_clear()
+    try:
+        assert fingerprint._machine_signs() != before
+    finally:
+        fingerprint._machine_signs.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("backend", "arch", "opt_level", "extra", "expected"),
+    [
+        ("vulkan", "", None, [], ["--iree-hal-target-device=vulkan", "--iree-opt-level=O2"]),
+        ("cuda", None, "O3", ["--a"], ["--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80", "--iree-opt-level=O3", "--a"]),
+        ("rocm", "gfx1100", "", [], ["--iree-hal-target-device=hip", "--iree-rocm-target=gfx1100", "--iree-opt-level=O2"]),
+    ],
+)  # fmt: skip
+def test_a_target_overrides_the_defaults_of_its_backend(backend, arch, opt_level, extra, expected):
+    assert backends.compile_flags(backend, arch, opt_level, extra) == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "on_cpu"),
+    [("local-task", True), ("local-sync://", True), ("vulkan://0", False), ("hip", False), ("odd", False)],
+)  # fmt: skip
+def test_threads_and_the_caching_allocator_are_of_cpu_devices(device, on_cpu):
+    assert backends.runs_on_cpu(device) == on_cpu
+    assert backends.allocator_flags(device) == ["--device_allocator=caching"] * on_cpu
+    assert bool(session.runtime_flags(device, 2)) == on_cpu
+
+
+def test_every_backend_has_a_driver_of_its_own_and_runs_on_it():
+    drivers = [driver for backend in BACKENDS.values() for driver in backend.drivers]
+    assert len(set(drivers)) == len(drivers)
+    for backend in BACKENDS.values():
+        assert backends.driver_of(backend.device) in backend.drivers
+        assert backend.opt_level in backends.OPT_LEVELS
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=lambda backend: backend.name)
+def test_the_page_of_the_configuration_has_the_defaults_of_every_backend(backend):
+    page = PAGE.read_text(encoding="utf-8")
+    table = page.partition("## targets")[2].partition("## ")[0]
+    for default in filter(None, (backend.name, backend.arch, backend.device, backend.opt_level)):
+        assert f"`{default}`" in table
