@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scripts.lib.driver import fingerprint
 from scripts.lib.supervision import supervise
+from scripts.lib.supervision.job import Interrupted, Job, MoreNeeded
 
 
 def main() -> int:
@@ -43,6 +44,14 @@ def main() -> int:
         )
     parser.add_argument("--journal", type=Path, help="JSONL file that gets a line of accounting")
     parser.add_argument(
+        "--room", type=Path, help="folder of the locks by which a measurement is alone in a run"
+    )
+    parser.add_argument(
+        "--preload",
+        action="store_true",
+        help="fork the stage from a process of the run that has imported its packages",
+    )
+    parser.add_argument(
         "--upstream", nargs="*", default=[], type=Path, help="status.json that must be ok"
     )
     parser.add_argument(
@@ -53,7 +62,7 @@ def main() -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         parser.error("no command after --")
-    job = supervise.Job(
+    job = Job(
         stage=args.stage,
         cell=args.cell,
         status_path=args.status,
@@ -70,13 +79,15 @@ def main() -> int:
         journal=args.journal,
         more_time=bool(args.more_time),
         more_memory=bool(args.more_memory),
+        room=args.room,
+        preload=args.preload,
     )
     try:
         supervise.run(job)
-    except supervise.Interrupted as stopped:
+    except Interrupted as stopped:
         print(stopped, file=sys.stderr)
         return 143
-    except supervise.MoreNeeded as short:
+    except MoreNeeded as short:
         print(short, file=sys.stderr)
         return os.EX_TEMPFAIL
     return 0

@@ -13,6 +13,7 @@ from scripts.lib.artifacts.tensors import Signature
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
 from scripts.lib.driver.plan import SCRIPTS, status_path
 from scripts.lib.supervision import outcome, supervise
+from scripts.lib.supervision.job import Job
 from scripts.lib.supervision.outcome import Outcome, Usage
 from scripts.lib.timing.latency import HostLoad, Latency
 from scripts.lib.timing.measurement import Measurement, Run, Verification
@@ -49,7 +50,7 @@ class ResultsTree:
     def write(self, endings: Mapping[StageCell, Outcome] | None = None) -> None:
         """End each stage of each cell as `endings` says, or well; skip what that blocks."""
         for stage, cell, upstream, artifacts in self._stages():
-            job = supervise.Job(
+            job = Job(
                 stage=stage,
                 cell=cell,
                 status_path=Path(status_path(stage, cell)),

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from scripts.lib.core import exits, process
+from scripts.lib.core import channel, exits, process
 from scripts.lib.driver import fingerprint
-from scripts.lib.supervision import outcome, supervise
+from scripts.lib.supervision import outcome, supervise, watch
+from scripts.lib.supervision.job import Interrupted, Job, MoreNeeded
+from scripts.lib.supervision.room import Room
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +31,7 @@ def run(tmp_path):
 
     def supervised(code: str, timeout_s: float = 20, memory_mb: float = 4000, **more):
         artifact = tmp_path / "cell" / "artifact.bin"
-        job = supervise.Job(
+        job = Job(
             stage="compile",
             cell="m/f/t",
             status_path=tmp_path / "cell" / "status.json",
@@ -135,7 +139,7 @@ HANGS = "import time; time.sleep(600)"
     ],
 )
 def test_a_limit_that_can_be_raised_leaves_no_outcome(run, tmp_path, code, limits, more, said):
-    with pytest.raises(supervise.MoreNeeded, match=f"compile m/f/t: .*{said}"):
+    with pytest.raises(MoreNeeded, match=f"compile m/f/t: .*{said}"):
         run(code, **limits, **{more: True})
     assert not (tmp_path / "cell/status.json").exists()
     assert not (tmp_path / "cell/.scratch").exists()
@@ -294,13 +298,13 @@ def test_a_failure_beside_a_skipped_job_is_named_where_it_comes_first(run, tmp_p
 
 def test_a_job_that_is_to_be_skipped_is_none_of_a_dead_owners(tmp_path):
     job = _job(tmp_path, ["true"], skip="skip.all of bench.yaml", owner=os.getpid())
-    with pytest.raises(supervise.Interrupted):
+    with pytest.raises(Interrupted):
         supervise.run(job)
     assert not job.status_path.exists()
 
 
-def _job(tmp_path: Path, command: list[str], **more) -> supervise.Job:
-    return supervise.Job(
+def _job(tmp_path: Path, command: list[str], **more) -> Job:
+    return Job(
         stage="compile",
         cell="m/f/t",
         status_path=tmp_path / "cell" / "status.json",
@@ -328,7 +332,7 @@ def test_a_command_that_does_not_exist_is_an_error_on_record(tmp_path):
 def test_a_job_whose_owner_is_gone_starts_nothing(tmp_path):
     started = tmp_path / "started"
     job = _job(tmp_path, ["touch", str(started)], owner=os.getpid())  # no one's own parent
-    with pytest.raises(supervise.Interrupted, match=f"process {os.getpid()} .* is gone"):
+    with pytest.raises(Interrupted, match=f"process {os.getpid()} .* is gone"):
         supervise.run(job)
     assert not started.exists()
     assert not job.status_path.exists()
@@ -339,7 +343,7 @@ def test_a_blocked_job_whose_owner_is_gone_records_nothing(tmp_path):
     above = tmp_path / "above" / "status.json"
     outcome.write(above, outcome.Outcome("error", "env", "iree", "r", "d"), outcome.Usage(0, 0))
     job = _job(tmp_path, ["true"], upstream=[above], owner=os.getpid())
-    with pytest.raises(supervise.Interrupted):
+    with pytest.raises(Interrupted):
         supervise.run(job)
     assert not job.status_path.exists()
 
@@ -348,7 +352,7 @@ def test_nothing_is_left_running_when_the_log_cannot_be_written(tmp_path, monkey
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(supervise.CappedLog, "feed", full)
+    monkeypatch.setattr(watch.CappedLog, "feed", full)
     with contextlib.suppress(OSError):
         supervise.run(_job(tmp_path, ["sh", "-c", "echo hello; sleep 600"]))
     left = process.descendants(os.getpid())
@@ -439,12 +443,64 @@ def test_the_command_line_skips_what_it_is_told_to_with_the_reason_as_it_stands(
 
 
 def test_a_fault_of_the_supervisor_itself_is_a_row_too_and_leaves_nothing_running(run, monkeypatch):
-    def fails(**_):
+    def fails(*_, **__):
         raise FileNotFoundError("/proc/8945/task")
 
-    monkeypatch.setattr(process, "tree_rss_mb", fails)
+    monkeypatch.setattr(process, "resident_mb", fails)
     result, artifact, job = run(WRITE + "import time; time.sleep(60)")
     assert (result.status, result.reason) == ("error", "supervisor")
     assert result.detail == "FileNotFoundError: /proc/8945/task"
     assert "Traceback" in job.log_path.read_text()
     assert artifact.read_bytes() == b""
+
+
+WORK = "from scripts.lib.core import channel; import os, sys, time\n"
+
+
+def test_start_up_is_told_from_work(run, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    code = "time.sleep(0.3); channel.working(); time.sleep(0.1); open(sys.argv[1], 'w').write('x')"
+    run(WORK + code, journal=path)
+    (entry,) = map(json.loads, path.read_text().splitlines())
+    assert 0.3 < entry["startup_s"] < entry["child_seconds"] - 0.1
+
+
+def test_a_stage_that_never_says_that_it_works_has_no_start_up_on_record(run, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    run(WRITE, journal=path)
+    assert json.loads(path.read_text())["startup_s"] is None
+
+
+def test_a_stage_is_alone_while_it_is_timed_and_its_clock_stands_while_it_waits(run, tmp_path):
+    other = Room(tmp_path / "room")
+    assert other.try_enter()
+    left = threading.Timer(1.5, other.leave)
+    left.start()
+    code = "channel.working(); channel.alone(); open(sys.argv[1], 'w').write('x')"
+    path = tmp_path / "journal.jsonl"
+    result, *_ = run(WORK + code, room=tmp_path / "room", timeout_s=1.2, journal=path)
+    assert result.status == "ok", result.detail
+    assert json.loads(path.read_text())["waited_s"] > 1
+
+
+def test_no_stage_starts_while_another_is_alone(run, tmp_path):
+    other = Room(tmp_path / "room")
+    assert other.try_enter()
+    assert other.try_be_alone()
+    left = threading.Timer(0.5, other.leave)
+    left.start()
+    result, artifact, _ = run(
+        WORK + "open(sys.argv[1], 'w').write(str(time.time()))", room=tmp_path / "room"
+    )
+    assert result.status == "ok"
+    assert not left.is_alive(), "it ran beside the one that was to be alone"
+    assert artifact.exists()
+
+
+def test_by_hand_a_stage_waits_for_nobody():
+    code = WORK + "channel.working(); channel.alone(); print('timed')"
+    environment = {k: v for k, v in os.environ.items() if k != channel.VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, timeout=20
+    )
+    assert done.stdout == b"timed\n"

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,15 @@ def die_with_parent() -> None:
     """Ask the kernel to SIGKILL this process when its parent dies (Linux; else nothing)."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def opened(pid: int) -> int | None:
+    """A file descriptor that is readable once the process has ended; None where there is no such
+    process, or the system cannot tell (pidfd_open(2), Linux 5.3)."""
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
 
 
 def adopt_orphans() -> None:
@@ -76,8 +85,8 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def tree_rss_mb(shared_once: bool = False) -> float:
-    """Resident set of every descendant of this process, in MiB.
+def resident_mb(pids: Iterable[int], shared_once: bool = False) -> float:
+    """Resident set of some processes together, in MiB; those that are gone count nothing.
 
     A plain sum counts pages that forked workers share once for each; `shared_once` asks the
     kernel for proportional shares instead, which is slower and so only asked near the limit.
@@ -85,22 +94,26 @@ def tree_rss_mb(shared_once: bool = False) -> float:
     import psutil
 
     total = 0
-    for pid in descendants(os.getpid()):
+    for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             child = psutil.Process(pid)
             total += child.memory_full_info().pss if shared_once else child.memory_info().rss
     return total / 2**20
 
 
-def kill_descendants(spare: int | None = None) -> None:
+def kill_descendants(spare: int | None = None, but: Collection[int] = ()) -> None:
     """SIGKILL every descendant of this process and reap all of them but `spare`.
 
-    `spare` is killed too, but left to be waited for by whoever wants its resource usage. New
-    sessions and daemons are descendants as well, once this process has adopted orphans.
+    `spare` is killed too, but left to be waited for by whoever wants its resource usage; children
+    in `but` and what they have started are left alone. New sessions and daemons are descendants as
+    well, once this process has adopted orphans.
     """
     deadline = time.monotonic() + KILL_GRACE_SECONDS
     while time.monotonic() < deadline:
         others = [pid for pid in descendants(os.getpid()) if pid != spare]
+        if but:
+            alone = {pid for child in but for pid in (child, *descendants(child))}
+            others = [pid for pid in others if pid not in alone]
         for pid in [*others, *([spare] if spare is not None else [])]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -110,6 +123,28 @@ def kill_descendants(spare: int | None = None) -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.01)
+
+
+def kill_tree(pid: int) -> None:
+    """SIGKILL a process, another's child, and all below it, until nothing but its zombie is left."""
+    deadline = time.monotonic() + KILL_GRACE_SECONDS
+    while time.monotonic() < deadline:
+        below = descendants(pid)
+        for one in (*below, pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        if not below and _is_zombie(pid):
+            return
+        time.sleep(0.01)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended, and is not yet waited for (or is gone)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def kernel_oom_kills() -> int:

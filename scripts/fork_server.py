@@ -1,0 +1,37 @@
+"""Import an environment's packages once, and fork the stages of a run that use them.
+
+Started by the supervisor; runs with the Python of the environment until the run ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from scripts.lib.core import process
+from scripts.lib.supervision import fork_server
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.fork_server", description=__doc__)
+    parser.add_argument("--owner", required=True, type=int, help="process id of the run")
+    args = parser.parse_args()
+    listener = fork_server.listen(fork_server.address(sys.executable, args.owner))
+    if listener is None:
+        return 0  # another one was first
+    process.adopt_orphans()
+    start = time.monotonic()
+    for problem in fork_server.preload():
+        print(f"note: {problem}", flush=True)
+    print(f"packages imported in {time.monotonic() - start:.1f} s", flush=True)
+    server = fork_server.Server(listener, args.owner)
+    request = server.serve()
+    if request is not None:
+        return fork_server.run_stage(request)
+    process.kill_descendants()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""A process that has imported an environment's packages, and forks a stage for whoever asks.
+
+Importing torch and what goes with it takes most of the time of a short stage. A fork shares what
+is imported and nothing else: each stage is a process of its own, with its own limits, log and end.
+
+It forks only while it has a single thread (a fork copies none but the calling one, with whatever
+locks the others held) and has computed nothing: it imports packages, and no module of this project,
+so that a stage reads the project's code as it is when the stage starts. It ends with the run that
+it belongs to, and its stages end with it.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import faulthandler
+import importlib
+import importlib.util
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from scripts.lib.core import channel, process
+
+PACKAGES = (
+    "numpy",
+    "torch",
+    "torchvision",
+    "torchao",
+    "transformers.modeling_utils",
+    "transformers.generation",
+    "torch.export",
+    "torch._inductor.compile_fx",
+    "torch_mlir.compiler_utils",
+    "torch_mlir.extras.fx_decomp_util",
+    "torch_mlir.extras.fx_importer",
+    "torch_xla.stablehlo",
+    "iree.compiler.ir",
+    "iree.runtime",
+)
+"""What is imported, of what an environment has. Importing must start no thread (a test checks)."""
+
+MESSAGE_BYTES = 1 << 20
+"""A request holds a whole environment."""
+
+
+@dataclass
+class _Client:
+    """A supervisor's connection: the stage that was forked for it, if one was."""
+
+    connection: socket.socket
+    child: int | None = None
+
+
+@dataclass
+class Server:
+    """Forks stages until process `owner` ends. `listener` is bound and listening."""
+
+    listener: socket.socket
+    owner: int
+    clients: dict[int, _Client] = field(default_factory=dict)
+    pid: int = field(default_factory=os.getpid)
+
+    def serve(self) -> Request | None:
+        """Serve until the owner is gone (None), or, in a forked process, what it is to run."""
+        owner = process.opened(self.owner)
+        if owner is None:
+            return None
+        with selectors.DefaultSelector() as ready:
+            ready.register(self.listener, selectors.EVENT_READ)
+            ready.register(owner, selectors.EVENT_READ)
+            while True:
+                for key, _ in ready.select():
+                    if key.fd == owner:
+                        return None
+                    if key.fileobj is self.listener:
+                        connection, _ = self.listener.accept()
+                        if _is_ours(connection):
+                            self.clients[connection.fileno()] = _Client(connection)
+                            ready.register(connection, selectors.EVENT_READ)
+                        else:
+                            connection.close()
+                        continue
+                    client = self.clients[key.fd]
+                    request = self._answer(client)
+                    if request is not None:  # this is the forked process
+                        return request
+                    if client.connection.fileno() < 0:
+                        ready.unregister(key.fileobj)
+                        del self.clients[key.fd]
+
+    def _answer(self, client: _Client) -> Request | None:
+        """Do what a supervisor asks; closes the connection of one that is gone or served."""
+        try:
+            data, fds = _receive(client.connection)
+        except ConnectionError:
+            data, fds = b"", []
+        if data == REAP or not data:
+            if client.child is not None:
+                ended = self._reap(client, kill=not data)
+                with contextlib.suppress(OSError):
+                    client.connection.send(json.dumps(ended).encode())
+            client.connection.close()
+            return None
+        request = Request(**json.loads(data))
+        if (threads := len(os.listdir("/proc/self/task"))) > 1:
+            refusal = f"the process to fork has {threads} threads"
+            client.connection.send(json.dumps({"refused": refusal}).encode())
+            for fd in fds:
+                os.close(fd)
+            return None
+        client.child = os.fork()
+        if not client.child:
+            self._become_stage(request, fds)
+            return request
+        for fd in fds:
+            os.close(fd)
+        client.connection.send(json.dumps({"pid": client.child}).encode())
+        return None
+
+    def _reap(self, client: _Client, kill: bool) -> dict[str, float]:
+        """Exit code and peak resident set of a stage; nothing of it is left."""
+        assert client.child is not None
+        if kill:  # its supervisor is gone
+            process.kill_tree(client.child)
+        _, status, usage = os.wait4(client.child, 0)
+        others = [c.child for c in self.clients.values() if c.child and c is not client]
+        process.kill_descendants(but=others)
+        client.child = None
+        return {
+            "returncode": os.waitstatus_to_exitcode(status),
+            "max_rss_mb": process.rss_mb(usage),
+        }
+
+    def _become_stage(self, request: Request, fds: Sequence[int]) -> None:
+        """In the forked process: its own session, output and environment."""
+        process.die_with_parent()
+        if os.getppid() != self.pid:
+            os._exit(128 + signal.SIGKILL)
+        process.adopt_orphans()
+        os.setsid()
+        self.listener.close()
+        for client in self.clients.values():
+            client.connection.close()
+        output, own_channel = fds
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        os.environ.clear()
+        os.environ.update(request.env)
+        os.environ[channel.VARIABLE] = str(own_channel)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A stage to run: `python -m <module> <arguments>` in this folder, with this environment."""
+
+    module: str
+    arguments: list[str]
+    env: dict[str, str]
+
+
+REAP = b"reap"
+"""From a supervisor whose stage's process has ended."""
+
+
+def address(python: str, owner: int) -> bytes:
+    """Abstract socket (unix(7)) of the server of a run, a folder and an environment."""
+    return f"\0vmfbench/{os.getuid()}/{owner}/{os.path.abspath(python)}".encode()[:107]
+
+
+def listen(where: bytes) -> socket.socket | None:
+    """The listening socket; None where another server has it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.bind(where)
+    except OSError:
+        listener.close()
+        return None
+    listener.listen(64)
+    return listener
+
+
+def preload() -> list[str]:
+    """Import what the environment has of PACKAGES; what could not be imported, and why."""
+    # OpenBLAS starts its threads when numpy is imported.
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    problems = []
+    for package in PACKAGES:
+        if importlib.util.find_spec(package.partition(".")[0]) is None:
+            continue
+        try:
+            importlib.import_module(package)
+        except Exception as error:  # a stage that needs it says the same, with more
+            problems.append(f"{package}: {type(error).__name__}: {error}")
+    if before is None:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+    else:
+        os.environ["OPENBLAS_NUM_THREADS"] = before
+    return problems
+
+
+def run_stage(request: Request) -> int:
+    """Run a stage in the forked process as `python -m` would; its exit code."""
+    faulthandler.enable()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    for name in [n for n in sys.modules if n.partition(".")[0] == "scripts"]:
+        del sys.modules[name]
+    sys.argv = [request.module, *request.arguments]
+    try:
+        runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    """Whether the other end is this user's: an abstract socket has no permissions."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    _, uid, _ = array.array("i", peer)
+    return uid == os.getuid()
+
+
+def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
+    data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 2)
+    return data, fds

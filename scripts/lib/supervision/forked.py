@@ -1,0 +1,137 @@
+"""A stage that is forked from a process of the run (fork_server), as its supervisor holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from scripts.lib.core import process
+from scripts.lib.supervision import fork_server
+from scripts.lib.supervision.child import Ended
+
+CONNECT_SECONDS = 5.0
+"""From the start of a server until it listens; it imports after that."""
+RETRY_SECONDS = 0.02
+
+
+class CannotFork(Exception):
+    """There is no process to fork, or it may not be forked: the stage is to be spawned."""
+
+
+class Forked:
+    """A stage that is no child of this process: the server that forked it waits for it.
+
+    The stage adopts what its own processes leave behind, so that its tree is all below it; the
+    server kills the tree when this process is gone.
+    """
+
+    def __init__(self, pid: int, connection: socket.socket) -> None:
+        self.pid = pid
+        self._connection = connection
+        opened = process.opened(pid)
+        if opened is None:
+            raise CannotFork("this system cannot watch another's child (pidfd_open)")
+        self._opened = opened
+
+    def tree(self) -> list[int]:
+        return [self.pid, *process.descendants(self.pid)]
+
+    def reap(self) -> Ended | None:
+        if not select.select([self._opened], [], [], 0)[0]:
+            return None
+        self._connection.send(fork_server.REAP)
+        said = self._connection.recv(fork_server.MESSAGE_BYTES)
+        if not said:
+            raise ConnectionError("the process that forked this stage is gone")
+        ended = json.loads(said)
+        return ended["returncode"], ended["max_rss_mb"]
+
+    def kill(self) -> Ended:
+        process.kill_tree(self.pid)
+        while (ended := self.reap()) is None:
+            time.sleep(0.01)
+        return ended
+
+    def clear(self) -> None:
+        """The server has done that, when it was asked how the stage ended."""
+        self._connection.close()
+        os.close(self._opened)
+
+
+def start(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    output: int,
+    channel: int,
+    owner: int,
+    log: Path,
+    check: Callable[[], None],
+) -> Forked:
+    """Have `python -m <module> …` forked by the run's server for that Python, started if need be.
+
+    `output` and `channel` are file descriptors for the stage; `log` is the server's own; `check`
+    is called while there is none yet, to raise what ends the wait. Raises CannotFork.
+    """
+    python, dash_m, module, *arguments = command
+    if dash_m != "-m" or not hasattr(socket, "SO_PEERCRED"):
+        raise CannotFork("not a Python module, or not on Linux")
+    connection = _connect(python, owner, log, check)
+    request = {"module": module, "arguments": arguments, "env": dict(env)}
+    try:
+        socket.send_fds(connection, [json.dumps(request).encode()], [output, channel])
+        while not select.select([connection], [], [], 0.1)[0]:  # it may still be importing
+            check()
+        said = connection.recv(fork_server.MESSAGE_BYTES)
+    except OSError as error:
+        connection.close()
+        raise CannotFork(f"the process to fork did not take it: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
+    answer = json.loads(said) if said else {"refused": f"the process to fork ended: see {log}"}
+    if "pid" not in answer:
+        connection.close()
+        raise CannotFork(answer["refused"])
+    return Forked(answer["pid"], connection)
+
+
+def _connect(python: str, owner: int, log: Path, check: Callable[[], None]) -> socket.socket:
+    """A connection to the server, which is started where there is none."""
+    where = fork_server.address(python, owner)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, fork_server.MESSAGE_BYTES)
+    started: subprocess.Popen | None = None
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            connection.connect(where)
+            return connection
+        check()
+        if started is None:
+            started = _start_server(python, owner, log)
+        elif time.monotonic() > deadline:
+            connection.close()
+            raise CannotFork(f"the process to fork does not listen: see {log}")
+        time.sleep(RETRY_SECONDS)
+
+
+def _start_server(python: str, owner: int, log: Path) -> subprocess.Popen:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        try:
+            return subprocess.Popen(
+                [python, "-u", "-m", "scripts.fork_server", "--owner", str(owner)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        except OSError as error:  # an environment that was moved away: spawning says so in full
+            raise CannotFork(str(error)) from error

@@ -1,0 +1,277 @@
+"""One child process under its limits, from its start to its end, with nothing left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.lib.core import channel, exits, process
+from scripts.lib.supervision import forked
+from scripts.lib.supervision.caplog import CappedLog
+from scripts.lib.supervision.child import Child, Spawned
+from scripts.lib.supervision.job import Interrupted, Job
+from scripts.lib.supervision.room import Room
+
+POLL_SECONDS = 0.1
+WAIT_SECONDS = 0.02
+"""Between two tries to enter the room, or to be alone in it."""
+
+Start = Callable[[int, int], Child]
+"""Starts the child, given the file descriptors of its output and its channel."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended. `seconds` of wall time without waiting for others; `startup_s` of them
+    until it said that it works (None: it never did); `waited_s` for others to end."""
+
+    returncode: int
+    seconds: float
+    max_rss_mb: float
+    stopped_for: str = ""
+    peak_seen_mb: float = 0.0
+    startup_s: float | None = None
+    waited_s: float = 0.0
+
+    @property
+    def keeps_artifacts(self) -> bool:
+        return not self.stopped_for and self.returncode in exits.KEEPS_ARTIFACTS
+
+
+class Watch:
+    """Runs the child of a job; `owner` must stay this process's parent."""
+
+    def __init__(self, job: Job, owner: int, scratch: Path, log: CappedLog) -> None:
+        self._job, self._owner, self._scratch, self._log = job, owner, scratch, log
+        self._room = Room(job.room) if job.room else None
+        self._stop_asked: list[int] = []
+
+    def run(self) -> Ended:
+        """Run it under its limits; nothing of its tree is left, however this ends.
+
+        Raises Interrupted when asked to stop or orphaned, CannotStart where there is no such
+        command.
+        """
+        with self._stop_requests(), contextlib.ExitStack() as inside:
+            if self._room:
+                inside.callback(self._room.leave)
+                waited = self._enter(self._room)
+            else:
+                waited = 0.0
+            if self._job.preload:
+                try:
+                    return _Run(self, waited).run(self._fork)
+                except (forked.CannotFork, ConnectionError) as error:
+                    self._log.note(f"# not forked, but started by itself: {error}")
+            return _Run(self, waited).run(self._spawn)
+
+    def check(self) -> None:
+        """Raise Interrupted where this process is to stop."""
+        if self._stop_asked or os.getppid() != self._owner:
+            raise Interrupted(f"{self._job.stage} {self._job.cell}: stopped before it ended")
+
+    def _enter(self, room: Room) -> float:
+        """Wait until no other stage is alone, or waits to be; the seconds waited."""
+        start = time.monotonic()
+        while not room.try_enter():
+            self.check()
+            time.sleep(WAIT_SECONDS)
+        return time.monotonic() - start
+
+    def _spawn(self, output: int, own_channel: int) -> Child:
+        return Spawned(self._command(), self._environment(own_channel), output, own_channel)
+
+    def _fork(self, output: int, own_channel: int) -> Child:
+        python = Path(self._job.command[0])
+        name = f"fork-server-{python.parent.parent.name}.txt"
+        return forked.start(
+            self._command(),
+            self._environment(own_channel),
+            output,
+            own_channel,
+            self._owner,
+            (self._job.journal or self._job.log_path).with_name(name),
+            self.check,
+        )
+
+    def _command(self) -> list[str]:
+        """The command, its artifacts' paths replaced by scratch ones."""
+        job = self._job
+        aside = {str(path): str(self._scratch / path.name) for path in job.artifacts}
+        if len(set(aside.values())) != len(aside):
+            raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
+        return [aside.get(argument, argument) for argument in job.command]
+
+    def _environment(self, own_channel: int) -> dict[str, str]:
+        return os.environ | {
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONUNBUFFERED": "1",
+            exits.LIMIT_VARIABLE: f"{self._job.memory_mb:g}",
+            channel.VARIABLE: str(own_channel),
+        }
+
+    @contextlib.contextmanager
+    def _stop_requests(self) -> Iterator[None]:
+        """Turn SIGTERM, SIGINT and SIGHUP into a flag for as long as the child runs."""
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        note = self._stop_asked.append
+        before = {n: signal.signal(n, lambda number, _: note(number)) for n in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Run:
+    """One start of the child: what is seen of it until it has ended."""
+
+    def __init__(self, watch: Watch, waited: float) -> None:
+        self._watch, self._job = watch, watch._job
+        self._log, self._room = watch._log, watch._room
+        self._start = time.monotonic()
+        self._waited_before, self._waited = waited, 0.0
+        self._waiting_since: float | None = None
+        self._startup: float | None = None
+        self._peak_mb = 0.0
+
+    def run(self, start: Start) -> Ended:
+        """Start the child and watch it to its end."""
+        kernel_kills = process.kernel_oom_kills()
+        with contextlib.ExitStack() as opened:
+            self._output, output = _nonblocking(os.pipe(), opened)
+            ours, theirs = socket.socketpair()
+            opened.enter_context(ours).setblocking(False)
+            self._channel = ours
+            try:
+                child = start(output, theirs.fileno())
+            finally:
+                os.close(output)
+                theirs.close()
+            ended, stopped_for = None, ""
+            try:
+                with self._events(child.pid) as ready:
+                    while ended is None:
+                        self._wait(ready)
+                        ended = child.reap()
+                        if ended is not None:
+                            break
+                        self._watch.check()
+                        if stopped_for := self._limit_met(child):
+                            ended = child.kill()
+                    seconds = self._seconds()
+                    child.clear()
+                    self._drain()
+            finally:
+                if ended is None:
+                    with contextlib.suppress(ConnectionError):  # who forked it is gone, and it too
+                        child.kill()
+                    child.clear()
+        returncode, max_rss_mb = ended
+        killed = not stopped_for and returncode == -signal.SIGKILL
+        if killed and process.kernel_oom_kills() > kernel_kills:
+            stopped_for = "kernel-oom"
+        return Ended(
+            returncode,
+            seconds,
+            round(max(self._peak_mb, max_rss_mb), 1),
+            stopped_for,
+            round(self._peak_mb, 1),
+            self._startup,
+            self._waited_before + self._waited,
+        )
+
+    def _seconds(self) -> float:
+        """Since the start, without those that the child waited for others."""
+        now = time.monotonic()
+        waiting = now - self._waiting_since if self._waiting_since else 0.0
+        return now - self._start - self._waited - waiting
+
+    def _limit_met(self, child: Child) -> str:
+        """Which limit the child has met; "" while it keeps to them."""
+        seen = process.resident_mb(child.tree())
+        self._peak_mb = max(self._peak_mb, seen)
+        if self._seconds() > self._job.timeout_s:
+            return "timeout"
+        limit = self._job.memory_mb
+        # A plain sum counts shared pages once for each process, and is cheaper to ask for.
+        if seen > limit and process.resident_mb(child.tree(), shared_once=True) > limit:
+            return "oom"
+        return ""
+
+    @contextlib.contextmanager
+    def _events(self, pid: int) -> Iterator[selectors.BaseSelector]:
+        """Wakes for output of the child, for what it says, and for its end."""
+        with selectors.DefaultSelector() as ready, contextlib.ExitStack() as opened:
+            ready.register(self._output, selectors.EVENT_READ)
+            ready.register(self._channel, selectors.EVENT_READ)
+            ended = process.opened(pid)
+            if ended is not None:
+                opened.callback(os.close, ended)
+                ready.register(ended, selectors.EVENT_READ)
+            yield ready
+
+    def _wait(self, ready: selectors.BaseSelector) -> None:
+        """Move output into the log until the child has ended or a poll interval is over."""
+        interval = WAIT_SECONDS if self._waiting_since else POLL_SECONDS
+        deadline = time.monotonic() + interval
+        while (left := deadline - time.monotonic()) > 0:
+            for key, _ in ready.select(left):
+                if key.fileobj is self._channel:
+                    self._listen(ready)
+                elif key.fd != self._output:
+                    return
+                elif not self._drain(limit=1):
+                    ready.unregister(self._output)
+        if self._waiting_since:
+            self._let_alone()
+
+    def _listen(self, ready: selectors.BaseSelector) -> None:
+        """Take note of what the child says, and of what it asks."""
+        try:
+            said = self._channel.recv(4096)
+        except OSError:
+            said = b""
+        if not said:
+            ready.unregister(self._channel)
+        if channel.WORKING in said and self._startup is None:
+            self._startup = time.monotonic() - self._start
+        if channel.ALONE in said:
+            self._waiting_since = time.monotonic()
+            self._let_alone()
+
+    def _let_alone(self) -> None:
+        """Let the child go on if it is alone now."""
+        if self._waiting_since and (self._room is None or self._room.try_be_alone()):
+            self._waited += time.monotonic() - self._waiting_since
+            self._waiting_since = None
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                self._channel.send(channel.GO)
+
+    def _drain(self, limit: int = 1 << 16) -> bool:
+        """Move what the pipe holds into the log, `limit` reads at most; False at its end."""
+        for _ in range(limit):
+            try:
+                data = os.read(self._output, 1 << 16)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self._log.feed(data)
+        return True
+
+
+def _nonblocking(pipe: tuple[int, int], opened: contextlib.ExitStack) -> tuple[int, int]:
+    """The pipe, its read end not blocking and closed with `opened`."""
+    read_end, write_end = pipe
+    os.set_blocking(read_end, False)
+    opened.callback(functools.partial(os.close, read_end))
+    return read_end, write_end

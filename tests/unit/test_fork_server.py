@@ -1,0 +1,197 @@
+"""Stages forked from a process that has imported their packages: as isolated as spawned ones.
+
+The environment here is the tests' own, which has numpy of what is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scripts.lib.core import process
+from scripts.lib.supervision import fork_server, outcome, supervise
+from scripts.lib.supervision.job import Interrupted, Job
+
+STAGE = """
+import os, sys, time
+{code}
+open(sys.argv[1], "w").write(str(os.getpid()))
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Supervise a piece of Python as a module, forked; the server is this process's."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", f"{root}:{tmp_path}")
+
+    def forked(code: str = "", **more):
+        (tmp_path / "package" / "stage.py").write_text(STAGE.format(code=code))
+        artifact = tmp_path / "cell" / "artifact.txt"
+        job = Job(
+            stage="export",
+            cell="m/f",
+            status_path=tmp_path / "cell" / "status.json",
+            log_path=tmp_path / "cell" / "log.txt",
+            command=[sys.executable, "-m", "package.stage", str(artifact)],
+            artifacts=[artifact],
+            preload=True,
+            owner=os.getppid(),
+            **{"timeout_s": 30, "memory_mb": 4000} | more,
+        )
+        return supervise.run(job), artifact, job
+
+    yield forked
+    for server in servers():
+        server.kill()
+        server.wait()
+
+
+def servers() -> list[psutil.Process]:
+    return [c for c in psutil.Process().children() if "scripts.fork_server" in c.cmdline()]
+
+
+def stages() -> list[psutil.Process]:
+    return [child for server in servers() for child in server.children(recursive=True)]
+
+
+def test_a_forked_stage_ends_as_a_spawned_one_does(run):
+    result, artifact, job = run("print('hello'); assert 'numpy' in sys.modules")
+    assert (result.status, result.reason) == ("ok", "")
+    assert artifact.read_text().isdecimal()
+    log = job.log_path.read_text()
+    assert "hello" in log
+    assert "not forked" not in log
+    assert outcome.read_usage(job.status_path).max_rss_mb > 1
+
+
+def test_stages_of_a_run_share_one_server_and_no_state(run):
+    run("import numpy; numpy.marked = True; os.environ['MARK'] = 'x'")
+    before = [server.pid for server in servers()]
+    result, *_ = run(
+        "import numpy; assert not hasattr(numpy, 'marked') and 'MARK' not in os.environ"
+    )
+    assert result.status == "ok"
+    assert [server.pid for server in servers()] == before
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "reason"),
+    [
+        ("raise ValueError('bad')", "error", "ValueError"),
+        ("sys.exit(3)", "unsupported", None),
+        ("os.kill(os.getpid(), 11)", "crashed", "SIGSEGV"),
+        ("sys.exit('error: what is wrong')", "error", None),
+        ("os._exit(0)", "error", "no-artifact"),
+    ],
+)
+def test_a_failure_is_that_stages_alone(run, code, status, reason):
+    result, *_ = run(code)
+    assert result.status == status
+    assert reason is None or result.reason == reason
+    assert run()[0].status == "ok", "the server forks on"
+
+
+def test_a_hang_is_a_timeout_and_nothing_of_it_is_left(run):
+    daemon = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+    result, *_ = run(daemon + "time.sleep(60)", timeout_s=1)
+    assert (result.status, result.reason) == ("timeout", "time-limit")
+    assert stages() == []
+
+
+def test_memory_without_end_is_an_oom(run):
+    result, *_ = run("held = []\nwhile True: held.append(bytearray(1 << 24))", memory_mb=400)
+    assert (result.status, result.reason) == ("oom", "memory-limit")
+
+
+def test_background_processes_do_not_outlive_their_stage(run):
+    run("import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)")
+    assert stages() == []
+
+
+def test_a_stage_whose_server_is_killed_is_run_again_by_itself(run):
+    result, _, job = run("if 'numpy' in sys.modules: os.kill(os.getppid(), 9); time.sleep(60)")
+    assert result.status == "ok", result.detail
+    assert "not forked, but started by itself" in job.log_path.read_text()
+
+
+def test_threads_of_the_server_make_stages_start_by_themselves(run, tmp_path, monkeypatch):
+    (tmp_path / "torch_xla").mkdir()
+    (tmp_path / "torch_xla" / "__init__.py").write_text("")
+    (tmp_path / "torch_xla" / "stablehlo.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+    )
+    result, _, job = run()
+    assert result.status == "ok"
+    assert "the process to fork has 2 threads" in job.log_path.read_text()
+
+
+def test_the_stage_ends_when_its_supervisor_is_killed(run, tmp_path):
+    began = tmp_path / "pid.txt"
+    code = f"open({str(began)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    (tmp_path / "package" / "stage.py").write_text(STAGE.format(code=code))
+    supervisor = os.fork()
+    if not supervisor:
+        with contextlib.suppress(Interrupted):
+            supervise.run(_long(tmp_path, os.getppid()))
+        os._exit(0)
+    _until(lambda: began.is_file() and began.read_text())
+    stage = psutil.Process(int(began.read_text()))
+    server = stage.parent()
+    os.kill(supervisor, signal.SIGKILL)
+    os.waitpid(supervisor, 0)
+    _until(lambda: not stage.is_running())
+    server.kill()
+
+
+def test_the_server_and_its_stages_end_with_the_run(tmp_path):
+    owner = subprocess.Popen(["sleep", "60"])
+    where = fork_server.address(sys.executable, owner.pid)
+    command = [sys.executable, "-m", "scripts.fork_server", "--owner", str(owner.pid)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert "packages imported" in server.stdout.readline()
+        assert fork_server.listen(where) is None, "the address is taken"
+        owner.kill()
+        owner.wait()
+        assert server.wait(10) == 0
+
+
+def _long(tmp_path: Path, owner: int) -> Job:
+    cell = tmp_path / "long"
+    return Job(
+        stage="export",
+        cell="m/long",
+        status_path=cell / "status.json",
+        log_path=cell / "log.txt",
+        command=[sys.executable, "-m", "package.stage", str(cell / "a.txt")],
+        timeout_s=60,
+        memory_mb=4000,
+        preload=True,
+        owner=owner,
+    )
+
+
+def _until(condition, seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def test_a_tree_that_is_killed_leaves_a_zombie_alone():
+    code = "import subprocess, time; subprocess.Popen(['sleep', '60']); time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", code])
+    _until(lambda: len(process.descendants(child.pid)) == 1)
+    process.kill_tree(child.pid)
+    assert process.descendants(child.pid) == []
+    assert child.wait() == -signal.SIGKILL
