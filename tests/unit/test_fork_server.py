@@ -58,7 +58,11 @@ def run(tmp_path, monkeypatch):
 
 
 def servers() -> list[psutil.Process]:
-    return [c for c in psutil.Process().children() if "scripts.fork_server" in c.cmdline()]
+    return [
+        child
+        for child in psutil.Process().children()
+        if child.status() != psutil.STATUS_ZOMBIE and "scripts.fork_server" in child.cmdline()
+    ]
 
 
 def stages() -> list[psutil.Process]:
@@ -152,6 +156,7 @@ def test_the_stage_ends_when_its_supervisor_is_killed(run, tmp_path):
     os.waitpid(supervisor, 0)
     _until(lambda: not stage.is_running())
     server.kill()
+    server.wait()
 
 
 def test_the_server_and_its_stages_end_with_the_run(tmp_path):
