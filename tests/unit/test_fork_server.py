@@ -27,6 +27,13 @@ open(sys.argv[1], "w").write(str(os.getpid()))
 """
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """The server goes on after its stages; and this process adopts orphans, as a supervisor does."""
+    yield
+    process.kill_descendants()
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Supervise a piece of Python as a module, forked; the server is this process's."""
@@ -51,10 +58,7 @@ def run(tmp_path, monkeypatch):
         )
         return supervise.run(job), artifact, job
 
-    yield forked
-    for server in servers():
-        server.kill()
-        server.wait()
+    return forked
 
 
 def servers() -> list[psutil.Process]:
@@ -151,12 +155,9 @@ def test_the_stage_ends_when_its_supervisor_is_killed(run, tmp_path):
         os._exit(0)
     _until(lambda: began.is_file() and began.read_text())
     stage = psutil.Process(int(began.read_text()))
-    server = stage.parent()
     os.kill(supervisor, signal.SIGKILL)
     os.waitpid(supervisor, 0)
     _until(lambda: not stage.is_running())
-    server.kill()
-    server.wait()
 
 
 def test_the_server_and_its_stages_end_with_the_run(tmp_path):
