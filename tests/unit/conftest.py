@@ -11,6 +11,7 @@ import pytest
 
 from scripts.lib.artifacts.tensors import Signature
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
+from scripts.lib.core import process
 from scripts.lib.driver.plan import SCRIPTS, status_path
 from scripts.lib.supervision import outcome, supervise
 from scripts.lib.supervision.job import Job
@@ -145,6 +146,13 @@ class ResultsTree:
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test writes need not outlive a power cut."""
     monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.fixture
+def nothing_is_left() -> Iterator[None]:
+    """Kill and reap what a test has started: this process adopts orphans once it has supervised."""
+    yield
+    process.kill_descendants()
 
 
 @pytest.fixture

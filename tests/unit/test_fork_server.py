@@ -27,11 +27,7 @@ open(sys.argv[1], "w").write(str(os.getpid()))
 """
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    """The server goes on after its stages; and this process adopts orphans, as a supervisor does."""
-    yield
-    process.kill_descendants()
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from scripts.lib.core import exits, process
 
 FORKS = "sh -c 'echo $$; exec sleep 60' & wait"
 
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
 
 @pytest.mark.parametrize("kernel_lists_children", [True, False])
 def test_descendants_include_grandchildren(monkeypatch, kernel_lists_children):
