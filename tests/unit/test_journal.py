@@ -25,10 +25,14 @@ def account(tmp_path):
     return of
 
 
+def seconds(found: journal.Account) -> dict[str, float]:
+    return {stage: spent.seconds for stage, spent in found.stages.items()}
+
+
 def test_overlapping_stages_count_once_as_busy_and_in_full_by_stage(account):
     found = account([100, ("compile", 110, 20), ("compile", 120, 20), ("measure", 150, 10)], 200)
     assert (found.wall, found.environments, found.busy) == (100, 0, 40)
-    assert found.stages == {"compile": 40, "measure": 10}
+    assert seconds(found) == {"compile": 40, "measure": 10}
     assert found.overhead == pytest.approx(0.6)
 
 
@@ -40,12 +44,12 @@ def test_environments_are_taken_out_of_the_wall_time(account):
 
 def test_only_the_last_run_counts(account):
     found = account([0, ("export", 1, 50), 100, ("compile", 100, 10)], 110)
-    assert (found.wall, found.stages, found.overhead) == (10, {"compile": 10}, 0.0)
+    assert (found.wall, seconds(found), found.overhead) == (10, {"compile": 10}, 0.0)
 
 
 def test_a_half_written_line_is_passed_over(account):
     found = account([0, '{"stage": "comp', ("compile", 1, 2)], 4)
-    assert found.stages == {"compile": 2}
+    assert seconds(found) == {"compile": 2}
 
 
 def test_a_run_of_nothing_but_environments_has_no_overhead(account):

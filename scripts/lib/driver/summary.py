@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.lib.supervision import journal, outcome
+from scripts.lib.supervision.journal import Account
 
 CSV = Path("results/latency.csv")
 STAGES = ("env", "reference", "gradients", "export", "compile", "measure", "baseline", "dumps")
@@ -26,13 +27,28 @@ def show(path: Path) -> None:
     if CSV.exists() and CSV.stat().st_mtime >= time.time() - account.wall - 1:
         console.print(table(list(csv.DictReader(CSV.open(encoding="utf-8", newline="")))))
     if account.stages:
-        stages = ", ".join(f"{s} {account.stages[s]:.0f} s" for s in STAGES if s in account.stages)
-        console.print(
-            f"{account.wall:.0f} s in all; after the environments ({account.environments:.0f} s), "
-            f"{account.overhead:.0%} of it neither reference, exporter, compiler nor measurement\n({stages})"
-        )
+        console.print(seconds(account))
     if CSV.exists():
         console.print(f"rows: {CSV}   failed cells: python -m scripts.failed")
+
+
+def seconds(account: Account) -> Table:
+    """Where the time went, by stage."""
+    shown = Table(
+        title=f"{account.wall:.0f} s in all, {account.environments:.0f} s of them until the "
+        f"environments were made; after that, no stage ran for {account.overhead:.0%} of the time",
+        title_style="bold",
+        caption="seconds of the stages' processes, which run beside each other; start-up: until "
+        "work begins; alone: timed, with nothing else of the run running; waited: for other stages",
+    )
+    shown.add_column("stage")
+    for column in ("runs", "start-up", "work", "of it alone", "waited"):
+        shown.add_column(column, justify="right")
+    for stage in (s for s in STAGES if s in account.stages):
+        spent = account.stages[stage]
+        numbers = (spent.startup, spent.work, spent.alone, spent.waited)
+        shown.add_row(stage, str(spent.runs), *(f"{n:.0f}" if n >= 0.5 else "" for n in numbers))
+    return shown
 
 
 def table(rows: list[dict[str, str]]) -> Table:

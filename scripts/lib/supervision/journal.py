@@ -5,9 +5,41 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the runs of a stage took together, in seconds of their child processes.
+
+    `startup`: until the child said that it works: the interpreter, and imports. `alone`: while
+    nothing else of the run was running, as it was timed. `waited`: for other stages, to be alone or
+    until another was no longer; `seconds` do not hold those.
+    """
+
+    runs: int = 0
+    seconds: float = 0.0
+    startup: float = 0.0
+    alone: float = 0.0
+    waited: float = 0.0
+
+    def __add__(self, entry: Mapping[str, Any]) -> Spent:
+        """With another line of the journal."""
+        return Spent(
+            self.runs + 1,
+            self.seconds + entry["child_seconds"],
+            self.startup + (entry.get("startup_s") or 0.0),
+            self.alone + entry.get("alone_s", 0.0),
+            self.waited + entry.get("waited_s", 0.0),
+        )
+
+    @property
+    def work(self) -> float:
+        """Seconds after start-up."""
+        return self.seconds - self.startup
 
 
 @dataclass(frozen=True)
@@ -15,13 +47,13 @@ class Account:
     """Seconds of the last run in a journal.
 
     `environments`: making them; `busy`: wall time after that in which at least one exporter,
-    compiler, reference or measurement ran; `stages`: child seconds summed by stage (they may overlap).
+    compiler, reference or measurement ran; `stages`: what each stage took (they may overlap).
     """
 
     wall: float
     environments: float
     busy: float
-    stages: dict[str, float]
+    stages: dict[str, Spent]
 
     @property
     def overhead(self) -> float:
@@ -69,16 +101,16 @@ def of_last_run(journal: Path, now: float) -> Account | None:
             entries.append(entry)
     if start is None:
         return None
-    stages: dict[str, float] = {}
+    stages: dict[str, Spent] = {}
     for entry in entries:
-        stages[entry["stage"]] = stages.get(entry["stage"], 0.0) + entry["child_seconds"]
+        stages[entry["stage"]] = stages.get(entry["stage"], Spent()) + entry
     environments = _union(_interval(e) for e in entries if e["stage"] == "env")
     both = _union(_interval(e) for e in entries)
     return Account(now - start, environments, both - environments, stages)
 
 
 def _interval(entry: dict) -> tuple[float, float]:
-    return entry["start"], entry["start"] + entry["child_seconds"]
+    return entry["start"], entry.get("end", entry["start"] + entry["child_seconds"])
 
 
 def _union(intervals: Iterable[tuple[float, float]]) -> float:

@@ -93,6 +93,7 @@ def run(job: Job) -> Outcome:
                 "child_seconds": ended.seconds,
                 "startup_s": ended.startup_s,
                 "waited_s": ended.waited_s,
+                "alone_s": ended.alone_s,
             },
         )
     return result

@@ -31,7 +31,8 @@ Start = Callable[[int, int], Child]
 @dataclass(frozen=True)
 class Ended:
     """How a child ended. `seconds` of wall time without waiting for others; `startup_s` of them
-    until it said that it works (None: it never did); `waited_s` for others to end."""
+    until it said that it works (None: it never did), `alone_s` after it was let alone; `waited_s`:
+    for others to end."""
 
     returncode: int
     seconds: float
@@ -40,6 +41,7 @@ class Ended:
     peak_seen_mb: float = 0.0
     startup_s: float | None = None
     waited_s: float = 0.0
+    alone_s: float = 0.0
 
     @property
     def keeps_artifacts(self) -> bool:
@@ -141,6 +143,7 @@ class _Run:
         self._waited_before, self._waited = waited, 0.0
         self._waiting_since: float | None = None
         self._startup: float | None = None
+        self._alone_since: float | None = None
         self._peak_mb = 0.0
 
     def run(self, start: Start) -> Ended:
@@ -167,7 +170,7 @@ class _Run:
                         self._watch.check()
                         if stopped_for := self._limit_met(child):
                             ended = child.kill()
-                    seconds = self._seconds()
+                    seconds, end = self._seconds(), time.monotonic()
                     child.clear()
                     self._drain()
             finally:
@@ -187,6 +190,7 @@ class _Run:
             round(self._peak_mb, 1),
             self._startup,
             self._waited_before + self._waited,
+            end - self._alone_since if self._alone_since else 0.0,
         )
 
     def _seconds(self) -> float:
@@ -252,7 +256,7 @@ class _Run:
         """Let the child go on if it is alone now."""
         if self._waiting_since and (self._room is None or self._room.try_be_alone()):
             self._waited += time.monotonic() - self._waiting_since
-            self._waiting_since = None
+            self._waiting_since, self._alone_since = None, time.monotonic()
             with contextlib.suppress(OSError):  # it has ended meanwhile
                 self._channel.send(channel.GO)
 
