@@ -4,9 +4,9 @@ Importing torch and what goes with it takes most of the time of a short stage. A
 is imported and nothing else: each stage is a process of its own, with its own limits, log and end.
 
 It forks only while it has a single thread (a fork copies none but the calling one, with whatever
-locks the others held) and has computed nothing: it imports packages, and no module of this project,
-so that a stage reads the project's code as it is when the stage starts. It ends with the run that
-it belongs to, and its stages end with it.
+locks the others held) and has computed nothing. A stage imports this project's own modules by
+itself, as they are when it starts. The server ends with the run that it belongs to, and its stages
+end with it.
 """
 
 from __future__ import annotations
@@ -26,26 +26,39 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from scripts.lib.core import channel, process
+from scripts.lib.supervision import compiled
 
 PACKAGES = (
     "numpy",
     "torch",
     "torchvision",
     "torchao",
+    "torch_geometric",
+    "transformers.masking_utils",
+    "transformers.modeling_layers",
     "transformers.modeling_utils",
-    "transformers.generation",
-    "torch.export",
+    "transformers.generation.utils",
+    "transformers.models.auto.modeling_auto",
+    "torch.export._trace",
+    "torch.export._unlift",
     "torch._inductor.compile_fx",
     "torch_mlir.compiler_utils",
+    "torch_mlir.dialects.torch",
     "torch_mlir.extras.fx_decomp_util",
     "torch_mlir.extras.fx_importer",
     "torch_xla.stablehlo",
+    "iree.compiler.dialects.flow",
+    "iree.compiler.dialects.func",
     "iree.compiler.ir",
     "iree.runtime",
 )
 """What is imported, of what an environment has. Importing must start no thread (a test checks)."""
+
+OWN = Path(__file__).parents[2]
+"""This project's modules: the folder scripts/."""
 
 MESSAGE_BYTES = 1 << 20
 """A request holds a whole environment."""
@@ -191,7 +204,11 @@ def listen(where: bytes) -> socket.socket | None:
 
 
 def preload() -> list[str]:
-    """Import what the environment has of PACKAGES; what could not be imported, and why."""
+    """Import what the environment has of PACKAGES, and compile this project's modules.
+
+    Returns what could not be imported, and why.
+    """
+    compiled.compile_all([OWN])
     # OpenBLAS starts its threads when numpy is imported.
     before = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -215,8 +232,9 @@ def run_stage(request: Request) -> int:
     faulthandler.enable()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    for name in [n for n in sys.modules if n.partition(".")[0] == "scripts"]:
+    for name in [n for n in sys.modules if n.partition(".")[0] == OWN.name]:
         del sys.modules[name]
+    compiled.use([OWN])
     sys.argv = [request.module, *request.arguments]
     try:
         runpy.run_module(request.module, run_name="__main__", alter_sys=True)
