@@ -12,6 +12,7 @@ configfile: "config.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/stages.smk"
 include: "workflow/rules/resources.smk"
 include: "workflow/rules/env.smk"
 include: "workflow/rules/reference.smk"

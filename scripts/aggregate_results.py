@@ -12,7 +12,7 @@ import pandas as pd
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic, exits
 from scripts.lib.report import record
-from scripts.lib.report.record import cell_of
+from scripts.lib.report.results_file import cell_of
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "record.schema.json"
 

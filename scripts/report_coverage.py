@@ -202,7 +202,7 @@ def baselines(records: Sequence[Record]) -> pd.DataFrame:
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for record in records:
         if not record.is_iree:
-            name = record.road[0] if record["test"] == "eval" else "/".join(record.road)
+            name = record.parts[0] if record["test"] == "eval" else "/".join(record.parts)
             row = rows.setdefault((record["suite"], record["model"]), {})
             row[name] = coverage.baseline_mark(record.data)
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
@@ -215,7 +215,7 @@ def versions(records: Sequence[Record]) -> pd.DataFrame:
     columns = ["rows of", "torch", "exporter", "torch_xla", "IREE"]
     found: dict[str, list[set[str]]] = {}
     for record in records:
-        of, has = record.road[0], record.data.get("versions") or {}
+        of, has = record.parts[0], record.data.get("versions") or {}
         exporter = record.data["experiment"].get("exporter") or ""
         frontend = f"{exporter} {has['frontend']}".strip() if has.get("frontend") else None
         values = [has.get("torch"), frontend, has.get("torch_xla"), has.get("iree")]

@@ -1,6 +1,5 @@
 """config.yaml: what is shipped passes its own checks, and its keys are documented."""
 
-import json
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -9,10 +8,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from scripts.lib.config import expansion, settings
-from scripts.lib.config.matrix import baseline_cell
+from scripts.lib.config import expansion, settings, stages
 from scripts.lib.core import python_source
-from scripts.lib.driver.plan import SCRIPTS, Plan
+from scripts.lib.driver.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -34,8 +32,7 @@ def test_the_shipped_configuration_and_every_file_it_names_are_sound(config):
 
 def test_every_expectation_matches_some_cell(config):
     found = expansion.expand(config, {"baselines": "*"}, ROOT)
-    cells = ["/".join(part.name for part in cell) for cell in found.cells()]
-    cells += [baseline_cell(m.name, b.name, test) for m, b, test in found.baseline_cells()]
+    cells = list(map(str, found.rows()))
     assert [p for p in config["expect"] if not any(fnmatchcase(c, p) for c in cells)] == []
 
 
@@ -55,8 +52,8 @@ def test_every_cell_of_any_tests_has_results_dumps_and_a_command_of_its_own(conf
     assert len(plan.results()) == len(set(plan.results()))
     for model, baseline, test in found.baseline_cells():
         cell = SimpleNamespace(model=model.name, baseline=baseline.name, test=test)
-        assert f"--runtime={baseline.runtime} " in plan.step(cell)
-    assert all(plan.timeout_s(stage) > 0 for stage in SCRIPTS)
+        assert f"--runtime={baseline.runtime} " in plan.options.step(cell)
+    assert all(plan.timeout_s(stage) > 0 for stage in stages.STAGES)
 
 
 def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(config):
@@ -76,7 +73,7 @@ def keys_of(schema: dict) -> set[str]:
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="docs/configuration.md is not written yet")
-@pytest.mark.parametrize("key", sorted(keys_of(json.loads(settings.SCHEMA.read_text()))))
+@pytest.mark.parametrize("key", sorted(keys_of(settings.schema())))
 def test_every_key_of_the_configuration_is_documented(key):
     page = PAGE.read_text(encoding="utf-8")
     assert re.search(rf"^## {key}$|`[^`\n]*\b{key}\b[^`\n]*`", page, re.MULTILINE)

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from scripts import failed
+from scripts.lib.config.stages import status_path
 from scripts.lib.core import atomic
-from scripts.lib.driver.plan import status_path
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Usage
 

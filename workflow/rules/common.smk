@@ -9,7 +9,7 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(workflow.basedir))
 
-from scripts.lib.config import expansion, matrix, settings
+from scripts.lib.config import cell, expansion, settings
 from scripts.lib.driver import environments, plan, progress
 from scripts.lib.driver.resources import ATTEMPTS
 from scripts.lib.snakemake_patches import (
@@ -40,12 +40,7 @@ run_log = progress.RunLog()
 
 
 wildcard_constraints:
-    model="[^/]+",
-    frontend="[^/]+",
-    target="[^/]+",
-    baseline="[^/]+",
-    test="eval|train",
-    env="[^/]+",
+    **cell.constraints(),
 
 
 # Every stage is a command line under the one supervisor. `exec`, so that the supervisor's
@@ -60,16 +55,6 @@ SUPERVISE = (
     " --due {params.due:q} --journal results/logs/journal.jsonl"
     f" --owner {os.getpid()}"
 )
-
-
-def env_of(env, stage, cell):
-    """The status of a stage's environment, as an input.
-
-    An environment that is made again (deleted, or moved) does not undo what was done in it,
-    so a cell that ended well does not look at its age; new pins reach it as a param.
-    """
-    status = PLAN.env_status(env)
-    return ancient(status) if PLAN.ended_well(stage, cell) else status
 
 
 def start_run():

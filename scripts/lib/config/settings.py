@@ -16,6 +16,8 @@ from typing import Any
 import jsonschema
 import yaml
 
+from scripts.lib.config import stages
+
 SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.json"
 SELECTABLE = ("models", "frontends", "targets", "baselines", "tests")
 """What a comma list on the command line narrows."""
@@ -60,9 +62,20 @@ def load(config: Mapping[str, Any], files: Iterable[str | Path]) -> tuple[dict, 
     return declared, selections
 
 
+def schema() -> dict[str, Any]:
+    """The schema of a configuration; its file, and what is declared elsewhere filled in."""
+    found = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    keys = stages.limits()
+    found["properties"]["limits"] |= {
+        "required": list(keys),
+        "properties": {key: {"$ref": "#/$defs/limit"} for key in keys},
+    }
+    return found
+
+
 def check(config: Mapping[str, Any]) -> None:
     """Raise ConfigError naming, for each problem, the key, what was found and what is allowed."""
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validator = jsonschema.Draft202012Validator(schema())
     problems = sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.path])
     if problems:
         # A mapping that lacks several keys is reported once for each: say it once.

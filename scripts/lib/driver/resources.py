@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from scripts.lib.config.stages import Need
 from scripts.lib.modeling import footprint
 
 ATTEMPTS = 3
@@ -28,31 +29,6 @@ OVERHEAD_S = 60
 """Before and after the stage in its job: Snakemake twice, and files that appear late."""
 
 
-@dataclass(frozen=True)
-class _Need:
-    """Memory (MiB) and time (s): a base, and so much for the weights (by MiB, by GiB).
-
-    `memory` is a key of footprint.FACTORS, or the beginning of several.
-    """
-
-    base_mb: float
-    base_s: float
-    s_a_gb: float
-    memory: str = ""
-
-
-# What the default run's stages and the whole language models of docs/models.md took on two cores
-# (at most: reference 2.6 GB and 109 s for 7.1 GB of weights, export 2.8 GB and 61 s for 7.1 GB,
-# compile 2.2 GB, baseline 36 s), twice over.
-_NEEDS = {
-    "reference": _Need(3000, 120, 30, "reference"),
-    "gradients": _Need(3000, 120, 60, "reference"),
-    "export": _Need(3000, 120, 20, "export"),
-    "compile": _Need(3000, 120, 0),
-    "measure": _Need(1500, 60, 20, "measure"),
-    "baseline": _Need(3000, 120, 30, "baseline"),
-    "dumps": _Need(4000, 300, 60, "baseline"),
-}
 _ROOM = 1.5
 """Times footprint.FACTORS, which are what a stage takes at least."""
 
@@ -77,24 +53,24 @@ def within_limits(memory_mb: int, timeout_s: float) -> Ask:
 
 
 def of(
-    stage: str,
+    need: Need,
     limit: Mapping[str, float],
     weights_mb: float | None,
     attempt: int,
     budget_s: float = 0.0,
 ) -> Ask:
-    """What a stage asks a cluster for.
+    """What a stage with this need asks a cluster for.
 
     `limit` is its entry of `limits` (timeout_s, and memory_mb where that is set), `weights_mb` the
     size of its model's weights, None where not known yet, `attempt` counts from 1, and `budget_s`
-    is what a measurement may take for its repetitions.
+    is what a measurement (`need.repeats`) may take for its repetitions.
     """
-    need = _NEEDS[stage]
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
     factor = max([f for k, f in footprint.FACTORS.items() if need.memory and k.startswith(need.memory)], default=0)  # fmt: skip
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
     memory_mb = growth * (need.base_mb + _ROOM * factor * weights_mb)
-    timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + budget_s)
+    repetitions_s = budget_s if need.repeats else 0.0
+    timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + repetitions_s)
     last = attempt >= ATTEMPTS
     at_most_mb = limit.get("memory_mb", math.inf)
     if memory_mb > at_most_mb or (last and "memory_mb" in limit):

@@ -10,10 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from scripts.lib.config import stages
 from scripts.lib.supervision import journal, outcome
 
 CSV = Path("results/latency.csv")
-STAGES = ("env", "reference", "gradients", "export", "compile", "measure", "baseline", "dumps")
 
 
 def show(path: Path) -> None:
@@ -24,10 +24,11 @@ def show(path: Path) -> None:
         return
     if CSV.exists() and CSV.stat().st_mtime >= time.time() - account.wall - 1:
         console.print(table(list(csv.DictReader(CSV.open(encoding="utf-8", newline="")))))
-    stages = ", ".join(f"{s} {account.stages[s]:.0f} s" for s in STAGES if s in account.stages)
+    took = account.stages
+    shown = ", ".join(f"{s} {took[s]:.0f} s" for s in stages.folders() if s in took)
     console.print(
         f"{account.wall:.0f} s in all; after the environments ({account.environments:.0f} s), "
-        f"{account.overhead:.0%} of it neither reference, exporter, compiler nor measurement\n({stages})"
+        f"{account.overhead:.0%} of it neither reference, exporter, compiler nor measurement\n({shown})"
     )
     if CSV.exists():
         console.print(f"rows: {CSV}   failed cells: python -m scripts.failed")
@@ -36,15 +37,15 @@ def show(path: Path) -> None:
 def table(rows: list[dict[str, str]]) -> Table:
     """Rows by status (down) and the stage that decided it (across)."""
     counts = Counter((row["status"], row["stage"]) for row in rows)
-    stages = [s for s in STAGES if any(stage == s for _, stage in counts)]
+    deciding = [s for s in stages.folders() if any(stage == s for _, stage in counts)]
     verified = sum(row["verification_code"] == "PASS" for row in rows)
     shown = Table(title=f"{len(rows)} rows, {verified} with a verified latency", title_style="bold")
     shown.add_column("status")
-    for stage in stages:
+    for stage in deciding:
         shown.add_column(stage, justify="right")
     shown.add_column("all", justify="right")
     for status in outcome.STATUSES:
-        line = [counts[status, stage] for stage in stages]
+        line = [counts[status, stage] for stage in deciding]
         if sum(line):
             shown.add_row(status, *(str(n) if n else "" for n in line), str(sum(line)))
     return shown

@@ -7,22 +7,31 @@ stage and cell where later stages of the chain were skipped for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
+from scripts.lib.config import cell, stages
+from scripts.lib.config.cell import Cell
+from scripts.lib.config.matrix import (
+    Baseline,
+    Frontend,
+    Matrix,
+    Model,
+    Target,
+    baseline_cell,
+    iree_cell,
+)
+from scripts.lib.config.stages import IREE_ENV, status_path
 from scripts.lib.core import atomic, python_source
 from scripts.lib.driver import environments
-from scripts.lib.driver.plan import IREE_ENV, status_path
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
 from scripts.lib.timing.latency import GRADES, Latency
 from scripts.lib.timing.measurement import Run
 
 COLUMNS = (
-    "model", "suite", "phase", "test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", "backend",
+    "model", "suite", "phase", "test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", *cell.optional_columns(), "backend",
     "device", "device_name", "threads", "status", "stage", "reason", "detail", "blocked_by",
     "verification_code", "max_abs_error", "rmse_vs_fp64", "greedy_tokens", "latency_ms", "mean_ms", "min_ms",
     "p95_ms", "stdev_ms", "cv", "repetitions", "trust", "trust_reason", "speedup_vs_eager",
@@ -54,27 +63,28 @@ def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
 
 def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) -> dict:
     """The record of one IREE cell, from what its stages left."""
-    exported = f"{model.name}/{frontend.name}"
-    cell = f"{exported}/{target.name}"
-    chain = [("reference", model.name), ("export", exported), ("compile", cell), ("measure", cell)]
-    record = _record(root, chain, model, target.device_kind)
+    row_cell = iree_cell(model, frontend, target)
+    record = _record(root, row_cell, model, target.device_kind)
     record["experiment"] |= {
         "test": "eval",
         "precision": "none",
         "xla_flags": None,
         "runtime": "iree",
-        "frontend": frontend.name,
+        **row_cell.columns(),
         "exporter": frontend.exporter,
         "exporter_options": frontend.options,
-        "target": target.name,
         "backend": target.backend,
         "arch": target.arch,
         "opt_level": target.opt_level,
         "flags": list(target.flags),
         "device_uri": target.device,
     }
-    export = _report(root, "export", exported)
-    compiled = _report(root, "compile", cell)
+    reports = {
+        stage.name: _read_if_whole(root / stage.path(of, stages.REPORT))
+        for stage, of in stages.of_row(row_cell)
+        if stages.REPORT in stage.aggregated
+    }
+    export, compiled = reports["export"], reports["compile"]
     exporter = environments.ROOT / "scripts/exporters" / f"{frontend.exporter}.py"
     package = python_source.literal(exporter, "PACKAGE", "")
     record["export"] = export
@@ -92,11 +102,10 @@ def baseline_record(
     root: Path, matrix: Matrix, model: Model, baseline: Baseline, test: str
 ) -> dict:
     """The record of one test of one baseline of one model."""
-    cell = baseline_cell(model.name, baseline.name, test)
-    chain = [("reference", model.name), ("baseline", cell)]
-    record = _record(root, chain, model, baseline.device)
+    row_cell = baseline_cell(model, baseline, test)
+    record = _record(root, row_cell, model, baseline.device)
     record["experiment"] |= {
-        "test": test,
+        **row_cell.columns(),
         "precision": matrix.precision(model, baseline, test),
         "matmul_precision": matrix.measure.get("matmul_precision", "highest"),
         "optimizer": matrix.train if test == "train" else None,
@@ -129,6 +138,7 @@ def row(record: dict) -> dict[str, Any]:
         "suite": record["model"]["suite"],
         "phase": experiment["phase"],
         **{k: experiment[k] for k in ("test", "dtype", "precision", "batch_size", "runtime", "frontend", "target", "backend", "device")},
+        **{k: experiment[k] for k in cell.optional_columns()},
         "device_name": run.get("device_name"),
         "threads": run.get("threads"),
         **{k: result[k] or None for k in ("status", "stage", "reason", "detail", "blocked_by", "fingerprint", "log")},
@@ -167,13 +177,15 @@ def row(record: dict) -> dict[str, Any]:
     return {column: flat[column] for column in COLUMNS}
 
 
-def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str) -> dict:
+def _record(root: Path, row_cell: Cell, model: Model, device: str) -> dict:
     """What IREE cells and baselines have in common."""
-    outcomes = [outcome.read(root / status_path(stage, cell)) for stage, cell in chain]
+    chain = stages.of_row(row_cell)
+    outcomes = [outcome.read(root / stage.path(of, stages.STATUS)) for stage, of in chain]
     last = outcomes[-1]
     decisive = _decisive(root, outcomes)
-    measured = _read_if_whole(root / Path(status_path(*chain[-1])).with_name("measurement.json"))
-    usage = outcome.read_usage(root / status_path(*chain[-1]))
+    stage, of = chain[-1]
+    measured = _read_if_whole(root / stage.path(of, stages.MEASUREMENT))
+    usage = outcome.read_usage(root / stage.path(of, stages.STATUS))
     ran = usage is not None and last.status != outcome.SKIPPED
     return {
         "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
@@ -222,8 +234,8 @@ def _decisive(root: Path, outcomes: list[Outcome]) -> Outcome:
         if result.status == outcome.OK:
             continue
         if result.status == outcome.SKIPPED and result.blocked_by:
-            stage, _, cell = result.blocked_by.partition(" ")
-            return outcome.read(root / status_path(stage, cell))
+            stage, _, blocking = result.blocked_by.partition(" ")
+            return outcome.read(root / status_path(stage, blocking))
         return result
     return outcomes[-1]
 
@@ -243,7 +255,8 @@ def _verification(decisive: Outcome, measured: dict) -> dict:
 
 def _reference(root: Path, model: Model) -> dict:
     """What the reference stage says of the model, beside its outputs; {} where it failed."""
-    signature = _read_if_whole(root / f"results/reference/{model.name}/signature.json")
+    made = stages.STAGES["reference"].path(model.name, "signature.json")
+    signature = _read_if_whole(root / made)
     keys = ("inputs_from", "weights_bytes", "quantization")
     return {key: signature[key] for key in keys if signature.get(key)}
 
@@ -317,10 +330,6 @@ def _comparable(record: dict) -> tuple:
     )
 
 
-def _report(root: Path, stage: str, cell: str) -> dict:
-    return _read_if_whole(root / f"results/{stage}/{cell}/report.json")
-
-
 def _read_if_whole(path: Path) -> dict:
     """The JSON of an artifact; {} for the empty file of a stage that did not make it."""
     return atomic.read_json(path) if path.stat().st_size else {}
@@ -328,12 +337,3 @@ def _read_if_whole(path: Path) -> dict:
 
 def _pin(env: str, package: str) -> str | None:
     return environments.pins(env).get(package)
-
-
-def cell_of(record: Mapping[str, Any]) -> str:
-    """model/frontend/target, or model/baseline/test."""
-    experiment = record["experiment"]
-    if experiment["runtime"] == "iree":
-        return f"{record['model']['name']}/{experiment['frontend']}/{experiment['target']}"
-    name = experiment["target"] or experiment["runtime"]
-    return baseline_cell(record["model"]["name"], name, experiment["test"])
