@@ -72,6 +72,15 @@ def test_the_exit_code_says_whether_all_is_as_expected(check, expect, code):
     assert check(expect) == code
 
 
+def test_only_the_cells_selected_are_checked(check, capsys):
+    assert check({"*": "ok"}, "--cell", "tiny/*") == 0
+    assert "3 of 3 cells have an expectation" in capsys.readouterr().out
+    assert check({"*": "ok"}, "--cell", "!tiny/*") == 1
+    with pytest.raises(SystemExit):
+        check({"*": "ok"}, "--cell", "none/*")
+    assert "no cell of 6 matches --cell none/*" in capsys.readouterr().err
+
+
 def test_what_was_found_printed_as_configuration_is_what_is_then_expected(check, capsys):
     assert check({}, "--as-config") == 0
     expect = yaml.safe_load(capsys.readouterr().out)["expect"]

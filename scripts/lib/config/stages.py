@@ -195,14 +195,17 @@ def status_path(folder: str, of: object) -> str:
     return f"results/{folder}/{of}/{STATUS}"
 
 
-def chain(last: str, of: Cell) -> list[tuple[Stage, Cell]]:
-    """The stages of a cell up to the stage `last`, each with its own cell, the first one first."""
-    found = []
-    stage: Stage | None = STAGES[last]
-    while stage:
-        found.append((stage, of.to(stage.kind)))
-        stage = STAGES[stage.after] if stage.after else None
+def before(last: str) -> list[Stage]:
+    """The stages of a chain up to the stage `last`, the first one first."""
+    found = [STAGES[last]]
+    while found[-1].after:
+        found.append(STAGES[found[-1].after])
     return found[::-1]
+
+
+def chain(last: str, of: Cell) -> list[tuple[Stage, Cell]]:
+    """The same, each with its own cell: the one that the cell `of` stands on."""
+    return [(stage, of.to(stage.kind)) for stage in before(last)]
 
 
 def of_row(row: Cell) -> list[tuple[Stage, Cell]]:
