@@ -12,14 +12,11 @@ from scripts.lib.config import checks, settings, suites, torchbench_pass
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target
 from scripts.lib.config.precision import TESTS
 from scripts.lib.config.settings import ConfigError
-from scripts.lib.config.torchbench import TorchbenchFile
 from scripts.lib.iree import backends
 from scripts.lib.modeling import source
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench")
 """Keys of a model's entry that are not options of its functions."""
-OWN_SUITES = ("vmfbench", "user")
-"""Suites of the entries of models; the others are of suites."""
 AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 """Options of which an entry may list several, and what stands before a value in the name."""
 
@@ -37,10 +34,9 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     chosen = _chosen(known, config, selections, problems)
     for name, model in chosen["models"].items():
         try:
-            chosen["models"][name] = _sized(model, root, lists, tests)
-        except (source.ModelFileError, ConfigError) as error:
-            where = "models" if model.suite in OWN_SUITES else f"suites.{model.suite}"
-            problems.append(f"{where}.{name}: {error}")
+            chosen["models"][name] = _with_default_size(model, root)
+        except source.ModelFileError as error:
+            problems.append(f"{model.where}: {error}")
     problems += checks.problems(config, known, chosen, root, lists)
     if problems:
         raise ConfigError("\n".join(problems))
@@ -55,7 +51,10 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         dumps=dict(config.get("dumps", {})),
         nodes={kind: dict(asked or {}) for kind, asked in config.get("nodes", {}).items()},
     )
-    return torchbench_pass.with_overrides(matrix, lists) if lists else matrix
+    if lists:
+        matrix = torchbench_pass.apply(matrix, lists, root)
+    sized = {name: _with_suite_size(model) for name, model in matrix.models.items()}
+    return dataclasses.replace(matrix, models=sized)
 
 
 def _known(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, dict]:
@@ -204,27 +203,29 @@ def _families(wanted: str | None, models: Mapping[str, Model]) -> str | None:
     return ",".join(",".join(members[p]) if p not in models and members[p] else p for p in parts)
 
 
-def _sized(model: Model, root: Path, lists: TorchbenchFile | None, tests: tuple[str, ...]) -> Model:
-    """The model with its batch size: its entry's, a TorchBench file's, or its own file's.
+def _with_default_size(model: Model, root: Path) -> Model:
+    """The model with its batch size where its entry sets none: its file's, or its suite's.
 
-    Raises ModelFileError or ConfigError for options that its file does not take.
+    Raises ModelFileError for options that its file does not take.
     """
     path = _resolve(root, model.file)
     source.check_options(path, model.options)
     default = source.default_batch_size(path)
-    in_suite = model.suite == "torchbench"
-    if in_suite and "batch_size" not in model.options:
+    if _of_torchbench(model) and "batch_size" not in model.options:
         default = suites.batch_size(model.options, model.options["name"], root) or default
-    model = dataclasses.replace(model, default_batch_size=default)
-    if lists:
-        model = torchbench_pass.apply(model, lists, tests)
-        source.check_options(path, model.options)
-    if in_suite:
-        # Its file has no default of its own: each model there has one.
-        options = dict(model.options)
-        options.setdefault("batch_size", default)
-        return dataclasses.replace(model, options=options)
-    return model
+    return dataclasses.replace(model, default_batch_size=default)
+
+
+def _with_suite_size(model: Model) -> Model:
+    """The file of the suite torchbench has no default of its own: each model there has one."""
+    if not _of_torchbench(model) or "batch_size" in model.options:
+        return model
+    options = model.options | {"batch_size": model.default_batch_size}
+    return dataclasses.replace(model, options=options)
+
+
+def _of_torchbench(model: Model) -> bool:
+    return model.suite == "torchbench"
 
 
 def _target(name: str, entry: Mapping[str, Any]) -> Target:

@@ -14,6 +14,9 @@ from typing import Any
 from scripts.lib.config import cell
 from scripts.lib.config.cell import Cell, Kind
 
+OWN_SUITES = ("vmfbench", "user")
+"""Suites of the entries of models; the others are of suites."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -42,6 +45,12 @@ class Model:
     @property
     def batch_size(self) -> int:
         return int(self.options.get("batch_size", self.default_batch_size))
+
+    @property
+    def where(self) -> str:
+        """The entry of the configuration that it is of, for messages."""
+        kind = "models" if self.suite in OWN_SUITES else f"suites.{self.suite}"
+        return f"{kind}.{self.name}"
 
     @property
     def phase(self) -> str | None:

@@ -1,4 +1,7 @@
-"""What a TorchBench file changes of a matrix: batch sizes, what is skipped, precisions, tolerances."""
+"""What a TorchBench file changes of a matrix: batch sizes, what is skipped, precisions, tolerances.
+
+A pass over the expanded matrix; without a file there is none.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from scripts.lib.config.matrix import Matrix, Model, Override, baseline_cell, ir
 from scripts.lib.config.precision import compute_dtype
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.config.torchbench import TorchbenchFile
+from scripts.lib.modeling import source
 from scripts.lib.verification import tolerances
 
 
@@ -28,7 +32,25 @@ def read(entry: Mapping[str, str] | None, root: Path, problems: list[str]) -> To
     return dataclasses.replace(file, path=entry["file"])
 
 
-def apply(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
+def apply(matrix: Matrix, file: TorchbenchFile, root: Path) -> Matrix:
+    """The matrix with what the file says of its models and cells.
+
+    Raises ConfigError with every model that cannot have the batch size that the file gives it.
+    """
+    problems, models = [], {}
+    for name, model in matrix.models.items():
+        try:
+            models[name] = _model(model, file, matrix.tests)
+            source.check_options((root / model.file).resolve(), models[name].options)
+        except (source.ModelFileError, ConfigError) as error:
+            problems.append(f"{model.where}: {error}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    matrix = dataclasses.replace(matrix, models=models)
+    return dataclasses.replace(matrix, overrides=dict(_overrides(matrix, file)))
+
+
+def _model(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
     """The model with the file's batch size, unless its entry sets one, and the file's reasons to
     skip it. Raises ConfigError where the file has several sizes for `tests`."""
     options = dict(model.options)
@@ -51,11 +73,6 @@ def _batch_size(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> i
             "inputs and rows have one: set batch_size, or run the tests one by one"
         )
     return next(iter(sizes.values()), own)
-
-
-def with_overrides(matrix: Matrix, file: TorchbenchFile) -> Matrix:
-    """The matrix with what the file says of its cells."""
-    return dataclasses.replace(matrix, overrides=dict(_overrides(matrix, file)))
 
 
 def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Override]]:
