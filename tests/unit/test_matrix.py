@@ -56,6 +56,15 @@ def test_a_matrix_comes_back_from_json_as_it_was():
     assert again.targets["gpu"].frontends == ("g",)
 
 
+def test_what_is_no_matrix_is_refused_with_the_key():
+    with pytest.raises(ValueError, match=r"missing required field `models`"):
+        Matrix.from_json({})
+    values = FULL.to_json()
+    values["targets"]["gpu"]["frontends"] = "g"
+    with pytest.raises(ValueError, match=r"Expected `array`, got `str` - at `\$.targets"):
+        Matrix.from_json(values)
+
+
 def test_of_a_cell_that_no_file_says_anything_of_nothing_is_changed():
     assert FULL.override("a/eager/eval") == Override() == Override("", None, {})
     assert FULL.tolerance(FULL.models["b"], "b/half/eval") == {}

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from scripts.lib.config import cell
 from scripts.lib.config.cell import Cell, Kind
@@ -132,7 +134,7 @@ class Matrix:
     targets: dict[str, Target]
     baselines: dict[str, Baseline]
     measure: dict[str, Any]
-    limits: dict[str, dict[str, float]]
+    limits: dict[str, dict[str, int | float]]
     expect: dict[str, Any]
     reference_env: str = "torch-mlir"
     tests: tuple[str, ...] = ("eval",)
@@ -188,20 +190,13 @@ class Matrix:
 
     def to_json(self) -> dict:
         """Plain values, for a process that has no Snakemake; back with `from_json`."""
-        return asdict(self)
+        return msgspec.to_builtins(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Matrix:
-        kinds = {"models": Model, "frontends": Frontend, "targets": Target, "baselines": Baseline}
-        entries = {
-            key: {name: kind(**_tuples(entry)) for name, entry in values[key].items()}
-            for key, kind in kinds.items()
-        }
-        overrides = {k: Override(**v) for k, v in values.get("overrides", {}).items()}
-        rest = {k: v for k, v in values.items() if k not in (*kinds, "overrides", "tests")}
-        return cls(
-            **entries, **rest, tests=tuple(values.get("tests", ("eval",))), overrides=overrides
-        )
+        """The matrix of plain values. Raises msgspec.ValidationError, a ValueError that names the
+        key, where they are of another form."""
+        return msgspec.convert(values, cls)
 
 
 _NO_OVERRIDE = Override()
@@ -215,11 +210,6 @@ def iree_cell(model: Model, frontend: Frontend, target: Target) -> Cell:
 def baseline_cell(model: Model, baseline: Baseline, test: str) -> Cell:
     """The cell of a test of a model under a baseline."""
     return Cell.of(Kind.BASELINE, model=model.name, baseline=baseline.name, test=test)
-
-
-def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has lists only; the entries' sequences are tuples."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
 
 
 def compact(value: Any) -> str:
