@@ -16,7 +16,7 @@ from scripts.lib.config import cell, settings, stages
 from scripts.lib.config.cell import Kind
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, compact
 from scripts.lib.config.stages import Stage
-from scripts.lib.driver import environments, fingerprint, limits, recorded, resources
+from scripts.lib.driver import environments, fingerprint, recorded, resources
 from scripts.lib.driver.options import Options
 from scripts.lib.modeling import source
 from scripts.lib.supervision import outcome
@@ -55,7 +55,9 @@ class Plan:
         self.retry = retry
         self.with_conda = with_conda
         self.options = Options(matrix)
-        self._memory_mb = {key: limits.memory_mb(limit) for key, limit in matrix.limits.items()}
+        self._memory_mb = {
+            key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
+        }
 
     def model(self, wildcards) -> Model:
         return self.matrix.models[wildcards.model]

@@ -1,20 +1,31 @@
-"""What a stage asks a cluster's scheduler for, from the size of its model's weights.
+"""What a stage may use on this machine, and what it asks a cluster's scheduler for.
 
-On one's own machine a stage may use what its limits allow. On a cluster what is asked for is
-waited for, so it is estimated from what the stages use, with room, and grows with each attempt.
-The last attempt has all that the limits allow; where they say nothing of memory, the most of the
-estimates. Its outcome is the row.
+On one's own machine a stage may use what its limits allow, and so many run at once as cores and
+memory bear. On a cluster what is asked for is waited for, so it is estimated from the size of the
+model's weights and what the stages use, with room, and grows with each attempt. The last attempt has
+all that the limits allow; where they say nothing of memory, the most of the estimates. Its outcome
+is the row.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
 
 from scripts.lib.config.stages import Need
+from scripts.lib.core.machine import physical_cores
 from scripts.lib.modeling import footprint
 
+MEMORY_SHARE = 0.8
+"""Of the machine, for a stage whose limits say nothing of memory."""
+MEMORY_MB_A_JOB = 4096
+"""What exporting or compiling a model of some 100 M parameters peaks at, with room."""
 ATTEMPTS = 3
 """Attempts until a stage has all that its limits allow: a profile's `retries` is one less, or more."""
 GROWTH = 2
@@ -27,10 +38,43 @@ OVERHEAD_MB = 1024
 """Beside the stage in its job: the supervisor, and Snakemake twice."""
 OVERHEAD_S = 60
 """Before and after the stage in its job: Snakemake twice, and files that appear late."""
-
-
 _ROOM = 1.5
 """Times footprint.FACTORS, which are what a stage takes at least."""
+
+
+def machine_memory_mb() -> int:
+    """Memory in MiB of this machine, of the container (cgroup v2) or of the Slurm job that this
+    runs in."""
+    total = psutil.virtual_memory().total
+    with contextlib.suppress(OSError, ValueError):  # no cgroup v2, or "max"
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(total // 2**20, _slurm("SLURM_MEM_PER_NODE") or total)
+
+
+def usable_cores() -> int:
+    """Physical cores of this machine, its container or the step of a Slurm job that this runs in."""
+    cores = physical_cores()
+    return min(cores, _slurm("SLURM_CPUS_PER_TASK") or cores)
+
+
+def _slurm(variable: str) -> int | None:
+    """What Slurm has allotted to this process; sites that do not confine jobs only say it."""
+    value = os.environ.get(variable, "")
+    return int(value) if value.isdecimal() else None
+
+
+def memory_limit_mb(limit: Mapping[str, float]) -> int:
+    """The memory limit of a stage in MiB: as configured, or a share of the machine's."""
+    return int(limit.get("memory_mb") or MEMORY_SHARE * machine_memory_mb())
+
+
+def slot_threads(cores: int | None) -> int:
+    """Threads to claim for a job so that no more of them run than cores and memory allow.
+
+    `snakemake --cores 8` on two cores would start eight compilers of two threads each.
+    """
+    slots = min(usable_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
+    return max(1, math.ceil((cores or 1) / max(1, slots)))
 
 
 @dataclass(frozen=True)
