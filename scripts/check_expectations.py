@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def compare(
-    found: list[dict], expect: Mapping[str, Any]
+    found: list[dict], expect: dict[str, Any]
 ) -> tuple[list[tuple[str, str, str, str]], int]:
     """(cell, expected, found, detail) of every record that differs, and how many were checked."""
     differences, checked = [], 0

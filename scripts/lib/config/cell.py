@@ -194,7 +194,7 @@ class Cell:
 def _shared(kind: Kind, other: Kind) -> tuple[tuple[int | None, str], ...]:
     """For each axis of the kind `other`: where a cell of `kind` has its value, or the value."""
     places = {axis.name: place for place, axis in enumerate(shape(kind).axes)}
-    found = []
+    found: list[tuple[int | None, str]] = []
     for axis in shape(other).axes:
         if axis.name in places:
             found.append((places[axis.name], ""))

@@ -116,7 +116,16 @@ def device_problems(baseline: Baseline, root: Path, torchbench: TorchbenchFile |
 
 def expect_problems(expect: Mapping[str, Any], known: Mapping[str, dict]) -> list[str]:
     """Patterns that no declared cell meets: they would make `snakemake check` pass for nothing."""
-    everything = Matrix(**known, measure={}, limits={}, expect={}, tests=TESTS)
+    everything = Matrix(
+        models=known["models"],
+        frontends=known["frontends"],
+        targets=known["targets"],
+        baselines=known["baselines"],
+        measure={},
+        limits={},
+        expect={},
+        tests=TESTS,
+    )
     cells = list(map(str, everything.rows())) if expect else []
     return [
         f"expect.{pattern}: matches no cell of the matrix"

@@ -29,8 +29,8 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     problems: list[str] = []
     lists = torchbench_pass.read(config.get("torchbench"), root, problems)
     known = _known(config, root, problems)
-    tests = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
-    tests = tuple(tests) if "tests" in selections else tuple(config["tests"])
+    selected = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
+    tests = tuple(selected if "tests" in selections else config["tests"])
     chosen = _chosen(known, config, selections, problems)
     for name, model in chosen["models"].items():
         try:
@@ -74,7 +74,7 @@ def _chosen(
     problems: list[str],
 ) -> dict[str, dict]:
     """What is selected of that, by the command line or by default."""
-    wanted = dict(selections)
+    wanted: dict[str, str | None] = dict(selections)
     if "models" in wanted:
         wanted["models"] = _families(wanted["models"], known["models"])
     chosen = {

@@ -171,9 +171,14 @@ class Matrix:
         of = Kind.BASELINE if kind is Kind.BASELINE else Kind.IREE
         return list(dict.fromkeys(row.to(kind) for row in self.rows() if row.kind is of))
 
-    def entry(self, axis: str, name: str) -> Frontend | Target | Baseline:
-        """The configuration's entry of that name for an axis: frontend, target or baseline."""
-        return getattr(self, f"{axis}s")[name]
+    def entry(self, axis: str, name: str) -> Frontend | Baseline:
+        """The configuration's entry of that name for an axis that has environments: frontend or
+        baseline."""
+        entries: dict[str, dict[str, Any]] = {
+            "frontend": self.frontends,
+            "baseline": self.baselines,
+        }
+        return entries[axis][name]
 
     def override(self, name: str) -> Override:
         """What a TorchBench file says of a row's cell, by its name; nothing where there is no file."""

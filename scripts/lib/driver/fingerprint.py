@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import glob
 import hashlib
-import re
 import shutil
 import socket
 from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +21,6 @@ from scripts.lib.driver import recorded
 from scripts.lib.supervision import outcome
 
 ROOT = Path(__file__).parents[3]
-_RETRY = re.compile(r"^(?P<base>.*?)(\+(?P<count>\d+))?$")
 
 
 def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
@@ -67,8 +65,9 @@ def due(
         return code
     if found is None:
         begun = outcome.begun(status_path)
-        return begun if _RETRY.match(begun)["base"] == code else code
-    moved = found.status in (limits or {}) and limits[found.status] != found.limit
+        return begun if _parts(begun)[0] == code else code
+    limits = limits or {}
+    moved = found.status in limits and limits[found.status] != found.limit
     forced = moved or found.status in retry or "all" in retry
     if not forced:
         if found.status == outcome.OK:
@@ -77,8 +76,13 @@ def due(
             return code
         if not _signs_changed(found.fingerprint, current):
             return found.due or code
-    count = int(_RETRY.match(found.due)["count"] or 0)
-    return f"{code}+{count + 1}"
+    return f"{code}+{_parts(found.due)[1] + 1}"
+
+
+def _parts(due: str) -> tuple[str, int]:
+    """The code and the count of what asked for a stage."""
+    base, _, count = due.rpartition("+")
+    return (base, int(count)) if base and count.isdecimal() else (due, 0)
 
 
 def _code_of(fingerprint: str) -> str:

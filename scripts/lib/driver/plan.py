@@ -131,7 +131,7 @@ class Plan:
     def _status(self, stage: Stage, wildcards) -> str:
         return stages.status_path(stage.folder, cell.name(stage.kind, wildcards))
 
-    def _entry(self, stage: Stage, wildcards) -> Frontend | Target | Baseline | None:
+    def _entry(self, stage: Stage, wildcards) -> Frontend | Baseline | None:
         """The configuration's entry that names the environment and modules of a stage."""
         if not stage.entry:
             return None
@@ -161,9 +161,14 @@ class Plan:
         limit = self.limit(stage)
         if not submitted:
             return resources.within_limits(self.memory_mb(stage), limit["timeout_s"])
+        need = stages.STAGES[stage].need
+        if need is None:
+            raise ValueError(
+                f"stage {stage} is never submitted: config/stages.py has no need of it"
+            )
         weights = stages.STAGES["reference"].path(model, "weights.irpa")
         budget_s = self.matrix.measure.get("budget_s", StoppingRule.budget_s)
-        return resources.of(stages.STAGES[stage].need, limit, _size_mb(weights), attempt, budget_s)
+        return resources.of(need, limit, _size_mb(weights), attempt, budget_s)
 
     def node(self, entry: Target | Baseline) -> dict[str, int | str]:
         """What its kind of node is asked for by, as Snakemake's executors call it."""
