@@ -1,4 +1,4 @@
-"""vmfbench: PyTorch models through every road to an IREE module, verified and timed.
+"""vmfbench: PyTorch models along every lowering path to an IREE module, verified and timed.
 
 snakemake --cores 8 results/latency.csv
 """

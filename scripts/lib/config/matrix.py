@@ -62,7 +62,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Frontend:
-    """A road from PyTorch to a program."""
+    """A lowering path from PyTorch to a program."""
 
     name: str
     exporter: str
