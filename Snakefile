@@ -1,4 +1,4 @@
-"""vmfbench: PyTorch models through every road to an IREE module, verified and timed.
+"""vmfbench: PyTorch models along every lowering path to an IREE module, verified and timed.
 
 snakemake --cores 8 results/latency.csv
 """
@@ -12,6 +12,7 @@ configfile: "config.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/stages.smk"
 include: "workflow/rules/resources.smk"
 include: "workflow/rules/env.smk"
 include: "workflow/rules/reference.smk"

@@ -10,29 +10,29 @@ import json
 import shlex
 import subprocess
 import tempfile
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from scripts.check_expectations import cell_of
+from scripts.lib.config import cell
 from scripts.lib.iree import gbench
+from scripts.lib.report.results_file import cell_of
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.by_hand", description=__doc__)
     parser.add_argument("--results", type=Path, default=Path("results/results.jsonl"))
-    parser.add_argument("--cell", action="append", help="glob; default: every llvm-cpu cell")
+    cell.add_arguments(parser)
     args = parser.parse_args()
     wanted = args.cell or ["*/*/llvm-cpu"]
     print(f"{'cell':44} {'row ms':>10} {'by hand ms':>10} {'ratio':>7} {'cv of both':>14}")
     for line in args.results.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
-        cell, latency = cell_of(record), record["latency"]
-        if latency and record["run"]["command"] and any(fnmatchcase(cell, p) for p in wanted):
+        name, latency = str(cell_of(record)), record["latency"]
+        if latency and record["run"]["command"] and cell.selects(wanted, name):
             again = measure(record["run"]["command"])
             row = latency["median_ms"]
             spread = " / ".join(f"{cv or 0:.1%}" for cv in (latency["cv"], again.cv))
             print(
-                f"{cell:44} {row:10.3f} {again.median:10.3f} {again.median / row:7.3f} {spread:>14}"
+                f"{name:44} {row:10.3f} {again.median:10.3f} {again.median / row:7.3f} {spread:>14}"
             )
 
 

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import synthetic, timing
-from scripts.lib.config import matrix
-from scripts.lib.driver import plan
+from scripts.lib.config import stages
+from scripts.lib.config.cell import Kind
 from scripts.lib.supervision import outcome
 
 ROOT = Path(__file__).parents[1]
@@ -68,7 +68,7 @@ def measure(folder: Path, cells: int, slots: int, ungrouped: bool, first: int | 
     checkout.mkdir()
     queue.mkdir()
     whole = synthetic.make_checkout(checkout, cells)
-    wanted = [plan.status_path("measure", "/".join(cell)) for cell in names(whole)][:first]
+    wanted = [stages.status_path("measure", of) for of in whole.of_kind(Kind.IREE)][:first]
     command = [
         *(sys.executable, "-m", "snakemake", *(wanted if first else [TARGET])),
         *("--profile", "workflow/profiles/cluster-generic", "--jobs", str(slots)),
@@ -103,11 +103,6 @@ def measure(folder: Path, cells: int, slots: int, ungrouped: bool, first: int | 
             1 for path in (checkout / ".snakemake").rglob("*") if path.is_file()
         ),
     }
-
-
-def names(whole: matrix.Matrix) -> list[tuple[str, str, str]]:
-    """Model, frontend and target of every cell."""
-    return [(m.name, f.name, t.name) for m, f, t in whole.cells()]
 
 
 def held_seconds(job: Path) -> float:

@@ -15,8 +15,7 @@ from pathlib import Path
 import yaml
 
 from scripts.lib.artifacts.tensors import Signature, TensorType
-from scripts.lib.config import expansion, matrix, settings
-from scripts.lib.driver import plan
+from scripts.lib.config import expansion, matrix, settings, stages
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
 from scripts.lib.timing.latency import HostLoad, Latency
@@ -60,7 +59,7 @@ def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
     config = _config()
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     _write_templates(folder / ".venvs" / "templates")
-    for env in (EXPORT_ENV, plan.IREE_ENV):
+    for env in (EXPORT_ENV, stages.IREE_ENV):
         interpreter = folder / ".venvs" / env / "bin" / "python"
         interpreter.parent.mkdir(parents=True)
         interpreter.write_text(_INTERPRETER)
@@ -112,7 +111,7 @@ def _config() -> dict:
 
 def _record(folder: Path, stage: str, cell: str) -> None:
     """What the supervisor leaves of a stage that ended well."""
-    status = folder / plan.status_path(stage, cell)
+    status = folder / stages.status_path(stage, cell)
     status.parent.mkdir(parents=True)
     for artifact in ARTIFACTS.get(stage, ()):
         shutil.copyfile(folder / ".venvs" / "templates" / artifact, status.with_name(artifact))

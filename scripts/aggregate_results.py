@@ -13,7 +13,7 @@ from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic, exits
 from scripts.lib.report import fields, record
 from scripts.lib.report.columns import COLUMNS, FIELDS
-from scripts.lib.report.record import cell_of
+from scripts.lib.report.results_file import cell_of
 
 
 def main() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from scripts.lib.core import atomic
-from scripts.lib.report.record import cell_of
+from scripts.lib.config import cell
+from scripts.lib.core import atomic, exits
+from scripts.lib.report.results_file import cell_of
 
 
 def main() -> int:
@@ -25,12 +26,18 @@ def main() -> int:
     parser.add_argument(
         "--as-config", action="store_true", help="print `expect:` entries for what was found"
     )
+    cell.add_arguments(parser)
     args = parser.parse_args()
-    found = [json.loads(line) for line in args.results.read_text(encoding="utf-8").splitlines()]
+    lines = args.results.read_text(encoding="utf-8").splitlines()
+    found = [
+        record for record in map(json.loads, lines) if cell.selects(args.cell, str(cell_of(record)))
+    ]
+    if lines and not found:
+        exits.fail(f"{args.results}: no cell of {len(lines)} matches --cell {' '.join(args.cell)}")
     if args.as_config:
         print("expect:")
         for record in found:
-            print(f"  {json.dumps(cell_of(record))}: {_entry(record)}")
+            print(f"  {json.dumps(str(cell_of(record)))}: {_entry(record)}")
         return 0
     differences, checked = compare(found, atomic.read_json(args.matrix)["expect"])
     if not differences:
@@ -44,20 +51,20 @@ def main() -> int:
 
 
 def compare(
-    found: list[dict], expect: Mapping[str, Any]
+    found: list[dict], expect: dict[str, Any]
 ) -> tuple[list[tuple[str, str, str, str]], int]:
     """(cell, expected, found, detail) of every record that differs, and how many were checked."""
     differences, checked = [], 0
     for record in found:
-        cell, outcome = cell_of(record), record["outcome"]
-        wanted = next((expect[p] for p in reversed(expect) if fnmatchcase(cell, p)), None)
+        name, outcome = str(cell_of(record)), record["outcome"]
+        wanted = next((expect[p] for p in reversed(expect) if fnmatchcase(name, p)), None)
         if wanted is None:
             continue
         checked += 1
         wanted = {"status": wanted} if isinstance(wanted, str) else wanted
         if any(outcome[key] != value for key, value in wanted.items()):
             differences.append(
-                (cell, *(" ".join(str(o[k]) for k in wanted) for o in (wanted, outcome)), outcome["detail"])
+                (name, *(" ".join(str(o[k]) for k in wanted) for o in (wanted, outcome)), outcome["detail"])
             )  # fmt: skip
     return differences, checked
 

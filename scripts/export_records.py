@@ -12,9 +12,10 @@ from pathlib import Path
 from types import ModuleType
 
 from scripts import record_formats
+from scripts.lib.config import cell
 from scripts.lib.core import atomic, exits
 from scripts.lib.report.results_file import BadRecords, Record, read
-from scripts.record_formats import CELL_KEYS, Export, as_text
+from scripts.record_formats import CELL_KEYS, Export, as_text, named
 
 
 def main() -> None:
@@ -24,7 +25,7 @@ def main() -> None:
         timestamp = args.timestamp
         if timestamp is None:
             timestamp = args.results.stat().st_mtime
-        export = Export(select(records, args.only), records, timestamp)
+        export = Export(select(records, args.cell, args.only), records, timestamp)
         rendered = module.render(export, args)
         for path, text in _placed(rendered, args, module).items():
             atomic.write_text(path, text)
@@ -44,21 +45,30 @@ def formats() -> dict[str, ModuleType]:
     }
 
 
-def select(records: list[Record], only: list[tuple[str, str]]) -> list[Record]:
-    """The records that every `KEY=GLOB` matches; what a record does not have is empty text.
+def select(records: list[Record], cells: list[str], only: list[tuple[str, str]]) -> list[Record]:
+    """The records that the globs of `--cell` select and every `KEY=GLOB` matches; what a record
+    does not have is empty text.
 
     Raises BadRecords if there is none.
     """
     if not records:
         raise BadRecords("nothing to export: the file has no record")
+    of_cells = [record for record in records if cell.selects(cells, record["cell"])]
+    if not of_cells:
+        raise BadRecords(
+            f"nothing to export: no record matches --cell {' '.join(cells)};"
+            f" there are: {named(records)}"
+        )
     chosen = [
         record
-        for record in records
+        for record in of_cells
         if all(fnmatchcase(as_text(record[key]), glob) for key, glob in only)
     ]
     if not chosen:
         asked = " ".join(f"--only '{key}={glob}'" for key, glob in only)
-        there = ", ".join(sorted({as_text(r[key]) or "''" for r in records for key, _ in only[:1]}))
+        there = ", ".join(
+            sorted({as_text(r[key]) or "''" for r in of_cells for key, _ in only[:1]})
+        )
         raise BadRecords(
             f"nothing to export: no record matches {asked}; {only[0][0]} is one of: {there}"
         )
@@ -98,6 +108,7 @@ def _arguments() -> tuple[argparse.Namespace, ModuleType]:
         help="file, or folder for formats of several files (default: a folder named as the"
         " format, beside --results)",
     )
+    cell.add_arguments(parser)
     parser.add_argument(
         "--only",
         action="append",

@@ -6,7 +6,9 @@ import argparse
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from scripts.lib.config.matrix import Matrix, baseline_cell
+from scripts.lib.config import cell, stages
+from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
@@ -17,13 +19,13 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--stage", default="*", help="glob, such as compile")
     parser.add_argument("--status", default="*", help="glob, such as crashed")
-    parser.add_argument("--cell", default="*", help="glob, such as 'resnet/*/vulkan'")
+    cell.add_arguments(parser)
     parser.add_argument("--commands", action="store_true", help="print only the commands")
     args = parser.parse_args()
     wanted = [
         o for o in failures(args.results)
         if fnmatchcase(o.stage, args.stage) and fnmatchcase(o.status, args.status)
-        and fnmatchcase(o.cell, args.cell)
+        and cell.selects(args.cell, *names(o))
     ]  # fmt: skip
     for one in wanted:
         if args.commands:
@@ -45,22 +47,31 @@ def failures(results: Path) -> list[Outcome]:
     """
     found = [outcome.read(path) for path in sorted(results.glob("*/**/status.json"))]
     last = results / "logs" / "matrix.json"
-    cells = _cells(Matrix.from_json(atomic.read_json(last))) if last.exists() else None
+    wanted = _cells(Matrix.from_json(atomic.read_json(last))) if last.exists() else None
     return [
         one
         for one in found
         if one.status in outcome.FAILED
-        and (cells is None or one.stage == "env" or one.cell in cells)
+        and (wanted is None or one.stage == "env" or (one.stage, one.cell) in wanted)
     ]
 
 
-def _cells(matrix: Matrix) -> set[str]:
-    """Every cell of every stage of a matrix: its paths below results/<stage>/."""
-    found = set(matrix.models)
-    for model, frontend, target in matrix.cells():
-        found |= {f"{model.name}/{frontend.name}", f"{model.name}/{frontend.name}/{target.name}"}
-        found.add(f"{model.name}/iree/{frontend.name}/{target.name}")  # its dumps
-    return found | {baseline_cell(m.name, b.name, t) for m, b, t in matrix.baseline_cells()}
+def names(one: Outcome) -> list[str]:
+    """What `--cell` finds an outcome by: its cell, and the row that it belongs to."""
+    kinds = [stage.kind for stage in stages.STAGES.values() if stage.folder == one.stage]
+    if not kinds:  # of a stage that there is no longer
+        return [one.cell]
+    return [one.cell, str(Cell.parse(one.cell, *kinds).row)]
+
+
+def _cells(matrix: Matrix) -> set[tuple[str, str]]:
+    """(stage, cell) of every stage of a matrix, as status files name them."""
+    return {
+        (stage.folder, str(of))
+        for stage in stages.STAGES.values()
+        if stage.kind is not Kind.ENV
+        for of in matrix.of_kind(stage.kind)
+    }
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from scripts.lib.config import cell
 from scripts.lib.core import atomic, exits
 from scripts.lib.report import coverage
 from scripts.lib.report.coverage import ENDINGS, FIELDS
@@ -33,7 +34,7 @@ rewrote the program, so the frontend did not take it as it is
 def main() -> None:
     args = _arguments()
     try:
-        records = load(args.results)
+        records = load(args.results, args.cell)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
     cells = frame(records)
@@ -42,7 +43,9 @@ def main() -> None:
         print(args.out_csv)
     if args.out_md:
         paths = [*map(_from_here, args.results), "--out-md", _from_here(args.out_md)]
-        made_by = shlex.join(["python", "-m", "scripts.report_coverage", "--results", *paths])
+        chosen = [word for glob in args.cell for word in ("--cell", glob)]
+        command = ["python", "-m", "scripts.report_coverage", *chosen, "--results", *paths]
+        made_by = shlex.join(command)
         note = f"\n{args.note}\n" if args.note else ""
         head = f"# {text(args.title)}\n\nMade by `{made_by}`.\n{note}"
         atomic.write_text(args.out_md, head + page(cells, records))
@@ -51,12 +54,17 @@ def main() -> None:
     print(", ".join(f"{counts[key]} {ENDINGS[key]}" for key in ENDINGS if key in counts))
 
 
-def load(paths: Sequence[Path]) -> list[Record]:
-    """The records of several results.jsonl, in their order.
+def load(paths: Sequence[Path], cells: Sequence[str] = ()) -> list[Record]:
+    """The records of several results.jsonl that the globs `cells` select, in their order.
 
     Raises BadRecords for what is not a record, a cell that is there twice, or no IREE cell.
     """
-    records = [record for path in paths for record in read(path)]
+    found = [record for path in paths for record in read(path)]
+    records = [record for record in found if cell.selects(cells, record["cell"])]
+    if found and not records:
+        raise BadRecords(
+            f"{', '.join(map(str, paths))}: no cell of {len(found)} matches --cell {' '.join(cells)}"
+        )
     seen: dict[tuple[str, str], Record] = {}
     for record in records:
         for key in ("stage", "reason"):
@@ -202,7 +210,7 @@ def baselines(records: Sequence[Record]) -> pd.DataFrame:
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for record in records:
         if not record.is_iree:
-            name = record.road[0] if record["test"] == "eval" else "/".join(record.road)
+            name = record.parts[0] if record["test"] == "eval" else "/".join(record.parts)
             row = rows.setdefault((record["suite"], record["model"]), {})
             row[name] = coverage.baseline_mark(record.data)
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
@@ -215,7 +223,7 @@ def versions(records: Sequence[Record]) -> pd.DataFrame:
     columns = ["rows of", "torch", "exporter", "torch_xla", "IREE"]
     found: dict[str, list[set[str]]] = {}
     for record in records:
-        of, has = record.road[0], record.data.get("versions") or {}
+        of, has = record.parts[0], record.data.get("versions") or {}
         exporter = record.data["experiment"].get("exporter") or ""
         frontend = f"{exporter} {has['frontend']}".strip() if has.get("frontend") else None
         values = [has.get("torch"), frontend, has.get("torch_xla"), has.get("iree")]
@@ -276,6 +284,7 @@ def _arguments() -> argparse.Namespace:
         default=[Path("results/results.jsonl")],
         help="one or several results.jsonl that share no cell",
     )
+    cell.add_arguments(parser)
     parser.add_argument("--out-md", type=Path, help="the page, in Markdown")
     parser.add_argument("--out-csv", type=Path, help="one line a cell, details whole")
     parser.add_argument("--title", default="Coverage")

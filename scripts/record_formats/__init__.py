@@ -16,11 +16,12 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+from scripts.lib.config import cell
 from scripts.lib.report.results_file import BadRecords, Record
 
 CELL_KEYS = (
     "cell", "model", "suite", "runtime", "frontend", "target", "test", "dtype", "precision",
-    "batch_size", "device", "xla_flags",
+    "batch_size", "device", "xla_flags", *cell.optional_columns(),
 )  # fmt: skip
 """What tells one record from another, and what `--only` selects by."""
 
@@ -81,5 +82,5 @@ def as_text(value: Any) -> str:
 # By what to choose between two records, the plainest first; `cell` follows from the others.
 _TELLING = (
     "device", "precision", "dtype", "test", "batch_size", "runtime", "frontend", "target",
-    "xla_flags", "suite", "model",
+    "xla_flags", *cell.optional_columns(), "suite", "model",
 )  # fmt: skip

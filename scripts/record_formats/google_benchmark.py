@@ -79,7 +79,7 @@ def _name(record: Record) -> str:
 
     The same cell has the same name whatever else is in the file: compare.py pairs by names.
     """
-    parts = [record["model"], *record.road]
+    parts = [record["model"], *record.parts]
     if record["precision"] != "none":
         parts.append(record["precision"])
     return "/".join(parts)

@@ -61,7 +61,7 @@ def render(export: Export, args: argparse.Namespace) -> str:
     merged_as = "one row to aggregate.py, which would keep the last of them"
     iree = [record for record in measured if record.is_iree]
     one_road = f"name one road with --alias-iree: {_roads(iree)}"
-    distinct(iree, lambda r: (*key(r), *r.road), merged_as)
+    distinct(iree, lambda r: (*key(r), *r.parts), merged_as)
     distinct(iree, key, merged_as, one_road)
     distinct(measured, key, merged_as)
     if few := [record for record in measured if len(record.runs) < SAMPLES]:
@@ -94,7 +94,7 @@ def _chosen(export: Export, alias: str | None) -> list[Record]:
                 + _roads(iree)
             )
         return others
-    aliased = [r for r in iree if fnmatchcase("/".join(r.road), alias)]
+    aliased = [r for r in iree if fnmatchcase("/".join(r.parts), alias)]
     if not aliased:
         raise BadRecords(
             f"--alias-iree '{alias}' matches no IREE cell; there are: {_roads(iree) or 'none'}"
@@ -106,7 +106,7 @@ def _chosen(export: Export, alias: str | None) -> list[Record]:
 
 
 def _roads(records: list[Record]) -> str:
-    return ", ".join(sorted({"/".join(record.road) for record in records}))
+    return ", ".join(sorted({"/".join(record.parts) for record in records}))
 
 
 def _accelerator_models(export: Export, records: list[Record], alias: str | None) -> dict[str, str]:

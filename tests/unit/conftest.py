@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.artifacts.tensors import Signature
-from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
+from scripts.lib.config import stages
+from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target
+from scripts.lib.config.stages import status_path
 from scripts.lib.core import process
-from scripts.lib.driver.plan import SCRIPTS, status_path
 from scripts.lib.supervision import outcome, supervise
 from scripts.lib.supervision.job import Job
 from scripts.lib.supervision.outcome import Outcome, Usage
@@ -33,11 +35,14 @@ MATRIX = Matrix(
     },
     baselines={"eager": Baseline("eager", "eager", "cpu", "torch-mlir")},
     measure={},
-    limits={stage: {"timeout_s": 1, "memory_mb": 1} for stage in SCRIPTS},
+    limits={stage: {"timeout_s": 1, "memory_mb": 1} for stage in stages.limits()},
     expect={},
 )
-SKIPPABLE = ("compile", "baseline")
-"""Stages whose rules look at the skip list."""
+ARTIFACTS = {
+    "reference": ("signature.json",),
+    "gradients": ("golden.npz", "signature.json"),
+}
+"""Of the stages of which the aggregate reads more than it waits for."""
 LATENCY_MS = {"llvm-cpu": (4.0, 5.0, 6.0), "vulkan": (2.0, 2.0), "eager": (9.0, 10.0, 11.0)}
 OTHER_MS = (19.0, 20.0, 21.0)
 
@@ -61,7 +66,7 @@ class ResultsTree:
                 memory_mb=1,
                 artifacts=[Path(f"results/{stage}/{cell}/{name}") for name in artifacts],
                 upstream=[Path(status_path(*above)) for above in upstream],
-                skip=self.matrix.override(cell).skip if stage in SKIPPABLE else "",
+                skip=self._skip(stage, cell),
             )
             if job.skip or any(outcome.read(path).status != "ok" for path in job.upstream):
                 supervise.run(job)  # records it as skipped, and starts nothing
@@ -119,27 +124,31 @@ class ResultsTree:
             numbers = {"compile_s": 2.0, "vmfb_bytes": 1234567890, "dispatch_count": 12, "max_rss_mb": 300.5}  # fmt: skip
             path.write_text(json.dumps(numbers))
 
+    def _skip(self, stage: str, cell: str) -> str:
+        skippable = [s.folder for s in stages.STAGES.values() if s.skipped == "cell"]
+        return self.matrix.override(cell).skip if stage in skippable else ""
+
     def _stages(self) -> Iterator[tuple[str, str, list[StageCell], list[str]]]:
         """(stage, cell, upstream, artifacts), each after what it stands on."""
-        torch, iree = ("env", "torch-mlir"), ("env", "iree")
-        yield *torch, [], []
-        yield *iree, [], []
-        for m in self.matrix.models:
-            yield "reference", m, [torch], ["signature.json"]
-            for f in self.matrix.frontends:
-                yield "export", f"{m}/{f}", [torch, ("reference", m)], ["report.json"]
-                for t in self.matrix.targets:
-                    cell = f"{m}/{f}/{t}"
-                    yield "compile", cell, [iree, ("export", f"{m}/{f}")], ["report.json"]
-                    yield "measure", cell, [iree, ("compile", cell)], ["measurement.json"]
-            if "train" in self.matrix.tests:
-                golden = ["golden.npz", "signature.json"]
-                yield "gradients", m, [torch, ("reference", m)], golden
-            for model, b, test in self.matrix.baseline_cells():
-                if model.name == m:
-                    held_to = ("gradients" if test == "train" else "reference", m)
-                    cell = baseline_cell(m, b.name, test)
-                    yield "baseline", cell, [torch, held_to], ["measurement.json"]
+        for env in ("torch-mlir", "iree"):
+            yield "env", env, [], []
+        wanted = [made for row in self.matrix.rows() for made in stages.of_row(row)]
+        if "train" in self.matrix.tests:
+            models = self.matrix.of_kind(Kind.MODEL)
+            wanted = [made for m in models for made in stages.chain("gradients", m)] + wanted
+        for stage, cell in dict.fromkeys(wanted):
+            files = ARTIFACTS.get(stage.name) or [f for f in stage.aggregated if f != stages.STATUS]
+            env = ("env", stage.env or "torch-mlir")
+            yield stage.folder, str(cell), [env, *self._before(stage, cell)], list(files)
+
+    def _before(self, stage: stages.Stage, cell: Cell) -> list[StageCell]:
+        """The stage that a cell of a stage comes after."""
+        if not stage.after:
+            return []
+        if stage.kind is Kind.BASELINE and cell["test"] == "train":
+            return [("gradients", cell["model"])]
+        above = stages.STAGES[stage.after]
+        return [(above.folder, str(cell.to(above.kind)))]
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from scripts import check_expectations
-from scripts.check_expectations import cell_of, compare
-from scripts.lib.config.matrix import Baseline, baseline_cell
+from scripts.check_expectations import compare
+from scripts.lib.config.matrix import Baseline
 from scripts.lib.core import atomic
 from scripts.lib.report import record
+from scripts.lib.report.results_file import cell_of
 
 
 @pytest.fixture
@@ -71,6 +72,15 @@ def test_the_exit_code_says_whether_all_is_as_expected(check, expect, code):
     assert check(expect) == code
 
 
+def test_only_the_cells_selected_are_checked(check, capsys):
+    assert check({"*": "ok"}, "--cell", "tiny/*") == 0
+    assert "3 of 3 cells have an expectation" in capsys.readouterr().out
+    assert check({"*": "ok"}, "--cell", "!tiny/*") == 1
+    with pytest.raises(SystemExit):
+        check({"*": "ok"}, "--cell", "none/*")
+    assert "no cell of 6 matches --cell none/*" in capsys.readouterr().err
+
+
 def test_what_was_found_printed_as_configuration_is_what_is_then_expected(check, capsys):
     assert check({}, "--as-config") == 0
     expect = yaml.safe_load(capsys.readouterr().out)["expect"]
@@ -97,6 +107,4 @@ def test_the_cells_are_named_as_the_matrix_names_them(results):
         },
     )
     results.write()
-    cells = ["/".join(part.name for part in cell) for cell in results.matrix.cells()]
-    cells += [baseline_cell(m.name, b.name, t) for m, b, t in results.matrix.baseline_cells()]
-    assert list(map(cell_of, record.records(results.matrix))) == cells
+    assert list(map(cell_of, record.records(results.matrix))) == list(results.matrix.rows())

@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from scripts.lib.config import expansion, schemas, settings
-from scripts.lib.config.matrix import baseline_cell
+from scripts.lib.config import expansion, schemas, settings, stages
 from scripts.lib.core import python_source
-from scripts.lib.driver.plan import SCRIPTS, Plan
+from scripts.lib.driver.plan import Plan
 from scripts.lib.timing.stopping import StoppingRule
 
 ROOT = Path(__file__).parents[2]
@@ -35,8 +34,7 @@ def test_the_shipped_configuration_and_every_file_it_names_are_sound(config):
 
 def test_every_expectation_matches_some_cell(config):
     found = expansion.expand(config, {"baselines": "*"}, ROOT)
-    cells = ["/".join(part.name for part in cell) for cell in found.cells()]
-    cells += [baseline_cell(m.name, b.name, test) for m, b, test in found.baseline_cells()]
+    cells = list(map(str, found.rows()))
     assert [p for p in config["expect"] if not any(fnmatchcase(c, p) for c in cells)] == []
 
 
@@ -56,8 +54,8 @@ def test_every_cell_of_any_tests_has_results_dumps_and_a_command_of_its_own(conf
     assert len(plan.results()) == len(set(plan.results()))
     for model, baseline, test in found.baseline_cells():
         cell = SimpleNamespace(model=model.name, baseline=baseline.name, test=test)
-        assert f"--runtime={baseline.runtime} " in plan.step(cell)
-    assert all(plan.timeout_s(stage) > 0 for stage in SCRIPTS)
+        assert f"--runtime={baseline.runtime} " in plan.options.step(cell)
+    assert all(plan.timeout_s(stage) > 0 for stage in stages.STAGES)
 
 
 def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(config):
@@ -68,7 +66,7 @@ def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(co
 
 def test_the_shipped_stopping_rule_and_levels_are_the_defaults_and_go_to_the_stages_whole(config):
     found = expansion.expand(config, {}, ROOT)
-    rule = Plan(found, frozenset(), with_conda=False).rule()
+    rule = Plan(found, frozenset(), with_conda=False).options.rule()
     assert rule == '{"budget_s":5,"repeat":10,"repetition_s":0.1,"warmup_s":0.5}'
     levels = {name: target.opt_level for name, target in found.targets.items()}
     assert levels == {"llvm-cpu": "O3", "vulkan": "O2", "cuda": "O2", "rocm": "O2"}

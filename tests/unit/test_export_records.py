@@ -241,6 +241,16 @@ def test_only_selects_and_a_key_that_a_record_lacks_is_empty(export):
     assert len(export.xla(*rows, options=["--only", "cell=other/eager/eval"])) == 1
 
 
+def test_cells_are_selected_by_globs_of_their_names(export):
+    rows = [record(), record("inductor"), record(model="other")]
+    chosen = export.xla(*rows, options=["--cell", "*/inductor/*", "--cell", "other/*"])
+    assert len(chosen) == 2
+    assert len(export.xla(*rows, options=["--cell", "!other/*", "--only", "runtime=eager"])) == 1
+    said = export.refuses("torchbench-xla", "--cell", "none/*")
+    assert "no record matches --cell none/*; there are: " in said
+    assert "other/eager/eval" in said
+
+
 def test_only_that_matches_nothing_says_what_there_is(export):
     export.write(record(), record("inductor"))
     said = export.refuses("torchbench-xla", "--only", "runtime=iree")

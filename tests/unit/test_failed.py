@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from scripts import failed
+from scripts.lib.config.stages import status_path
 from scripts.lib.core import atomic
-from scripts.lib.driver.plan import status_path
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Usage
 
@@ -109,3 +109,24 @@ def test_a_dump_that_failed_is_listed_as_any_other_stage(results, ended, monkeyp
     monkeypatch.setattr(sys, "argv", ["failed"])
     failed.main()
     assert capsys.readouterr().out.count("dumps ") == 2
+
+
+def test_a_dump_is_found_by_the_name_of_its_row_too(results, ended, monkeypatch, capsys):
+    results.write()
+    [failure] = ended("error", "dumps", "tiny/iree/mlir/vulkan").values()
+    outcome.write(status_path("dumps", "tiny/iree/mlir/vulkan"), failure, Usage(0, 0))
+    for glob, count in [("tiny/mlir/vulkan", 1), ("tiny/iree/*", 1), ("conv/*", 0)]:
+        monkeypatch.setattr(sys, "argv", ["failed", "--cell", glob])
+        failed.main()
+        assert capsys.readouterr().out.splitlines()[-1] == f"{count} failed stages"
+
+
+def test_a_failure_of_a_stage_that_there_is_no_longer_is_listed_all_the_same(
+    tmp_path, ended, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    [failure] = ended("error", "lower", "conv").values()
+    outcome.write(status_path("lower", "conv"), failure, Usage(0, 0))
+    monkeypatch.setattr(sys, "argv", ["failed", "--cell", "conv"])
+    failed.main()
+    assert "lower conv: error" in capsys.readouterr().out

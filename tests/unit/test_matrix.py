@@ -5,15 +5,7 @@ import json
 import pytest
 
 from scripts.lib.config import matrix
-from scripts.lib.config.matrix import (
-    Baseline,
-    Frontend,
-    Matrix,
-    Model,
-    Override,
-    Target,
-    baseline_cell,
-)
+from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Override, Target
 
 CPU = Target("cpu", "llvm-cpu", "host", "O3", ("--a",), "local-task")
 FULL = Matrix(
@@ -43,8 +35,7 @@ FULL = Matrix(
 
 
 def names(found: Matrix) -> list[str]:
-    cells = ["/".join(part.name for part in cell) for cell in found.cells()]
-    return cells + [baseline_cell(m.name, b.name, test) for m, b, test in found.baseline_cells()]
+    return list(map(str, found.rows()))
 
 
 def test_every_test_of_a_baseline_is_a_cell_and_a_program_is_one_whatever_the_tests():
@@ -63,6 +54,15 @@ def test_a_matrix_comes_back_from_json_as_it_was():
     assert again.override("a/half/train") == FULL.overrides["a/half/train"]
     assert again.tests == ("eval", "train")
     assert again.targets["gpu"].frontends == ("g",)
+
+
+def test_what_is_no_matrix_is_refused_with_the_key():
+    with pytest.raises(ValueError, match=r"missing required field `models`"):
+        Matrix.from_json({})
+    values = FULL.to_json()
+    values["targets"]["gpu"]["frontends"] = "g"
+    with pytest.raises(ValueError, match=r"Expected `array`, got `str` - at `\$.targets"):
+        Matrix.from_json(values)
 
 
 def test_of_a_cell_that_no_file_says_anything_of_nothing_is_changed():

@@ -415,6 +415,19 @@ def test_one_page_of_several_runs_says_how_it_was_made(results, report, ended, c
     assert pd.read_csv("c.csv")["verified"].tolist() == [True, False, True, True]
 
 
+def test_a_page_of_selected_cells_says_which(results, report, capsys):
+    results.write()
+    write("r.jsonl", record.records(results.matrix))
+    report(
+        "--results", "r.jsonl", "--cell", "conv/*/vulkan", "--out-md", "c.md", "--out-csv", "c.csv"
+    )
+    assert "report_coverage --cell 'conv/*/vulkan' --results r.jsonl" in Path("c.md").read_text()
+    assert len(pd.read_csv("c.csv")) == 1
+    with pytest.raises(SystemExit):
+        report("--results", "r.jsonl", "--cell", "none/*", "--out-md", "d.md")
+    assert "r.jsonl: no cell of 6 matches --cell none/*" in capsys.readouterr().err
+
+
 def test_a_page_names_no_folder_of_the_machine(results, report, tmp_path):
     results.write()
     write("run/r.jsonl", record.records(results.matrix))

@@ -1,4 +1,4 @@
-"""demand: what a stage asks a cluster for, attempt by attempt."""
+"""resources: what a stage asks a cluster for, attempt by attempt."""
 
 import itertools
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.lib.config.stages import STAGES as DECLARED
 from scripts.lib.driver import resources
-from scripts.lib.driver.plan import SCRIPTS
 
-STAGES = sorted(set(SCRIPTS) - {"env"})
+STAGES = sorted(name for name, stage in DECLARED.items() if stage.need)
 LIMITS = st.fixed_dictionaries(
     {"timeout_s": st.floats(1, 1e5)}, optional={"memory_mb": st.floats(100, 1e6)}
 )
@@ -22,7 +22,7 @@ def test_each_attempt_has_no_less_and_the_last_has_what_the_limits_allow(
     stage, limit, weights_mb, budget_s
 ):
     attempts = range(1, resources.ATTEMPTS + 2)
-    asks = [resources.of(stage, limit, weights_mb, n, budget_s) for n in attempts]
+    asks = [resources.of(DECLARED[stage].need, limit, weights_mb, n, budget_s) for n in attempts]
     for ask in asks:
         assert 0 < ask.timeout_s <= limit["timeout_s"]
         assert ask.memory_mb <= limit.get("memory_mb", float("inf")) + 1
@@ -43,14 +43,16 @@ def test_each_attempt_has_no_less_and_the_last_has_what_the_limits_allow(
 @given(st.floats(0, 5e5), st.floats(1, 5e5))
 def test_larger_weights_ask_for_no_less(stage, weights_mb, more):
     limit = {"timeout_s": 1e9}
-    small, large = (resources.of(stage, limit, w, 1) for w in (weights_mb, weights_mb + more))
+    small, large = (
+        resources.of(DECLARED[stage].need, limit, w, 1) for w in (weights_mb, weights_mb + more)
+    )
     assert small.memory_mb <= large.memory_mb
     assert small.timeout_s <= large.timeout_s
 
 
 @pytest.mark.parametrize("stage", sorted(set(STAGES) - {"compile"}))
 def test_what_holds_the_weights_asks_for_them(stage):
-    ask = resources.of(stage, {"timeout_s": 1e9}, 13000, 1)
+    ask = resources.of(DECLARED[stage].need, {"timeout_s": 1e9}, 13000, 1)
     assert ask.memory_mb > 13000
 
 

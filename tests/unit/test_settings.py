@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scripts.lib.config import schemas, settings
 from scripts.lib.config.settings import ConfigError
-from scripts.lib.driver.plan import RULE_KEYS
+from scripts.lib.driver.options import RULE_KEYS
 from scripts.lib.verification.torch_same import Tolerance
 
 GOOD = yaml.safe_load("""

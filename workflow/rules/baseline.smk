@@ -3,22 +3,14 @@
 
 rule measure_baseline:
     input:
-        packages=lambda w: ancient(PLAN.env_packages(PLAN.baseline(w).env)),
-        env=lambda w: env_of(
-            PLAN.baseline(w).env, "baseline", f"{w.model}/{w.baseline}/{w.test}"
-        ),
-        model_file=lambda w: PLAN.model(w).file,
-        model_parts=lambda w: PLAN.model_parts(w),
-        reference=lambda w: PLAN.golden(w, "status.json"),
-        golden=lambda w: PLAN.golden(w, "golden.npz"),
-        signature=lambda w: PLAN.golden(w, "signature.json"),
-        weights="results/reference/{model}/weights.irpa",
-        inputs="results/reference/{model}/inputs.npz",
+        **environment("baseline"),
+        **model_files(),
+        **compared_with(),
     output:
-        measurement="results/baseline/{model}/{baseline}/{test}/measurement.json",
-        status="results/baseline/{model}/{baseline}/{test}/status.json",
+        measurement=artifact("baseline", "measurement.json"),
+        status=artifact("baseline", "status.json"),
     log:
-        "results/baseline/{model}/{baseline}/{test}/log.txt",
+        artifact("baseline", "log.txt"),
     priority: -1
     group:
         lambda w: measured_on(PLAN.baseline(w).node)
@@ -29,21 +21,12 @@ rule measure_baseline:
         **asks("baseline"),
         **alone_on(PLAN.baseline),
     params:
-        stage="baseline",
-        cell="{model}/{baseline}/{test}",
-        due=lambda w: PLAN.due(
-            "baseline",
-            f"{w.model}/{w.baseline}/{w.test}",
-            f"scripts.baselines.{PLAN.baseline(w).runtime}",
-        ),
-        skip=lambda w: PLAN.skip(f"{w.model}/{w.baseline}/{w.test}"),
-        python=lambda w: PLAN.python(PLAN.baseline(w).env),
-        pins=lambda w: PLAN.pins(PLAN.baseline(w).env),
+        **stage_params("baseline"),
         runtime=lambda w: PLAN.baseline(w).runtime,
-        step=lambda w: PLAN.step(w),
-        tolerance=lambda w: PLAN.tolerance(w, f"{w.model}/{w.baseline}/{w.test}"),
-        stopping=PLAN.rule(),
-        collect=PLAN.collect(),
+        step=lambda w: PLAN.options.step(w),
+        tolerance=lambda w: PLAN.options.tolerance("baseline", w),
+        stopping=PLAN.options.rule(),
+        collect=PLAN.options.collect(),
     shell:
         SUPERVISE
         + " --module scripts.measure_baseline scripts.baselines.{params.runtime}"

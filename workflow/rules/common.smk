@@ -10,7 +10,7 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(workflow.basedir))
 
 from scripts.lib import snakemake_patches
-from scripts.lib.config import expansion, matrix, settings
+from scripts.lib.config import cell, expansion, settings
 from scripts.lib.driver import environments, plan, progress
 from scripts.lib.snakemake_patches import terminal
 
@@ -35,12 +35,7 @@ patches = snakemake_patches.apply(workflow, logger)
 
 
 wildcard_constraints:
-    model="[^/]+",
-    frontend="[^/]+",
-    target="[^/]+",
-    baseline="[^/]+",
-    test="eval|train",
-    env="[^/]+",
+    **cell.constraints(),
 
 
 # Every stage is a command line under the one supervisor. `exec`, so that the supervisor's
@@ -55,16 +50,6 @@ SUPERVISE = (
     " --due {params.due:q} --journal results/logs/journal.jsonl"
     f" --owner {os.getpid()}"
 )
-
-
-def env_of(env, stage, cell):
-    """The status of a stage's environment, as an input.
-
-    An environment that is made again (deleted, or moved) does not undo what was done in it,
-    so a cell that ended well does not look at its age; new pins reach it as a param.
-    """
-    status = PLAN.env_status(env)
-    return ancient(status) if PLAN.ended_well(stage, cell) else status
 
 
 def start_run():

@@ -3,18 +3,15 @@
 
 rule compile_iree:
     input:
-        packages=lambda w: ancient(PLAN.env_packages(plan.IREE_ENV)),
-        env=lambda w: env_of(
-            plan.IREE_ENV, "compile", f"{w.model}/{w.frontend}/{w.target}"
-        ),
-        program="results/export/{model}/{frontend}/program.mlir",
-        export="results/export/{model}/{frontend}/status.json",
+        **environment("compile"),
+        program=artifact("export", "program.mlir"),
+        export=artifact("export", "status.json"),
     output:
-        vmfb="results/compile/{model}/{frontend}/{target}/module.vmfb",
-        report="results/compile/{model}/{frontend}/{target}/report.json",
-        status="results/compile/{model}/{frontend}/{target}/status.json",
+        vmfb=artifact("compile", "module.vmfb"),
+        report=artifact("compile", "report.json"),
+        status=artifact("compile", "status.json"),
     log:
-        "results/compile/{model}/{frontend}/{target}/log.txt",
+        artifact("compile", "log.txt"),
     group:
         "build-{model}"
     conda:
@@ -24,13 +21,8 @@ rule compile_iree:
         **asks("compile"),
         **beside_others(),
     params:
-        stage="compile",
-        cell="{model}/{frontend}/{target}",
-        due=lambda w: PLAN.due("compile", f"{w.model}/{w.frontend}/{w.target}"),
-        skip=lambda w: PLAN.skip(f"{w.model}/{w.frontend}/{w.target}"),
-        python=PLAN.python(plan.IREE_ENV),
-        pins=PLAN.pins(plan.IREE_ENV),
-        target=lambda w: PLAN.compile_options(w),
+        **stage_params("compile"),
+        target=lambda w: PLAN.options.compile(w),
     shell:
         SUPERVISE + " --module scripts.compile_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q}"

@@ -8,42 +8,26 @@ rule dumps:
 
 rule dump_baseline:
     input:
-        packages=lambda w: ancient(PLAN.env_packages(PLAN.baseline(w).env)),
-        env=lambda w: env_of(PLAN.baseline(w).env, "dumps", PLAN.dump_cell(w)),
-        model_file=lambda w: PLAN.model(w).file,
-        model_parts=lambda w: PLAN.model_parts(w),
-        reference=lambda w: PLAN.golden(w, "status.json"),
-        golden=lambda w: PLAN.golden(w, "golden.npz"),
-        signature=lambda w: PLAN.golden(w, "signature.json"),
-        weights="results/reference/{model}/weights.irpa",
-        inputs="results/reference/{model}/inputs.npz",
+        **environment("dump_baseline"),
+        **model_files(),
+        **compared_with(),
     output:
-        listing="results/dumps/{model}/{baseline}/{test}/files.json",
-        status="results/dumps/{model}/{baseline}/{test}/status.json",
+        listing=artifact("dump_baseline", "files.json"),
+        status=artifact("dump_baseline", "status.json"),
     log:
-        "results/dumps/{model}/{baseline}/{test}/log.txt",
+        artifact("dump_baseline", "log.txt"),
     conda:
         lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
     threads: slot_threads
     resources:
-        **asks("dumps"),
+        **asks("dump_baseline"),
         **on_node(PLAN.baseline),
     params:
-        stage="dumps",
-        cell="{model}/{baseline}/{test}",
-        due=lambda w: PLAN.due(
-            "dumps",
-            PLAN.dump_cell(w),
-            "scripts.dump_baseline",
-            f"scripts.baselines.{PLAN.baseline(w).runtime}",
-        ),
-        skip=lambda w: PLAN.skip(PLAN.dump_cell(w)),
-        python=lambda w: PLAN.python(PLAN.baseline(w).env),
-        pins=lambda w: PLAN.pins(PLAN.baseline(w).env),
+        **stage_params("dump_baseline"),
         runtime=lambda w: PLAN.baseline(w).runtime,
-        step=lambda w: PLAN.step(w),
-        what=PLAN.dump_options("kinds", "save_ir", "repeat", "iterations"),
-        folder="results/dumps/{model}/{baseline}/{test}",
+        step=lambda w: PLAN.options.step(w),
+        what=PLAN.options.dump("kinds", "save_ir", "repeat", "iterations"),
+        folder=artifact("dump_baseline"),
     shell:
         SUPERVISE
         + " --module scripts.dump_baseline scripts.baselines.{params.runtime}"
@@ -58,30 +42,24 @@ rule dump_baseline:
 
 rule dump_iree:
     input:
-        packages=lambda w: ancient(PLAN.env_packages(plan.IREE_ENV)),
-        env=lambda w: env_of(plan.IREE_ENV, "dumps", PLAN.dump_cell(w)),
-        program="results/export/{model}/{frontend}/program.mlir",
-        export="results/export/{model}/{frontend}/status.json",
+        **environment("dump_iree"),
+        program=artifact("export", "program.mlir"),
+        export=artifact("export", "status.json"),
     output:
-        listing="results/dumps/{model}/iree/{frontend}/{target}/files.json",
-        status="results/dumps/{model}/iree/{frontend}/{target}/status.json",
+        listing=artifact("dump_iree", "files.json"),
+        status=artifact("dump_iree", "status.json"),
     log:
-        "results/dumps/{model}/iree/{frontend}/{target}/log.txt",
+        artifact("dump_iree", "log.txt"),
     conda:
         "../../envs/iree.yaml"
     threads: slot_threads
     resources:
-        **asks("dumps"),
+        **asks("dump_iree"),
     params:
-        stage="dumps",
-        cell="{model}/iree/{frontend}/{target}",
-        due=lambda w: PLAN.due("dumps", PLAN.dump_cell(w), "scripts.dump_iree"),
-        skip=lambda w: PLAN.skip(f"{w.model}/{w.frontend}/{w.target}"),
-        python=PLAN.python(plan.IREE_ENV),
-        pins=PLAN.pins(plan.IREE_ENV),
-        target=lambda w: PLAN.compile_options(w),
-        what=PLAN.dump_options("kinds"),
-        folder="results/dumps/{model}/iree/{frontend}/{target}",
+        **stage_params("dump_iree"),
+        target=lambda w: PLAN.options.compile(w),
+        what=PLAN.options.dump("kinds"),
+        folder=artifact("dump_iree"),
     shell:
         SUPERVISE + " --module scripts.dump_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q} --artifact {output.listing:q}"

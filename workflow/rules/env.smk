@@ -6,9 +6,9 @@ rule make_env:
         env_file="envs/{env}.yaml",
     output:
         versions=".venvs/{env}/versions.json",
-        status="results/env/{env}/status.json",
+        status=artifact("env", "status.json"),
     log:
-        "results/env/{env}/log.txt",
+        artifact("env", "log.txt"),
     priority: 1
     localrule: True
     conda:
@@ -20,10 +20,8 @@ rule make_env:
         more_time=0,
         more_memory=0,
     params:
-        stage=lambda w: "env",
-        cell="{env}",
+        **stage_params("env"),
         prefix=lambda w: environments.prefix(w.env),
-        due=lambda w: PLAN.due("env", w.env),
     shell:
         SUPERVISE + " --module scripts.make_env"
         " --artifact {output.versions:q}"

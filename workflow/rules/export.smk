@@ -3,18 +3,16 @@
 
 rule export_program:
     input:
-        packages=lambda w: ancient(PLAN.env_packages(PLAN.frontend(w).env)),
-        env=lambda w: env_of(PLAN.frontend(w).env, "export", f"{w.model}/{w.frontend}"),
-        model_file=lambda w: PLAN.model(w).file,
-        model_parts=lambda w: PLAN.model_parts(w),
-        signature="results/reference/{model}/signature.json",
-        reference="results/reference/{model}/status.json",
+        **environment("export"),
+        **model_files(),
+        signature=artifact("reference", "signature.json"),
+        reference=artifact("reference", "status.json"),
     output:
-        program="results/export/{model}/{frontend}/program.mlir",
-        report="results/export/{model}/{frontend}/report.json",
-        status="results/export/{model}/{frontend}/status.json",
+        program=artifact("export", "program.mlir"),
+        report=artifact("export", "report.json"),
+        status=artifact("export", "status.json"),
     log:
-        "results/export/{model}/{frontend}/log.txt",
+        artifact("export", "log.txt"),
     group:
         "build-{model}"
     conda:
@@ -24,18 +22,10 @@ rule export_program:
         **asks("export"),
         **beside_others(),
     params:
-        stage="export",
-        cell="{model}/{frontend}",
-        due=lambda w: PLAN.due(
-            "export",
-            f"{w.model}/{w.frontend}",
-            f"scripts.exporters.{PLAN.frontend(w).exporter}",
-        ),
-        python=lambda w: PLAN.python(PLAN.frontend(w).env),
-        pins=lambda w: PLAN.pins(PLAN.frontend(w).env),
-        options=lambda w: matrix.compact(PLAN.model(w).options),
+        **stage_params("export"),
+        options=lambda w: PLAN.options.model(w),
         exporter=lambda w: PLAN.frontend(w).exporter,
-        exporter_options=lambda w: matrix.compact(PLAN.frontend(w).options),
+        exporter_options=lambda w: PLAN.options.exporter(w),
         ir_format=lambda w: PLAN.frontend(w).ir_format,
     shell:
         SUPERVISE

@@ -3,36 +3,29 @@
 
 rule make_gradients:
     input:
-        packages=lambda w: ancient(PLAN.env_packages(PLAN.reference_env())),
-        env=lambda w: env_of(PLAN.reference_env(), "gradients", w.model),
-        model_file=lambda w: PLAN.model(w).file,
-        model_parts=lambda w: PLAN.model_parts(w),
-        reference="results/reference/{model}/status.json",
-        weights="results/reference/{model}/weights.irpa",
-        inputs="results/reference/{model}/inputs.npz",
-        signature="results/reference/{model}/signature.json",
+        **environment("gradients"),
+        **model_files(),
+        reference=artifact("reference", "status.json"),
+        weights=artifact("reference", "weights.irpa"),
+        inputs=artifact("reference", "inputs.npz"),
+        signature=artifact("reference", "signature.json"),
     output:
-        golden="results/gradients/{model}/golden.npz",
-        signature="results/gradients/{model}/signature.json",
-        status="results/gradients/{model}/status.json",
+        golden=artifact("gradients", "golden.npz"),
+        signature=artifact("gradients", "signature.json"),
+        status=artifact("gradients", "status.json"),
     log:
-        "results/gradients/{model}/log.txt",
+        artifact("gradients", "log.txt"),
     group:
         "build-{model}"
     conda:
-        f"../../envs/{PLAN.reference_env()}.yaml"
+        f"../../envs/{MATRIX.reference_env}.yaml"
     threads: slot_threads
     resources:
         **asks("gradients"),
         **beside_others(),
     params:
-        stage="gradients",
-        cell="{model}",
-        due=lambda w: PLAN.due("gradients", w.model),
-        skip=lambda w: PLAN.skip_model(w, "train"),
-        python=lambda w: PLAN.python(PLAN.reference_env()),
-        pins=lambda w: PLAN.pins(PLAN.reference_env()),
-        options=lambda w: matrix.compact(PLAN.model(w).options),
+        **stage_params("gradients"),
+        options=lambda w: PLAN.options.model(w),
     shell:
         SUPERVISE + " --module scripts.make_gradients {params.skip}"
         " --upstream {input.env:q} {input.reference:q}"

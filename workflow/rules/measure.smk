@@ -3,21 +3,18 @@
 
 rule measure_iree:
     input:
-        packages=lambda w: ancient(PLAN.env_packages(plan.IREE_ENV)),
-        env=lambda w: env_of(
-            plan.IREE_ENV, "measure", f"{w.model}/{w.frontend}/{w.target}"
-        ),
-        vmfb="results/compile/{model}/{frontend}/{target}/module.vmfb",
-        compile="results/compile/{model}/{frontend}/{target}/status.json",
-        weights="results/reference/{model}/weights.irpa",
-        inputs="results/reference/{model}/inputs.npz",
-        golden="results/reference/{model}/golden.npz",
-        signature="results/reference/{model}/signature.json",
+        **environment("measure"),
+        vmfb=artifact("compile", "module.vmfb"),
+        compile=artifact("compile", "status.json"),
+        weights=artifact("reference", "weights.irpa"),
+        inputs=artifact("reference", "inputs.npz"),
+        golden=artifact("reference", "golden.npz"),
+        signature=artifact("reference", "signature.json"),
     output:
-        measurement="results/measure/{model}/{frontend}/{target}/measurement.json",
-        status="results/measure/{model}/{frontend}/{target}/status.json",
+        measurement=artifact("measure", "measurement.json"),
+        status=artifact("measure", "status.json"),
     log:
-        "results/measure/{model}/{frontend}/{target}/log.txt",
+        artifact("measure", "log.txt"),
     priority: -1
     group:
         lambda w: measured_on(PLAN.target(w).node)
@@ -28,16 +25,12 @@ rule measure_iree:
         **asks("measure"),
         **alone_on(PLAN.target),
     params:
-        stage="measure",
-        cell="{model}/{frontend}/{target}",
-        due=lambda w: PLAN.due("measure", f"{w.model}/{w.frontend}/{w.target}"),
-        python=PLAN.python(plan.IREE_ENV),
-        pins=PLAN.pins(plan.IREE_ENV),
+        **stage_params("measure"),
         device=lambda w: PLAN.target(w).device,
-        tolerance=lambda w: PLAN.tolerance(w, f"{w.model}/{w.frontend}/{w.target}"),
-        stopping=PLAN.rule(),
-        worker_threads=PLAN.threads(),
-        raw_inputs=lambda w: f"results/measure/{w.model}/{w.frontend}/{w.target}/inputs",
+        tolerance=lambda w: PLAN.options.tolerance("measure", w),
+        stopping=PLAN.options.rule(),
+        worker_threads=PLAN.options.threads(),
+        raw_inputs=artifact("measure", "inputs"),
     shell:
         SUPERVISE + " --module scripts.measure_iree"
         " --upstream {input.env:q} {input.compile:q}"

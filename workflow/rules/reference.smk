@@ -3,34 +3,27 @@
 
 rule make_reference:
     input:
-        packages=lambda w: ancient(PLAN.env_packages(PLAN.reference_env())),
-        env=lambda w: env_of(PLAN.reference_env(), "reference", w.model),
-        model_file=lambda w: PLAN.model(w).file,
-        model_parts=lambda w: PLAN.model_parts(w),
+        **environment("reference"),
+        **model_files(),
     output:
-        weights="results/reference/{model}/weights.irpa",
-        inputs="results/reference/{model}/inputs.npz",
-        golden="results/reference/{model}/golden.npz",
-        signature="results/reference/{model}/signature.json",
-        status="results/reference/{model}/status.json",
+        weights=artifact("reference", "weights.irpa"),
+        inputs=artifact("reference", "inputs.npz"),
+        golden=artifact("reference", "golden.npz"),
+        signature=artifact("reference", "signature.json"),
+        status=artifact("reference", "status.json"),
     log:
-        "results/reference/{model}/log.txt",
+        artifact("reference", "log.txt"),
     group:
         "reference"
     conda:
-        f"../../envs/{PLAN.reference_env()}.yaml"
+        f"../../envs/{MATRIX.reference_env}.yaml"
     threads: slot_threads
     resources:
         **asks("reference"),
         **beside_others(),
     params:
-        stage="reference",
-        cell="{model}",
-        due=lambda w: PLAN.due("reference", w.model),
-        skip=lambda w: PLAN.skip_model(w),
-        python=lambda w: PLAN.python(PLAN.reference_env()),
-        pins=lambda w: PLAN.pins(PLAN.reference_env()),
-        options=lambda w: matrix.compact(PLAN.model(w).options),
+        **stage_params("reference"),
+        options=lambda w: PLAN.options.model(w),
     shell:
         SUPERVISE + " --module scripts.make_reference {params.skip}"
         " --upstream {input.env:q} --artifact"

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from scripts.lib.driver import limits
-from scripts.lib.driver.resources import CPUS, Ask
+from scripts.lib.driver import resources as job_resources
 
 # Stages of one submission that run side by side, and measurements: one at a time.
 patches.side_by_side(building=4, measuring=1)
@@ -26,7 +25,9 @@ def submitted():
 
 def slot_threads(wildcards):
     """Threads of one job beside others: `--cores` shared over what the machine can bear."""
-    return CPUS if submits() else limits.slot_threads(workflow.cores)
+    return (
+        job_resources.CPUS if submits() else job_resources.slot_threads(workflow.cores)
+    )
 
 
 def all_threads(wildcards):
@@ -42,13 +43,15 @@ def asks(stage):
             PLAN.ask(stage, w.model, attempt, submitted()), field
         )
 
-    return {field.name: of(field.name) for field in dataclasses.fields(Ask)}
+    return {
+        field.name: of(field.name) for field in dataclasses.fields(job_resources.Ask)
+    }
 
 
 def beside_others():
     """Resources of a stage that shares its machine, a few at a time in one submission."""
     return {
-        "cpus_per_task": lambda w: CPUS if submitted() else None,
+        "cpus_per_task": lambda w: job_resources.CPUS if submitted() else None,
         "building": lambda w: 1 if submitted() else None,
     }
 

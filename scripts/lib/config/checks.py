@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.config import settings
-from scripts.lib.config.matrix import Baseline, Frontend, Matrix, baseline_cell
+from scripts.lib.config.matrix import Baseline, Frontend, Matrix
 from scripts.lib.config.precision import POLICY, TESTS
 from scripts.lib.config.torchbench import TorchbenchFile
 from scripts.lib.core import python_source
@@ -21,6 +21,33 @@ _FOLDERS = {
     "exporter": ("scripts/exporters", ".py"),
     "runtime": ("scripts/baselines", ".py"),
 }
+
+
+def problems(
+    config: Mapping[str, Any],
+    known: Mapping[str, dict],
+    chosen: Mapping[str, dict],
+    root: Path,
+    torchbench: TorchbenchFile | None,
+) -> list[str]:
+    """Everything that is wrong with the entries: those `known`, and of them those `chosen`."""
+    found = file_problems(chosen, root)
+    for frontend in chosen["frontends"].values():
+        found += option_problems(frontend, root)
+    for baseline in chosen["baselines"].values():
+        found += device_problems(baseline, root, torchbench)
+    found += expect_problems(config.get("expect", {}), known)
+    found += glob_problems(known)
+    found += node_problems(known, config.get("nodes", {}))
+    return found + reference_problems(config["reference"]["env"], root)
+
+
+def reference_problems(env: str, root: Path) -> list[str]:
+    """The environment of references is not there."""
+    if (root / "envs" / f"{env}.yaml").is_file():
+        return []
+    there = [path.stem for path in (root / "envs").glob("*.yaml")]
+    return [f"reference.env: {settings.unknown('env', env, there)}"]
 
 
 def file_problems(chosen: Mapping[str, Mapping], root: Path) -> list[str]:
@@ -86,9 +113,17 @@ def device_problems(baseline: Baseline, root: Path, torchbench: TorchbenchFile |
 
 def expect_problems(expect: Mapping[str, Any], known: Mapping[str, dict]) -> list[str]:
     """Patterns that no declared cell meets: they would make `snakemake check` pass for nothing."""
-    everything = Matrix(**known, measure={}, limits={}, expect={}, tests=TESTS)
-    cells = ["/".join(entry.name for entry in cell) for cell in everything.cells()]
-    cells += [baseline_cell(m.name, b.name, t) for m, b, t in everything.baseline_cells()]
+    everything = Matrix(
+        models=known["models"],
+        frontends=known["frontends"],
+        targets=known["targets"],
+        baselines=known["baselines"],
+        measure={},
+        limits={},
+        expect={},
+        tests=TESTS,
+    )
+    cells = list(map(str, everything.rows())) if expect else []
     return [
         f"expect.{pattern}: matches no cell of the matrix"
         for pattern in expect

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import checks, settings, suites
-from scripts.lib.config.matrix import (
-    Baseline,
-    Frontend,
-    Matrix,
-    Model,
-    Override,
-    Target,
-    baseline_cell,
-)
-from scripts.lib.config.precision import POLICY, TESTS, compute_dtype
+from scripts.lib.config import checks, settings, suites, torchbench_pass
+from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target
+from scripts.lib.config.precision import TESTS
 from scripts.lib.config.settings import ConfigError
-from scripts.lib.config.torchbench import TorchbenchFile
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.modeling import source
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench")
 """Keys of a model's entry that are not options of its functions."""
-OWN_SUITES = ("vmfbench", "user")
-"""Suites of the entries of models; the others are of suites."""
 AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 """Options of which an entry may list several, and what stands before a value in the name."""
 
@@ -38,61 +27,66 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     `root` is the folder of the Snakefile. Raises settings.ConfigError with every problem.
     """
     problems: list[str] = []
-    torchbench = _read_torchbench(config.get("torchbench"), root, problems)
-    known = {
-        "models": _models(config["models"], root) | _suite_models(config, root, problems),
-        "frontends": {k: Frontend(name=k, **_own(v)) for k, v in config["frontends"].items()},
-        "targets": {k: _target(k, v) for k, v in config["targets"].items()},
-        "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
-    }
-    tests = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
-    tests = tuple(tests) if "tests" in selections else tuple(config["tests"])
-    selections = dict(selections)
-    if "models" in selections:
-        selections["models"] = _families(selections["models"], known["models"])
-    chosen = {
-        kind: _select(
-            kind.removesuffix("s"),
-            entries,
-            selections.get(kind, None if kind == "models" else _by_default(config[kind])),
-            problems,
-        )
-        for kind, entries in known.items()
-    }
-    chosen["models"] = _filtered(chosen["models"], config, problems)
+    lists = torchbench_pass.read(config.get("torchbench"), root, problems)
+    known = _known(config, root, problems)
+    selected = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
+    tests = tuple(selected if "tests" in selections else config["tests"])
+    chosen = _chosen(known, config, selections, problems)
     for name, model in chosen["models"].items():
         try:
-            chosen["models"][name] = _sized(model, root, torchbench, tests)
-        except (source.ModelFileError, ConfigError) as error:
-            where = "models" if model.suite in OWN_SUITES else f"suites.{model.suite}"
-            problems.append(f"{where}.{name}: {error}")
-    problems += checks.file_problems(chosen, root)
-    for frontend in chosen["frontends"].values():
-        problems += checks.option_problems(frontend, root)
-    for baseline in chosen["baselines"].values():
-        problems += checks.device_problems(baseline, root, torchbench)
-    problems += checks.expect_problems(config.get("expect", {}), known)
-    problems += checks.glob_problems(known)
-    problems += checks.node_problems(known, config.get("nodes", {}))
-    reference_env = config["reference"]["env"]
-    if not (root / "envs" / f"{reference_env}.yaml").is_file():
-        there = [path.stem for path in (root / "envs").glob("*.yaml")]
-        problems.append(f"reference.env: {settings.unknown('env', reference_env, there)}")
+            chosen["models"][name] = _with_default_size(model, root)
+        except source.ModelFileError as error:
+            problems.append(f"{model.where}: {error}")
+    problems += checks.problems(config, known, chosen, root, lists)
     if problems:
         raise ConfigError("\n".join(problems))
     matrix = Matrix(
         **chosen,
         measure=dict(config["measure"]),
-        limits={stage: dict(limit) for stage, limit in config["limits"].items()},
+        limits={key: dict(limit) for key, limit in config["limits"].items()},
         expect=dict(config.get("expect", {})),
-        reference_env=reference_env,
+        reference_env=config["reference"]["env"],
         tests=tests,
         train=dict(config.get("train", {})),
         dumps=dict(config.get("dumps", {})),
         nodes={kind: dict(asked or {}) for kind, asked in config.get("nodes", {}).items()},
     )
-    overrides = dict(_overrides(matrix, torchbench)) if torchbench else {}
-    return dataclasses.replace(matrix, overrides=overrides)
+    if lists:
+        matrix = torchbench_pass.apply(matrix, lists, root)
+    sized = {name: _with_suite_size(model) for name, model in matrix.models.items()}
+    return dataclasses.replace(matrix, models=sized)
+
+
+def _known(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, dict]:
+    """Everything that the configuration declares, selected or not."""
+    return {
+        "models": _models(config["models"], root) | _suite_models(config, root, problems),
+        "frontends": {k: Frontend(name=k, **_own(v)) for k, v in config["frontends"].items()},
+        "targets": {k: _target(k, v) for k, v in config["targets"].items()},
+        "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
+    }
+
+
+def _chosen(
+    known: Mapping[str, dict],
+    config: Mapping[str, Any],
+    selections: Mapping[str, str],
+    problems: list[str],
+) -> dict[str, dict]:
+    """What is selected of that, by the command line or by default."""
+    wanted: dict[str, str | None] = dict(selections)
+    if "models" in wanted:
+        wanted["models"] = _families(wanted["models"], known["models"])
+    chosen = {
+        kind: _select(
+            kind.removesuffix("s"),
+            entries,
+            wanted.get(kind, None if kind == "models" else _by_default(config[kind])),
+            problems,
+        )
+        for kind, entries in known.items()
+    }
+    return chosen | {"models": _filtered(chosen["models"], config, problems)}
 
 
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,38 +203,29 @@ def _families(wanted: str | None, models: Mapping[str, Model]) -> str | None:
     return ",".join(",".join(members[p]) if p not in models and members[p] else p for p in parts)
 
 
-def _sized(
-    model: Model, root: Path, torchbench: TorchbenchFile | None, tests: tuple[str, ...]
-) -> Model:
-    """The model with its batch size (its entry's, TorchBench's, or its file's) and why it is to
-    be skipped, if it is."""
+def _with_default_size(model: Model, root: Path) -> Model:
+    """The model with its batch size where its entry sets none: its file's, or its suite's.
+
+    Raises ModelFileError for options that its file does not take.
+    """
     path = _resolve(root, model.file)
     source.check_options(path, model.options)
     default = source.default_batch_size(path)
-    options = dict(model.options)
-    if model.suite == "torchbench" and "batch_size" not in options:
-        default = suites.batch_size(options, options["name"], root) or default
-    if torchbench and "batch_size" not in options:
-        own = torchbench.divided_batch_size(model.torchbench, default)
-        sizes = {test: torchbench.batch_size(model.torchbench, test) or own for test in tests}
-        if len(set(sizes.values())) > 1:
-            shown = ", ".join(f"{test} {size}" for test, size in sizes.items())
-            raise ConfigError(
-                f"{torchbench.path} gives it batch sizes by test ({shown}), and its weights, "
-                "inputs and rows have one: set batch_size, or run the tests one by one"
-            )
-        size = next(iter(sizes.values()), own)
-        if size != default:
-            options["batch_size"] = size
-            source.check_options(path, options)
-    if model.suite == "torchbench":
-        # Its file has no default of its own: each model there has one.
-        options.setdefault("batch_size", default)
-    if torchbench:
-        skip = torchbench.skip_model_reason(model.torchbench)
-        skip_train = skip or torchbench.skip_test_reason(model.torchbench, "train")
-        model = dataclasses.replace(model, skip=skip, skip_train=skip_train)
-    return dataclasses.replace(model, options=options, default_batch_size=default)
+    if _of_torchbench(model) and "batch_size" not in model.options:
+        default = suites.batch_size(model.options, model.options["name"], root) or default
+    return dataclasses.replace(model, default_batch_size=default)
+
+
+def _with_suite_size(model: Model) -> Model:
+    """The file of the suite torchbench has no default of its own: each model there has one."""
+    if not _of_torchbench(model) or "batch_size" in model.options:
+        return model
+    options = model.options | {"batch_size": model.default_batch_size}
+    return dataclasses.replace(model, options=options)
+
+
+def _of_torchbench(model: Model) -> bool:
+    return model.suite == "torchbench"
 
 
 def _target(name: str, entry: Mapping[str, Any]) -> Target:
@@ -256,62 +241,6 @@ def _target(name: str, entry: Mapping[str, Any]) -> Target:
         node=entry.get("node", "cpu"),
         device=entry.get("device") or backend.device,
     )
-
-
-def _read_torchbench(
-    entry: Mapping[str, str] | None, root: Path, problems: list[str]
-) -> TorchbenchFile | None:
-    if not entry or "file" not in entry:
-        return None
-    try:
-        file = TorchbenchFile.read(_resolve(root, str(Path(entry["file"]).expanduser())))
-        # Rows quote it: as it was given, so that they are the same in another checkout.
-        return dataclasses.replace(file, path=entry["file"])
-    except ConfigError as error:
-        problems.append(f"torchbench.file: {error}")
-        return None
-
-
-def _overrides(matrix: Matrix, torchbench: TorchbenchFile) -> Iterator[tuple[str, Override]]:
-    """What the file says of every cell that it says something of."""
-    for model, frontend, target in matrix.cells():
-        cell = f"{model.name}/{frontend.name}/{target.name}"
-        device = BACKENDS[target.backend].torch_device
-        yield from _override(cell, model, device, "eval", None, "none", torchbench)
-    for model, baseline, test in matrix.baseline_cells():
-        cell = baseline_cell(model.name, baseline.name, test)
-        policy = None
-        if baseline.precision == POLICY:
-            policy = torchbench.precision(model.torchbench, baseline.device, test)
-        precision = policy or baseline.precision
-        yield from _override(cell, model, baseline.device, test, policy, precision, torchbench)
-
-
-def _override(
-    cell: str,
-    model: Model,
-    device: str,
-    test: str,
-    policy: str | None,
-    precision: str,
-    torchbench: TorchbenchFile,
-) -> Iterator[tuple[str, Override]]:
-    name = model.torchbench
-    skip = torchbench.skip_reason(name, device, test) or torchbench.skip_verify_reason(name)
-    tolerance = dict(torchbench.tolerance(name, device, test, precision or "none"))
-    # The lists ask for more room than PyTorch gives; we may give more than that already.
-    if tolerance.get("tol", 0.0) <= _default_tol(model, test, precision):
-        tolerance.pop("tol", None)
-    override = Override(skip, policy, tolerance)
-    if override != Override():
-        yield cell, override
-
-
-def _default_tol(model: Model, test: str, precision: str | None) -> float:
-    from scripts.lib.verification import tolerances
-
-    default = tolerances.TOLERANCES if test == "eval" else tolerances.TRAIN_TOLERANCES
-    return default[compute_dtype(model.dtype, precision or "none")]
 
 
 def _resolve(root: Path, file: str) -> Path:

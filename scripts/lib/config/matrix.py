@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from scripts.lib.config import cell
+from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.iree.backends import BACKENDS
+
+OWN_SUITES = ("vmfbench", "user")
+"""Suites of the entries of models; the others are of suites."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,12 @@ class Model:
         return int(self.options.get("batch_size", self.default_batch_size))
 
     @property
+    def where(self) -> str:
+        """The entry of the configuration that it is of, for messages."""
+        kind = "models" if self.suite in OWN_SUITES else f"suites.{self.suite}"
+        return f"{kind}.{self.name}"
+
+    @property
     def phase(self) -> str | None:
         """Of a language model: forward, prefill or decode."""
         return self.options.get("phase")
@@ -51,7 +63,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Frontend:
-    """A road from PyTorch to a program."""
+    """A lowering path from PyTorch to a program."""
 
     name: str
     exporter: str
@@ -78,7 +90,7 @@ class Target:
     def takes(self, model: Model, frontend: Frontend) -> bool:
         """Whether a program is compiled for it, by the globs of its entry; a model's family
         stands for all of its variants."""
-        return _selects(self.frontends, frontend.name) and _selects(
+        return cell.selects(self.frontends, frontend.name) and cell.selects(
             self.models, model.name, model.family
         )
 
@@ -123,7 +135,7 @@ class Matrix:
     targets: dict[str, Target]
     baselines: dict[str, Baseline]
     measure: dict[str, Any]
-    limits: dict[str, dict[str, float]]
+    limits: dict[str, dict[str, int | float]]
     expect: dict[str, Any]
     reference_env: str = "torch-mlir"
     tests: tuple[str, ...] = ("eval",)
@@ -146,57 +158,64 @@ class Matrix:
                 for test in self.tests:
                     yield model, baseline, test
 
-    def override(self, cell: str) -> Override:
-        """What a TorchBench file says of a cell, by its name; nothing where there is no file."""
-        return self.overrides.get(cell, Override())
+    def rows(self) -> Iterator[Cell]:
+        """The cell of each row, in the order of the rows: IREE's, then the baselines'."""
+        for model, frontend, target in self.cells():
+            yield iree_cell(model, frontend, target)
+        for model, baseline, test in self.baseline_cells():
+            yield baseline_cell(model, baseline, test)
+
+    def of_kind(self, kind: Kind) -> list[Cell]:
+        """Every cell of a kind: all models, and for the other kinds what the rows stand on."""
+        if kind is Kind.MODEL:
+            return [Cell.of(Kind.MODEL, model=name) for name in self.models]
+        of = Kind.BASELINE if kind is Kind.BASELINE else Kind.IREE
+        return list(dict.fromkeys(row.to(kind) for row in self.rows() if row.kind is of))
+
+    def entry(self, axis: str, name: str) -> Frontend | Baseline:
+        """The configuration's entry of that name for an axis that has environments: frontend or
+        baseline."""
+        entries: dict[str, dict[str, Any]] = {
+            "frontend": self.frontends,
+            "baseline": self.baselines,
+        }
+        return entries[axis][name]
+
+    def override(self, name: str) -> Override:
+        """What a TorchBench file says of a row's cell, by its name; nothing where there is no file."""
+        return self.overrides.get(name, _NO_OVERRIDE)
 
     def precision(self, model: Model, baseline: Baseline, test: str) -> str:
         """What a baseline's cell computes in, one of precision.PRECISIONS."""
-        given = self.override(baseline_cell(model.name, baseline.name, test)).precision
+        given = self.override(str(baseline_cell(model, baseline, test))).precision
         return given or baseline.precision
 
-    def tolerance(self, model: Model, cell: str) -> dict[str, Any]:
+    def tolerance(self, model: Model, name: str) -> dict[str, Any]:
         """What differs from the default tolerance for a cell; the model's own entry wins."""
-        return {**self.override(cell).tolerance, **model.tolerance}
+        return {**self.override(name).tolerance, **model.tolerance}
 
     def to_json(self) -> dict:
         """Plain values, for a process that has no Snakemake; back with `from_json`."""
-        return asdict(self)
+        return msgspec.to_builtins(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Matrix:
-        kinds = {"models": Model, "frontends": Frontend, "targets": Target, "baselines": Baseline}
-        entries = {
-            key: {name: kind(**_tuples(entry)) for name, entry in values[key].items()}
-            for key, kind in kinds.items()
-        }
-        overrides = {k: Override(**v) for k, v in values.get("overrides", {}).items()}
-        rest = {k: v for k, v in values.items() if k not in (*kinds, "overrides", "tests")}
-        return cls(
-            **entries, **rest, tests=tuple(values.get("tests", ("eval",))), overrides=overrides
-        )
+        """The matrix of plain values. Raises msgspec.ValidationError, a ValueError that names the
+        key, where they are of another form."""
+        return msgspec.convert(values, cls)
 
 
-def _selects(globs: tuple[str, ...], *names: str) -> bool:
-    """Whether globs match one of the names; `!glob` leaves out what it matches, and globs that
-    only leave out take the rest."""
-
-    def matched(found: list[str]) -> bool:
-        return any(fnmatchcase(name, glob) for glob in found for name in names)
-
-    without = [glob[1:] for glob in globs if glob.startswith("!")]
-    within = [glob for glob in globs if not glob.startswith("!")] or ["*"]
-    return matched(within) and not matched(without)
+_NO_OVERRIDE = Override()
 
 
-def baseline_cell(model: str, baseline: str, test: str) -> str:
-    """The name of a baseline's cell."""
-    return f"{model}/{baseline}/{test}"
+def iree_cell(model: Model, frontend: Frontend, target: Target) -> Cell:
+    """The cell of a model, by a frontend, on a target."""
+    return Cell.of(Kind.IREE, model=model.name, frontend=frontend.name, target=target.name)
 
 
-def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has lists only; the entries' sequences are tuples."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+def baseline_cell(model: Model, baseline: Baseline, test: str) -> Cell:
+    """The cell of a test of a model under a baseline."""
+    return Cell.of(Kind.BASELINE, model=model.name, baseline=baseline.name, test=test)
 
 
 def compact(value: Any) -> str:

@@ -23,7 +23,7 @@ TESTS = ("eval", "train")
 """What is run of a model: its forward pass, or a training step."""
 
 DTYPES = ("f32", "f16", "bf16")
-"""Dtypes that results are held to, the finest first."""
+"""Dtypes by whose tolerance results are compared, the finest first."""
 
 _DTYPE_OF = {"fp16": "f16", "bf16": "bf16"}
 

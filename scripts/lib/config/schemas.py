@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import choices, precision
+from scripts.lib.config import choices, precision, stages
 from scripts.lib.core import python_source
 from scripts.lib.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.lib.supervision import outcome
@@ -29,6 +29,12 @@ def read(name: str) -> dict[str, Any]:
     for definition, body in schema.get("$defs", {}).items():
         if definition in known:
             body["enum"] = known[definition]
+    if name == "config":
+        limits = stages.limits()
+        schema["properties"]["limits"] |= {
+            "required": list(limits),
+            "properties": {key: {"$ref": "#/$defs/limit"} for key in limits},
+        }
     return schema
 
 

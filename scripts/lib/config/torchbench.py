@@ -102,7 +102,8 @@ class TorchbenchFile:
         return self._first([f"skip.test.{_test_name(test)}"], model)
 
     def skip_verify_reason(self, model: str) -> str:
-        """Why a model's results are not to be held to eager's, as `<key> of <file>`; "" if they are.
+        """Why a model's results are not to be compared with eager's, as `<key> of <file>`; "" if
+        they are.
 
         The two lists of accuracy.skip as PyTorch/XLA takes them, whatever the test (PyTorch takes
         eager_not_deterministic in training only); and non_deterministic, whose failures PyTorch

@@ -10,18 +10,18 @@ from __future__ import annotations
 import functools
 import glob
 import hashlib
-import re
 import shutil
 import socket
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from scripts.lib.config import stages
 from scripts.lib.core import python_source
+from scripts.lib.driver import recorded
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.supervision import outcome
 
 ROOT = Path(__file__).parents[3]
-_RETRY = re.compile(r"^(?P<base>.*?)(\+(?P<count>\d+))?$")
 
 
 def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
@@ -36,9 +36,10 @@ def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
 
 def of_stage(stage: str, modules: tuple[str, ...]) -> str:
     """What decides how a failed cell would end now: the code, and for stages that want a
-    device or a compiler of the machine's, what shows of those and on which machine."""
+    device or a compiler of the machine's, what shows of those and on which machine. `stage` is its
+    name in status files."""
     code = _code(modules)
-    if stage not in ("measure", "baseline", "dumps"):
+    if not stages.wants_device(stage):
         return code
     return f"{code}-{_machine_signs()}@{_machine()}"
 
@@ -53,31 +54,36 @@ def due(
 
     It is the code's part of the fingerprint `current` and a count, so that a cluster's head and
     its nodes, whose devices differ, agree on it. Nothing recorded, or a failure under other code:
-    the code, and the count of a stage that began under it and has no outcome. Done, or failed under this very fingerprint: the value recorded as due. A forced run
-    counts up, so that it happens once: a failure on this machine whose devices have changed,
-    `retry` (statuses to force, or "all"), and a `timeout` or `oom` when its limit in `limits` is
-    no longer the one that it met.
+    the code, and the count of a stage that began under it and has no outcome. Done, or failed under
+    this very fingerprint: the value recorded as due. A forced run counts up, so that it happens
+    once: a failure on this machine whose devices have changed, `retry` (statuses to force, or
+    "all"), and a `timeout` or `oom` when its limit in `limits` is no longer the one that it met.
     """
     code = _code_of(current)
-    path = Path(status_path)
-    if not path.is_file():
-        begun = outcome.begun(path)
-        return begun if _RETRY.match(begun)["base"] == code else code
     try:
-        recorded = outcome.read(path)
+        found = recorded.outcome_of(str(status_path))
     except ValueError:
         return code
-    moved = recorded.status in (limits or {}) and limits[recorded.status] != recorded.limit
-    forced = moved or recorded.status in retry or "all" in retry
+    if found is None:
+        begun = outcome.begun(status_path)
+        return begun if _parts(begun)[0] == code else code
+    limits = limits or {}
+    moved = found.status in limits and limits[found.status] != found.limit
+    forced = moved or found.status in retry or "all" in retry
     if not forced:
-        if recorded.status == outcome.OK:
-            return recorded.due or code
-        if _code_of(recorded.fingerprint) != code:
+        if found.status == outcome.OK:
+            return found.due or code
+        if _code_of(found.fingerprint) != code:
             return code
-        if not _signs_changed(recorded.fingerprint, current):
-            return recorded.due or code
-    count = int(_RETRY.match(recorded.due)["count"] or 0)
-    return f"{code}+{count + 1}"
+        if not _signs_changed(found.fingerprint, current):
+            return found.due or code
+    return f"{code}+{_parts(found.due)[1] + 1}"
+
+
+def _parts(due: str) -> tuple[str, int]:
+    """The code and the count of what asked for a stage."""
+    base, _, count = due.rpartition("+")
+    return (base, int(count)) if base and count.isdecimal() else (due, 0)
 
 
 def _code_of(fingerprint: str) -> str:

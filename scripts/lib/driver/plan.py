@@ -1,11 +1,10 @@
-"""Paths, params and fingerprints of every stage: what the rules read the matrix through.
+"""Environments, params and limits of every stage: what the rules read the matrix through.
 
 Params are functions of wildcards only; functions of input or output never trigger a re-run.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import os
@@ -13,46 +12,15 @@ import shlex
 import sys
 from pathlib import Path
 
-from scripts.lib.config import settings
+from scripts.lib.config import cell, settings, stages
+from scripts.lib.config.cell import Kind
 from scripts.lib.config.choices import IREE_DUMPS
-from scripts.lib.config.matrix import (
-    Baseline,
-    Frontend,
-    Matrix,
-    Model,
-    Target,
-    baseline_cell,
-    compact,
-)
-from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
-from scripts.lib.driver import environments, fingerprint, limits, resources
+from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, compact
+from scripts.lib.config.stages import Stage
+from scripts.lib.driver import environments, fingerprint, recorded, resources
+from scripts.lib.driver.options import Options
 from scripts.lib.modeling import source
 from scripts.lib.supervision import outcome
-from scripts.lib.timing.stopping import StoppingRule
-
-IREE_ENV = "iree"
-
-# Stage: what its status file is called under results/<stage>/, and the scripts that make it.
-SCRIPTS = {
-    "env": ("scripts.make_env",),
-    "reference": ("scripts.make_reference",),
-    "export": ("scripts.export_program",),
-    "compile": ("scripts.compile_iree",),
-    "measure": ("scripts.measure_iree",),
-    "gradients": ("scripts.make_gradients",),
-    "baseline": ("scripts.measure_baseline",),
-    "dumps": (),  # dump_baseline or dump_iree: the rule says which
-}
-
-LIMITS_OF = {"gradients": "reference", "dumps": "baseline"}
-"""Stages that run as another one does, and under its limits."""
-
-RULE_KEYS = tuple(field.name for field in dataclasses.fields(StoppingRule))
-
-
-def status_path(stage: str, cell: str) -> str:
-    """Where the outcome of a stage of a cell is recorded."""
-    return f"results/{stage}/{cell}/status.json"
 
 
 def parse_retry(wanted: str | None) -> frozenset[str]:
@@ -74,13 +42,19 @@ def _size_mb(file: str) -> float | None:
 
 
 class Plan:
-    """Answers the rules' questions about one cell of the matrix at a time."""
+    """Answers the rules' questions about one cell of the matrix at a time.
+
+    Stages are named as in config/stages.py.
+    """
 
     def __init__(self, matrix: Matrix, retry: frozenset[str], with_conda: bool) -> None:
         self.matrix = matrix
         self.retry = retry
         self.with_conda = with_conda
-        self._memory_mb = {s: limits.memory_mb(limit) for s, limit in matrix.limits.items()}
+        self.options = Options(matrix)
+        self._memory_mb = {
+            key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
+        }
 
     def model(self, wildcards) -> Model:
         return self.matrix.models[wildcards.model]
@@ -98,62 +72,78 @@ class Plan:
     def baseline(self, wildcards) -> Baseline:
         return self.matrix.baselines[wildcards.baseline]
 
-    def reference_env(self) -> str:
-        """The environment that makes references, whatever frontends are selected."""
-        return self.matrix.reference_env
+    def env(self, stage: str, wildcards) -> str:
+        """The environment that a stage of a cell runs in."""
+        declared = stages.STAGES[stage]
+        if entry := self._entry(declared, wildcards):
+            return entry.env
+        return declared.env or self.matrix.reference_env
 
-    def python(self, env: str) -> str:
-        return environments.python(env, self.with_conda)
+    def python(self, stage: str, wildcards) -> str:
+        """The interpreter of that environment."""
+        return environments.python(self.env(stage, wildcards), self.with_conda)
+
+    def pins(self, stage: str, wildcards) -> str:
+        """What changes with the packages that the environment pins."""
+        return environments.pins_digest(self.env(stage, wildcards))
 
     def report_python(self) -> str:
         """The interpreter that aggregates: the driver's own, unless conda makes one."""
         return "python" if self.with_conda else shlex.quote(sys.executable)
 
-    def pins(self, env: str) -> str:
-        return environments.pins_digest(env)
-
-    def env_status(self, env: str) -> list[str]:
+    def env_status(self, stage: str, wildcards) -> list[str]:
         """The environment's status as an input; none under conda, which makes its own."""
-        return [] if self.with_conda else [status_path("env", env)]
+        if self.with_conda:
+            return []
+        return [stages.status_path("env", self.env(stage, wildcards))]
 
-    def env_packages(self, env: str) -> list[str]:
+    def env_packages(self, stage: str, wildcards) -> list[str]:
         """The list of an environment's packages, which is gone when the environment is."""
-        return [] if self.with_conda else [f"{environments.prefix(env)}/versions.json"]
+        if self.with_conda:
+            return []
+        return [f"{environments.prefix(self.env(stage, wildcards))}/versions.json"]
 
-    def ended_well(self, stage: str, cell: str) -> bool:
-        """Whether a cell's stage is recorded as ok."""
-        path = Path(status_path(stage, cell))
+    def ended_well(self, stage: str, wildcards) -> bool:
+        """Whether a stage of a cell is recorded as ok."""
         try:
-            return path.is_file() and outcome.read(path).status == outcome.OK
+            found = recorded.outcome_of(self._status(stages.STAGES[stage], wildcards))
         except ValueError:
             return False
+        return found is not None and found.status == outcome.OK
 
-    def due(self, stage: str, cell: str, *more: str) -> str:
-        """See fingerprint.due; `more` are further modules (an exporter, a runtime)."""
+    def due(self, stage: str, wildcards) -> str:
+        """See fingerprint.due."""
+        declared = stages.STAGES[stage]
         retry = self.retry
-        if stage == "env":  # whatever kept it from being made may be gone; never made for "all"
+        if declared.kind is Kind.ENV:  # what kept it from being made may be gone; not for "all"
             retry = frozenset(outcome.FAILED)
+        modules = stages.modules(declared, self._entry(declared, wildcards))
         return fingerprint.due(
-            status_path(stage, cell),
-            fingerprint.of_stage(stage, self.modules(stage, *more)),
+            self._status(declared, wildcards),
+            fingerprint.of_stage(declared.folder, modules),
             retry,
             self._met_limits(stage),
         )
 
-    def modules(self, stage: str, *more: str) -> tuple[str, ...]:
-        """The modules whose code a stage is made of."""
-        return (*SCRIPTS[stage], *more)
+    def _status(self, stage: Stage, wildcards) -> str:
+        return stages.status_path(stage.folder, cell.name(stage.kind, wildcards))
+
+    def _entry(self, stage: Stage, wildcards) -> Frontend | Baseline | None:
+        """The configuration's entry that names the environment and modules of a stage."""
+        if not stage.entry:
+            return None
+        return self.matrix.entry(stage.entry, getattr(wildcards, stage.entry))
 
     def limit(self, stage: str) -> dict[str, float]:
         """The entry of `limits` that a stage runs under."""
-        return self.matrix.limits[LIMITS_OF.get(stage, stage)]
+        return self.matrix.limits[stages.STAGES[stage].limits_key]
 
     def timeout_s(self, stage: str) -> float:
         return self.limit(stage)["timeout_s"]
 
     def memory_mb(self, stage: str) -> int:
         """What a stage may use on this machine."""
-        return self._memory_mb[LIMITS_OF.get(stage, stage)]
+        return self._memory_mb[stages.STAGES[stage].limits_key]
 
     def _met_limits(self, stage: str) -> dict[str, float]:
         """Limits by the status of a stage that met them. A memory limit that is not set is a share
@@ -168,123 +158,64 @@ class Plan:
         limit = self.limit(stage)
         if not submitted:
             return resources.within_limits(self.memory_mb(stage), limit["timeout_s"])
-        return resources.of(
-            stage,
-            limit,
-            _size_mb(f"results/reference/{model}/weights.irpa"),
-            attempt,
-            self.stopping_rule().budget_s if stage in ("measure", "baseline") else 0.0,
-        )
+        need = stages.STAGES[stage].need
+        if need is None:
+            raise ValueError(
+                f"stage {stage} is never submitted: config/stages.py has no need of it"
+            )
+        weights = stages.STAGES["reference"].path(model, "weights.irpa")
+        budget_s = self.options.stopping_rule().budget_s
+        return resources.of(need, limit, _size_mb(weights), attempt, budget_s)
 
     def node(self, entry: Target | Baseline) -> dict[str, int | str]:
         """What its kind of node is asked for by, as Snakemake's executors call it."""
         return self.matrix.nodes.get(entry.node, {})
 
-    def rule(self) -> str:
-        """The whole stopping rule as JSON: a measurement is made again when a default changes."""
-        rule = dataclasses.asdict(self.stopping_rule())
-        return compact({key: value for key, value in rule.items() if value is not None})
+    def skip(self, stage: str, wildcards) -> str:
+        """`--skip <why>` for a stage that a TorchBench file says is not to be run.
 
-    def stopping_rule(self) -> StoppingRule:
-        """The defaults, and what `measure:` sets of them."""
-        measure = self.matrix.measure
-        return StoppingRule(**{key: measure[key] for key in RULE_KEYS if key in measure})
-
-    def collect(self) -> str:
-        """The profiles to take after the timing, as a JSON list."""
-        return compact(self.matrix.measure.get("collect", []))
-
-    def step(self, wildcards) -> str:
-        """What a baseline's cell runs and how, as options of scripts.measure_baseline."""
-        model, baseline = self.model(wildcards), self.baseline(wildcards)
-        options = {
-            "options": compact(model.options),
-            "runtime": baseline.runtime,
-            "device": baseline.device,
-            "test": wildcards.test,
-            "precision": self.matrix.precision(model, baseline, wildcards.test),
-            "matmul-precision": self.matrix.measure.get(
-                "matmul_precision", DEFAULT_MATMUL_PRECISION
-            ),
-        }
-        if baseline.xla_flags:
-            options["xla-flags"] = baseline.xla_flags
-        if wildcards.test == "train":
-            options["optimizer"] = compact(self.matrix.train)
-        shown = " ".join(f"--{key}={shlex.quote(value)}" for key, value in options.items())
-        return f"{shown} {self.threads()}".rstrip()
-
-    def tolerance(self, wildcards, cell: str) -> str:
-        """What differs from the default tolerance for a cell, as JSON."""
-        return compact(self.matrix.tolerance(self.model(wildcards), cell))
-
-    def skip(self, cell: str) -> str:
-        """`--skip <why>` for a cell that a TorchBench file says is not to be run."""
-        reason = self.matrix.override(cell).skip
-        return f"--skip {shlex.quote(reason)}" if reason else ""
-
-    def skip_model(self, wildcards, test: str = "eval") -> str:
-        """The same for a model of which nothing is to be run, or that is not to be trained.
-
-        Whatever is selected: a part of the matrix must not undo what the whole has made.
+        What of a model is skipped does not depend on what is selected: a part of the matrix must
+        not undo what the whole has made.
         """
-        model = self.model(wildcards)
-        reason = model.skip if test == "eval" else model.skip_train
+        declared = stages.STAGES[stage]
+        match declared.skipped:
+            case "cell":
+                kind = Kind.BASELINE if declared.kind is Kind.BASELINE else Kind.IREE
+                reason = self.matrix.override(cell.name(kind, wildcards)).skip
+            case "model":
+                reason = self.model(wildcards).skip
+            case "training":
+                reason = self.model(wildcards).skip_train
+            case _:
+                reason = ""
         return f"--skip {shlex.quote(reason)}" if reason else ""
 
-    def golden(self, wildcards, artifact: str) -> str:
-        """An artifact of the stage that a baseline's test is held to."""
+    def golden(self, wildcards, file: str) -> str:
+        """A file of the stage whose results a baseline's test is compared with."""
         stage = {"eval": "reference", "train": "gradients"}[wildcards.test]
-        return f"results/{stage}/{wildcards.model}/{artifact}"
-
-    def threads(self) -> str:
-        """`--threads N` where the configuration sets it."""
-        threads = self.matrix.measure.get("threads")
-        return f"--threads {threads}" if threads else ""
+        return stages.STAGES[stage].path(wildcards.model, file)
 
     def results(self) -> list[str]:
         """Every file that the aggregate is made of."""
-        found = []
-        for model, frontend, target in self.matrix.cells():
-            cell = f"results/measure/{model.name}/{frontend.name}/{target.name}"
-            found += [f"{cell}/status.json", f"{cell}/measurement.json"]
-            exported = f"{model.name}/{frontend.name}"
-            found.append(f"results/compile/{exported}/{target.name}/report.json")
-            found.append(f"results/export/{exported}/report.json")
-        for model, baseline, test in self.matrix.baseline_cells():
-            cell = f"results/baseline/{baseline_cell(model.name, baseline.name, test)}"
-            found += [f"{cell}/status.json", f"{cell}/measurement.json"]
-        return list(dict.fromkeys(found))
+        return list(
+            dict.fromkeys(
+                stage.path(of, file)
+                for row in self.matrix.rows()
+                for stage, of in reversed(stages.of_row(row))
+                for file in stage.aggregated
+            )
+        )
 
     def dumps(self) -> list[str]:
         """The lists of what was dumped, of every cell that a kind of dump is of."""
         kinds = set(self.matrix.dumps.get("kinds", (*IREE_DUMPS, "profile")))
-        cells: list[str] = []
-        if kinds & set(IREE_DUMPS):
-            cells += [f"{m.name}/iree/{f.name}/{t.name}" for m, f, t in self.matrix.cells()]
-        if kinds - set(IREE_DUMPS):
-            cells += [baseline_cell(m.name, b.name, t) for m, b, t in self.matrix.baseline_cells()]
-        return [f"results/dumps/{cell}/files.json" for cell in cells]
-
-    def dump_cell(self, wildcards) -> str:
-        """The name of a cell's dumps: `<model>/<runtime>`."""
-        if hasattr(wildcards, "baseline"):
-            return baseline_cell(wildcards.model, wildcards.baseline, wildcards.test)
-        return f"{wildcards.model}/iree/{wildcards.frontend}/{wildcards.target}"
-
-    def dump_options(self, *keys: str) -> str:
-        """What `dumps:` sets of these keys, as options of a dump script."""
-        found = {key: self.matrix.dumps[key] for key in keys if key in self.matrix.dumps}
-        shown = {k: compact(v) if isinstance(v, list) else str(v) for k, v in found.items()}
-        return " ".join(f"--{k.replace('_', '-')}={shlex.quote(v)}" for k, v in shown.items())
-
-    def compile_options(self, wildcards) -> str:
-        """A target as options of scripts.compile_iree."""
-        target = self.target(wildcards)
-        return (
-            f"--backend {target.backend} --arch={shlex.quote(target.arch)}"
-            f" --opt-level {target.opt_level} --flags {shlex.quote(compact(target.flags))}"
-        )
+        wanted = {"dump_iree": kinds & set(IREE_DUMPS), "dump_baseline": kinds - set(IREE_DUMPS)}
+        return [
+            stages.STAGES[name].path(of, "files.json")
+            for name, found in wanted.items()
+            if found
+            for of in self.matrix.of_kind(stages.STAGES[name].kind)
+        ]
 
     def digest(self) -> str:
         """Changes with anything that the aggregate reads from the matrix."""

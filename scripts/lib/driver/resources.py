@@ -1,19 +1,31 @@
-"""What a stage asks a cluster's scheduler for, from the size of its model's weights.
+"""What a stage may use on this machine, and what it asks a cluster's scheduler for.
 
-On one's own machine a stage may use what its limits allow. On a cluster what is asked for is
-waited for, so it is estimated from what the stages use, with room, and grows with each attempt.
-The last attempt has all that the limits allow; where they say nothing of memory, the most of the
-estimates. Its outcome is the row.
+On one's own machine a stage may use what its limits allow, and so many run at once as cores and
+memory bear. On a cluster what is asked for is waited for, so it is estimated from the size of the
+model's weights and what the stages use, with room, and grows with each attempt. The last attempt has
+all that the limits allow; where they say nothing of memory, the most of the estimates. Its outcome
+is the row.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+import psutil
+
+from scripts.lib.config.stages import Need
+from scripts.lib.core.machine import physical_cores
 from scripts.lib.modeling import footprint
 
+MEMORY_SHARE = 0.8
+"""Of the machine, for a stage whose limits say nothing of memory."""
+MEMORY_MB_A_JOB = 4096
+"""What exporting or compiling a model of some 100 M parameters peaks at, with room."""
 ATTEMPTS = 3
 """Attempts until a stage has all that its limits allow: a profile's `retries` is one less, or more."""
 GROWTH = 2
@@ -26,35 +38,43 @@ OVERHEAD_MB = 1024
 """Beside the stage in its job: the supervisor, and Snakemake twice."""
 OVERHEAD_S = 60
 """Before and after the stage in its job: Snakemake twice, and files that appear late."""
-
-
-@dataclass(frozen=True)
-class _Need:
-    """Memory (MiB) and time (s): a base, and so much for the weights (by MiB, by GiB).
-
-    `memory` is a key of footprint.FACTORS, or the beginning of several.
-    """
-
-    base_mb: float
-    base_s: float
-    s_a_gb: float
-    memory: str = ""
-
-
-# What the default run's stages and the whole language models of docs/models.md took on two cores
-# (at most: reference 2.6 GB and 109 s for 7.1 GB of weights, export 2.8 GB and 61 s for 7.1 GB,
-# compile 2.2 GB, baseline 36 s), twice over.
-_NEEDS = {
-    "reference": _Need(3000, 120, 30, "reference"),
-    "gradients": _Need(3000, 120, 60, "reference"),
-    "export": _Need(3000, 120, 20, "export"),
-    "compile": _Need(3000, 120, 0),
-    "measure": _Need(1500, 60, 20, "measure"),
-    "baseline": _Need(3000, 120, 30, "baseline"),
-    "dumps": _Need(4000, 300, 60, "baseline"),
-}
 _ROOM = 1.5
 """Times footprint.FACTORS, which are what a stage takes at least."""
+
+
+def machine_memory_mb() -> int:
+    """Memory in MiB of this machine, of the container (cgroup v2) or of the Slurm job that this
+    runs in."""
+    total = psutil.virtual_memory().total
+    with contextlib.suppress(OSError, ValueError):  # no cgroup v2, or "max"
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(total // 2**20, _slurm("SLURM_MEM_PER_NODE") or total)
+
+
+def usable_cores() -> int:
+    """Physical cores of this machine, its container or the step of a Slurm job that this runs in."""
+    cores = physical_cores()
+    return min(cores, _slurm("SLURM_CPUS_PER_TASK") or cores)
+
+
+def _slurm(variable: str) -> int | None:
+    """What Slurm has allotted to this process; sites that do not confine jobs only say it."""
+    value = os.environ.get(variable, "")
+    return int(value) if value.isdecimal() else None
+
+
+def memory_limit_mb(limit: Mapping[str, float]) -> int:
+    """The memory limit of a stage in MiB: as configured, or a share of the machine's."""
+    return int(limit.get("memory_mb") or MEMORY_SHARE * machine_memory_mb())
+
+
+def slot_threads(cores: int | None) -> int:
+    """Threads to claim for a job so that no more of them run than cores and memory allow.
+
+    `snakemake --cores 8` on two cores would start eight compilers of two threads each.
+    """
+    slots = min(usable_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
+    return max(1, math.ceil((cores or 1) / max(1, slots)))
 
 
 @dataclass(frozen=True)
@@ -77,24 +97,24 @@ def within_limits(memory_mb: int, timeout_s: float) -> Ask:
 
 
 def of(
-    stage: str,
+    need: Need,
     limit: Mapping[str, float],
     weights_mb: float | None,
     attempt: int,
     budget_s: float = 0.0,
 ) -> Ask:
-    """What a stage asks a cluster for.
+    """What a stage with this need asks a cluster for.
 
     `limit` is its entry of `limits` (timeout_s, and memory_mb where that is set), `weights_mb` the
     size of its model's weights, None where not known yet, `attempt` counts from 1, and `budget_s`
-    is what a measurement may take for its repetitions.
+    is what a measurement (`need.repeats`) may take for its repetitions.
     """
-    need = _NEEDS[stage]
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
     factor = max([f for k, f in footprint.FACTORS.items() if need.memory and k.startswith(need.memory)], default=0)  # fmt: skip
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
     memory_mb = growth * (need.base_mb + _ROOM * factor * weights_mb)
-    timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + budget_s)
+    repetitions_s = budget_s if need.repeats else 0.0
+    timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + repetitions_s)
     last = attempt >= ATTEMPTS
     at_most_mb = limit.get("memory_mb", math.inf)
     if memory_mb > at_most_mb or (last and "memory_mb" in limit):

@@ -10,11 +10,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from scripts.lib.config import stages
 from scripts.lib.supervision import journal, outcome
 from scripts.lib.supervision.journal import Account
 
 CSV = Path("results/latency.csv")
-STAGES = ("env", "reference", "gradients", "export", "compile", "measure", "baseline", "dumps")
 
 
 def show(path: Path) -> None:
@@ -44,7 +44,7 @@ def seconds(account: Account) -> Table:
     shown.add_column("stage")
     for column in ("runs", "start-up", "work", "of it alone", "waited"):
         shown.add_column(column, justify="right")
-    for stage in (s for s in STAGES if s in account.stages):
+    for stage in (s for s in stages.folders() if s in account.stages):
         spent = account.stages[stage]
         numbers = (spent.startup, spent.work, spent.alone, spent.waited)
         shown.add_row(stage, str(spent.runs), *(f"{n:.0f}" if n >= 0.5 else "" for n in numbers))
@@ -54,15 +54,15 @@ def seconds(account: Account) -> Table:
 def table(rows: list[dict[str, str]]) -> Table:
     """Rows by status (down) and the stage that decided it (across)."""
     counts = Counter((row["status"], row["stage"]) for row in rows)
-    stages = [s for s in STAGES if any(stage == s for _, stage in counts)]
+    deciding = [s for s in stages.folders() if any(stage == s for _, stage in counts)]
     verified = sum(row["verification_code"] == "PASS" for row in rows)
     shown = Table(title=f"{len(rows)} rows, {verified} with a verified latency", title_style="bold")
     shown.add_column("status")
-    for stage in stages:
+    for stage in deciding:
         shown.add_column(stage, justify="right")
     shown.add_column("all", justify="right")
     for status in outcome.STATUSES:
-        line = [counts[status, stage] for stage in stages]
+        line = [counts[status, stage] for stage in deciding]
         if sum(line):
             shown.add_row(status, *(str(n) if n else "" for n in line), str(sum(line)))
     return shown

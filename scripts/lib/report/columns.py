@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scripts.lib.driver import plan
+from scripts.lib.config import cell, stages
 from scripts.lib.report.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
 
 POSITIVE = {"exclusiveMinimum": 0}
 FROM_0 = {"minimum": 0}
 FROM_1 = {"minimum": 1}
 CLOSED = {"additionalProperties": False}
-STAGES = [stage for stage, scripts in plan.SCRIPTS.items() if scripts]
+STAGES = [folder for folder in stages.folders() if folder != "dumps"]
 
 
 def _greedy_tokens(record: Mapping[str, Any]) -> str | None:
@@ -48,6 +48,7 @@ COLUMNS = (
     Field("experiment.runtime", TEXT, "`iree`, or the baseline's runtime: a module of `scripts/baselines/`.", column="runtime"),
     Field("experiment.frontend", TEXT, "Frontend that lowered the model; null for a baseline.", column="frontend", nullable=True),
     Field("experiment.target", TEXT, "Target of an IREE cell; for a baseline its name, or null where that is the name of its runtime.", column="target", nullable=True),
+    *(Field(f"experiment.{name}", TEXT, f"Value of the cell's axis `{name}`.", column=name) for name in cell.optional_columns()),
     Field("experiment.backend", TEXT, "Backend of iree-compile; null for a baseline.", column="backend", nullable=True),
     Field("experiment.device", TEXT, "Kind of device; latencies are compared only within one kind.", column="device", choices="device_kind"),
     Field("run.device_name", TEXT, "Name of the device, as its driver gives it; for a CPU that of the processor.", column="device_name", nullable=True),

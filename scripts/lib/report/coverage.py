@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scripts.lib.config import stages
+from scripts.lib.config.cell import Kind
 from scripts.lib.supervision import outcome
 
-STAGES = ("reference", "export", "compile", "measure")
+STAGES = tuple(stage.name for stage in stages.before(stages.LAST[Kind.IREE]))
 """The chain of an IREE cell, in order."""
 NOTHING = "nothing"
 VERIFIED = "verified"

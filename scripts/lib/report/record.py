@@ -13,11 +13,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
+from scripts.lib.config import stages
+from scripts.lib.config.cell import Cell
+from scripts.lib.config.matrix import (
+    Baseline,
+    Frontend,
+    Matrix,
+    Model,
+    Target,
+    baseline_cell,
+    iree_cell,
+)
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
+from scripts.lib.config.stages import IREE_ENV, status_path
 from scripts.lib.core import atomic, python_source
 from scripts.lib.driver import environments
-from scripts.lib.driver.plan import IREE_ENV, status_path
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
 from scripts.lib.supervision import outcome
@@ -42,27 +52,28 @@ def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
 
 def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) -> dict:
     """The record of one IREE cell, from what its stages left."""
-    exported = f"{model.name}/{frontend.name}"
-    cell = f"{exported}/{target.name}"
-    chain = [("reference", model.name), ("export", exported), ("compile", cell), ("measure", cell)]
-    record = _record(root, chain, model, target.device_kind)
+    row_cell = iree_cell(model, frontend, target)
+    record = _record(root, row_cell, model, target.device_kind)
     record["experiment"] |= {
         "test": "eval",
         "precision": "none",
         "xla_flags": None,
         "runtime": "iree",
-        "frontend": frontend.name,
+        **row_cell.columns(),
         "exporter": frontend.exporter,
         "exporter_options": frontend.options,
-        "target": target.name,
         "backend": target.backend,
         "arch": target.arch,
         "opt_level": target.opt_level,
         "flags": list(target.flags),
         "device_uri": target.device,
     }
-    record["export"] = _report(root, "export", exported)
-    record["compile"] = _report(root, "compile", cell)
+    reports = {
+        stage.name: _read_if_whole(root / stage.path(of, stages.REPORT))
+        for stage, of in stages.of_row(row_cell)
+        if stages.REPORT in stage.aggregated
+    }
+    record["export"], record["compile"] = reports["export"], reports["compile"]
     record["versions"] |= _versions(record, frontend)
     return record
 
@@ -71,11 +82,10 @@ def baseline_record(
     root: Path, matrix: Matrix, model: Model, baseline: Baseline, test: str
 ) -> dict:
     """The record of one test of one baseline of one model."""
-    cell = baseline_cell(model.name, baseline.name, test)
-    chain = [("reference", model.name), ("baseline", cell)]
-    record = _record(root, chain, model, baseline.device)
+    row_cell = baseline_cell(model, baseline, test)
+    record = _record(root, row_cell, model, baseline.device)
     record["experiment"] |= {
-        "test": test,
+        **row_cell.columns(),
         "precision": matrix.precision(model, baseline, test),
         "matmul_precision": matrix.measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
         "optimizer": matrix.train if test == "train" else None,
@@ -90,13 +100,15 @@ def baseline_record(
     return record
 
 
-def _record(root: Path, chain: list[tuple[str, str]], model: Model, device: str) -> dict:
+def _record(root: Path, row_cell: Cell, model: Model, device: str) -> dict:
     """What IREE cells and baselines have in common."""
-    outcomes = [outcome.read(root / status_path(stage, cell)) for stage, cell in chain]
+    chain = stages.of_row(row_cell)
+    outcomes = [outcome.read(root / stage.path(of, stages.STATUS)) for stage, of in chain]
     last = outcomes[-1]
     decisive = _decisive(root, outcomes)
-    measured = _read_if_whole(root / Path(status_path(*chain[-1])).with_name("measurement.json"))
-    usage = outcome.read_usage(root / status_path(*chain[-1]))
+    stage, of = chain[-1]
+    measured = _read_if_whole(root / stage.path(of, stages.MEASUREMENT))
+    usage = outcome.read_usage(root / stage.path(of, stages.STATUS))
     ran = usage if last.status != outcome.SKIPPED else None
     return {
         "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
@@ -135,8 +147,8 @@ def _decisive(root: Path, outcomes: list[Outcome]) -> Outcome:
         if result.status == outcome.OK:
             continue
         if result.status == outcome.SKIPPED and result.blocked_by:
-            stage, _, cell = result.blocked_by.partition(" ")
-            return outcome.read(root / status_path(stage, cell))
+            stage, _, blocking = result.blocked_by.partition(" ")
+            return outcome.read(root / status_path(stage, blocking))
         return result
     return outcomes[-1]
 
@@ -156,7 +168,8 @@ def _verification(decisive: Outcome, measured: dict) -> dict:
 
 def _reference(root: Path, model: Model) -> dict:
     """What the reference stage says of the model, beside its outputs; {} where it failed."""
-    signature = _read_if_whole(root / f"results/reference/{model.name}/signature.json")
+    made = stages.STAGES["reference"].path(model.name, "signature.json")
+    signature = _read_if_whole(root / made)
     return {key: signature[key] for key in _OF_SIGNATURE if signature.get(key)}
 
 
@@ -256,10 +269,6 @@ def _versions(record: Mapping[str, Any], entry: Frontend | Baseline) -> dict[str
     }
 
 
-def _report(root: Path, stage: str, cell: str) -> dict:
-    return _read_if_whole(root / f"results/{stage}/{cell}/report.json")
-
-
 def _read_if_whole(path: Path) -> dict:
     """The JSON of an artifact; {} for the empty file of a stage that did not make it."""
     return atomic.read_json(path) if path.stat().st_size else {}
@@ -267,12 +276,3 @@ def _read_if_whole(path: Path) -> dict:
 
 def _pin(env: str, package: str) -> str | None:
     return environments.pins(env).get(package)
-
-
-def cell_of(record: Mapping[str, Any]) -> str:
-    """model/frontend/target, or model/baseline/test."""
-    experiment = record["experiment"]
-    if experiment["runtime"] == "iree":
-        return f"{record['model']['name']}/{experiment['frontend']}/{experiment['target']}"
-    name = experiment["target"] or experiment["runtime"]
-    return baseline_cell(record["model"]["name"], name, experiment["test"])

@@ -6,9 +6,12 @@ import dataclasses
 import json
 import math
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from scripts.lib.config import cell
+from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.precision import TESTS
 from scripts.lib.timing.measurement import Run
 
@@ -44,17 +47,15 @@ class Record:
         if key in ("model", "suite"):
             return self.data["model"]["name" if key == "model" else "suite"]
         if key == "cell":
-            return "/".join([self["model"], *self.road])
+            return str(cell_of(self.data))
         if key == "precision":
             return experiment.get(key) or "none"
         return experiment.get(key)
 
     @property
-    def road(self) -> list[str]:
+    def parts(self) -> list[str]:
         """What the cell is called below its model: frontend and target, or baseline and test."""
-        if self.is_iree:
-            return [self["frontend"], self["target"]]
-        return [self["target"] or self["runtime"], self["test"]]
+        return self["cell"].split("/")[1:]
 
     @property
     def failure(self) -> str:
@@ -88,6 +89,15 @@ class Record:
     def median_ms(self) -> float:
         """Milliseconds a call, the median over the repetitions; only for a measured cell."""
         return statistics.median(self.data["latency"]["values_ms"])
+
+
+def cell_of(record: Mapping[str, Any]) -> Cell:
+    """The cell of a record."""
+    experiment = record["experiment"]
+    kind = Kind.IREE if experiment["runtime"] == "iree" else Kind.BASELINE
+    # A baseline that is called as its runtime is has no target.
+    named = experiment | {"target": experiment["target"] or experiment["runtime"]}
+    return cell.of_columns(kind, record["model"]["name"], named)
 
 
 def problem(data: Any) -> str | None:

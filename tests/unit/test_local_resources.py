@@ -1,4 +1,4 @@
-"""limits: memory of a stage, and jobs that cores and memory bear side by side."""
+"""resources: memory of a stage, and jobs that cores and memory bear side by side."""
 
 from types import SimpleNamespace
 
@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.driver import limits
+from scripts.lib.driver import resources
 
 
 @pytest.fixture
 def machine(monkeypatch):
     def has(physical_cores: int, memory_gib: float):
         memory = SimpleNamespace(total=int(memory_gib * 2**30))
-        monkeypatch.setattr(limits, "physical_cores", lambda: physical_cores)
-        monkeypatch.setattr(limits.psutil, "virtual_memory", lambda: memory)
+        monkeypatch.setattr(resources, "physical_cores", lambda: physical_cores)
+        monkeypatch.setattr(resources.psutil, "virtual_memory", lambda: memory)
         monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
         monkeypatch.delenv("SLURM_MEM_PER_NODE", raising=False)
 
@@ -35,20 +35,20 @@ def machine(monkeypatch):
 )
 def test_slots_are_what_cores_and_memory_bear(machine, cores, physical, memory_gib, threads):
     machine(physical, memory_gib)
-    assert limits.slot_threads(cores) == threads
+    assert resources.slot_threads(cores) == threads
 
 
 @given(st.integers(1, 256), st.integers(1, 256), st.floats(0.5, 1024))
 def test_never_more_jobs_than_slots_and_never_none(machine, cores, physical, memory_gib):
     machine(physical, memory_gib)
-    jobs = cores // limits.slot_threads(cores)
+    jobs = cores // resources.slot_threads(cores)
     assert 1 <= jobs <= max(1, min(physical, int(memory_gib // 4)))
 
 
 def test_memory_is_as_configured_or_a_share_of_the_machines(machine):
     machine(8, 10)
-    assert limits.memory_mb({"memory_mb": 512}) == 512
-    assert limits.memory_mb({}) == 8192
+    assert resources.memory_limit_mb({"memory_mb": 512}) == 512
+    assert resources.memory_limit_mb({}) == 8192
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_a_step_of_a_slurm_job_has_what_it_was_allotted(
     machine(64, 512)
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", cpus)
     monkeypatch.setenv("SLURM_MEM_PER_NODE", memory_mb)
-    assert limits.slot_threads(64) == threads
+    assert resources.slot_threads(64) == threads

@@ -1,0 +1,249 @@
+"""Cells: what a stage works on, by its axes. Names, paths, patterns and globs of cells come from here.
+
+AXES is the one place where an axis is declared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from scripts.lib.config.precision import TESTS
+
+
+class Kind(enum.StrEnum):
+    """The kinds of cell. IREE and BASELINE are rows; the others are shared by several rows, or are
+    the dumps of a row."""
+
+    ENV = "env"
+    MODEL = "model"
+    PROGRAM = "program"
+    IREE = "iree"
+    IREE_DUMP = "iree-dump"
+    BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of the cells of `kinds`; `name` is its wildcard too.
+
+    `values`: all that it may be, where that is not any name. An axis with a single one is not a
+    wildcard: its value stands in every name. `default`: the value that is left out of names and
+    paths; other values are in there as `@<axis>=<value>`. `column`: where rows have it.
+    """
+
+    name: str
+    kinds: tuple[Kind, ...]
+    values: tuple[str, ...] = ()
+    default: str | None = None
+    column: str = ""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether each cell of its kinds has the same value."""
+        return len(self.values) == 1
+
+    @property
+    def value_regex(self) -> str:
+        """What a value looks like."""
+        return "|".join(map(re.escape, self.values)) or "[^/@]+"
+
+    @property
+    def constraint(self) -> str:
+        """The regular expression of its wildcard."""
+        if self.default is None:
+            return self.value_regex
+        return f"(?:@{re.escape(self.name)}=(?:{self.value_regex}))?"
+
+
+AXES = (
+    Axis("env", (Kind.ENV,)),
+    Axis("model", (Kind.MODEL, Kind.PROGRAM, Kind.IREE, Kind.IREE_DUMP, Kind.BASELINE)),
+    Axis("runtime", (Kind.IREE_DUMP,), values=("iree",)),  # dumps of baselines are beside them
+    Axis("frontend", (Kind.PROGRAM, Kind.IREE, Kind.IREE_DUMP), column="frontend"),
+    Axis("target", (Kind.IREE, Kind.IREE_DUMP), column="target"),
+    Axis("baseline", (Kind.BASELINE,), column="target"),
+    Axis("test", (Kind.BASELINE,), values=TESTS, column="test"),
+)
+"""In the order that they have in names. Axes with a default come last."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the cells of a kind are named: `pattern` has a wildcard per axis."""
+
+    axes: tuple[Axis, ...]
+    pattern: str
+    regex: re.Pattern
+
+    @property
+    def wildcards(self) -> tuple[str, ...]:
+        return tuple(axis.name for axis in self.axes if not axis.is_fixed)
+
+
+@functools.cache
+def shape(kind: Kind) -> Shape:
+    """How the cells of a kind are named."""
+    axes = tuple(axis for axis in AXES if kind in axis.kinds)
+    pattern, regex = "", ""
+    for axis in axes:
+        slash = "/" if pattern and axis.default is None else ""
+        if axis.is_fixed:
+            pattern += slash + axis.values[0]
+            regex += slash + re.escape(axis.values[0])
+        else:
+            pattern += f"{slash}{{{axis.name}}}"
+            regex += f"{slash}(?P<{axis.name}>{axis.constraint})"
+    return Shape(axes, pattern, re.compile(regex))
+
+
+def constraints() -> dict[str, str]:
+    """The regular expression of every wildcard, by its name."""
+    return {axis.name: axis.constraint for axis in AXES if not axis.is_fixed}
+
+
+def name(kind: Kind, wildcards: object) -> str:
+    """The name of the cell that a rule's wildcards stand for. An axis with a default may be
+    missing there."""
+    named = shape(kind)
+    return named.pattern.format(
+        **{axis.name: _text(axis, wildcards) for axis in named.axes if not axis.is_fixed}
+    )
+
+
+def _text(axis: Axis, wildcards: object) -> str:
+    if axis.default is None:
+        return getattr(wildcards, axis.name)
+    return getattr(wildcards, axis.name, "")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: a value for each axis of its kind, in the order of AXES."""
+
+    kind: Kind
+    values: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kind: Kind, **values: str) -> Cell:
+        """The cell with these values; an axis with a default, or with one value, may be left out.
+
+        Raises ValueError for an axis that is missing.
+        """
+        try:
+            return cls(kind, tuple(_value(axis, values) for axis in shape(kind).axes))
+        except KeyError as missing:
+            raise ValueError(f"a cell of kind {kind} needs a {missing}, found {values}") from None
+
+    @classmethod
+    def parse(cls, text: str, *kinds: Kind) -> Cell:
+        """The cell of a name, of the first of `kinds` that fits. Raises ValueError where none does."""
+        for kind in kinds:
+            if found := shape(kind).regex.fullmatch(text):
+                given = found.groupdict().items()
+                return cls.of(kind, **{k: v.removeprefix(f"@{k}=") for k, v in given if v})
+        expected = " or ".join(shape(kind).pattern for kind in kinds)
+        raise ValueError(f"{text!r} is not the name of a cell; expected {expected}")
+
+    def __str__(self) -> str:
+        return self.name
+
+    @functools.cached_property
+    def name(self) -> str:
+        """Its name, as rows, globs and folders have it."""
+        text = ""
+        for axis, value in zip(shape(self.kind).axes, self.values, strict=True):
+            if axis.default is None:
+                text += f"/{value}" if text else value
+            elif value != axis.default:
+                text += f"@{axis.name}={value}"
+        return text
+
+    def __getitem__(self, axis: str) -> str:
+        """The value of an axis, by its name."""
+        return self.by_axis()[axis]
+
+    def by_axis(self) -> dict[str, str]:
+        """Values by the names of axes."""
+        return {a.name: v for a, v in zip(shape(self.kind).axes, self.values, strict=True)}
+
+    def to(self, kind: Kind) -> Cell:
+        """The cell of another kind that this one stands on, or shares its axes with: the program
+        of an IREE cell, say. Raises ValueError where this one lacks an axis of that kind."""
+        axes = _shared(self.kind, kind)
+        return Cell(kind, tuple(self.values[at] if at is not None else given for at, given in axes))
+
+    @property
+    def row(self) -> Cell:
+        """The row that it belongs to, where that is a single one; else itself."""
+        return self.to(Kind.IREE) if self.kind is Kind.IREE_DUMP else self
+
+    def columns(self) -> dict[str, str]:
+        """What rows say of its axes, by column."""
+        axes = shape(self.kind).axes
+        return {a.column: v for a, v in zip(axes, self.values, strict=True) if a.column}
+
+
+@functools.cache
+def _shared(kind: Kind, other: Kind) -> tuple[tuple[int | None, str], ...]:
+    """For each axis of the kind `other`: where a cell of `kind` has its value, or the value."""
+    places = {axis.name: place for place, axis in enumerate(shape(kind).axes)}
+    found: list[tuple[int | None, str]] = []
+    for axis in shape(other).axes:
+        if axis.name in places:
+            found.append((places[axis.name], ""))
+        elif axis.is_fixed or axis.default is not None:
+            found.append((None, _value(axis, {})))
+        else:
+            raise ValueError(f"a cell of kind {kind} is of no {axis.name}, which {other} needs")
+    return tuple(found)
+
+
+def _value(axis: Axis, values: Mapping[str, str]) -> str:
+    if axis.is_fixed:
+        return axis.values[0]
+    if axis.default is not None:
+        return values.get(axis.name, axis.default)
+    return values[axis.name]
+
+
+def of_columns(kind: Kind, model: str, columns: Mapping[str, Any]) -> Cell:
+    """The cell of a row, from its columns; a column that an older row lacks is the default."""
+    values = {a.name: columns.get(a.column) for a in shape(kind).axes if a.column}
+    return Cell.of(kind, model=model, **{k: v for k, v in values.items() if v is not None})
+
+
+def optional_columns() -> tuple[str, ...]:
+    """The columns of axes with a default."""
+    return tuple(axis.column for axis in AXES if axis.column and axis.default is not None)
+
+
+def selects(globs: Iterable[str], *names: str) -> bool:
+    """Whether globs match one of the names; `!glob` leaves out what it matches, and globs that
+    only leave out take the rest."""
+    globs = tuple(globs)
+
+    def matched(found: list[str]) -> bool:
+        return any(fnmatchcase(name, glob) for glob in found for name in names)
+
+    without = [glob[1:] for glob in globs if glob.startswith("!")]
+    within = [glob for glob in globs if not glob.startswith("!")] or ["*"]
+    return matched(within) and not matched(without)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The option that selects cells, for every command that does; what it gives is for `selects`."""
+    parser.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only the cells whose name matches, such as 'resnet/*/vulkan'; repeatable;"
+        " '!GLOB' leaves cells out",
+    )

@@ -1,0 +1,219 @@
+"""The stages of the workflow: one entry each, from which params, limits, requests and tables come.
+
+A stage is an entry here, a rule in workflow/rules/, a script, and the include in the Snakefile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.lib.config import cell
+from scripts.lib.config.cell import Cell, Kind
+
+IREE_ENV = "iree"
+STATUS = "status.json"
+MEASUREMENT = "measurement.json"
+REPORT = "report.json"
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a stage asks a cluster for: memory (MiB) and time (s), a base and so much for the
+    weights (by MiB, by GiB).
+
+    `memory` is a key of footprint.FACTORS, or the beginning of several. `repeats`: it also takes
+    the time that `measure.budget_s` gives to repetitions.
+    """
+
+    base_mb: float
+    base_s: float
+    s_a_gb: float
+    memory: str = ""
+    repeats: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage, which one rule runs.
+
+    `kind`: what its cells are. `modules`: whose code its fingerprint is of, its own script first;
+    a {field} is filled in from its entry. `entry`: the axis whose entry of the configuration
+    (frontends, baselines) names its environment; else `env` does; else references' is taken.
+    `after`: the stage before it in the chain, whose cell its own cell stands on.
+    `recorded_as`: its folder below results/, and its name in status files and tables.
+    `limits`: the entry of the configuration's `limits` that it runs under. Both default to its
+    name. `need`: what it asks a cluster for; None for a stage that is never submitted.
+    `wants_device`: its outcome depends on devices or compilers of the machine. `skipped`: what a
+    TorchBench file may skip it for, "cell", "model" or "training"; "" for never.
+    `aggregated`: the files that the aggregate reads of it.
+    """
+
+    name: str
+    kind: Kind
+    modules: tuple[str, ...]
+    entry: str = ""
+    env: str = ""
+    after: str = ""
+    recorded_as: str = ""
+    limits: str = ""
+    need: Need | None = None
+    wants_device: bool = False
+    skipped: str = ""
+    aggregated: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        return self.recorded_as or self.name
+
+    @property
+    def limits_key(self) -> str:
+        return self.limits or self.name
+
+    def path(self, of: object, file: str = "") -> str:
+        """Where a file of one of its cells is (without `file`: the folder); `of` is a cell or its
+        name."""
+        return f"results/{self.folder}/{of}/{file}".removesuffix("/")
+
+    def pattern(self, file: str = "") -> str:
+        """The same with the wildcards of its cells, for a rule."""
+        return self.path(cell.shape(self.kind).pattern, file)
+
+
+# What the stages of the default run and the whole language models of docs/models.md took on two
+# cores (at most: reference 2.6 GB and 109 s for 7.1 GB of weights, export 2.8 GB and 61 s for
+# 7.1 GB, compile 2.2 GB, baseline 36 s), twice over, is what the needs are.
+_DECLARED = (
+    Stage("env", Kind.ENV, ("scripts.make_env",)),
+    Stage(
+        "reference",
+        Kind.MODEL,
+        ("scripts.make_reference",),
+        skipped="model",
+        need=Need(3000, 120, 30, "reference"),
+    ),
+    Stage(
+        "gradients",
+        Kind.MODEL,
+        ("scripts.make_gradients",),
+        after="reference",
+        limits="reference",
+        skipped="training",
+        need=Need(3000, 120, 60, "reference"),
+    ),
+    Stage(
+        "export",
+        Kind.PROGRAM,
+        ("scripts.export_program", "scripts.exporters.{exporter}"),
+        entry="frontend",
+        after="reference",
+        need=Need(3000, 120, 20, "export"),
+        aggregated=(REPORT,),
+    ),
+    Stage(
+        "compile",
+        Kind.IREE,
+        ("scripts.compile_iree",),
+        env=IREE_ENV,
+        after="export",
+        skipped="cell",
+        need=Need(3000, 120, 0),
+        aggregated=(REPORT,),
+    ),
+    Stage(
+        "measure",
+        Kind.IREE,
+        ("scripts.measure_iree",),
+        env=IREE_ENV,
+        after="compile",
+        need=Need(1500, 60, 20, "measure", repeats=True),
+        wants_device=True,
+        aggregated=(STATUS, MEASUREMENT),
+    ),
+    Stage(
+        "baseline",
+        Kind.BASELINE,
+        ("scripts.measure_baseline", "scripts.baselines.{runtime}"),
+        entry="baseline",
+        after="reference",
+        skipped="cell",
+        need=Need(3000, 120, 30, "baseline", repeats=True),
+        wants_device=True,
+        aggregated=(STATUS, MEASUREMENT),
+    ),
+    Stage(
+        "dump_iree",
+        Kind.IREE_DUMP,
+        ("scripts.dump_iree",),
+        env=IREE_ENV,
+        after="export",
+        recorded_as="dumps",
+        limits="baseline",
+        skipped="cell",
+        need=Need(4000, 300, 60, "baseline"),
+        wants_device=True,
+    ),
+    Stage(
+        "dump_baseline",
+        Kind.BASELINE,
+        ("scripts.dump_baseline", "scripts.baselines.{runtime}"),
+        entry="baseline",
+        after="reference",
+        recorded_as="dumps",
+        limits="baseline",
+        skipped="cell",
+        need=Need(4000, 300, 60, "baseline"),
+        wants_device=True,
+    ),
+)
+
+STAGES: dict[str, Stage] = {stage.name: stage for stage in _DECLARED}
+"""By name, in the order of tables and of a run's account."""
+
+LAST = {Kind.IREE: "measure", Kind.BASELINE: "baseline"}
+"""The stage that a row ends with, by the kind of its cell."""
+
+
+def folders() -> tuple[str, ...]:
+    """The folders below results/, which are the stages' names in status files; in order."""
+    return tuple(dict.fromkeys(stage.folder for stage in STAGES.values()))
+
+
+def limits() -> tuple[str, ...]:
+    """The entries that the configuration's `limits` has."""
+    return tuple(dict.fromkeys(stage.limits_key for stage in STAGES.values()))
+
+
+def wants_device(folder: str) -> bool:
+    """Whether what a status file calls a stage depends on devices of the machine."""
+    return any(stage.wants_device for stage in STAGES.values() if stage.folder == folder)
+
+
+def status_path(folder: str, of: object) -> str:
+    """Where the outcome of a stage of a cell is recorded, by the names that status files have."""
+    return f"results/{folder}/{of}/{STATUS}"
+
+
+def before(last: str) -> list[Stage]:
+    """The stages of a chain up to the stage `last`, the first one first."""
+    found = [STAGES[last]]
+    while found[-1].after:
+        found.append(STAGES[found[-1].after])
+    return found[::-1]
+
+
+def chain(last: str, of: Cell) -> list[tuple[Stage, Cell]]:
+    """The same, each with its own cell: the one that the cell `of` stands on."""
+    return [(stage, of.to(stage.kind)) for stage in before(last)]
+
+
+def of_row(row: Cell) -> list[tuple[Stage, Cell]]:
+    """The chain of a row."""
+    return chain(LAST[row.kind], row)
+
+
+def modules(stage: Stage, entry: Any) -> tuple[str, ...]:
+    """The modules of a stage, those that its entry of the configuration names among them."""
+    fields: Mapping[str, Any] = vars(entry) if entry is not None else {}
+    return tuple(module.format_map(fields) for module in stage.modules)

@@ -1,0 +1,114 @@
+"""What a TorchBench file changes of a matrix: batch sizes, what is skipped, precisions, tolerances.
+
+A pass over the expanded matrix; without a file there is none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from scripts.lib.config.matrix import Matrix, Model, Override, baseline_cell, iree_cell
+from scripts.lib.config.precision import POLICY, compute_dtype
+from scripts.lib.config.settings import ConfigError
+from scripts.lib.config.torchbench import TorchbenchFile
+from scripts.lib.iree.backends import BACKENDS
+from scripts.lib.modeling import source
+from scripts.lib.verification import tolerances
+
+
+def read(entry: Mapping[str, str] | None, root: Path, problems: list[str]) -> TorchbenchFile | None:
+    """The file that the configuration names, None without one. What is wrong with it is added to
+    `problems`."""
+    if not entry or "file" not in entry:
+        return None
+    try:
+        file = TorchbenchFile.read((root / Path(entry["file"]).expanduser()).resolve())
+    except ConfigError as error:
+        problems.append(f"torchbench.file: {error}")
+        return None
+    # Rows quote it: as it was given, so that they are the same in another checkout.
+    return dataclasses.replace(file, path=entry["file"])
+
+
+def apply(matrix: Matrix, file: TorchbenchFile, root: Path) -> Matrix:
+    """The matrix with what the file says of its models and cells.
+
+    Raises ConfigError with every model that cannot have the batch size that the file gives it.
+    """
+    problems, models = [], {}
+    for name, model in matrix.models.items():
+        try:
+            models[name] = _model(model, file, matrix.tests)
+            source.check_options((root / model.file).resolve(), models[name].options)
+        except (source.ModelFileError, ConfigError) as error:
+            problems.append(f"{model.where}: {error}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    matrix = dataclasses.replace(matrix, models=models)
+    return dataclasses.replace(matrix, overrides=dict(_overrides(matrix, file)))
+
+
+def _model(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
+    """The model with the file's batch size, unless its entry sets one, and the file's reasons to
+    skip it. Raises ConfigError where the file has several sizes for `tests`."""
+    options = dict(model.options)
+    if "batch_size" not in options:
+        size = _batch_size(model, file, tests)
+        if size != model.default_batch_size:
+            options["batch_size"] = size
+    skip = file.skip_model_reason(model.torchbench)
+    skip_train = skip or file.skip_test_reason(model.torchbench, "train")
+    return dataclasses.replace(model, options=options, skip=skip, skip_train=skip_train)
+
+
+def _batch_size(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> int:
+    own = file.divided_batch_size(model.torchbench, model.default_batch_size)
+    sizes = {test: file.batch_size(model.torchbench, test) or own for test in tests}
+    if len(set(sizes.values())) > 1:
+        shown = ", ".join(f"{test} {size}" for test, size in sizes.items())
+        raise ConfigError(
+            f"{file.path} gives it batch sizes by test ({shown}), and its weights, "
+            "inputs and rows have one: set batch_size, or run the tests one by one"
+        )
+    return next(iter(sizes.values()), own)
+
+
+def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Override]]:
+    """By cell: what the file says of it, if anything."""
+    for model, frontend, target in matrix.cells():
+        device = BACKENDS[target.backend].torch_device
+        override = _override(model, device, "eval", None, "none", file)
+        if override != Override():
+            yield str(iree_cell(model, frontend, target)), override
+    for model, baseline, test in matrix.baseline_cells():
+        policy = None
+        if baseline.precision == POLICY:
+            policy = file.precision(model.torchbench, baseline.device, test)
+        precision = policy or baseline.precision
+        override = _override(model, baseline.device, test, policy, precision, file)
+        if override != Override():
+            yield str(baseline_cell(model, baseline, test)), override
+
+
+def _override(
+    model: Model,
+    device: str,
+    test: str,
+    policy: str | None,
+    precision: str,
+    file: TorchbenchFile,
+) -> Override:
+    name = model.torchbench
+    skip = file.skip_reason(name, device, test) or file.skip_verify_reason(name)
+    tolerance = dict(file.tolerance(name, device, test, precision or "none"))
+    # The lists ask for more room than PyTorch gives; we may give more than that already.
+    if tolerance.get("tol", 0.0) <= _default_tol(model, test, precision):
+        tolerance.pop("tol", None)
+    return Override(skip, policy, tolerance)
+
+
+def _default_tol(model: Model, test: str, precision: str | None) -> float:
+    default = tolerances.TOLERANCES if test == "eval" else tolerances.TRAIN_TOLERANCES
+    return default[compute_dtype(model.dtype, precision or "none")]

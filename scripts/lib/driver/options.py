@@ -1,0 +1,91 @@
+"""The options of the stages' command lines that come from the configuration.
+
+Params are functions of wildcards only; functions of input or output never trigger a re-run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+from scripts.lib.config import cell, stages
+from scripts.lib.config.matrix import Matrix, compact
+from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
+from scripts.lib.timing.stopping import StoppingRule
+
+RULE_KEYS = tuple(field.name for field in dataclasses.fields(StoppingRule))
+
+
+class Options:
+    """Answers the rules' questions about the command line of a stage of one cell."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = matrix
+
+    def rule(self) -> str:
+        """The whole stopping rule as JSON: a measurement is made again when a default changes."""
+        rule = dataclasses.asdict(self.stopping_rule())
+        return compact({key: value for key, value in rule.items() if value is not None})
+
+    def stopping_rule(self) -> StoppingRule:
+        """The defaults, and what `measure:` sets of them."""
+        measure = self.matrix.measure
+        return StoppingRule(**{key: measure[key] for key in RULE_KEYS if key in measure})
+
+    def collect(self) -> str:
+        """The profiles to take after the timing, as a JSON list."""
+        return compact(self.matrix.measure.get("collect", []))
+
+    def threads(self) -> str:
+        """`--threads N` where the configuration sets it."""
+        threads = self.matrix.measure.get("threads")
+        return f"--threads {threads}" if threads else ""
+
+    def model(self, wildcards) -> str:
+        """The options of a model's functions, as JSON."""
+        return compact(self.matrix.models[wildcards.model].options)
+
+    def exporter(self, wildcards) -> str:
+        """The options of a frontend's exporter, as JSON."""
+        return compact(self.matrix.frontends[wildcards.frontend].options)
+
+    def tolerance(self, stage: str, wildcards) -> str:
+        """What differs from the default tolerance for a cell of a stage, as JSON."""
+        model = self.matrix.models[wildcards.model]
+        name = cell.name(stages.STAGES[stage].kind, wildcards)
+        return compact(self.matrix.tolerance(model, name))
+
+    def compile(self, wildcards) -> str:
+        """A target as options of scripts.compile_iree."""
+        target = self.matrix.targets[wildcards.target]
+        return (
+            f"--backend {target.backend} --arch={shlex.quote(target.arch)}"
+            f" --opt-level {target.opt_level} --flags {shlex.quote(compact(target.flags))}"
+        )
+
+    def step(self, wildcards) -> str:
+        """What a baseline's cell runs and how, as options of scripts.measure_baseline."""
+        model = self.matrix.models[wildcards.model]
+        baseline = self.matrix.baselines[wildcards.baseline]
+        options = {
+            "options": compact(model.options),
+            "runtime": baseline.runtime,
+            "device": baseline.device,
+            "test": wildcards.test,
+            "precision": self.matrix.precision(model, baseline, wildcards.test),
+            "matmul-precision": self.matrix.measure.get(
+                "matmul_precision", DEFAULT_MATMUL_PRECISION
+            ),
+        }
+        if baseline.xla_flags:
+            options["xla-flags"] = baseline.xla_flags
+        if wildcards.test == "train":
+            options["optimizer"] = compact(self.matrix.train)
+        shown = " ".join(f"--{key}={shlex.quote(value)}" for key, value in options.items())
+        return f"{shown} {self.threads()}".rstrip()
+
+    def dump(self, *keys: str) -> str:
+        """What `dumps:` sets of these keys, as options of a dump script."""
+        found = {key: self.matrix.dumps[key] for key in keys if key in self.matrix.dumps}
+        shown = {k: compact(v) if isinstance(v, list) else str(v) for k, v in found.items()}
+        return " ".join(f"--{k.replace('_', '-')}={shlex.quote(v)}" for k, v in shown.items())

@@ -1,0 +1,173 @@
+"""cell: names of cells are printed and parsed in one place, and an axis is declared in one."""
+
+import argparse
+import re
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.lib.config import cell, stages
+from scripts.lib.config.cell import Axis, Cell, Kind
+
+# What the configuration's schema and the suites let a name be.
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]*", fullmatch=True)
+
+
+@st.composite
+def cells(draw, kind: Kind) -> Cell:
+    """Any cell of a kind."""
+    values = {
+        axis.name: draw(st.sampled_from(axis.values) if axis.values else NAMES)
+        for axis in cell.shape(kind).axes
+    }
+    return Cell.of(kind, **values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "name"),
+    [
+        (Kind.ENV, {"env": "torch-mlir"}, "torch-mlir"),
+        (Kind.MODEL, {"model": "gpt2-prefill"}, "gpt2-prefill"),
+        (Kind.PROGRAM, {"model": "m", "frontend": "torchmlir-torch"}, "m/torchmlir-torch"),
+        (Kind.IREE, {"model": "m.v2", "frontend": "f", "target": "llvm-cpu"}, "m.v2/f/llvm-cpu"),
+        (Kind.IREE_DUMP, {"model": "m", "frontend": "f", "target": "t"}, "m/iree/f/t"),
+        (Kind.BASELINE, {"model": "m", "baseline": "eager", "test": "train"}, "m/eager/train"),
+    ],
+)
+def test_the_names_of_cells_are_these(kind, values, name):
+    assert str(Cell.of(kind, **values)) == name
+    assert Cell.parse(name, kind) == Cell.of(kind, **values)
+    assert cell.name(kind, SimpleNamespace(**values)) == name
+    assert cell.shape(kind).pattern.format(**values) == name
+
+
+@pytest.mark.parametrize("kind", Kind)
+@given(data=st.data())
+def test_a_name_is_parsed_to_the_cell_that_it_is_of(kind, data):
+    one = data.draw(cells(kind))
+    assert Cell.parse(str(one), kind) == one
+    assert Cell.of(kind, **one.by_axis()) == one
+
+
+@given(data=st.data())
+def test_cells_of_one_kind_with_the_same_name_are_the_same(data):
+    kind = data.draw(st.sampled_from(Kind))
+    one, other = data.draw(cells(kind)), data.draw(cells(kind))
+    assert (str(one) == str(other)) == (one == other)
+
+
+@pytest.mark.parametrize("kinds", [(Kind.IREE_DUMP, Kind.BASELINE), (Kind.ENV,), (Kind.PROGRAM,)])
+@given(text=st.text(max_size=30))
+def test_any_text_is_the_name_of_one_cell_or_is_refused_with_what_was_expected(kinds, text):
+    if any(cell.shape(kind).regex.fullmatch(text) for kind in kinds):
+        assert str(Cell.parse(text, *kinds)) == text
+        return
+    with pytest.raises(ValueError, match=re.escape(repr(text))) as problem:
+        Cell.parse(text, *kinds)
+    assert all(cell.shape(kind).pattern in str(problem.value) for kind in kinds)
+
+
+@pytest.mark.parametrize("text", ["m/f", "m/f/t/u", "m/eager/evil", "m//eval", "/f/t", "m/f/t\n"])
+def test_the_name_of_another_kind_of_cell_is_refused(text):
+    with pytest.raises(ValueError, match="expected \\{model\\}/\\{baseline\\}/\\{test\\}"):
+        Cell.parse(text, Kind.BASELINE)
+
+
+@pytest.mark.parametrize("kind", Kind)
+@given(data=st.data())
+def test_the_constraints_of_wildcards_take_a_name_apart_as_the_parser_does(kind, data):
+    """As Snakemake does it: each wildcard of a pattern is a group with its constraint."""
+    one = data.draw(cells(kind))
+    limits = cell.constraints()
+    pattern = re.sub(
+        r"\{(\w+)\}", lambda w: f"(?P<{w[1]}>{limits[w[1]]})", cell.shape(kind).pattern
+    )
+    found = re.fullmatch(pattern, str(one))
+    assert found
+    assert Cell.of(kind, **found.groupdict()) == one
+
+
+def test_a_cell_without_one_of_its_axes_is_refused():
+    with pytest.raises(ValueError, match=r"kind iree needs a 'target', found \{'model': 'm'"):
+        Cell.of(Kind.IREE, model="m", frontend="f")
+    with pytest.raises(ValueError, match="a cell of kind baseline is of no frontend"):
+        Cell.of(Kind.BASELINE, model="m", baseline="b", test="eval").to(Kind.IREE)
+
+
+def test_a_cell_stands_on_those_of_the_stages_before_and_its_dumps_are_of_its_row():
+    one = Cell.of(Kind.IREE, model="m", frontend="f", target="t")
+    assert [str(one.to(kind)) for kind in (Kind.MODEL, Kind.PROGRAM)] == ["m", "m/f"]
+    assert str(one.to(Kind.IREE_DUMP)) == "m/iree/f/t"
+    assert one.to(Kind.IREE_DUMP).row == one
+    assert one["target"] == "t"
+
+
+@pytest.mark.parametrize(
+    ("globs", "chosen"),
+    [
+        ([], "abc"),
+        (["m/*"], "ab"),
+        (["*/t"], "a"),
+        (["*/t", "n/*"], "ac"),
+        (["!m/*"], "c"),
+        (["m/*", "!*/eval"], "a"),
+        (["zz"], ""),
+    ],
+)
+def test_the_option_of_the_commands_selects_by_globs_of_names(globs, chosen):
+    parser = argparse.ArgumentParser()
+    cell.add_arguments(parser)
+    found = parser.parse_args([word for glob in globs for word in ("--cell", glob)]).cell
+    named = {"a": "m/f/t", "b": "m/eager/eval", "c": "n/eager/eval"}
+    assert "".join(key for key, name in named.items() if cell.selects(found, name)) == chosen
+
+
+@pytest.fixture
+def toolchain(monkeypatch):
+    """One axis more, in the one table."""
+
+    def forget():
+        cell.shape.cache_clear()
+        cell._shared.cache_clear()
+
+    further = Axis("toolchain", (Kind.IREE, Kind.IREE_DUMP), default="pinned", column="toolchain")
+    monkeypatch.setattr(cell, "AXES", (*cell.AXES, further))
+    forget()
+    yield
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [("pinned", "m/f/t"), ("3.12.0-rc1", "m/f/t@toolchain=3.12.0-rc1")]
+)
+def test_an_axis_more_is_in_names_paths_patterns_globs_and_columns(toolchain, value, name):
+    one = Cell.of(Kind.IREE, model="m", frontend="f", target="t", toolchain=value)
+    assert str(one) == name
+    assert Cell.parse(name, Kind.IREE) == one
+    assert (
+        stages.STAGES["compile"].path(one, "module.vmfb") == f"results/compile/{name}/module.vmfb"
+    )
+    chain = [stage.path(of) for stage, of in stages.of_row(one)]
+    assert chain == ["results/reference/m", "results/export/m/f", f"results/compile/{name}", f"results/measure/{name}"]  # fmt: skip
+    # As a rule sees it: the wildcard is empty for the default.
+    pattern = stages.STAGES["compile"].pattern("status.json")
+    assert pattern == "results/compile/{model}/{frontend}/{target}{toolchain}/status.json"
+    limits = cell.constraints()
+    regex = re.sub(r"\{(\w+)\}", lambda w: f"(?P<{w[1]}>{limits[w[1]]})", pattern)
+    wildcards = re.fullmatch(regex, f"results/compile/{name}/status.json").groupdict()
+    assert cell.name(Kind.IREE, SimpleNamespace(**wildcards)) == name
+    assert cell.selects(["*/t"], str(one)) == (value == "pinned")
+    assert cell.selects(["*@toolchain=3.12*"], str(one)) == (value != "pinned")
+    assert one.columns() == {"frontend": "f", "target": "t", "toolchain": value}
+    assert cell.of_columns(Kind.IREE, "m", one.columns()) == one
+    assert cell.optional_columns() == ("toolchain",)
+
+
+def test_an_axis_more_leaves_the_names_of_other_kinds_and_of_older_rows_as_they_are(toolchain):
+    columns = {"frontend": "f", "target": "t"}
+    assert str(cell.of_columns(Kind.IREE, "m", columns)) == "m/f/t"
+    assert cell.shape(Kind.PROGRAM).pattern == "{model}/{frontend}"
+    assert cell.shape(Kind.BASELINE).pattern == "{model}/{baseline}/{test}"

@@ -1,0 +1,128 @@
+"""stages: each stage is declared once, and whatever goes through all stages knows it from there."""
+
+import dataclasses
+import re
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from scripts import failed
+from scripts.lib.config import schemas, stages
+from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.stages import STAGES, Need, Stage
+from scripts.lib.core import atomic
+from scripts.lib.driver import fingerprint, recorded, summary
+from scripts.lib.driver.plan import Plan
+from scripts.lib.supervision import journal, outcome
+from scripts.lib.supervision.outcome import Outcome, Usage
+
+WILDCARDS = SimpleNamespace(model="conv", frontend="mlir", target="vulkan")
+CELL = Cell.of(Kind.IREE, **vars(WILDCARDS))
+
+
+@pytest.fixture
+def tune(monkeypatch):
+    """A stage that there is not: after compile, under limits of its own."""
+    made_up = Stage(
+        "tune",
+        Kind.IREE,
+        ("scripts.failed",),
+        env="iree",
+        after="compile",
+        need=Need(1000, 60, 0),
+        wants_device=True,
+        skipped="cell",
+        aggregated=("best.json",),
+    )
+    monkeypatch.setitem(STAGES, "tune", made_up)
+    monkeypatch.setitem(STAGES, "measure", dataclasses.replace(STAGES["measure"], after="tune"))
+    return made_up
+
+
+def test_a_stage_more_is_in_the_plan(tune, results):
+    limits = results.matrix.limits | {"tune": {"timeout_s": 7, "memory_mb": 8}}
+    plan = Plan(dataclasses.replace(results.matrix, limits=limits), frozenset(), with_conda=False)
+    code = fingerprint.of_modules(["scripts.failed"])
+    assert plan.due("tune", WILDCARDS) == code
+    assert fingerprint.of_stage("tune", ("scripts.failed",)).startswith(f"{code}-")
+    assert plan.env("tune", WILDCARDS) == "iree"
+    assert (plan.timeout_s("tune"), plan.memory_mb("tune")) == (7, 8)
+    assert plan.skip("tune", WILDCARDS) == ""
+    assert "results/tune/conv/mlir/vulkan/best.json" in plan.results()
+    assert [stage.name for stage, _ in stages.of_row(CELL)] == [
+        *("reference", "export", "compile", "tune", "measure"),
+    ]
+    assert tune.pattern("best.json") == "results/tune/{model}/{frontend}/{target}/best.json"
+
+
+def test_a_stage_more_asks_for_what_it_needs(tune, results):
+    limits = results.matrix.limits | {"tune": {"timeout_s": 1e6}}
+    plan = Plan(dataclasses.replace(results.matrix, limits=limits), frozenset(), with_conda=False)
+    ask = plan.ask("tune", "conv", 1, submitted=True)
+    assert (ask.memory_mb, ask.timeout_s, ask.more_time) == (1000, 60, 1)
+
+
+def test_a_stage_more_has_an_entry_of_limits_in_the_schema(tune):
+    limits = schemas.read("config")["properties"]["limits"]
+    assert "tune" in limits["properties"]
+    assert limits["required"] == list(limits["properties"]) == list(stages.limits())
+
+
+def test_limits_of_what_is_no_stage_are_refused_with_the_stages():
+    with pytest.raises(settings.ConfigError) as problem:
+        settings.check({"limits": {"compil": {"timeout_s": 1}}})
+    assert "limits.compil: unknown key 'compil'; did you mean 'compile'?" in str(problem.value)
+    assert "limits: missing env, reference, export, compile, measure, baseline" in str(
+        problem.value
+    )
+
+
+def test_a_stage_more_is_in_the_account_and_the_table_of_a_run(tune, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results/logs").mkdir(parents=True)
+    path = tmp_path / "results/logs/journal.jsonl"
+    journal.begin(path)
+    for stage in ("tune", "measure"):
+        journal.append(path, {"stage": stage, "start": 0.0, "child_seconds": 3.0})
+    summary.show(path)
+    assert re.search(r"tune +1 +3", capsys.readouterr().err)
+    rows = [{"status": "error", "stage": "tune", "verification_code": ""}]
+    assert [column.header for column in summary.table(rows).columns] == ["status", "tune", "all"]
+
+
+def test_a_stage_more_is_among_those_that_failed(tune, results, monkeypatch, capsys):
+    results.write()
+    atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
+    for name in (CELL.name, "gone/mlir/vulkan"):
+        one = Outcome("error", "tune", name, "why", "what")
+        outcome.write(stages.status_path("tune", name), one, Usage(0, 0))
+    monkeypatch.setattr(sys, "argv", ["failed", "--cell", "*/vulkan"])
+    assert failed.main() == 0
+    said = capsys.readouterr().out
+    assert "tune conv/mlir/vulkan: error (why)" in said
+    assert "gone" not in said
+
+
+def test_stages_are_in_the_order_of_a_run_and_each_is_after_one_that_is_before_it():
+    assert stages.folders() == (
+        *("env", "reference", "gradients", "export", "compile", "measure", "baseline", "dumps"),
+    )
+    names = list(STAGES)
+    for name, stage in STAGES.items():
+        assert not stage.after or names.index(stage.after) < names.index(name)
+        assert stage.limits_key in STAGES
+
+
+def test_an_outcome_is_read_once_until_it_changes(tmp_path, monkeypatch):
+    status = tmp_path / "status.json"
+    assert recorded.outcome_of(str(status)) is None
+    outcome.write(status, Outcome("ok", "compile", "c"), Usage(0, 0))
+    assert recorded.outcome_of(str(status)).status == "ok"
+    with monkeypatch.context() as patched:
+        patched.setattr(outcome, "read", lambda path: pytest.fail(f"{path} is read again"))
+        assert recorded.outcome_of(str(status)).status == "ok"
+    outcome.write(status, Outcome("oom", "compile", "c", "why", "what"), Usage(0, 0))
+    assert recorded.outcome_of(str(status)).status == "oom"
+    status.unlink()
+    assert recorded.outcome_of(str(status)) is None

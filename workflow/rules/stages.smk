@@ -1,0 +1,65 @@
+"""What the rules of all stages have in common. Stages are declared in scripts/lib/config/stages.py."""
+
+from scripts.lib.config import cell
+from scripts.lib.config.stages import STAGES
+
+
+def artifact(stage, file=""):
+    """A file that a stage makes, with the wildcards of its cells: results/<stage>/<cell>/<file>.
+
+    Without `file`, the folder.
+    """
+    return STAGES[stage].pattern(file)
+
+
+def environment(stage):
+    """The environment of a stage, as inputs.
+
+    One that is made again (deleted, or moved) does not undo what was done in it, so a cell that
+    ended well does not look at its age; new pins reach it as a param.
+    """
+
+    def status(w):
+        made = PLAN.env_status(stage, w)
+        return ancient(made) if PLAN.ended_well(stage, w) else made
+
+    return {
+        "packages": lambda w: ancient(PLAN.env_packages(stage, w)),
+        "env": status,
+    }
+
+
+def model_files():
+    """The file of a model and what it imports, as inputs."""
+    return {
+        "model_file": lambda w: PLAN.model(w).file,
+        "model_parts": lambda w: PLAN.model_parts(w),
+    }
+
+
+def compared_with():
+    """What a baseline is run with and compared with, as inputs."""
+    return {
+        "reference": lambda w: PLAN.golden(w, "status.json"),
+        "golden": lambda w: PLAN.golden(w, "golden.npz"),
+        "signature": lambda w: PLAN.golden(w, "signature.json"),
+        "weights": artifact("reference", "weights.irpa"),
+        "inputs": artifact("reference", "inputs.npz"),
+    }
+
+
+def stage_params(stage):
+    """The params that every stage has: its name and cell, what makes it run again, its Python."""
+    declared = STAGES[stage]
+    params = {
+        # A function: Snakemake's linter takes the text "env" for the beginning of a path.
+        "stage": lambda w: declared.folder,
+        "cell": cell.shape(declared.kind).pattern,
+        "due": lambda w: PLAN.due(stage, w),
+    }
+    if declared.skipped:
+        params["skip"] = lambda w: PLAN.skip(stage, w)
+    if declared.kind is not cell.Kind.ENV:
+        params["python"] = lambda w: PLAN.python(stage, w)
+        params["pins"] = lambda w: PLAN.pins(stage, w)
+    return params
