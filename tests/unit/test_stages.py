@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from scripts import failed
-from scripts.lib.config import schemas, stages
+from scripts.lib.config import schemas, settings, stages
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.stages import STAGES, Need, Stage
 from scripts.lib.core import atomic
@@ -86,7 +86,7 @@ def test_a_stage_more_is_in_the_account_and_the_table_of_a_run(tune, tmp_path, m
     for stage in ("tune", "measure"):
         journal.append(path, {"stage": stage, "start": 0.0, "child_seconds": 3.0})
     summary.show(path)
-    assert re.search(r"tune +1 +3", capsys.readouterr().err)
+    assert re.search(r"tune\W+1\W+3", capsys.readouterr().err)
     rows = [{"status": "error", "stage": "tune", "verification_code": ""}]
     assert [column.header for column in summary.table(rows).columns] == ["status", "tune", "all"]
 

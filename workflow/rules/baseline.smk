@@ -16,7 +16,7 @@ rule measure_baseline:
         lambda w: measured_on(PLAN.baseline(w).node)
     conda:
         lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
-    threads: all_threads
+    threads: measuring_threads
     resources:
         **asks("baseline"),
         **alone_on(PLAN.baseline),
@@ -28,7 +28,7 @@ rule measure_baseline:
         stopping=PLAN.options.rule(),
         collect=PLAN.options.collect(),
     shell:
-        SUPERVISE
+        SUPERVISE_FORKED
         + " --module scripts.measure_baseline scripts.baselines.{params.runtime}"
         " {params.skip} --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.measurement:q}"

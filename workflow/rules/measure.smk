@@ -20,7 +20,7 @@ rule measure_iree:
         lambda w: measured_on(PLAN.target(w).node)
     conda:
         "../../envs/iree.yaml"
-    threads: all_threads
+    threads: measuring_threads
     resources:
         **asks("measure"),
         **alone_on(PLAN.target),
@@ -32,7 +32,7 @@ rule measure_iree:
         worker_threads=PLAN.options.threads(),
         raw_inputs=artifact("measure", "inputs"),
     shell:
-        SUPERVISE + " --module scripts.measure_iree"
+        SUPERVISE_FORKED + " --module scripts.measure_iree"
         " --upstream {input.env:q} {input.compile:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_iree --vmfb {input.vmfb:q}"

@@ -30,9 +30,14 @@ def slot_threads(wildcards):
     )
 
 
-def all_threads(wildcards):
-    """Threads of a job beside which nothing else may run on the machine."""
-    return MATRIX.measure.get("threads", 1) if submits() else workflow.cores or 1
+def measuring_threads(wildcards):
+    """Threads of a job that is timed while nothing else runs on the machine.
+
+    On this machine it prepares beside others, and its supervisor sees to it that it is alone then.
+    """
+    if submits():
+        return MATRIX.measure.get("threads", 1)
+    return (workflow.cores or 1) if patches.on_node else slot_threads(wildcards)
 
 
 def asks(stage):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import time
@@ -104,7 +105,10 @@ def start(
 
 def _connect(python: str, owner: int, log: Path, check: Callable[[], None]) -> socket.socket:
     """A connection to the server, which is started where there is none."""
-    where = fork_server.address(python, owner)
+    found = shutil.which(python)
+    if found is None:
+        raise CannotFork(f"no such command: {python}")
+    where = fork_server.address(found, owner)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, fork_server.MESSAGE_BYTES)
     started: subprocess.Popen | None = None
@@ -115,7 +119,7 @@ def _connect(python: str, owner: int, log: Path, check: Callable[[], None]) -> s
             return connection
         check()
         if started is None:
-            started = _start_server(python, owner, log)
+            started = _start_server(found, owner, log)
         elif time.monotonic() > deadline:
             connection.close()
             raise CannotFork(f"the process to fork does not listen: see {log}")
@@ -127,7 +131,7 @@ def _start_server(python: str, owner: int, log: Path) -> subprocess.Popen:
     with log.open("ab") as out:
         try:
             return subprocess.Popen(
-                [python, "-u", "-m", "scripts.fork_server", "--owner", str(owner)],
+                [python, "-u", "-m", "scripts.fork_server", "--owner", str(owner), "--python", python],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
