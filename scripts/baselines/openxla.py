@@ -5,16 +5,23 @@ Its compile time is XLA's; what dynamo takes is in the trace of the cold run.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
+from scripts.lib.modeling.loading import LoadedModel
+from scripts.lib.torch_runtime.session import TorchSession, eager_in_precision
 from scripts.lib.torch_runtime.xla_device import XlaDevice as Device
 
-__all__ = ["DEVICES", "Device", "prepare"]
+__all__ = ["DEVICES", "Device", "eager_in_precision", "open_session"]
 
 DEVICES = ("cpu", "cuda")
 TAKES = ("xla_flags",)
 
 
-def prepare(module: torch.nn.Module) -> torch.nn.Module:
+def prepare(loaded: LoadedModel) -> torch.nn.Module:
     """The callable to measure; it compiles in its first call."""
-    return torch.compile(module, backend="openxla", dynamic=False, fullgraph=False)
+    return torch.compile(loaded.module, backend="openxla", dynamic=False, fullgraph=False)
+
+
+open_session = functools.partial(TorchSession, prepare=prepare)

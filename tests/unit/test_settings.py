@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts import dump_baseline, dump_iree
+from scripts.lib.baseline import arguments
 from scripts.lib.config import checks, settings
 from scripts.lib.config.precision import PRECISIONS, TESTS
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.core import python_source
 from scripts.lib.driver.plan import RULE_KEYS
-from scripts.lib.torch_runtime import arguments
 from scripts.lib.verification.torch_same import Tolerance
 
 GOOD = yaml.safe_load("""

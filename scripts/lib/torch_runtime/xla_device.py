@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 
 import torch
 
+from scripts.lib.baseline.runtime import NoDevice
 from scripts.lib.core.machine import cpu_name
-from scripts.lib.torch_runtime.torch_device import Counters, NoDevice
+from scripts.lib.timing.calls import Counters
 
 # torch.set_float32_matmul_precision's names to XLA's.
 _MATMUL_PRECISION = {"highest": "highest", "high": "high", "medium": "default"}

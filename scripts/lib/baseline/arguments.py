@@ -6,11 +6,46 @@ import argparse
 import ctypes
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.lib.config.precision import PRECISIONS, TESTS
 from scripts.lib.core import exits
 from scripts.lib.modeling import arguments
+from scripts.lib.modeling.arguments import ModelChoice
+from scripts.lib.timing import arguments as timing_arguments
+from scripts.lib.verification import arguments as check_arguments
+
+MATMUL_PRECISIONS = ("highest", "high", "medium")
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Of torch.optim, by its name there, and its learning rate."""
+
+    name: str = "SGD"
+    lr: float = 0.01
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a baseline's cell runs: a model with the archive's weights and the reference's inputs.
+
+    `runtime` is a module of scripts/baselines, `device` cpu or cuda, `threads` those of the CPU,
+    `test` one of precision.TESTS, `precision` one of precision.PRECISIONS.
+    """
+
+    model: ModelChoice
+    weights: Path
+    inputs: Path
+    runtime: str
+    device: str
+    threads: int
+    test: str
+    precision: str
+    matmul_precision: str
+    xla_flags: str
+    optimizer: Optimizer
 
 
 def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
@@ -28,21 +63,34 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--weights", required=True, type=Path)
     parser.add_argument("--inputs", required=True, type=Path)
-    parser.add_argument("--golden", required=True, type=Path, help="of the test")
-    parser.add_argument("--signature", required=True, type=Path, help="of the test")
-    parser.add_argument("--threads", type=int, help="default: the physical cores")
+    check_arguments.add_references(parser)
+    timing_arguments.add_threads(parser)
     return parser
 
 
-MATMUL_PRECISIONS = ("highest", "high", "medium")
+def work(args: argparse.Namespace) -> Work:
+    """The values of `argument_parser`."""
+    return Work(
+        model=arguments.model(args),
+        weights=args.weights,
+        inputs=args.inputs,
+        runtime=args.runtime,
+        device=args.device,
+        threads=timing_arguments.threads(args),
+        test=args.test,
+        precision=args.precision,
+        matmul_precision=args.matmul_precision,
+        xla_flags=args.xla_flags,
+        optimizer=Optimizer(**args.optimizer),
+    )
 
 
-def prepare_process(args: argparse.Namespace) -> None:
+def prepare_process(work: Work) -> None:
     """What must be settled before torch is imported; exits where there is no device."""
-    if args.device == "cuda" and not has_cuda_driver():
+    if work.device == "cuda" and not has_cuda_driver():
         exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
-    if args.xla_flags:
-        os.environ["XLA_FLAGS"] = args.xla_flags
+    if work.xla_flags:
+        os.environ["XLA_FLAGS"] = work.xla_flags
 
 
 def has_cuda_driver() -> bool:
