@@ -16,7 +16,7 @@ from typing import Any
 
 from scripts.lib.baseline.arguments import Work, argument_parser, prepare_process, work
 from scripts.lib.baseline.runtime import open_runtime, settle
-from scripts.lib.core import atomic
+from scripts.lib.core import atomic, exits
 from scripts.lib.report.dumping import TABLES, clear, listing
 from scripts.lib.timing.calls import run_calls
 from scripts.lib.verification import arguments as check_arguments
@@ -45,12 +45,18 @@ def main() -> None:
     parser.add_argument("--out-folder", required=True, type=Path)
     parser.add_argument("--out-listing", required=True, type=Path, help="JSON: file to bytes")
     args = parser.parse_args()
-    cell = work(args)
     wanted = Wanted(args.kinds, args.repeat, args.iterations, args.out_folder)
-    prepare_process(cell)
-    with tempfile.TemporaryDirectory(dir=args.out_listing.parent, prefix="dump-") as scratch:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(scratch).absolute())
-        saved = Path(scratch).absolute() / "ir"
+    with tempfile.TemporaryDirectory(dir=args.out_listing.parent, prefix="dump-") as folder:
+        scratch = Path(folder).absolute()
+        cell = work(args, scratch)
+        prepare_process(cell)
+        if cell.program:
+            exits.fail(
+                f"{cell.runtime} runs a program, of which PyTorch's profiler sees nothing",
+                exits.UNSUPPORTED,
+            )
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
+        saved = scratch / "ir"
         # PyTorch/XLA reads both once, and appends each graph that it runs or compiles.
         os.environ["XLA_SAVE_TENSORS_FILE"] = str(saved)
         os.environ["XLA_SAVE_TENSORS_FMT"] = args.save_ir

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
 from scripts.lib.artifacts.tensors import Signature, TensorType
+from scripts.lib.config import plugins
 from scripts.lib.core import atomic, exits
 from scripts.lib.lowering import capture, link
 from scripts.lib.modeling import arguments, errors, loading, source
@@ -31,13 +29,17 @@ def main() -> None:
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
     model = arguments.model(args)
+    declared = plugins.exporter(args.exporter)
+    stage = f"export {args.exporter}"
     try:
-        loaded = loading.load(model.name, model.file, model.options, f"export {args.exporter}")
+        loaded = loading.load(model.name, model.file, model.options, stage, declared.memory_factor)
     except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
     inputs = Signature.read(args.signature).inputs
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     program, report = export(loaded, inputs, exporter, args.exporter_options, args.ir_format)
+    for called, version in plugins.installed(declared.versions).items():
+        report[f"{called}_version"] = version
     args.out_program.write_bytes(program)
     atomic.write_json(args.out_report, report)
 
@@ -62,8 +64,6 @@ def export(
         "steps_s": seconds,
         "program_bytes": len(program),
         "rewrites": list(lowered.rewrites),
-        "frontend_version": importlib.metadata.version(exporter.PACKAGE),
-        "torch_version": torch.__version__,
     }
 
 

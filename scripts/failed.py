@@ -60,6 +60,7 @@ def _cells(matrix: Matrix) -> set[str]:
     for model, frontend, target in matrix.cells():
         found |= {f"{model.name}/{frontend.name}", f"{model.name}/{frontend.name}/{target.name}"}
         found.add(f"{model.name}/iree/{frontend.name}/{target.name}")  # its dumps
+    found |= {f"{m.name}/{name}" for m in matrix.models.values() for name in matrix.programs}
     return found | {baseline_cell(m.name, b.name, t) for m, b, t in matrix.baseline_cells()}
 
 

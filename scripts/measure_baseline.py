@@ -22,11 +22,13 @@ def main() -> None:
     )
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
-    wanted, check = work(args), check_arguments.check(args)
-    prepare_process(wanted)
-    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="inductor-") as cache:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(cache).absolute())
-        measure(wanted, check, timing_arguments.timing(args).rule, args.collect, args.out)
+    check, rule = check_arguments.check(args), timing_arguments.timing(args).rule
+    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="baseline-") as folder:
+        scratch = Path(folder).absolute()
+        cell = work(args, scratch)
+        prepare_process(cell)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
+        measure(cell, check, rule, args.collect, args.out)
 
 
 if __name__ == "__main__":

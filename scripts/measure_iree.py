@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 
 from scripts.lib.core import exits
@@ -12,7 +11,6 @@ from scripts.lib.iree.session import Module, NoDevice, device_name
 from scripts.lib.modeling import footprint
 from scripts.lib.timing import arguments as timing_arguments
 from scripts.lib.verification import arguments as check_arguments
-from scripts.lib.verification.arguments import Check
 
 
 def main() -> None:
@@ -36,16 +34,8 @@ def main() -> None:
         name = device_name(module.device)
     except NoDevice as error:
         exits.fail(f"no device {module.device}: {error}", exits.UNAVAILABLE)
-    require_memory(check)
+    footprint.require(footprint.of_archive(check.signature()), "measure")
     measure(module, name, args.inputs, check, timing, args.raw_inputs, args.out)
-
-
-def require_memory(check: Check) -> None:
-    """Exit as `oom` where the module's weights do not fit into what this stage may use."""
-    signature = check.signature()
-    count = sum(math.prod(kind.shape) for kind in signature.parameters)
-    size = signature.weights_bytes
-    footprint.require(footprint.Weights(count, size, size, signature.dtype), "measure")
 
 
 if __name__ == "__main__":

@@ -10,9 +10,15 @@ from scripts.lib.modeling.loading import LoadedModel
 from scripts.lib.torch_runtime.session import TorchSession, eager_in_precision
 from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
 
-__all__ = ["DEVICES", "Device", "eager_in_precision", "open_session"]
+__all__ = ["Device", "eager_in_precision", "open_session"]
 
 DEVICES = ("cpu", "cuda")
+TESTS = ("eval", "train")
+TAKES = ("precision",)
+LAZY = False
+VERSIONS = {"torch": "torch"}
+MEMORY_FACTOR = 1.0
+FORKABLE = True
 
 
 def prepare(loaded: LoadedModel) -> torch.nn.Module:

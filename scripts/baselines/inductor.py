@@ -20,9 +20,15 @@ from scripts.lib.modeling.loading import LoadedModel
 from scripts.lib.torch_runtime.session import TorchSession, eager_in_precision
 from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
 
-__all__ = ["DEVICES", "Device", "compile_seconds", "eager_in_precision", "open_session", "settle"]
+__all__ = ["Device", "compile_seconds", "eager_in_precision", "open_session", "settle"]
 
 DEVICES = ("cpu", "cuda")
+TESTS = ("eval", "train")
+TAKES = ("precision",)
+LAZY = False
+VERSIONS = {"torch": "torch"}
+MEMORY_FACTOR = 2.0
+FORKABLE = True
 
 
 def prepare(loaded: LoadedModel) -> torch.nn.Module:

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from scripts.lib.config import expansion, settings
+from scripts.lib.config import expansion, plugins, settings
 from scripts.lib.config.matrix import baseline_cell
-from scripts.lib.core import python_source
 from scripts.lib.driver.plan import SCRIPTS, Plan
 
 ROOT = Path(__file__).parents[2]
@@ -41,8 +40,7 @@ def test_every_expectation_matches_some_cell(config):
 
 def test_every_baseline_is_of_a_runtime_on_a_device_that_it_runs_on(config):
     for name, entry in config["baselines"].items():
-        runtime = ROOT / "scripts/baselines" / f"{entry['runtime']}.py"
-        assert entry["device"] in python_source.literal(runtime, "DEVICES", ()), name
+        assert entry["device"] in plugins.runtime(entry["runtime"]).devices, name
 
 
 @pytest.mark.parametrize("tests", ["eval", "train", "eval,train"])

@@ -14,6 +14,8 @@ rule measure_baseline:
         signature=lambda w: PLAN.golden(w, "signature.json"),
         weights="results/reference/{model}/weights.irpa",
         inputs="results/reference/{model}/inputs.npz",
+        program=lambda w: PLAN.program(w, "program.mlir"),
+        export=lambda w: PLAN.program(w, "status.json"),
     output:
         measurement="results/baseline/{model}/{baseline}/{test}/measurement.json",
         status="results/baseline/{model}/{baseline}/{test}/status.json",
@@ -47,7 +49,7 @@ rule measure_baseline:
     shell:
         SUPERVISE
         + " --module scripts.measure_baseline scripts.baselines.{params.runtime}"
-        " {params.skip} --upstream {input.env:q} {input.reference:q}"
+        " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_baseline"
         " --name {wildcards.model:q} --model-file {input.model_file:q} {params.step}"

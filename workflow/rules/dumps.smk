@@ -17,6 +17,8 @@ rule dump_baseline:
         signature=lambda w: PLAN.golden(w, "signature.json"),
         weights="results/reference/{model}/weights.irpa",
         inputs="results/reference/{model}/inputs.npz",
+        program=lambda w: PLAN.program(w, "program.mlir"),
+        export=lambda w: PLAN.program(w, "status.json"),
     output:
         listing="results/dumps/{model}/{baseline}/{test}/files.json",
         status="results/dumps/{model}/{baseline}/{test}/status.json",
@@ -47,7 +49,7 @@ rule dump_baseline:
     shell:
         SUPERVISE
         + " --module scripts.dump_baseline scripts.baselines.{params.runtime}"
-        " {params.skip} --upstream {input.env:q} {input.reference:q}"
+        " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
         " --artifact {output.listing:q}"
         " -- {params.python} -m scripts.dump_baseline"
         " --name {wildcards.model:q} --model-file {input.model_file:q} {params.step}"

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.lib.config import plugins
 from scripts.lib.config.precision import PRECISIONS, TESTS
 from scripts.lib.core import exits
 from scripts.lib.modeling import arguments
@@ -29,7 +30,8 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Work:
-    """What a baseline's cell runs: a model with the archive's weights and the reference's inputs.
+    """What a baseline's cell runs: a model with the archive's weights and the reference's inputs, or
+    the `program` that a frontend exported of it. `scratch`: a folder that is gone afterwards.
 
     `runtime` is a module of scripts/baselines, `device` cpu or cuda, `threads` those of the CPU,
     `test` one of precision.TESTS, `precision` one of precision.PRECISIONS.
@@ -46,6 +48,8 @@ class Work:
     matmul_precision: str
     xla_flags: str
     optimizer: Optimizer
+    program: Path | None
+    scratch: Path
 
 
 def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
@@ -61,6 +65,7 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--optimizer", default="{}", type=json.loads, help='{"name": "SGD", "lr": 0.01}'
     )
+    parser.add_argument("--program", type=Path, help="for a runtime that runs a frontend's program")
     parser.add_argument("--weights", required=True, type=Path)
     parser.add_argument("--inputs", required=True, type=Path)
     check_arguments.add_references(parser)
@@ -68,7 +73,7 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def work(args: argparse.Namespace) -> Work:
+def work(args: argparse.Namespace, scratch: Path) -> Work:
     """The values of `argument_parser`."""
     return Work(
         model=arguments.model(args),
@@ -82,11 +87,21 @@ def work(args: argparse.Namespace) -> Work:
         matmul_precision=args.matmul_precision,
         xla_flags=args.xla_flags,
         optimizer=Optimizer(**args.optimizer),
+        program=args.program,
+        scratch=scratch,
     )
 
 
 def prepare_process(work: Work) -> None:
-    """What must be settled before torch is imported; exits where there is no device."""
+    """What must be settled before the runtime is imported; exits where it cannot run this."""
+    declared = plugins.runtime(work.runtime)
+    if work.test not in declared.tests:
+        exits.fail(
+            f"{work.runtime} runs {', '.join(declared.tests)}, not {work.test}", exits.UNSUPPORTED
+        )
+    if ("program" in declared.takes) != (work.program is not None):
+        needs = "needs" if "program" in declared.takes else "takes no"
+        exits.fail(f"{work.runtime} {needs} --program")
     if work.device == "cuda" and not has_cuda_driver():
         exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
     if work.xla_flags:

@@ -14,6 +14,7 @@ import numpy as np
 from scripts.lib.artifacts import tensors
 from scripts.lib.baseline.arguments import Work
 from scripts.lib.baseline.runtime import Session, compile_seconds, open_runtime, settle
+from scripts.lib.config import plugins
 from scripts.lib.core import exits, process
 from scripts.lib.timing import calls
 from scripts.lib.timing.hostload import HostWatch
@@ -34,12 +35,13 @@ def measure(
     results are wrong (the measurement is written without a latency), and where the model cannot be
     loaded.
     """
+    declared = plugins.runtime(work.runtime)
     runtime, device = open_runtime(work)
     expected = runtime.eager_in_precision(work, check) if work.precision != "none" else None
     process.reset_peak_rss()
     compiled_before = compile_seconds(runtime, device) or 0.0
     session = runtime.open_session(work, check, device)
-    cold = _cold_run(session, device, rule, runtime)
+    cold = _cold_run(session, device, rule, declared.lazy)
     peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
     verification = _verify(session, work, check, cold.outputs, expected or check.expected())
     common = {
@@ -49,7 +51,7 @@ def measure(
         "verification": verification,
         "load_ms": session.load_s * 1e3,
         "first_call_ms": cold.first_call_s * 1e3,
-        "versions": device.versions,
+        "versions": plugins.installed(declared.versions),
     }
     cold.outputs.clear()
     del expected
@@ -57,7 +59,7 @@ def measure(
         Measurement(**common).write(out)
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
     process.reset_peak_rss()
-    timed = _time(session, device, runtime, rule, cold.watch)
+    timed = _time(session, device, runtime, rule, declared.lazy, cold.watch)
     peak_mb = max(peak_mb, process.peak_rss_mb())
     session.check()
     Measurement(
@@ -83,14 +85,14 @@ class _Cold:
     watch: bool
 
 
-def _cold_run(session: Session, device: Any, rule: StoppingRule, runtime: Any) -> _Cold:
+def _cold_run(session: Session, device: Any, rule: StoppingRule, lazy: bool) -> _Cold:
     found = calls.run_calls(
         session,
         device,
         rule.iterations_per_run or 1,
         keep=True,
         watch=True,
-        lazy=getattr(runtime, "LAZY", False),
+        lazy=lazy,
     )
     begin = time.perf_counter()
     outputs = session.arrays(found.first)
@@ -120,9 +122,10 @@ class _Timed:
     compiled_s: float | None
 
 
-def _time(session: Session, device: Any, runtime: Any, rule: StoppingRule, watch: bool) -> _Timed:
+def _time(
+    session: Session, device: Any, runtime: Any, rule: StoppingRule, lazy: bool, watch: bool
+) -> _Timed:
     settle(runtime)
-    lazy = getattr(runtime, "LAZY", False)
     run = functools.partial(calls.run_calls, session, device, watch=watch, lazy=lazy)
     # The first call has compiled: it says nothing about the calls after it, however long it was.
     chosen = plan(rule, typical_seconds(lambda: run(1), 0.0, rule))

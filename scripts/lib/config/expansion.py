@@ -66,11 +66,12 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         except (source.ModelFileError, ConfigError) as error:
             where = "models" if model.suite in OWN_SUITES else f"suites.{model.suite}"
             problems.append(f"{where}.{name}: {error}")
-    problems += checks.file_problems(chosen, root)
-    for frontend in chosen["frontends"].values():
+    programs = _programs(chosen["baselines"], known["frontends"])
+    problems += checks.file_problems(chosen | {"frontends": chosen["frontends"] | programs}, root)
+    for frontend in (chosen["frontends"] | programs).values():
         problems += checks.option_problems(frontend, root)
     for baseline in chosen["baselines"].values():
-        problems += checks.device_problems(baseline, root, torchbench)
+        problems += checks.baseline_problems(baseline, root, torchbench, list(known["frontends"]))
     problems += checks.expect_problems(config.get("expect", {}), known)
     problems += checks.glob_problems(known)
     problems += checks.node_problems(known, config.get("nodes", {}))
@@ -82,6 +83,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         raise ConfigError("\n".join(problems))
     matrix = Matrix(
         **chosen,
+        programs=programs,
         measure=dict(config["measure"]),
         limits={stage: dict(limit) for stage, limit in config["limits"].items()},
         expect=dict(config.get("expect", {})),
@@ -93,6 +95,14 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     )
     overrides = dict(_overrides(matrix, torchbench)) if torchbench else {}
     return dataclasses.replace(matrix, overrides=overrides)
+
+
+def _programs(
+    baselines: Mapping[str, Baseline], frontends: Mapping[str, Frontend]
+) -> dict[str, Frontend]:
+    """The frontends whose programs baselines run, selected for IREE or not."""
+    named = dict.fromkeys(baseline.program for baseline in baselines.values())
+    return {name: frontends[name] for name in named if name in frontends}
 
 
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:

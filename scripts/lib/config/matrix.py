@@ -88,8 +88,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A runtime of PyTorch's own on a device, in a precision (precision.PRECISIONS, or the
-    policy `torchbench`), under XLA flags."""
+    """A runtime on a device, in a precision (precision.PRECISIONS, or the policy `torchbench`), under
+    XLA flags. It runs the PyTorch model, or the program that the frontend `program` exports."""
 
     name: str
     runtime: str
@@ -97,6 +97,7 @@ class Baseline:
     env: str
     precision: str = "none"
     xla_flags: str = ""
+    program: str = ""
     node: str = "cpu"
 
 
@@ -114,7 +115,10 @@ class Override:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Everything that a run is to cover, in the order declared."""
+    """Everything that a run is to cover, in the order declared.
+
+    `programs`: the frontends whose programs baselines run, whether IREE's cells are of them or not.
+    """
 
     models: dict[str, Model]
     frontends: dict[str, Frontend]
@@ -129,6 +133,7 @@ class Matrix:
     dumps: dict[str, Any] = field(default_factory=dict)
     overrides: dict[str, Override] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    programs: dict[str, Frontend] = field(default_factory=dict)
 
     def cells(self) -> Iterator[tuple[Model, Frontend, Target]]:
         for model in self.models.values():
@@ -163,9 +168,15 @@ class Matrix:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Matrix:
-        kinds = {"models": Model, "frontends": Frontend, "targets": Target, "baselines": Baseline}
+        kinds = {
+            "models": Model,
+            "frontends": Frontend,
+            "programs": Frontend,
+            "targets": Target,
+            "baselines": Baseline,
+        }
         entries = {
-            key: {name: kind(**_tuples(entry)) for name, entry in values[key].items()}
+            key: {name: kind(**_tuples(entry)) for name, entry in values.get(key, {}).items()}
             for key, kind in kinds.items()
         }
         overrides = {k: Override(**v) for k, v in values.get("overrides", {}).items()}

@@ -92,7 +92,7 @@ class Plan:
         return _parts(self.model(wildcards).file)
 
     def frontend(self, wildcards) -> Frontend:
-        return self.matrix.frontends[wildcards.frontend]
+        return (self.matrix.programs | self.matrix.frontends)[wildcards.frontend]
 
     def target(self, wildcards) -> Target:
         return self.matrix.targets[wildcards.target]
@@ -204,10 +204,17 @@ class Plan:
         }
         if baseline.xla_flags:
             options["xla-flags"] = baseline.xla_flags
+        for program in self.program(wildcards, "program.mlir"):
+            options["program"] = program
         if wildcards.test == "train":
             options["optimizer"] = compact(self.matrix.train)
         shown = " ".join(f"--{key}={shlex.quote(value)}" for key, value in options.items())
         return f"{shown} {self.threads()}".rstrip()
+
+    def program(self, wildcards, artifact: str) -> list[str]:
+        """An artifact of the export whose program a baseline runs; none where it runs the model."""
+        exported = self.baseline(wildcards).program
+        return [f"results/export/{wildcards.model}/{exported}/{artifact}"] if exported else []
 
     def tolerance(self, wildcards, cell: str) -> str:
         """What differs from the default tolerance for a cell, as JSON."""
@@ -249,6 +256,8 @@ class Plan:
         for model, baseline, test in self.matrix.baseline_cells():
             cell = f"results/baseline/{baseline_cell(model.name, baseline.name, test)}"
             found += [f"{cell}/status.json", f"{cell}/measurement.json"]
+            if baseline.program:
+                found.append(f"results/export/{model.name}/{baseline.program}/report.json")
         return list(dict.fromkeys(found))
 
     def dumps(self) -> list[str]:

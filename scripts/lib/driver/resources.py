@@ -8,11 +8,12 @@ estimates. Its outcome is the row.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scripts.lib.modeling import footprint
+from scripts.lib.config import plugins
 
 ATTEMPTS = 3
 """Attempts until a stage has all that its limits allow: a profile's `retries` is one less, or more."""
@@ -30,31 +31,27 @@ OVERHEAD_S = 60
 
 @dataclass(frozen=True)
 class _Need:
-    """Memory (MiB) and time (s): a base, and so much for the weights (by MiB, by GiB).
-
-    `memory` is a key of footprint.FACTORS, or the beginning of several.
-    """
+    """Memory (MiB) and time (s): a base, and the time per GiB of weights."""
 
     base_mb: float
     base_s: float
     s_a_gb: float
-    memory: str = ""
 
 
 # What the default run's stages and the whole language models of docs/models.md took on two cores
 # (at most: reference 2.6 GB and 109 s for 7.1 GB of weights, export 2.8 GB and 61 s for 7.1 GB,
 # compile 2.2 GB, baseline 36 s), twice over.
 _NEEDS = {
-    "reference": _Need(3000, 120, 30, "reference"),
-    "gradients": _Need(3000, 120, 60, "reference"),
-    "export": _Need(3000, 120, 20, "export"),
+    "reference": _Need(3000, 120, 30),
+    "gradients": _Need(3000, 120, 60),
+    "export": _Need(3000, 120, 20),
     "compile": _Need(3000, 120, 0),
-    "measure": _Need(1500, 60, 20, "measure"),
-    "baseline": _Need(3000, 120, 30, "baseline"),
-    "dumps": _Need(4000, 300, 60, "baseline"),
+    "measure": _Need(1500, 60, 20),
+    "baseline": _Need(3000, 120, 30),
+    "dumps": _Need(4000, 300, 60),
 }
 _ROOM = 1.5
-"""Times footprint.FACTORS, which are what a stage takes at least."""
+"""Times what a stage takes of its weights at least (_memory_factor)."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +88,8 @@ def of(
     """
     need = _NEEDS[stage]
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
-    factor = max([f for k, f in footprint.FACTORS.items() if need.memory and k.startswith(need.memory)], default=0)  # fmt: skip
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
-    memory_mb = growth * (need.base_mb + _ROOM * factor * weights_mb)
+    memory_mb = growth * (need.base_mb + _ROOM * _memory_factor(stage) * weights_mb)
     timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + budget_s)
     last = attempt >= ATTEMPTS
     at_most_mb = limit.get("memory_mb", math.inf)
@@ -109,6 +105,18 @@ def of(
         more_memory=int(not last and memory_mb < at_most_mb),
         more_time=int(not last and timeout_s < limit["timeout_s"]),
     )
+
+
+@functools.cache
+def _memory_factor(stage: str) -> float:
+    """A stage's memory by the bytes of the weights: the largest that one of its plugins declares."""
+    if stage == "compile":  # weights are no part of a program
+        return 0.0
+    if stage == "export":
+        return max(exporter.memory_factor for exporter in plugins.exporters())
+    if stage in ("baseline", "dumps"):
+        return max(runtime.memory_factor for runtime in plugins.runtimes())
+    return 1.0
 
 
 def _minutes(seconds: float) -> int:

@@ -12,8 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from scripts.lib.config import plugins
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, baseline_cell
-from scripts.lib.core import atomic, python_source
+from scripts.lib.core import atomic
 from scripts.lib.driver import environments
 from scripts.lib.driver.plan import IREE_ENV, status_path
 from scripts.lib.supervision import outcome
@@ -64,8 +65,6 @@ def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) ->
         "xla_flags": None,
         "runtime": "iree",
         "frontend": frontend.name,
-        "exporter": frontend.exporter,
-        "exporter_options": frontend.options,
         "target": target.name,
         "backend": target.backend,
         "arch": target.arch,
@@ -73,18 +72,11 @@ def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) ->
         "flags": list(target.flags),
         "device_uri": target.device,
     }
-    export = _report(root, "export", exported)
     compiled = _report(root, "compile", cell)
-    exporter = environments.ROOT / "scripts/exporters" / f"{frontend.exporter}.py"
-    package = python_source.literal(exporter, "PACKAGE", "")
-    record["export"] = export
     record["compile"] = compiled
-    record["versions"] |= {
-        "torch": export.get("torch_version") or _pin(frontend.env, "torch"),
-        "torch_xla": None,
-        "frontend": export.get("frontend_version") or _pin(frontend.env, package),
-        "iree": record["versions"].get("iree") or _pin(IREE_ENV, "iree-base-compiler"),
-    }
+    iree = record["versions"].get("iree") or _pin(IREE_ENV, "iree-base-compiler")
+    _add_export(root, record, exported, frontend)
+    record["versions"]["iree"] = iree
     return record
 
 
@@ -93,7 +85,11 @@ def baseline_record(
 ) -> dict:
     """The record of one test of one baseline of one model."""
     cell = baseline_cell(model.name, baseline.name, test)
+    runtime = baseline.runtime.replace("_", "-")
     chain = [("reference", model.name), ("baseline", cell)]
+    exported = f"{model.name}/{baseline.program}"
+    if baseline.program:
+        chain.insert(1, ("export", exported))
     record = _record(root, chain, model, baseline.device)
     record["experiment"] |= {
         "test": test,
@@ -101,20 +97,39 @@ def baseline_record(
         "matmul_precision": matrix.measure.get("matmul_precision", "highest"),
         "optimizer": matrix.train if test == "train" else None,
         "xla_flags": baseline.xla_flags or None,
-        "runtime": baseline.runtime,
-        "frontend": None,
-        "target": baseline.name if baseline.name != baseline.runtime else None,
+        "runtime": runtime,
+        "frontend": baseline.program or None,
+        "target": baseline.name if baseline.name != runtime else None,
         "backend": None,
         "device_uri": baseline.device,
     }
-    versions = record["versions"]
-    versions |= {
-        "torch": versions.get("torch") or _pin(baseline.env, "torch"),
-        "torch_xla": versions.get("torch_xla") or _pin(baseline.env, "torch_xla"),
-        "frontend": None,
-        "iree": None,
-    }
+    versions = plugins.runtime(baseline.runtime).versions
+    _add_versions(record, baseline.env, versions, record["versions"])
+    if baseline.program:
+        _add_export(root, record, exported, matrix.programs[baseline.program])
     return record
+
+
+VERSIONS = ("torch", "torch_xla", "frontend", "iree")
+"""What every record says the versions of, None where it has no such thing."""
+
+
+def _add_versions(
+    record: dict, env: str, declared: Mapping[str, str], found: Mapping[str, str | None]
+) -> None:
+    """The versions that an exporter or runtime declares: those found, else what its environment
+    pins."""
+    pinned = {called: _pin(env, distribution) for distribution, called in declared.items()}
+    known = {called: found.get(called) or pin for called, pin in pinned.items()}
+    record["versions"] = dict.fromkeys(VERSIONS) | record["versions"] | known
+
+
+def _add_export(root: Path, record: dict, exported: str, frontend: Frontend) -> None:
+    """What the export of the program says of it."""
+    record["experiment"] |= {"exporter": frontend.exporter, "exporter_options": frontend.options}
+    export = record["export"] = _report(root, "export", exported)
+    found = {key.removesuffix("_version"): value for key, value in export.items() if key.endswith("_version")}  # fmt: skip
+    _add_versions(record, frontend.env, plugins.exporter(frontend.exporter).versions, found)
 
 
 def row(record: dict) -> dict[str, Any]:

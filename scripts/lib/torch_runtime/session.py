@@ -13,7 +13,7 @@ import torch
 
 from scripts.lib.artifacts import tensors
 from scripts.lib.baseline.arguments import Work
-from scripts.lib.config import precision
+from scripts.lib.config import plugins, precision
 from scripts.lib.core import exits
 from scripts.lib.modeling import convert, errors, golden, loading, source, trees
 from scripts.lib.modeling.step import EvalStep, TrainStep, placed, to_training
@@ -79,8 +79,10 @@ class TorchSession:
 def build(work: Work) -> loading.LoadedModel:
     """The model as its file builds it."""
     model = work.model
+    factor = plugins.runtime(work.runtime).memory_factor
+    stage = f"baseline {work.runtime}"
     try:
-        return loading.load(model.name, model.file, model.options, f"baseline {work.runtime}")
+        return loading.load(model.name, model.file, model.options, stage, factor)
     except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
 

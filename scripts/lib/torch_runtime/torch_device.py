@@ -20,7 +20,6 @@ class TorchDevice:
         self.kind = kind
         self.name = torch.cuda.get_device_name() if kind == "cuda" else cpu_name()
         self.device = torch.device(kind)
-        self.versions = {"torch": torch.__version__}
         torch.set_num_threads(threads)
 
     def set_matmul_precision(self, precision: str) -> None:

@@ -40,7 +40,6 @@ class XlaDevice:
         torch.zeros(1, device=self.device)
         self.kind = kind
         self.name = cpu_name() if kind == "cpu" else str(self.device)
-        self.versions = {"torch": torch.__version__, "torch_xla": version}
 
     def set_matmul_precision(self, precision: str) -> None:
         """`highest`, `high` or `medium`, as torch.set_float32_matmul_precision."""
