@@ -137,7 +137,12 @@ class ResultsTree:
                 if model.name == m:
                     held_to = ("gradients" if test == "train" else "reference", m)
                     cell = baseline_cell(m, b.name, test)
-                    yield "baseline", cell, [torch, held_to], ["measurement.json"]
+                    upstream = [
+                        torch,
+                        held_to,
+                        *([("export", f"{m}/{b.program}")] if b.program else []),
+                    ]
+                    yield "baseline", cell, upstream, ["measurement.json"]
 
 
 @pytest.fixture(autouse=True)
