@@ -20,7 +20,7 @@ TESTS = ("eval", "train")
 TAKES = ("precision", "xla_flags")
 LAZY = False
 VERSIONS = {"torch": "torch", "torch_xla": "torch_xla"}
-MEMORY_FACTOR = 1.3
+MEMORY_FACTOR = 1.0
 FORKABLE = True
 
 
