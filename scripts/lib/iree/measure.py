@@ -38,12 +38,7 @@ def measure(
     Exits where the results are wrong (the measurement is written without a latency), where
     there are more threads than cores, and as iree-benchmark-module does where that fails.
     """
-    on_cpu = driver_of(module.device) in CPU_DRIVERS
-    if on_cpu and timing.threads > physical_cores():
-        exits.fail(
-            f"measure.threads is {timing.threads}, but IREE pins one worker to each of "
-            f"{physical_cores()} cores"
-        )
+    threads = _cpu_threads(module.device, timing)
     types = check.signature().inputs
     stored = tensors.load_npz(inputs_file)
     inputs = [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(types)]
@@ -55,7 +50,7 @@ def measure(
     common |= {
         "device": module.device,
         "device_name": device_name,
-        "threads": timing.threads if on_cpu else None,
+        "threads": threads,
         "load_ms": session.load_s * 1e3,
         "versions": {"iree": importlib.metadata.version("iree-base-runtime")},
     }
@@ -76,6 +71,18 @@ def measure(
         command=timed.command,
         max_rss_mb=timed.max_rss_mb,
     ).write(out)
+
+
+def _cpu_threads(device: str, timing: Timing) -> int | None:
+    """The threads that compute on a CPU device; None on another."""
+    if driver_of(device) not in CPU_DRIVERS:
+        return None
+    if timing.threads > physical_cores():
+        exits.fail(
+            f"measure.threads is {timing.threads}, but IREE pins one worker to each of "
+            f"{physical_cores()} cores"
+        )
+    return timing.threads
 
 
 def _verified(

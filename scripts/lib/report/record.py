@@ -85,7 +85,7 @@ def baseline_record(
 ) -> dict:
     """The record of one test of one baseline of one model."""
     cell = baseline_cell(model.name, baseline.name, test)
-    runtime = baseline.runtime.replace("_", "-")
+    runtime = baseline.runtime.replace("_", "-")  # a module's name has no dash
     chain = [("reference", model.name), ("baseline", cell)]
     exported = f"{model.name}/{baseline.program}"
     if baseline.program:
