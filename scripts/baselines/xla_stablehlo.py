@@ -72,7 +72,7 @@ class ProgramSession:
         try:
             program = unlink(work.program)
         except UnlinkError as error:
-            exits.fail(str(error), exits.UNSUPPORTED)
+            exits.fail(f"{error}; `program` is to name a StableHLO frontend", exits.UNSUPPORTED)
         self._types = signature.inputs
         self._outputs = signature.outputs
         self._device = device.device
