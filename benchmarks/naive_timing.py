@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import timing
+from scripts.lib.baseline.runtime import settle
 from scripts.lib.core.machine import physical_cores
 from scripts.lib.modeling import loading
 from scripts.lib.modeling.step import EvalStep, placed
-from scripts.lib.torch_runtime import baseline
+from scripts.lib.timing.calls import run_calls
 
 MODELS = Path(__file__).parents[1] / "models"
 # Runtime to the packages whose versions count.
@@ -56,10 +57,10 @@ def compare(name: str, runtime_name: str, calls: int, repeats: int) -> dict[str,
     device = runtime.Device("cpu", physical_cores())
     loaded = placed(loading.load(name, MODELS / f"{name}.py", {}), device.device)
     step = EvalStep(loaded)
-    step.call = runtime.prepare(loaded.module)
+    step.call = runtime.prepare(loaded)
     device.finish()
-    cold = baseline.run_calls(step, device, calls).run
-    baseline.settle(runtime)
+    cold = run_calls(step, device, calls).run
+    settle(runtime)
     ways = naive_ways(step, device)
     taken: dict[str, list[float]] = {way: [] for way in ["right", *ways]}
     for _ in range(repeats):
@@ -69,7 +70,7 @@ def compare(name: str, runtime_name: str, calls: int, repeats: int) -> dict[str,
                 call()
             taken[way].append((time.perf_counter() - start) * 1e3 / calls)
             device.finish()  # what that way has left behind is not the next one's
-        run = baseline.run_calls(step, device, calls).run
+        run = run_calls(step, device, calls).run
         taken["right"].append(run.total_s * 1e3 / calls)
     found = {way: timing.spread(values) for way, values in taken.items()}
     cold_ms = cold.total_s * 1e3 / calls

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-import torch
-
-from scripts.lib.artifacts.tensors import Signature
+from scripts.lib.artifacts.tensors import Signature, TensorType
+from scripts.lib.config import plugins
 from scripts.lib.core import atomic, exits
 from scripts.lib.lowering import capture, link
 from scripts.lib.modeling import arguments, errors, loading, source
@@ -27,31 +28,43 @@ def main() -> None:
     parser.add_argument("--out-program", required=True, type=Path)
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
+    model = arguments.model(args)
+    declared = plugins.exporter(args.exporter)
+    stage = f"export {args.exporter}"
     try:
-        loaded = loading.load(args.name, args.model_file, args.options, f"export {args.exporter}")
+        loaded = loading.load(model.name, model.file, model.options, stage, declared.memory_factor)
     except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
-    signature = Signature.read(args.signature)
+    inputs = Signature.read(args.signature).inputs
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
+    program, report = export(loaded, inputs, exporter, args.exporter_options, args.ir_format)
+    for called, version in plugins.installed(declared.versions).items():
+        report[f"{called}_version"] = version
+    args.out_program.write_bytes(program)
+    atomic.write_json(args.out_report, report)
+
+
+def export(
+    loaded: loading.LoadedModel,
+    inputs: Sequence[TensorType],
+    exporter: ModuleType,
+    options: Mapping[str, Any],
+    ir_format: str,
+) -> tuple[bytes, dict[str, Any]]:
+    """The program of a model, and the report on it; exits where it is unsupported."""
     try:
-        lowered, seconds = exporter.export(loaded, args.exporter_options)
+        lowered, seconds = exporter.export(loaded, options)
     except capture.UnsupportedProgram as error:
         exits.fail(str(error), exits.UNSUPPORTED)
     start = time.perf_counter()
-    program = link.link(lowered, signature.inputs, args.ir_format)
+    program = link.link(lowered, inputs, ir_format)
     seconds["link"] = round(time.perf_counter() - start, 4)
-    args.out_program.write_bytes(program)
-    atomic.write_json(
-        args.out_report,
-        {
-            "export_s": round(sum(seconds.values()), 4),
-            "steps_s": seconds,
-            "program_bytes": len(program),
-            "rewrites": list(lowered.rewrites),
-            "frontend_version": importlib.metadata.version(exporter.PACKAGE),
-            "torch_version": torch.__version__,
-        },
-    )
+    return program, {
+        "export_s": round(sum(seconds.values()), 4),
+        "steps_s": seconds,
+        "program_bytes": len(program),
+        "rewrites": list(lowered.rewrites),
+    }
 
 
 if __name__ == "__main__":

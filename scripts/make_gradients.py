@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -11,8 +12,18 @@ import torch
 from scripts.lib.artifacts import tensors
 from scripts.lib.core import exits
 from scripts.lib.modeling import arguments, errors, golden, loading, source
+from scripts.lib.modeling.arguments import ModelChoice
 from scripts.lib.modeling.step import TrainStep, make_cotangents, to_training
 from scripts.lib.modeling.weights import set_weights, with_inputs
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The files of the model's reference that a training step starts from."""
+
+    weights: Path
+    inputs: Path
+    signature: Path
 
 
 def main() -> None:
@@ -24,19 +35,23 @@ def main() -> None:
     parser.add_argument("--out-golden", required=True, type=Path)
     parser.add_argument("--out-signature", required=True, type=Path)
     args = parser.parse_args()
+    reference = Reference(args.weights, args.inputs, args.signature)
     try:
-        make_gradients(args)
+        make_gradients(arguments.model(args), reference, args.out_golden, args.out_signature)
     except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
 
 
-def make_gradients(args: argparse.Namespace) -> None:
-    loaded = loading.load(args.name, args.model_file, args.options, "gradients")
-    set_weights(loaded.module, args.weights)
-    loaded = to_training(with_inputs(loaded, args.inputs))
+def make_gradients(
+    model: ModelChoice, reference: Reference, out_golden: Path, out_signature: Path
+) -> None:
+    """Write the golden results of a model's training step; raises ModelError or ModelFileError."""
+    loaded = loading.load(model.name, model.file, model.options, "gradients")
+    set_weights(loaded.module, reference.weights)
+    loaded = to_training(with_inputs(loaded, reference.inputs))
     with torch.no_grad():
         outputs = loaded.module(*loaded.args, **loaded.kwargs)
-    seed = int(args.options.get("seed", 0))
+    seed = int(model.options.get("seed", 0))
     cotangents = make_cotangents(outputs, seed)
 
     def step(of: loading.LoadedModel) -> TrainStep:
@@ -44,12 +59,12 @@ def make_gradients(args: argparse.Namespace) -> None:
         kind = torch.float64 if wide else torch.float32
         return TrainStep(of, [torch.from_numpy(c).to(kind) for c in cotangents])
 
-    signature = tensors.Signature.read(args.signature)
-    found = golden.observe(loaded, step, args.model_file, signature.dtype)
+    signature = tensors.Signature.read(reference.signature)
+    found = golden.observe(loaded, step, model.file, signature.dtype)
     if len(found.types) == 1:
-        raise errors.ModelError(f"{args.model_file}: no parameter has a gradient: nothing to train")
+        raise errors.ModelError(f"{model.file}: no parameter has a gradient: nothing to train")
     stored = {f"cotangent.{i}": array for i, array in enumerate(cotangents)}
-    tensors.save_npz(args.out_golden, found.arrays() | stored)
+    tensors.save_npz(out_golden, found.arrays() | stored)
     dataclasses.replace(
         signature,
         outputs=found.types,
@@ -57,7 +72,7 @@ def make_gradients(args: argparse.Namespace) -> None:
         has_fp64=found.fp64 is not None,
         rmse_vs_fp64=found.rmse_vs_fp64,
         deterministic=found.deterministic,
-    ).write(args.out_signature)
+    ).write(out_signature)
 
 
 if __name__ == "__main__":

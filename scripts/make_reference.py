@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -11,9 +11,20 @@ import torch
 from scripts.lib.artifacts import archive, tensors
 from scripts.lib.core import exits
 from scripts.lib.modeling import arguments, convert, errors, golden, loading, quantization, source
+from scripts.lib.modeling.arguments import ModelChoice
 from scripts.lib.modeling.step import EvalStep
 from scripts.lib.modeling.weights import named_weights
 from scripts.lib.verification import greedy_tokens
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The files of a reference."""
+
+    weights: Path
+    inputs: Path
+    golden: Path
+    signature: Path
 
 
 def main() -> None:
@@ -24,50 +35,50 @@ def main() -> None:
     parser.add_argument("--out-golden", required=True, type=Path)
     parser.add_argument("--out-signature", required=True, type=Path)
     args = parser.parse_args()
+    files = Outputs(args.out_weights, args.out_inputs, args.out_golden, args.out_signature)
     try:
-        make_reference(args)
+        make_reference(arguments.model(args), files)
     except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
 
 
-def make_reference(args: argparse.Namespace) -> None:
-    loaded = loading.load(args.name, args.model_file, args.options, "reference")
+def make_reference(model: ModelChoice, files: Outputs) -> None:
+    """Write a model's reference; raises ModelError or ModelFileError for what is wrong with it."""
+    loaded = loading.load(model.name, model.file, model.options, "reference")
     # Stored before the first call: a model may write into its weights and its inputs.
     weights, aliases = named_weights(loaded.module)
-    archive.write(args.out_weights, ((key, convert.to_bytes(w)) for key, w in weights.items()))
+    archive.write(files.weights, ((key, convert.to_bytes(w)) for key, w in weights.items()))
     stored = {str(i): convert.to_numpy(t) for i, (_, t) in enumerate(loaded.inputs)}
-    tensors.save_npz(args.out_inputs, stored)
+    tensors.save_npz(files.inputs, stored)
     inputs = tuple(convert.tensor_type(name, t) for name, t in loaded.inputs)
     parameters = tuple(convert.tensor_type(key, w) for key, w in weights.items())
     del weights
     inputs_from = loaded.input_description() or ""
     greedy = greedy_tokens.of(loaded.module)
-    dtype = args.options.get("dtype", "f32")
+    dtype = model.options.get("dtype", "f32")
     # Last that uses the model: it may be left in float64.
-    found = golden.observe(loaded, EvalStep, args.model_file, dtype)
-    tensors.save_npz(args.out_golden, found.arrays())
+    found = golden.observe(loaded, EvalStep, model.file, dtype)
+    tensors.save_npz(files.golden, found.arrays())
     loaded.module = torch.nn.Identity()  # a float model is as large again
     distance = quantization.report(loaded, found.eager)
     tensors.Signature(
-        model=args.name,
+        model=model.name,
         dtype=dtype,
-        batch_size=int(
-            args.options.get("batch_size") or source.default_batch_size(args.model_file)
-        ),
+        batch_size=int(model.options.get("batch_size") or source.default_batch_size(model.file)),
         inputs=inputs,
         outputs=found.types,
         parameters=parameters,
         aliases=aliases,
-        options=args.options,
+        options=model.options,
         torch_version=torch.__version__,
         has_fp64=found.fp64 is not None,
         rmse_vs_fp64=found.rmse_vs_fp64,
         deterministic=found.deterministic,
-        weights_bytes=args.out_weights.stat().st_size,
+        weights_bytes=files.weights.stat().st_size,
         inputs_from=inputs_from,
         generation=asdict(greedy) if greedy else None,
         quantization=distance,
-    ).write(args.out_signature)
+    ).write(files.signature)
 
 
 if __name__ == "__main__":

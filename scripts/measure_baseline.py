@@ -7,24 +7,28 @@ import os
 import tempfile
 from pathlib import Path
 
-from scripts.lib.torch_runtime.arguments import argument_parser, prepare_process
+from scripts.lib.baseline.arguments import argument_parser, prepare_process, work
+from scripts.lib.baseline.measure import measure
+from scripts.lib.timing import arguments as timing_arguments
+from scripts.lib.verification import arguments as check_arguments
 
 
 def main() -> None:
     parser = argument_parser("scripts.measure_baseline", __doc__)
-    parser.add_argument("--tolerance", default="{}", type=json.loads, help='{"tol":, "cosine":}')
-    parser.add_argument("--rule", default="{}", type=json.loads, help="stopping rule, JSON")
+    check_arguments.add_tolerance(parser)
+    timing_arguments.add_rule(parser)
     parser.add_argument(
         "--collect", default="[]", type=json.loads, help="profiles to take after the timing, JSON"
     )
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
-    prepare_process(args)
-    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="inductor-") as cache:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(cache).absolute())
-        from scripts.lib.torch_runtime import baseline
-
-        baseline.measure(args)
+    check, rule = check_arguments.check(args), timing_arguments.timing(args).rule
+    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="baseline-") as folder:
+        scratch = Path(folder).absolute()
+        cell = work(args, scratch)
+        prepare_process(cell)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
+        measure(cell, check, rule, args.collect, args.out)
 
 
 if __name__ == "__main__":

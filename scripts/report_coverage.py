@@ -16,6 +16,7 @@ from scripts.lib.config import cell
 from scripts.lib.core import atomic, exits
 from scripts.lib.report import coverage
 from scripts.lib.report.coverage import ENDINGS, FIELDS
+from scripts.lib.report.record import VERSIONS
 from scripts.lib.report.results_file import BadRecords, Record, read
 
 DETAIL_CHARS = 160
@@ -220,17 +221,25 @@ def baselines(records: Sequence[Record]) -> pd.DataFrame:
 
 def versions(records: Sequence[Record]) -> pd.DataFrame:
     """The versions in the rows, by frontend or baseline."""
-    columns = ["rows of", "torch", "exporter", "torch_xla", "IREE"]
+    columns = ["rows of", "torch", "exporter", "torch_xla", "IREE", "others"]
     found: dict[str, list[set[str]]] = {}
     for record in records:
         of, has = record.parts[0], record.data.get("versions") or {}
         exporter = record.data["experiment"].get("exporter") or ""
         frontend = f"{exporter} {has['frontend']}".strip() if has.get("frontend") else None
-        values = [has.get("torch"), frontend, has.get("torch_xla"), has.get("iree")]
+        others = [f"{k} {v}" for k, v in has.items() if v and k not in VERSIONS]
+        values = [
+            has.get("torch"),
+            frontend,
+            has.get("torch_xla"),
+            has.get("iree"),
+            ", ".join(others),
+        ]
         for known, value in zip(found.setdefault(of, [set() for _ in values]), values, strict=True):
             known |= {value} if value else set()
     rows = [[of, *(", ".join(_builds(known)) for known in sets)] for of, sets in found.items()]
-    return pd.DataFrame(rows, columns=columns)
+    shown = pd.DataFrame(rows, columns=columns)
+    return shown if shown["others"].any() else shown.drop(columns="others")
 
 
 def devices(records: Iterable[Record]) -> list[str]:

@@ -1,15 +1,20 @@
 """Baseline runtimes: one module each.
 
-A baseline in config.yaml names its runtime (the module's name here) and its device. A module has
+A baseline in config.yaml names its runtime (the module's name here) and its device. A module declares,
+as plain literals that the driver reads without importing it, what scripts/lib/config/plugins.py says of
+a Runtime (``DEVICES``, ``TESTS``, ``TAKES``, ``LAZY``, ``VERSIONS``, ``MEMORY_FACTOR``, ``FORKABLE``), and has
 
-- ``DEVICES``: the kinds of device that it runs on, a plain literal;
-- ``Device(kind, threads)``: opens one (scripts/lib/torch_runtime/torch_device.py, scripts/lib/torch_runtime/xla_device.py);
-- ``prepare(module)``: the callable to measure;
+- ``Device(kind, threads)``: opens one, or raises baseline.runtime.NoDevice
+  (scripts/lib/torch_runtime has PyTorch's and PyTorch/XLA's);
+- ``open_session(work, check, device)``: the cell's work, loaded and ready to be called
+  (scripts/lib/baseline/runtime.py, Session); for a runtime of PyTorch models a TorchSession with
+  the runtime's own ``prepare(loaded)``, which returns the callable to measure;
 
-and may have
+where it TAKES a precision
 
-- ``TAKES``: keys of a baseline's entry that mean something to it alone, a plain literal;
-- ``LAZY``: True where a call only traces, until a value is looked at or the call is finished;
+- ``eager_in_precision(work, check)``: what results in it are compared with;
+
+and where it needs them
 
 - ``settle()``: ends what would run beside the timed calls;
 - ``compile_seconds()``: seconds spent compiling so far, where its device does not count them.

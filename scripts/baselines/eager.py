@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
+from scripts.lib.modeling.loading import LoadedModel
+from scripts.lib.torch_runtime.session import TorchSession, eager_in_precision
 from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
 
-__all__ = ["DEVICES", "Device", "prepare"]
+__all__ = ["Device", "eager_in_precision", "open_session"]
 
 DEVICES = ("cpu", "cuda")
+TESTS = ("eval", "train")
+TAKES = ("precision",)
+LAZY = False
+VERSIONS = {"torch": "torch"}
+MEMORY_FACTOR = 1.0
+FORKABLE = True
 
 
-def prepare(module: torch.nn.Module) -> torch.nn.Module:
+def prepare(loaded: LoadedModel) -> torch.nn.Module:
     """The callable to measure."""
-    return module
+    return loaded.module
+
+
+open_session = functools.partial(TorchSession, prepare=prepare)

@@ -8,6 +8,7 @@ that, in the cache of this machine.
 
 from __future__ import annotations
 
+import functools
 import os
 
 import torch
@@ -15,17 +16,25 @@ import torch._dynamo.utils
 import torch._inductor.async_compile
 import torch._inductor.cpu_vec_isa
 
+from scripts.lib.modeling.loading import LoadedModel
+from scripts.lib.torch_runtime.session import TorchSession, eager_in_precision
 from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
 
-__all__ = ["DEVICES", "Device", "compile_seconds", "prepare", "settle"]
+__all__ = ["Device", "compile_seconds", "eager_in_precision", "open_session", "settle"]
 
 DEVICES = ("cpu", "cuda")
+TESTS = ("eval", "train")
+TAKES = ("precision",)
+LAZY = False
+VERSIONS = {"torch": "torch"}
+MEMORY_FACTOR = 2.0
+FORKABLE = True
 
 
-def prepare(module: torch.nn.Module) -> torch.nn.Module:
+def prepare(loaded: LoadedModel) -> torch.nn.Module:
     """The callable to measure; it compiles in its first call."""
     _know_vector_instructions()
-    return torch.compile(module, backend="inductor", dynamic=False, fullgraph=False)
+    return torch.compile(loaded.module, backend="inductor", dynamic=False, fullgraph=False)
 
 
 def _know_vector_instructions() -> None:
@@ -52,3 +61,6 @@ def compile_seconds() -> float | None:
 
 
 _COMPILATIONS = ("_compile.compile_inner", "backward._backward_impl")
+
+
+open_session = functools.partial(TorchSession, prepare=prepare)

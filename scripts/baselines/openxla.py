@@ -5,16 +5,28 @@ Its compile time is XLA's; what dynamo takes is in the trace of the cold run.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
+from scripts.lib.modeling.loading import LoadedModel
+from scripts.lib.torch_runtime.session import TorchSession, eager_in_precision
 from scripts.lib.torch_runtime.xla_device import XlaDevice as Device
 
-__all__ = ["DEVICES", "Device", "prepare"]
+__all__ = ["Device", "eager_in_precision", "open_session"]
 
 DEVICES = ("cpu", "cuda")
-TAKES = ("xla_flags",)
+TESTS = ("eval", "train")
+TAKES = ("precision", "xla_flags")
+LAZY = False
+VERSIONS = {"torch": "torch", "torch_xla": "torch_xla"}
+MEMORY_FACTOR = 1.0
+FORKABLE = True
 
 
-def prepare(module: torch.nn.Module) -> torch.nn.Module:
+def prepare(loaded: LoadedModel) -> torch.nn.Module:
     """The callable to measure; it compiles in its first call."""
-    return torch.compile(module, backend="openxla", dynamic=False, fullgraph=False)
+    return torch.compile(loaded.module, backend="openxla", dynamic=False, fullgraph=False)
+
+
+open_session = functools.partial(TorchSession, prepare=prepare)

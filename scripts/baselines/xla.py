@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
+from scripts.lib.modeling.loading import LoadedModel
+from scripts.lib.torch_runtime.session import TorchSession, eager_in_precision
 from scripts.lib.torch_runtime.xla_device import XlaDevice as Device
 
-__all__ = ["DEVICES", "Device", "prepare"]
+__all__ = ["Device", "eager_in_precision", "open_session"]
 
 DEVICES = ("cpu", "cuda")
-TAKES = ("xla_flags",)
-LAZY = True
-"""What executes while the model's own code runs is waited for there: a value that it looks at."""
+TESTS = ("eval", "train")
+TAKES = ("precision", "xla_flags")
+LAZY = True  # what executes in the model's own code (a value that it looks at) is waited for there
+VERSIONS = {"torch": "torch", "torch_xla": "torch_xla"}
+MEMORY_FACTOR = 1.3
+FORKABLE = True
 
 
-def prepare(module: torch.nn.Module) -> torch.nn.Module:
+def prepare(loaded: LoadedModel) -> torch.nn.Module:
     """The callable to measure."""
-    return module
+    return loaded.module
+
+
+open_session = functools.partial(TorchSession, prepare=prepare)

@@ -24,10 +24,22 @@ OPTIONS = {
     "dialect": ("torch", "stablehlo", "linalg-on-tensors"),
     "rewrites": ("all", "none"),
 }
-"""What a frontend may set, and to what: checked before anything runs, so a plain literal."""
+REWRITES = {
+    "fold-constant-nonzero": ("torch", "stablehlo", "linalg-on-tensors"),
+    "index-from-the-front": ("stablehlo",),
+    "scatter-mean-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),
+    "scatter-without-self": ("torch", "stablehlo", "linalg-on-tensors"),
+    "scatter-sum-as-add": ("torch", "stablehlo", "linalg-on-tensors"),
+    "scatter-add-by-rows": ("torch", "stablehlo", "linalg-on-tensors"),
+    "mask-index-at-full-length": ("torch", "stablehlo", "linalg-on-tensors"),
+    "scatter-reduce-as-comparison": ("torch", "stablehlo", "linalg-on-tensors"),
+    "scatter-from-memory": ("torch", "stablehlo", "linalg-on-tensors"),
+}
+VERSIONS = {"torch-mlir": "frontend", "torch": "torch"}
+MEMORY_FACTOR = 1.0
+FORKABLE = True
+
 ENTRY = "forward"
-PACKAGE = "torch-mlir"
-"""Distribution whose version is the frontend's version."""
 
 # What torch_mlir.fx.export_and_import runs between import and the output dialect.
 _TO_BACKEND_IR = (
@@ -53,7 +65,8 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     rewrites: tuple[str, ...] = ()
     if options["rewrites"] == "all":
         with timed(seconds, "rewrite"):
-            rewrites = fx_rewrites.apply(program, dialect)
+            needed = [name for name, dialects in REWRITES.items() if dialect in dialects]
+            rewrites = fx_rewrites.apply(program, needed)
     with timed(seconds, "import"):
         context = ir.Context()
         torch_dialect.register_dialect(context)

@@ -25,10 +25,22 @@ from scripts.lib.lowering.stablehlo import for_iree
 from scripts.lib.modeling import loading
 
 OPTIONS = {"rewrites": ("all", "none")}
-"""What a frontend may set, and to what: checked before anything runs, so a plain literal."""
+REWRITES = {
+    "fold-constant-nonzero": ("stablehlo",),
+    "scan-of-booleans-in-int64": ("stablehlo",),
+    "scatter-mean-as-sum": ("stablehlo",),
+    "scatter-without-self": ("stablehlo",),
+    "scatter-sum-as-add": ("stablehlo",),
+    "scatter-add-by-rows": ("stablehlo",),
+    "scatter-reduce-by-columns": ("stablehlo",),
+    "mask-index-at-full-length": ("stablehlo",),
+    "scatter-from-memory": ("stablehlo",),
+}
+VERSIONS = {"torch_xla": "frontend", "torch": "torch"}
+MEMORY_FACTOR = 2.4
+FORKABLE = True
+
 ENTRY = "main"
-PACKAGE = "torch_xla"
-"""Distribution whose version is the frontend's version."""
 
 _NOT_CAPTURABLE = "This model contains ops not capturable by Pytorch/XLA: "
 
@@ -53,7 +65,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     rewrites: list[str] = []
     if options["rewrites"] == "all":
         with timed(seconds, "rewrite"):
-            rewrites += fx_rewrites.apply(program, "xla")
+            rewrites += fx_rewrites.apply(program, REWRITES)
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     function = bundle.stablehlo_funcs[0]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 
+from scripts.lib.config import plugins
 from scripts.lib.lowering import fx_rewrites
 
 FLOATS = (torch.float32, torch.float64, torch.float16)
@@ -51,7 +52,7 @@ def judge(road: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
 
         program = program.run_decompositions(get_decomposition_table())
     before = program.graph_module.code
-    names = fx_rewrites.apply(program, road)
+    names = fx_rewrites.apply(program, needed(road))
     shapes = [node.meta["val"] for node in program.graph.nodes if node.op == "call_function"]
     dynamic = sum(not isinstance(s, int) for v in shapes if hasattr(v, "shape") for s in v.shape)
     got = program.module()(*[tensor.clone() for tensor in inputs])
@@ -62,6 +63,12 @@ def judge(road: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
         "equal": same(got, want),
         "ops": sorted({str(n.target) for n in program.graph.nodes if n.op == "call_function"}),
     }
+
+
+def needed(road: str) -> list[str]:
+    """The rewrites that programs of a dialect of torch-mlir, or of PyTorch/XLA, need."""
+    exporter, dialect = ("torch_xla", "stablehlo") if road == "xla" else ("torch_mlir", road)
+    return [name for name, into in plugins.exporter(exporter).rewrites.items() if dialect in into]
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:

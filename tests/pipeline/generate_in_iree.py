@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.lib.artifacts import tensors
-from scripts.lib.iree.session import Session
+from scripts.lib.iree.session import Module, Session
 
 
 class Program:
@@ -24,7 +24,7 @@ class Program:
         vmfb = results / "compile" / model / frontend / target / "module.vmfb"
         self.signature = tensors.Signature.read(reference / "signature.json")
         self.start = list(tensors.load_npz(reference / "inputs.npz").values())
-        self.session = Session(vmfb, reference / "weights.irpa", "local-task", 2)
+        self.session = Session(Module(vmfb, reference / "weights.irpa", "local-task"), 2)
 
     def __call__(self, inputs: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
         """The best token, [batch_size, 1], and the cache."""

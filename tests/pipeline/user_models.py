@@ -76,7 +76,7 @@ def _run(program: bytes, weights: Path, inputs: list, work: Path) -> list[np.nda
     """Outputs of the program on llvm-cpu."""
     from iree.compiler import tools
 
-    from scripts.lib.iree.session import Session
+    from scripts.lib.iree.session import Module, Session
 
     compiled = work / "module.vmfb"
     compiled.write_bytes(
@@ -84,7 +84,7 @@ def _run(program: bytes, weights: Path, inputs: list, work: Path) -> list[np.nda
             program.decode(), target_backends=["llvm-cpu"], input_type="auto", extra_args=["--iree-llvmcpu-target-cpu=host"]
         )
     )  # fmt: skip
-    session = Session(compiled, weights, "local-task", 2)
+    session = Session(Module(compiled, weights, "local-task"), 2)
     return session.call([tensors.as_native(array, kind.dtype) for kind, array in inputs])[0]
 
 

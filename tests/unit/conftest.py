@@ -132,7 +132,7 @@ class ResultsTree:
         """(stage, cell, upstream, artifacts), each after what it stands on."""
         for env in ("torch-mlir", "iree"):
             yield "env", env, [], []
-        wanted = [made for row in self.matrix.rows() for made in stages.of_row(row)]
+        wanted = [made for row in self.matrix.rows() for made in self.matrix.chain(row)]
         if "train" in self.matrix.tests:
             models = self.matrix.of_kind(Kind.MODEL)
             wanted = [made for m in models for made in stages.chain("gradients", m)] + wanted
@@ -148,7 +148,10 @@ class ResultsTree:
         if stage.kind is Kind.BASELINE and cell["test"] == "train":
             return [("gradients", cell["model"])]
         above = stages.STAGES[stage.after]
-        return [(above.folder, str(cell.to(above.kind)))]
+        found = [(above.folder, str(cell.to(above.kind)))]
+        if self.matrix.runs_program(cell):
+            found.append(("export", str(self.matrix.program(cell))))
+        return found
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from scripts.lib.config import expansion, schemas, settings, stages
-from scripts.lib.core import python_source
+from scripts.lib.config import expansion, plugins, schemas, settings, stages
 from scripts.lib.driver.plan import Plan
 from scripts.lib.timing.stopping import StoppingRule
 
@@ -40,8 +39,7 @@ def test_every_expectation_matches_some_cell(config):
 
 def test_every_baseline_is_of_a_runtime_on_a_device_that_it_runs_on(config):
     for name, entry in config["baselines"].items():
-        runtime = ROOT / "scripts/baselines" / f"{entry['runtime']}.py"
-        assert entry["device"] in python_source.literal(runtime, "DEVICES", ()), name
+        assert entry["device"] in plugins.runtime(entry["runtime"]).devices, name
 
 
 @pytest.mark.parametrize("tests", ["eval", "train", "eval,train"])

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -11,9 +12,17 @@ from scripts.lib.config.matrix import Baseline, Matrix, Override
 from scripts.lib.config.precision import PRECISIONS
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.driver.plan import Plan
+from tests import declarations
 
 MODEL = "def get_model(size='s'): ...\ndef get_dummy_input(batch_size=1): ...\n"
-EXPORTER = "import not_installed\nOPTIONS = {'dialect': ('torch', 'linalg')}\n"
+EXPORTER = "import not_installed\n" + declarations.exporter(
+    OPTIONS={"dialect": ("torch", "linalg")}
+)
+RUNTIMES = {
+    "eager": {},
+    "cpu_only": {"DEVICES": ("cpu",), "TAKES": ()},
+    "programs": {"TAKES": ("program",)},
+}
 CONFIG = yaml.safe_load("""
 models:
   b: {batch_size: 2, dtype: f16, size: 50, tolerance: {tol: 0.1}}
@@ -47,8 +56,9 @@ def root(tmp_path):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     (tmp_path / "scripts/exporters/x.py").write_text(EXPORTER)
-    (tmp_path / "scripts/baselines/eager.py").write_text("DEVICES = ('cpu', 'cuda')\n")
-    (tmp_path / "scripts/baselines/cpu_only.py").write_text("DEVICES = ('cpu',)\n")
+    (tmp_path / "scripts/exporters/plain.py").write_text(declarations.exporter())
+    for name, changes in RUNTIMES.items():
+        (tmp_path / f"scripts/baselines/{name}.py").write_text(declarations.runtime(**changes))
     return tmp_path
 
 
@@ -313,7 +323,7 @@ def test_a_baseline_has_a_precision_and_flags_of_its_own_or_none(root):
         "baselines.odd.xla_flags: means nothing to eager; leave it out"
     ]
     runtime = root / "scripts/baselines/eager.py"
-    runtime.write_text(runtime.read_text() + 'TAKES = ("xla_flags",)\n')
+    runtime.write_text(declarations.runtime(TAKES=("precision", "xla_flags")))
     found = expansion.expand(config, {}, root).baselines
     assert found["odd"] == Baseline("odd", "eager", "cuda", "e", "fp16", "-a b")
     assert found["eager"] == Baseline("eager", "eager", "cpu", "e", "none", "")
@@ -701,4 +711,45 @@ def test_a_kind_of_node_that_is_not_declared_is_refused_with_the_nearest(root):
     config = with_entry("targets", "gpu", node="bigg") | {"nodes": {"big": None}}
     assert problems_of(config, root) == [
         "targets.gpu.node: unknown node 'bigg'; did you mean 'big'?"
+    ]
+
+
+def test_a_baseline_that_runs_a_program_names_its_frontend_which_the_run_then_exports(root):
+    config = with_entry("baselines", "p", runtime="programs", device="cpu", env="e", program="g")
+    found = expansion.expand(config, {"frontends": "f"}, root)
+    assert list(found.frontends) == ["f"]
+    assert list(found.programs) == ["g"]
+    assert Matrix.from_json(json.loads(json.dumps(found.to_json()))) == found
+    plan = Plan(found, frozenset(), with_conda=False)
+    cell = SimpleNamespace(model="a", baseline="p", test="eval", frontend="g")
+    assert plan.frontend(cell).exporter == "plain"
+    assert plan.program(cell, "status.json") == ["results/export/a/g/status.json"]
+    assert "--program=results/export/a/g/program.mlir" in plan.options.step(cell)
+    assert "results/export/a/g/report.json" in plan.results()
+    cell.baseline = "eager"
+    assert plan.program(cell, "status.json") == []
+    assert "--program" not in plan.options.step(cell)
+
+
+def test_a_program_of_no_frontend_and_keys_that_mean_nothing_to_a_runtime_are_refused(root):
+    entry = {"runtime": "programs", "device": "cpu", "env": "e"}
+    config = with_entry("baselines", "p", **entry)
+    assert problems_of(config, root) == [
+        "baselines.p.program: unknown frontend ''; there are: f, g"
+    ]
+    config = with_entry("baselines", "p", **entry, program="g", precision="fp16")
+    assert problems_of(config, root) == [
+        "baselines.p.precision: means nothing to programs; leave it out"
+    ]
+    config = with_entry("baselines", "eager", program="g")
+    assert problems_of(config, root) == [
+        "baselines.eager.program: means nothing to eager; leave it out"
+    ]
+
+
+def test_a_file_that_does_not_declare_what_it_must_is_a_problem_of_the_configuration(root):
+    path = root / "scripts/baselines/eager.py"
+    path.write_text(declarations.runtime(TESTS=None))
+    assert problems_of(CONFIG, root) == [
+        f"{path}: TESTS: found nothing, expected a tuple, some of eval, train, as a plain literal"
     ]

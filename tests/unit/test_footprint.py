@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.lib.core import exits
-from scripts.lib.modeling import counting, footprint
+from scripts.lib.modeling import counting
 from scripts.lib.modeling.counting import count
 from scripts.lib.modeling.footprint import Weights, limit_bytes, require, shortage
 from scripts.lib.supervision.diagnose import diagnose
@@ -17,7 +17,7 @@ BF16 = Weights(3_212_749_952, 12_850_999_808, 6_425_499_904, "bf16")
 
 
 def test_a_shortage_names_the_weights_the_need_the_limit_and_what_to_do():
-    assert shortage(F32, "export torch_xla", 19.3e9, "limits.export.memory_mb") == (
+    assert shortage(F32, "export torch_xla", 19.3e9, "limits.export.memory_mb", 2.4) == (
         "weights of 12.9 GB (3.21 G parameters, f32) need 30.8 GB in the export torch_xla stage, and "
         "it may use 19.3 GB (limits.export.memory_mb); lower the dtype or size, or raise that"
     )
@@ -31,15 +31,15 @@ def test_weights_need_what_they_are_built_in_before_they_are_converted():
 
 
 @given(
-    stage=st.sampled_from(["", *footprint.FACTORS, "export another"]),
+    factor=st.floats(0.5, 4),
     size=st.integers(0, 10**12),
     share=st.sampled_from([1, 2]),
     limit=st.floats(0, 1e13),
 )
-def test_what_is_needed_decides_and_nothing_else(stage, size, share, limit):
+def test_what_is_needed_decides_and_nothing_else(factor, size, share, limit):
     weights = Weights(size, size, size // share, "f32")
-    needed = max(size, footprint.FACTORS.get(stage, 1.0) * (size // share))
-    assert bool(shortage(weights, stage, limit, "x")) == (needed > limit)
+    needed = max(size, factor * (size // share))
+    assert bool(shortage(weights, "export x", limit, "y", factor)) == (needed > limit)
 
 
 def test_the_supervisors_limit_is_taken_and_named(monkeypatch):

@@ -159,7 +159,15 @@ def test_the_stage_ends_when_its_supervisor_is_killed(run, tmp_path):
 def test_the_server_and_its_stages_end_with_the_run(tmp_path):
     owner = subprocess.Popen(["sleep", "60"])
     where = fork_server.address(sys.executable, owner.pid)
-    command = [sys.executable, "-m", "scripts.fork_server", "--owner", str(owner.pid), "--python", sys.executable]
+    command = [
+        sys.executable,
+        "-m",
+        "scripts.fork_server",
+        "--owner",
+        str(owner.pid),
+        "--python",
+        sys.executable,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert "packages imported" in server.stdout.readline()
         assert fork_server.listen(where) is None, "the address is taken"

@@ -10,7 +10,7 @@ import pytest
 
 from scripts.lib.config.matrix import Baseline, Override
 from scripts.lib.driver import environments
-from scripts.lib.report import fields, record
+from scripts.lib.report import fields, record, results_file
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.timing.measurement import Run
 
@@ -352,6 +352,50 @@ def test_a_baseline_that_never_ran_is_of_the_torch_that_is_pinned_for_it(results
     row = rows(record.records(results.matrix))["conv/xla/eval"]
     pins = environments.pins("torch-xla")
     assert (row["torch_version"], row["torch_xla_version"]) == (pins["torch"], pins["torch_xla"])
+
+
+@pytest.fixture
+def of_programs(results):
+    """A tree with a baseline that runs the programs of the frontend mlir."""
+    on_xla = Baseline("xla-stablehlo", "xla_stablehlo", "cpu", "xla-stablehlo", program="mlir")
+    results.matrix = dataclasses.replace(
+        results.matrix,
+        baselines=results.matrix.baselines | {"xla-stablehlo": on_xla},
+        programs={"mlir": results.matrix.frontends["mlir"]},
+    )
+    return results
+
+
+def test_the_row_of_a_baseline_that_ran_a_program_is_of_its_lowering_path(of_programs):
+    of_programs.write()
+    cell = "conv/xla-stablehlo/eval"
+    versions = {"jax": "0.1", "jaxlib": "0.2"}
+    of_programs.measure(Path(f"results/baseline/{cell}/measurement.json"), versions=versions)
+    report = {
+        "export_s": 0.5,
+        "frontend_version": "1",
+        "torch_version": "2.9",
+        "rewrites": ["tril"],
+    }
+    Path("results/export/conv/mlir/report.json").write_text(json.dumps(report))
+    found = of_cell(record.records(of_programs.matrix))[cell]
+    VALID(found)
+    assert found["versions"] == versions | {
+        "torch": "2.9", "frontend": "1", "torch_xla": None, "iree": None
+    }  # fmt: skip
+    row = fields.row(found, FIELDS)
+    assert (row["runtime"], row["frontend"], row["target"]) == ("xla-stablehlo", "mlir", None)
+    assert (row["rewrites"], row["export_s"], row["status"]) == ("tril", 0.5, "ok")
+    assert row["speedup_vs_eager"] is not None
+    assert str(results_file.cell_of(found)) == cell
+
+
+def test_a_program_that_was_not_exported_is_why_its_baseline_has_no_latency(of_programs, ended):
+    of_programs.write(ended("unsupported", "export", "conv/mlir"))
+    row = rows(record.records(of_programs.matrix))["conv/xla-stablehlo/eval"]
+    assert (row["status"], row["stage"]) == ("unsupported", "export")
+    assert row["blocked_by"] == "export conv/mlir"
+    assert row["frontend"] == "mlir"
 
 
 def test_what_an_exporter_rewrote_is_in_the_row(results):

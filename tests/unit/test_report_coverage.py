@@ -278,6 +278,17 @@ def test_versions_and_devices_are_those_of_the_rows(results, ended):
     assert "Devices: cpu: A CPU, vulkan: A GPU.\n" in found
 
 
+def test_versions_that_only_some_runtime_has_are_in_a_column_where_there_are_any(results):
+    results.write()
+    rows = record.records(results.matrix)
+    assert "| IREE |\n" in report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
+    eager = next(row for row in rows if row["experiment"]["runtime"] == "eager")
+    eager["versions"] |= {"a_tool": "1.2", "another": None}
+    found = report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
+    assert "| IREE | others |\n" in found
+    assert "| eager | 2.0 |  |  |  | a_tool 1.2 |\n" in found
+
+
 def test_sections_with_nothing_in_them_are_left_out(results):
     results.matrix = dataclasses.replace(results.matrix, baselines={})
     results.write()

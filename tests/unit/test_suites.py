@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from scripts.lib.config import expansion, schemas, settings, suites
 from scripts.lib.config.suites import Entry, SuiteError
+from tests import declarations
 from tests.unit.test_expansion import CONFIG, MODEL
 
 SUITE_FILE = "def get_model(name='x', size='s', path=''): ...\ndef get_dummy_input(batch_size=1, seq_len=8): ...\n"
@@ -34,9 +35,9 @@ def root(tmp_path):
         **{f"models/suites/names/{suite}.txt": text for suite, text in NAMES.items()},
         **{f"models/suites/{name}.txt": text for name, text in LISTS.items()},
         "envs/e.yaml": "",
-        "scripts/exporters/x.py": "OPTIONS = {'dialect': ('torch', 'linalg')}\n",
-        "scripts/exporters/plain.py": "",
-        "scripts/baselines/eager.py": "DEVICES = ('cpu', 'cuda')\n",
+        "scripts/exporters/x.py": declarations.exporter(OPTIONS={"dialect": ("torch", "linalg")}),
+        "scripts/exporters/plain.py": declarations.exporter(),
+        "scripts/baselines/eager.py": declarations.runtime(),
         "bench/torchbenchmark/models/dcgan/__init__.py": BENCH,
         "bench/torchbenchmark/models/dcgan/metadata.yaml": "devices: {cpu: {eval_batch_size: 2}}\n",
         "bench/torchbenchmark/models/dlrm/__init__.py": BENCH,

@@ -169,7 +169,7 @@ def test_memory_counts_for_the_whole_process_tree(run):
 def test_a_stage_is_told_what_it_may_hold_and_one_that_needs_more_meets_that_limit(run):
     code = (
         "from scripts.lib.modeling import footprint as f; "
-        "f.require(f.Weights(10**9, 4 * 10**9, 4 * 10**9, 'f32'), 'export torch_xla')"
+        "f.require(f.Weights(10**9, 4 * 10**9, 4 * 10**9, 'f32'), 'export torch_xla', 2.4)"
     )
     result, artifact, _ = run(code, memory_mb=6000)
     assert (result.status, result.reason, result.limit) == ("oom", "estimated", 6000)

@@ -6,6 +6,8 @@ rule measure_baseline:
         **environment("baseline"),
         **model_files(),
         **compared_with(),
+        program=lambda w: PLAN.program(w, "program.mlir"),
+        export=lambda w: PLAN.program(w, "status.json"),
     output:
         measurement=artifact("baseline", "measurement.json"),
         status=artifact("baseline", "status.json"),
@@ -30,7 +32,7 @@ rule measure_baseline:
     shell:
         SUPERVISE_FORKED
         + " --module scripts.measure_baseline scripts.baselines.{params.runtime}"
-        " {params.skip} --upstream {input.env:q} {input.reference:q}"
+        " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_baseline"
         " --name {wildcards.model:q} --model-file {input.model_file:q} {params.step}"

@@ -11,6 +11,8 @@ rule dump_baseline:
         **environment("dump_baseline"),
         **model_files(),
         **compared_with(),
+        program=lambda w: PLAN.program(w, "program.mlir"),
+        export=lambda w: PLAN.program(w, "status.json"),
     output:
         listing=artifact("dump_baseline", "files.json"),
         status=artifact("dump_baseline", "status.json"),
@@ -31,7 +33,7 @@ rule dump_baseline:
     shell:
         SUPERVISE_FORKED
         + " --module scripts.dump_baseline scripts.baselines.{params.runtime}"
-        " {params.skip} --upstream {input.env:q} {input.reference:q}"
+        " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
         " --artifact {output.listing:q}"
         " -- {params.python} -m scripts.dump_baseline"
         " --name {wildcards.model:q} --model-file {input.model_file:q} {params.step}"

@@ -114,9 +114,14 @@ def load_npz(path: str | Path, prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def as_native(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The array as its torch dtype, bfloat16 through ml_dtypes (which IREE brings)."""
+    """The array as its torch dtype."""
+    return np.asarray(array.astype(native(dtype), copy=False), order="C")
+
+
+def native(dtype: str) -> np.dtype:
+    """numpy's type of a torch dtype, bfloat16 through ml_dtypes (which IREE brings)."""
     if dtype != "bfloat16":
-        return np.asarray(array.astype(DTYPES[dtype][1], copy=False), order="C")
+        return np.dtype(DTYPES[dtype][1])
     import ml_dtypes
 
-    return np.asarray(array.astype(ml_dtypes.bfloat16), order="C")
+    return np.dtype(ml_dtypes.bfloat16)

@@ -4,16 +4,15 @@ that it names and against the others. The schema has looked at each by itself be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import settings
+from scripts.lib.config import plugins, settings
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix
 from scripts.lib.config.precision import POLICY, TESTS
 from scripts.lib.config.torchbench import TorchbenchFile
-from scripts.lib.core import python_source
 
 # What an entry names, and where the file of that name is.
 _FOLDERS = {
@@ -27,15 +26,20 @@ def problems(
     config: Mapping[str, Any],
     known: Mapping[str, dict],
     chosen: Mapping[str, dict],
+    programs: Mapping[str, Frontend],
     root: Path,
     torchbench: TorchbenchFile | None,
 ) -> list[str]:
-    """Everything that is wrong with the entries: those `known`, and of them those `chosen`."""
-    found = file_problems(chosen, root)
-    for frontend in chosen["frontends"].values():
+    """Everything that is wrong with the entries: those `known`, and of them those `chosen`.
+
+    `programs`: the frontends whose programs baselines run.
+    """
+    frontends = chosen["frontends"] | programs
+    found = file_problems(chosen | {"frontends": frontends}, root)
+    for frontend in frontends.values():
         found += option_problems(frontend, root)
     for baseline in chosen["baselines"].values():
-        found += device_problems(baseline, root, torchbench)
+        found += baseline_problems(baseline, root, torchbench, list(known["frontends"]))
     found += expect_problems(config.get("expect", {}), known)
     found += glob_problems(known)
     found += node_problems(known, config.get("nodes", {}))
@@ -65,11 +69,13 @@ def file_problems(chosen: Mapping[str, Mapping], root: Path) -> list[str]:
 
 
 def option_problems(frontend: Frontend, root: Path) -> list[str]:
-    """What is wrong with a frontend's options, by its exporter's OPTIONS (name: choices)."""
-    exporter = root / "scripts/exporters" / f"{frontend.exporter}.py"
-    if not exporter.is_file():
+    """What is wrong with a frontend's options, by what its exporter declares (name: choices)."""
+    if not (root / plugins.EXPORTERS / f"{frontend.exporter}.py").is_file():
         return []
-    known = python_source.literal(exporter, "OPTIONS", {})
+    try:
+        known = plugins.exporter(frontend.exporter, root).options
+    except plugins.DeclarationError as error:
+        return [str(error)]
     where = f"frontends.{frontend.name}.options"
     problems = [
         f"{where}.{name}: missing, allowed is one of {', '.join(choices)}"
@@ -86,27 +92,36 @@ def option_problems(frontend: Frontend, root: Path) -> list[str]:
     return problems
 
 
-def device_problems(baseline: Baseline, root: Path, torchbench: TorchbenchFile | None) -> list[str]:
-    """A device that the runtime does not run on, by its DEVICES; flags that mean nothing to it,
-    by its TAKES; a policy without its file."""
+def baseline_problems(
+    baseline: Baseline, root: Path, torchbench: TorchbenchFile | None, frontends: Collection[str]
+) -> list[str]:
+    """What is wrong with a baseline's entry by what its runtime declares: a device that it does not
+    run on, keys that mean nothing to it, a program that no frontend makes; a policy without its
+    file."""
+    where = f"baselines.{baseline.name}"
     problems = []
-    runtime = root / "scripts/baselines" / f"{baseline.runtime}.py"
-    if runtime.is_file() and baseline.device not in (
-        devices := python_source.literal(runtime, "DEVICES", ())
-    ):
-        problems.append(
-            f"baselines.{baseline.name}.device: found {baseline.device!r}, "
-            f"{baseline.runtime} runs on {', '.join(devices)}"
-        )
-    takes = python_source.literal(runtime, "TAKES", ()) if runtime.is_file() else ("xla_flags",)
-    if baseline.xla_flags and "xla_flags" not in takes:
-        problems.append(
-            f"baselines.{baseline.name}.xla_flags: means nothing to {baseline.runtime}; leave it out"
-        )
     if baseline.precision == POLICY and torchbench is None:
         problems.append(
-            f"baselines.{baseline.name}.precision: the policy {POLICY} needs the file that "
+            f"{where}.precision: the policy {POLICY} needs the file that "
             "lists its exceptions; set torchbench.file"
+        )
+    if not (root / plugins.RUNTIMES / f"{baseline.runtime}.py").is_file():
+        return problems
+    try:
+        runtime = plugins.runtime(baseline.runtime, root)
+    except plugins.DeclarationError as error:
+        return [*problems, str(error)]
+    if baseline.device not in runtime.devices:
+        problems.append(
+            f"{where}.device: found {baseline.device!r}, "
+            f"{baseline.runtime} runs on {', '.join(runtime.devices)}"
+        )
+    for key in plugins.TAKES:
+        if getattr(baseline, key) not in ("", "none") and key not in runtime.takes:
+            problems.append(f"{where}.{key}: means nothing to {baseline.runtime}; leave it out")
+    if "program" in runtime.takes and baseline.program not in frontends:
+        problems.append(
+            f"{where}.program: {settings.unknown('frontend', baseline.program, frontends)}"
         )
     return problems
 

@@ -37,11 +37,13 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
             chosen["models"][name] = _with_default_size(model, root)
         except source.ModelFileError as error:
             problems.append(f"{model.where}: {error}")
-    problems += checks.problems(config, known, chosen, root, lists)
+    programs = _programs(chosen["baselines"], known["frontends"])
+    problems += checks.problems(config, known, chosen, programs, root, lists)
     if problems:
         raise ConfigError("\n".join(problems))
     matrix = Matrix(
         **chosen,
+        programs=programs,
         measure=dict(config["measure"]),
         limits={key: dict(limit) for key, limit in config["limits"].items()},
         expect=dict(config.get("expect", {})),
@@ -87,6 +89,14 @@ def _chosen(
         for kind, entries in known.items()
     }
     return chosen | {"models": _filtered(chosen["models"], config, problems)}
+
+
+def _programs(
+    baselines: Mapping[str, Baseline], frontends: Mapping[str, Frontend]
+) -> dict[str, Frontend]:
+    """The frontends whose programs baselines run, selected for IREE or not."""
+    named = dict.fromkeys(baseline.program for baseline in baselines.values())
+    return {name: frontends[name] for name in named if name in frontends}
 
 
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:

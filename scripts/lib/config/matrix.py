@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from scripts.lib.config import cell
+from scripts.lib.config import cell, stages
 from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.stages import Stage
 from scripts.lib.iree.backends import BACKENDS
 
 OWN_SUITES = ("vmfbench", "user")
@@ -102,8 +103,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A runtime of PyTorch's own on a device, in a precision (precision.PRECISIONS, or the
-    policy `torchbench`), under XLA flags."""
+    """A runtime on a device, in a precision (precision.PRECISIONS, or the policy `torchbench`), under
+    XLA flags. It runs the PyTorch model, or the program that the frontend `program` exports."""
 
     name: str
     runtime: str
@@ -111,6 +112,7 @@ class Baseline:
     env: str
     precision: str = "none"
     xla_flags: str = ""
+    program: str = ""
     node: str = "cpu"
 
 
@@ -128,7 +130,10 @@ class Override:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Everything that a run is to cover, in the order declared."""
+    """Everything that a run is to cover, in the order declared.
+
+    `programs`: the frontends whose programs baselines run, whether IREE's cells are of them or not.
+    """
 
     models: dict[str, Model]
     frontends: dict[str, Frontend]
@@ -143,6 +148,7 @@ class Matrix:
     dumps: dict[str, Any] = field(default_factory=dict)
     overrides: dict[str, Override] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    programs: dict[str, Frontend] = field(default_factory=dict)
 
     def cells(self) -> Iterator[tuple[Model, Frontend, Target]]:
         for model in self.models.values():
@@ -170,13 +176,32 @@ class Matrix:
         if kind is Kind.MODEL:
             return [Cell.of(Kind.MODEL, model=name) for name in self.models]
         of = Kind.BASELINE if kind is Kind.BASELINE else Kind.IREE
-        return list(dict.fromkeys(row.to(kind) for row in self.rows() if row.kind is of))
+        found = [row.to(kind) for row in self.rows() if row.kind is of]
+        if kind is Kind.PROGRAM:
+            found += [self.program(row) for row in self.rows() if self.runs_program(row)]
+        return list(dict.fromkeys(found))
+
+    def runs_program(self, row: Cell) -> bool:
+        """Whether a row is of a baseline that runs the exported program of a frontend."""
+        return row.kind is Kind.BASELINE and bool(self.baselines[row["baseline"]].program)
+
+    def program(self, row: Cell) -> Cell:
+        """The program that such a baseline's row runs."""
+        of = self.baselines[row["baseline"]].program
+        return Cell.of(Kind.PROGRAM, model=row["model"], frontend=of)
+
+    def chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
+        """The stages that a row stands on, each with its cell, the first one first."""
+        found = stages.of_row(row)
+        if self.runs_program(row):
+            found.insert(1, (stages.STAGES["export"], self.program(row)))
+        return found
 
     def entry(self, axis: str, name: str) -> Frontend | Baseline:
         """The configuration's entry of that name for an axis that has environments: frontend or
         baseline."""
         entries: dict[str, dict[str, Any]] = {
-            "frontend": self.frontends,
+            "frontend": self.frontends | self.programs,
             "baseline": self.baselines,
         }
         return entries[axis][name]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import choices, precision, stages
+from scripts.lib.config import choices, plugins, precision, stages
 from scripts.lib.core import python_source
 from scripts.lib.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.lib.supervision import outcome
@@ -40,13 +40,12 @@ def read(name: str) -> dict[str, Any]:
 
 def values() -> dict[str, list[str]]:
     """The allowed values of everything that has a fixed set of them, by the name of the set."""
-    runtime_devices = _of_modules("scripts/baselines", "DEVICES")
     kinds = [backend.device_kind for backend in BACKENDS.values()]
     found: dict[str, Iterable[str]] = {
         "backend": BACKENDS,
-        "baseline_device": runtime_devices,
+        "baseline_device": plugins.DEVICES,
         "baseline_precision": (*precision.PRECISIONS, precision.POLICY),
-        "device_kind": (*kinds, *runtime_devices),
+        "device_kind": (*kinds, *plugins.DEVICES),
         "dtype": precision.DTYPES,
         "dump": (*choices.BASELINE_DUMPS, *choices.IREE_DUMPS),
         "ir_format": _literal("scripts/lib/lowering/link.py", "FORMATS"),
@@ -67,9 +66,3 @@ def values() -> dict[str, list[str]]:
 def _literal(file: str, name: str) -> tuple[str, ...]:
     """A constant of a module that cannot be imported here, as it imports torch."""
     return python_source.literal(ROOT / file, name, ())
-
-
-def _of_modules(folder: str, name: str) -> list[str]:
-    """The values of a constant of all modules of a folder together."""
-    files = sorted((ROOT / folder).glob("*.py"))
-    return [value for file in files for value in python_source.literal(file, name, ())]

@@ -23,8 +23,9 @@ class Need:
     """What a stage asks a cluster for: memory (MiB) and time (s), a base and so much for the
     weights (by MiB, by GiB).
 
-    `memory` is a key of footprint.FACTORS, or the beginning of several. `repeats`: it also takes
-    the time that `measure.budget_s` gives to repetitions.
+    `memory`: what the memory per MiB of weights is of: "weights" (as large as they are), "exporter" or
+    "runtime" (as their files declare), "" for none. `repeats`: it also takes the time that
+    `measure.budget_s` gives to repetitions.
     """
 
     base_mb: float
@@ -91,7 +92,7 @@ _DECLARED = (
         Kind.MODEL,
         ("scripts.make_reference",),
         skipped="model",
-        need=Need(3000, 120, 30, "reference"),
+        need=Need(3000, 120, 30, "weights"),
     ),
     Stage(
         "gradients",
@@ -100,7 +101,7 @@ _DECLARED = (
         after="reference",
         limits="reference",
         skipped="training",
-        need=Need(3000, 120, 60, "reference"),
+        need=Need(3000, 120, 60, "weights"),
     ),
     Stage(
         "export",
@@ -108,7 +109,7 @@ _DECLARED = (
         ("scripts.export_program", "scripts.exporters.{exporter}"),
         entry="frontend",
         after="reference",
-        need=Need(3000, 120, 20, "export"),
+        need=Need(3000, 120, 20, "exporter"),
         aggregated=(REPORT,),
     ),
     Stage(
@@ -127,7 +128,7 @@ _DECLARED = (
         ("scripts.measure_iree",),
         env=IREE_ENV,
         after="compile",
-        need=Need(1500, 60, 20, "measure", repeats=True),
+        need=Need(1500, 60, 20, "weights", repeats=True),
         wants_device=True,
         aggregated=(STATUS, MEASUREMENT),
     ),
@@ -138,7 +139,7 @@ _DECLARED = (
         entry="baseline",
         after="reference",
         skipped="cell",
-        need=Need(3000, 120, 30, "baseline", repeats=True),
+        need=Need(3000, 120, 30, "runtime", repeats=True),
         wants_device=True,
         aggregated=(STATUS, MEASUREMENT),
     ),
@@ -151,7 +152,7 @@ _DECLARED = (
         recorded_as="dumps",
         limits="baseline",
         skipped="cell",
-        need=Need(4000, 300, 60, "baseline"),
+        need=Need(4000, 300, 60, "runtime"),
         wants_device=True,
     ),
     Stage(
@@ -163,7 +164,7 @@ _DECLARED = (
         recorded_as="dumps",
         limits="baseline",
         skipped="cell",
-        need=Need(4000, 300, 60, "baseline"),
+        need=Need(4000, 300, 60, "runtime"),
         wants_device=True,
     ),
 )

@@ -9,6 +9,7 @@ import dataclasses
 import shlex
 
 from scripts.lib.config import cell, stages
+from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix, compact
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.timing.stopping import StoppingRule
@@ -79,6 +80,9 @@ class Options:
         }
         if baseline.xla_flags:
             options["xla-flags"] = baseline.xla_flags
+        if baseline.program:
+            of = Cell.of(Kind.PROGRAM, model=model.name, frontend=baseline.program)
+            options["program"] = stages.STAGES["export"].path(of, "program.mlir")
         if wildcards.test == "train":
             options["optimizer"] = compact(self.matrix.train)
         shown = " ".join(f"--{key}={shlex.quote(value)}" for key, value in options.items())

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from scripts.lib.config import cell, settings, stages
-from scripts.lib.config.cell import Kind
+from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import IREE_DUMPS
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, compact
 from scripts.lib.config.stages import Stage
@@ -64,7 +64,7 @@ class Plan:
         return _parts(self.model(wildcards).file)
 
     def frontend(self, wildcards) -> Frontend:
-        return self.matrix.frontends[wildcards.frontend]
+        return (self.matrix.programs | self.matrix.frontends)[wildcards.frontend]
 
     def target(self, wildcards) -> Target:
         return self.matrix.targets[wildcards.target]
@@ -195,13 +195,22 @@ class Plan:
         stage = {"eval": "reference", "train": "gradients"}[wildcards.test]
         return stages.STAGES[stage].path(wildcards.model, file)
 
+    def program(self, wildcards, file: str) -> list[str]:
+        """A file of the export whose program a baseline runs; none where it runs the model."""
+        row = Cell.of(
+            Kind.BASELINE, model=wildcards.model, baseline=wildcards.baseline, test=wildcards.test
+        )
+        if not self.matrix.runs_program(row):
+            return []
+        return [stages.STAGES["export"].path(self.matrix.program(row), file)]
+
     def results(self) -> list[str]:
         """Every file that the aggregate is made of."""
         return list(
             dict.fromkeys(
                 stage.path(of, file)
                 for row in self.matrix.rows()
-                for stage, of in reversed(stages.of_row(row))
+                for stage, of in reversed(self.matrix.chain(row))
                 for file in stage.aggregated
             )
         )

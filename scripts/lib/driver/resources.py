@@ -10,6 +10,7 @@ is the row.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 from collections.abc import Mapping
@@ -18,9 +19,9 @@ from pathlib import Path
 
 import psutil
 
+from scripts.lib.config import plugins
 from scripts.lib.config.stages import Need
 from scripts.lib.core.machine import physical_cores
-from scripts.lib.modeling import footprint
 
 MEMORY_SHARE = 0.8
 """Of the machine, for a stage whose limits say nothing of memory."""
@@ -39,7 +40,7 @@ OVERHEAD_MB = 1024
 OVERHEAD_S = 60
 """Before and after the stage in its job: Snakemake twice, and files that appear late."""
 _ROOM = 1.5
-"""Times footprint.FACTORS, which are what a stage takes at least."""
+"""Times what a stage takes of its weights at least (_memory_factor)."""
 
 
 def machine_memory_mb() -> int:
@@ -110,8 +111,8 @@ def of(
     is what a measurement (`need.repeats`) may take for its repetitions.
     """
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
-    factor = max([f for k, f in footprint.FACTORS.items() if need.memory and k.startswith(need.memory)], default=0)  # fmt: skip
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
+    factor = _memory_factor(need.memory)
     memory_mb = growth * (need.base_mb + _ROOM * factor * weights_mb)
     repetitions_s = budget_s if need.repeats else 0.0
     timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + repetitions_s)
@@ -129,6 +130,20 @@ def of(
         more_memory=int(not last and memory_mb < at_most_mb),
         more_time=int(not last and timeout_s < limit["timeout_s"]),
     )
+
+
+@functools.cache
+def _memory_factor(memory: str) -> float:
+    """What a stage takes by the bytes of the weights, by what its need says of that: the largest
+    that an exporter or a runtime declares."""
+    match memory:
+        case "exporter":
+            return max(exporter.memory_factor for exporter in plugins.exporters())
+        case "runtime":
+            return max(runtime.memory_factor for runtime in plugins.runtimes())
+        case "weights":
+            return 1.0
+    return 0.0
 
 
 def _minutes(seconds: float) -> int:

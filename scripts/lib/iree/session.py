@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,15 @@ import numpy as np
 from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.core.machine import cpu_name
 from scripts.lib.iree.backends import driver_of, runs_on_cpu
+
+
+@dataclass(frozen=True)
+class Module:
+    """A compiled module, the archive of its weights, and the device URI that it runs on."""
+
+    vmfb: Path
+    weights: Path
+    device: str
 
 
 class NoDevice(Exception):
@@ -53,20 +63,20 @@ def device_name(device: str) -> str:
 class Session:
     """One loaded module. `load_s` is from nothing to ready, weights uploaded."""
 
-    def __init__(self, vmfb: Path, weights: Path, device: str, threads: int) -> None:
+    def __init__(self, module: Module, threads: int) -> None:
         import iree.runtime as rt
 
         self._rt = rt
-        rt.flags.parse_flags(*runtime_flags(device, threads))
+        rt.flags.parse_flags(*runtime_flags(module.device, threads))
         start = time.perf_counter()
-        self._device = rt.get_device(device, cache=False)
+        self._device = rt.get_device(module.device, cache=False)
         instance = rt.VmInstance()
         index = rt.ParameterIndex()
-        index.load(str(weights))
+        index.load(str(module.weights))
         modules = [
             rt.create_io_parameters_module(instance, index.create_provider(scope=SCOPE)),
             rt.create_hal_module(instance, self._device),
-            rt.VmModule.mmap(instance, str(vmfb)),
+            rt.VmModule.mmap(instance, str(module.vmfb)),
         ]
         self._context = rt.SystemContext(vm_modules=modules, config=rt.Config(device=self._device))
         self._main = self._context.modules[modules[-1].name]["main"]

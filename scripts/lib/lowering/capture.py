@@ -33,7 +33,7 @@ class Captured:
     loaded: loading.LoadedModel
 
 
-class _Flat(torch.nn.Module):
+class FlatModel(torch.nn.Module):
     """Takes the tensor inputs one by one and calls the model as `loaded` would."""
 
     def __init__(self, loaded: loading.LoadedModel) -> None:
@@ -52,13 +52,13 @@ class _Flat(torch.nn.Module):
 
 
 _PREFIX = "model."
-"""What `_Flat` puts before every name of the model's own."""
+"""What `FlatModel` puts before every name of the model's own."""
 
 
 def capture(loaded: loading.LoadedModel) -> Captured:
     """Export the model; raises what torch.export raises."""
     inputs = tuple(tensor for _, tensor in loaded.inputs)
-    return Captured(torch.export.export(_Flat(loaded).eval(), inputs, strict=False), loaded)
+    return Captured(torch.export.export(FlatModel(loaded).eval(), inputs, strict=False), loaded)
 
 
 def arguments(captured: Captured, program: ExportedProgram | None = None) -> dict[str, Argument]:

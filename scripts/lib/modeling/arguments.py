@@ -1,10 +1,22 @@
-"""Command-line options of every stage that loads a model."""
+"""Command-line options of every stage that loads a model, and what they come to."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model file and the options of its entry; `name` is what the matrix calls it."""
+
+    name: str
+    file: Path
+    options: Mapping[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,3 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--model-file", required=True, type=Path)
     parser.add_argument("--options", default="{}", type=json.loads, help="the model's, JSON")
+
+
+def model(args: argparse.Namespace) -> ModelChoice:
+    """The values of `add_arguments`."""
+    return ModelChoice(args.name, args.model_file, args.options)

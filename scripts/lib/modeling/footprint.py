@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
 import psutil
 
+from scripts.lib.artifacts.tensors import Signature
 from scripts.lib.core import exits
-
-# Peak resident memory by the bytes of the weights, beside 0.4 GB (IREE) or 1 GB (torch): the slope
-# between GPT-2 base (498 MB) and medium (1419 MB), torch 2.15, torch-mlir 20261001, PyTorch/XLA 2.9,
-# f32 on a CPU. docs/models.md has the figures. What is not here takes its weights at least.
-FACTORS = {
-    "reference": 1.0,  # 2.0 with float64 at once, which goes block by block where that does not fit
-    "export torch_mlir": 1.0,
-    "export torch_xla": 2.4,
-    "measure": 1.0,
-    "baseline eager": 1.0,
-    "baseline inductor": 2.0,
-    "baseline xla": 1.3,
-}
 
 
 @dataclass(frozen=True)
@@ -33,18 +22,31 @@ class Weights:
     dtype: str
 
 
-def require(weights: Weights | None, stage: str) -> None:
-    """Exit as `oom` where a stage of FACTORS cannot hold these weights; None: not known."""
+def of_archive(signature: Signature) -> Weights:
+    """The weights of a model's archive, by its signature: nothing builds the model."""
+    count = sum(math.prod(kind.shape) for kind in signature.parameters)
+    return Weights(count, signature.weights_bytes, signature.weights_bytes, signature.dtype)
+
+
+def require(weights: Weights | None, stage: str, factor: float = 1.0) -> None:
+    """Exit as `oom` where `stage` cannot hold these weights; None: not known.
+
+    `factor`: its peak resident memory by their bytes, beside 0.4 GB of IREE or 1 GB of torch.
+    Exporters and runtimes declare theirs (config/plugins.py), as the slope between GPT-2 base (498
+    MB) and medium (1419 MB), f32 on a CPU; docs/models.md has the figures. References and IREE take
+    the weights once (a reference twice with float64 at once, which goes block by block where that does
+    not fit).
+    """
     if weights is None:
         return
     limit, where = limit_bytes(stage)
-    if said := shortage(weights, stage, limit, where):
+    if said := shortage(weights, stage, limit, where, factor):
         exits.fail(said, exits.TOO_LARGE)
 
 
-def shortage(weights: Weights, stage: str, limit: float, where: str) -> str:
+def shortage(weights: Weights, stage: str, limit: float, where: str, factor: float = 1.0) -> str:
     """What is missing, and what to do; "" where the weights fit into `limit` bytes."""
-    needed = max(weights.built_bytes, FACTORS.get(stage, 1.0) * weights.kept_bytes)
+    needed = max(weights.built_bytes, factor * weights.kept_bytes)
     if needed <= limit:
         return ""
     name = stage or "loading"

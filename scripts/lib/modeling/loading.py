@@ -59,10 +59,17 @@ class LoadedModel:
         return text
 
 
-def load(name: str, path: str | Path, options: Mapping[str, Any], stage: str = "") -> LoadedModel:
+def load(
+    name: str,
+    path: str | Path,
+    options: Mapping[str, Any],
+    stage: str = "",
+    memory_factor: float = 1.0,
+) -> LoadedModel:
     """Build the model of file `path` and its inputs under `options`.
 
-    Exits as `oom` before it builds weights that `stage`, one of footprint.FACTORS, cannot hold.
+    Exits as `oom` before it builds weights that `stage` cannot hold, which takes `memory_factor`
+    times their bytes (footprint.require).
 
     get_dummy_input() is given the model, where it takes it, in eval mode, without gradients and
     in the entry's dtype: inputs that the model computes (a cache) are those of that dtype. Raises
@@ -71,7 +78,7 @@ def load(name: str, path: str | Path, options: Mapping[str, Any], stage: str = "
     file = ModelFile(path, options)
     if not file.options.get("pretrained"):  # its loader wants values, and fetches them
         counted = counting.count(lambda: file.call("get_model"), file.options.get("dtype", "f32"))
-        footprint.require(counted, stage)
+        footprint.require(counted, stage, memory_factor)
     built = file.to_dtype(file.build("get_model"))
     with torch.no_grad():
         args, kwargs = call_arguments(path, file.call("get_dummy_input", built))

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from scripts.lib.config import stages
-from scripts.lib.config.cell import Cell
+from scripts.lib.config import plugins, stages
+from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import (
     Baseline,
     Frontend,
@@ -25,8 +24,8 @@ from scripts.lib.config.matrix import (
     iree_cell,
 )
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
-from scripts.lib.config.stages import IREE_ENV, status_path
-from scripts.lib.core import atomic, python_source
+from scripts.lib.config.stages import IREE_ENV, Stage, status_path
+from scripts.lib.core import atomic
 from scripts.lib.driver import environments
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
@@ -53,28 +52,24 @@ def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
 def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) -> dict:
     """The record of one IREE cell, from what its stages left."""
     row_cell = iree_cell(model, frontend, target)
-    record = _record(root, row_cell, model, target.device_kind)
+    record = _record(root, stages.of_row(row_cell), model, target.device_kind)
     record["experiment"] |= {
         "test": "eval",
         "precision": "none",
         "xla_flags": None,
         "runtime": "iree",
         **row_cell.columns(),
-        "exporter": frontend.exporter,
-        "exporter_options": frontend.options,
         "backend": target.backend,
         "arch": target.arch,
         "opt_level": target.opt_level,
         "flags": list(target.flags),
         "device_uri": target.device,
     }
-    reports = {
-        stage.name: _read_if_whole(root / stage.path(of, stages.REPORT))
-        for stage, of in stages.of_row(row_cell)
-        if stages.REPORT in stage.aggregated
-    }
-    record["export"], record["compile"] = reports["export"], reports["compile"]
-    record["versions"] |= _versions(record, frontend)
+    compiled = stages.STAGES["compile"].path(row_cell, stages.REPORT)
+    record["compile"] = _read_if_whole(root / compiled)
+    iree = record["versions"].get("iree") or _pin(IREE_ENV, "iree-base-compiler")
+    _add_export(root, record, row_cell.to(Kind.PROGRAM), frontend)
+    record["versions"]["iree"] = iree
     return record
 
 
@@ -83,26 +78,53 @@ def baseline_record(
 ) -> dict:
     """The record of one test of one baseline of one model."""
     row_cell = baseline_cell(model, baseline, test)
-    record = _record(root, row_cell, model, baseline.device)
+    runtime = baseline.runtime.replace("_", "-")  # a module's name has no dash
+    record = _record(root, matrix.chain(row_cell), model, baseline.device)
     record["experiment"] |= {
         **row_cell.columns(),
         "precision": matrix.precision(model, baseline, test),
         "matmul_precision": matrix.measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
         "optimizer": matrix.train if test == "train" else None,
         "xla_flags": baseline.xla_flags or None,
-        "runtime": baseline.runtime,
-        "frontend": None,
-        "target": baseline.name if baseline.name != baseline.runtime else None,
+        "runtime": runtime,
+        "frontend": baseline.program or None,
+        "target": baseline.name if baseline.name != runtime else None,
         "backend": None,
         "device_uri": baseline.device,
     }
-    record["versions"] |= _versions(record, baseline)
+    versions = plugins.runtime(baseline.runtime).versions
+    _add_versions(record, baseline.env, versions, record["versions"])
+    if matrix.runs_program(row_cell):
+        program = matrix.program(row_cell)
+        _add_export(root, record, program, matrix.programs[baseline.program])
     return record
 
 
-def _record(root: Path, row_cell: Cell, model: Model, device: str) -> dict:
+VERSIONS = ("torch", "torch_xla", "frontend", "iree")
+"""What every record says the versions of, None where it has no such thing."""
+
+
+def _add_versions(
+    record: dict, env: str, declared: Mapping[str, str], found: Mapping[str, str | None]
+) -> None:
+    """The versions that an exporter or runtime declares: those found, else what its environment
+    pins."""
+    pinned = {called: _pin(env, distribution) for distribution, called in declared.items()}
+    known = {called: found.get(called) or pin for called, pin in pinned.items()}
+    record["versions"] = dict.fromkeys(VERSIONS) | record["versions"] | known
+
+
+def _add_export(root: Path, record: dict, exported: Cell, frontend: Frontend) -> None:
+    """What the export of the program says of it."""
+    record["experiment"] |= {"exporter": frontend.exporter, "exporter_options": frontend.options}
+    made = stages.STAGES["export"].path(exported, stages.REPORT)
+    export = record["export"] = _read_if_whole(root / made)
+    found = {key.removesuffix("_version"): value for key, value in export.items() if key.endswith("_version")}  # fmt: skip
+    _add_versions(record, frontend.env, plugins.exporter(frontend.exporter).versions, found)
+
+
+def _record(root: Path, chain: list[tuple[Stage, Cell]], model: Model, device: str) -> dict:
     """What IREE cells and baselines have in common."""
-    chain = stages.of_row(row_cell)
     outcomes = [outcome.read(root / stage.path(of, stages.STATUS)) for stage, of in chain]
     last = outcomes[-1]
     decisive = _decisive(root, outcomes)
@@ -247,26 +269,6 @@ def _add_speedups(found: list[dict]) -> None:
             latency["speedup_vs_eager"] = base["median_ms"] / latency["median_ms"]
             # A ratio is worth no more than the worse of the two that it is of.
             latency["speedup_trust"] = max(latency["trust"], base["trust"], key=GRADES.index)
-
-
-def _versions(record: Mapping[str, Any], entry: Frontend | Baseline) -> dict[str, str | None]:
-    """Versions of what made a record: as its stages say, or as its environments pin them."""
-    found, export = record["versions"], record["export"] or {}
-    if isinstance(entry, Baseline):
-        return {
-            "torch": found.get("torch") or _pin(entry.env, "torch"),
-            "torch_xla": found.get("torch_xla") or _pin(entry.env, "torch_xla"),
-            "frontend": None,
-            "iree": None,
-        }
-    exporter = environments.ROOT / "scripts/exporters" / f"{entry.exporter}.py"
-    package = python_source.literal(exporter, "PACKAGE", "")
-    return {
-        "torch": export.get("torch_version") or _pin(entry.env, "torch"),
-        "torch_xla": None,
-        "frontend": export.get("frontend_version") or _pin(entry.env, package),
-        "iree": found.get("iree") or _pin(IREE_ENV, "iree-base-compiler"),
-    }
 
 
 def _read_if_whole(path: Path) -> dict:

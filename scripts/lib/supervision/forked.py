@@ -131,7 +131,16 @@ def _start_server(python: str, owner: int, log: Path) -> subprocess.Popen:
     with log.open("ab") as out:
         try:
             return subprocess.Popen(
-                [python, "-u", "-m", "scripts.fork_server", "--owner", str(owner), "--python", python],
+                [
+                    python,
+                    "-u",
+                    "-m",
+                    "scripts.fork_server",
+                    "--owner",
+                    str(owner),
+                    "--python",
+                    python,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

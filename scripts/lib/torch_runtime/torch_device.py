@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass
 
 import torch
 
+from scripts.lib.baseline.runtime import NoDevice
 from scripts.lib.core.machine import cpu_name
-
-
-class NoDevice(Exception):
-    """The runtime has no such device here; says what was looked for."""
-
-
-@dataclass(frozen=True)
-class Counters:
-    """What a runtime counts by itself: how often and for how many seconds so far."""
-
-    compile_count: int
-    compile_s: float
-    execute_count: int
-    execute_s: float
-
-    def __sub__(self, before: Counters) -> Counters:
-        """What was counted since then."""
-        pairs = zip(astuple(self), astuple(before), strict=True)
-        return Counters(*(now - then for now, then in pairs))
+from scripts.lib.timing.calls import Counters
 
 
 class TorchDevice:
@@ -38,7 +20,6 @@ class TorchDevice:
         self.kind = kind
         self.name = torch.cuda.get_device_name() if kind == "cuda" else cpu_name()
         self.device = torch.device(kind)
-        self.versions = {"torch": torch.__version__}
         torch.set_num_threads(threads)
 
     def set_matmul_precision(self, precision: str) -> None:

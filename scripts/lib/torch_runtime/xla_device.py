@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 
 import torch
 
+from scripts.lib.baseline.runtime import NoDevice
 from scripts.lib.core.machine import cpu_name
-from scripts.lib.torch_runtime.torch_device import Counters, NoDevice
+from scripts.lib.timing.calls import Counters
 
 # torch.set_float32_matmul_precision's names to XLA's.
 _MATMUL_PRECISION = {"highest": "highest", "high": "high", "medium": "default"}
@@ -39,7 +40,6 @@ class XlaDevice:
         torch.zeros(1, device=self.device)
         self.kind = kind
         self.name = cpu_name() if kind == "cpu" else str(self.device)
-        self.versions = {"torch": torch.__version__, "torch_xla": version}
 
     def set_matmul_precision(self, precision: str) -> None:
         """`highest`, `high` or `medium`, as torch.set_float32_matmul_precision."""

@@ -1,0 +1,119 @@
+"""ONNX Runtime on its CPU provider: the model through torch.onnx.export, with the archive's weights.
+
+Export and session are made before the first call; both are in compile_s. Weights are initializers of
+the ONNX graph, which the session may fold and pack.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import torch
+from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+from scripts.lib.baseline.arguments import Work
+from scripts.lib.core import exits
+from scripts.lib.lowering.capture import FlatModel
+from scripts.lib.modeling import trees
+from scripts.lib.modeling.loading import LoadedModel
+from scripts.lib.torch_runtime.session import TorchSession
+from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
+from scripts.lib.verification.arguments import Check
+
+__all__ = ["Device", "compile_seconds", "open_session"]
+
+DEVICES = ("cpu",)
+TESTS = ("eval",)
+TAKES = ()
+LAZY = False
+VERSIONS = {
+    "onnxruntime": "onnxruntime",
+    "onnx": "onnx",
+    "onnxscript": "onnxscript",
+    "torch": "torch",
+}
+MEMORY_FACTOR = 2.0
+FORKABLE = True
+
+_compilations: list[float] = []
+"""Seconds of each export with its session, in this process."""
+
+_REFUSALS = (errors.Fail, errors.InvalidGraph, errors.NotImplemented, errors.InvalidArgument)
+"""What ONNX Runtime raises where it does not take a model."""
+
+
+class OnnxModel:
+    """A session, called as the model is; the results are its tensors."""
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self._session = session
+        self._inputs = [argument.name for argument in session.get_inputs()]
+        self._outputs = [result.name for result in session.get_outputs()]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        values = {}
+        for name, (_, tensor) in zip(self._inputs, trees.flat_tensors((args, kwargs)), strict=True):
+            values[name] = _to_onnx(tensor.contiguous())
+        results = self._session.run_with_ort_values(self._outputs, values)
+        return [_to_torch(result) for result in results]
+
+
+def _to_onnx(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+    """The same memory; numpy's for booleans, of which ONNX Runtime 1.31 takes none by DLPack."""
+    if tensor.dtype is torch.bool:
+        return onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy())
+    return onnxruntime.OrtValue.from_dlpack(tensor)
+
+
+def _to_torch(value: onnxruntime.OrtValue) -> torch.Tensor:
+    """The same memory; by DLPack booleans would be bytes."""
+    if value.data_type() == "tensor(bool)":
+        return torch.from_numpy(value.numpy())
+    return torch.from_dlpack(value)
+
+
+def open_session(work: Work, check: Check, device: Device) -> TorchSession:
+    """The model as a session of ONNX Runtime; exits as unsupported where it does not become one."""
+    # The first export of a process imports half of torch and onnxscript.
+    torch.onnx.export(torch.nn.ReLU().eval(), (torch.zeros(1),), dynamo=True, verbose=False)
+    prepare = functools.partial(_prepare, threads=work.threads, scratch=work.scratch)
+    return TorchSession(work, check, device, prepare)
+
+
+def _prepare(loaded: LoadedModel, threads: int, scratch: Path) -> OnnxModel:
+    inputs = tuple(tensor for _, tensor in loaded.inputs)
+    file = scratch / "model.onnx"
+    start = time.perf_counter()
+    try:
+        with torch.no_grad():
+            program = torch.onnx.export(
+                FlatModel(loaded).eval(), inputs, dynamo=True, verbose=False
+            )
+    except torch.onnx.OnnxExporterError as error:
+        exits.fail(f"torch.onnx.export: {_cause(error)}", exits.UNSUPPORTED)
+    program.save(file, external_data=True)  # one file holds 2 GB at most
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    except _REFUSALS as error:
+        exits.fail(f"ONNX Runtime: {_cause(error)}", exits.UNSUPPORTED)
+    _compilations.append(time.perf_counter() - start)
+    return OnnxModel(session)
+
+
+def _cause(error: BaseException) -> str:
+    """The first line of what an error says of its first cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+
+
+def compile_seconds() -> float | None:
+    """Seconds that export and session creation have taken so far."""
+    return sum(_compilations) or None

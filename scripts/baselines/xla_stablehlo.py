@@ -1,0 +1,140 @@
+"""The StableHLO program of a lowering path on XLA's CPU client (PJRT, from jaxlib).
+
+It is the program that IREE compiles, with the same archive: weights are arguments, on the device before
+the first call, so that XLA cannot fold them. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from scripts.lib.artifacts import archive, tensors
+from scripts.lib.baseline.arguments import Work
+from scripts.lib.core import exits
+from scripts.lib.core.machine import cpu_name
+from scripts.lib.lowering.unlink import UnlinkError, unlink
+from scripts.lib.modeling import footprint
+from scripts.lib.verification.arguments import Check
+
+DEVICES = ("cpu",)
+TESTS = ("eval",)
+TAKES = ("program", "xla_flags")
+LAZY = False
+VERSIONS = {"jaxlib": "jaxlib", "jax": "jax"}
+MEMORY_FACTOR = 1.0
+FORKABLE = False  # its environment has no torch, whose import is worth sharing
+
+_compilations: list[float] = []
+"""Seconds of each, in this process."""
+
+
+class Device:
+    """XLA's CPU client, with `threads` threads."""
+
+    def __init__(self, kind: str, threads: int) -> None:
+        # Both are read when the client is made.
+        os.environ["JAX_PLATFORMS"] = kind
+        os.environ["NPROC"] = str(threads)
+        import jax
+        from jax.extend import backend
+
+        jax.config.update("jax_enable_x64", True)  # else 64-bit inputs are cut to 32 bits
+        self.kind = kind
+        self.name = cpu_name()
+        self.client = backend.get_backend(kind)
+        self.device = self.client.devices()[0]
+
+    def set_matmul_precision(self, precision: str) -> None:
+        """Nothing of the kind: XLA's CPU backend multiplies in the types of the program."""
+
+    def finish(self) -> None:
+        """Nothing to wait for: a call of the session returns when its results are there."""
+
+    def counters(self) -> None:
+        """Nothing of the kind."""
+
+    def peak_memory_mb(self) -> None:
+        """The memory is the host's."""
+
+
+class ProgramSession:
+    """A compiled program with its weights and inputs on the device."""
+
+    def __init__(self, work: Work, check: Check, device: Device) -> None:
+        signature = check.signature()
+        stage = f"baseline {work.runtime}"
+        footprint.require(footprint.of_archive(signature), stage, MEMORY_FACTOR)
+        try:
+            program = unlink(work.program)
+        except UnlinkError as error:
+            exits.fail(f"{error}; `program` is to name a StableHLO frontend", exits.UNSUPPORTED)
+        self._types = signature.inputs
+        self._outputs = signature.outputs
+        self._device = device.device
+        start = time.perf_counter()
+        self._executable = device.client.compile_and_load(program.text, [device.device])
+        _compilations.append(time.perf_counter() - start)
+        stored, kinds = archive.read(work.weights), {p.name: p for p in signature.parameters}
+        weights = [
+            stored[key].view(_passed(kinds[key].dtype)).reshape(kinds[key].shape)
+            for key in program.weights
+        ]
+        self._weights = self._placed(weights)
+        inputs = tensors.load_npz(work.inputs)
+        self._inputs = self._inputs_of([inputs[str(i)] for i in range(len(self._types))])
+        self.load_s = time.perf_counter() - start
+
+    def __call__(self) -> list[Any]:
+        results = self._executable.execute([*self._inputs, *self._weights])
+        for result in results:
+            result.block_until_ready()
+        return results
+
+    def arrays(self, results: list[Any]) -> dict[str, np.ndarray]:
+        """A call's results by name, on the host."""
+        pairs = zip(results, self._outputs, strict=True)
+        return {kind.name: np.asarray(r).view(tensors.native(kind.dtype)) for r, kind in pairs}
+
+    def call_with(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What a call gives for other inputs of the same types, in their order."""
+        own = self._inputs
+        self._inputs = self._inputs_of(arrays)
+        try:
+            return list(self.arrays(self()).values())
+        finally:
+            self._inputs = own
+
+    def check(self) -> None:
+        """Nothing that a forward pass is timed for can go wrong meanwhile."""
+
+    def profile(self, kinds: Collection[str]) -> None:
+        """PyTorch's profiler sees nothing of it."""
+
+    def _inputs_of(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        pairs = zip(arrays, self._types, strict=True)
+        return self._placed(
+            [tensors.as_native(a, kind.dtype).view(_passed(kind.dtype)) for a, kind in pairs]
+        )
+
+    def _placed(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        import jax
+
+        return [jax.device_put(a, self._device).block_until_ready() for a in arrays]
+
+
+def _passed(dtype: str) -> np.dtype:
+    """The type that a program takes a tensor as: its integers have no sign, XLA's are signed."""
+    return tensors.native("int8" if dtype == "uint8" else dtype)
+
+
+open_session = ProgramSession
+
+
+def compile_seconds() -> float | None:
+    """Seconds that XLA has compiled so far."""
+    return sum(_compilations) or None

@@ -1,0 +1,1 @@
+"""Baselines: what a cell runs, opened, verified and timed, whatever the runtime."""

@@ -1,0 +1,177 @@
+"""What an exporter or a runtime declares of itself, read from its file without importing it.
+
+Each file of scripts/exporters and scripts/baselines states the names of its class below, in capitals,
+as plain literals: the driver, which has none of their packages, reads them all, so that nothing is
+listed in a second place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from scripts.lib.config.precision import TESTS
+from scripts.lib.core import python_source
+
+ROOT = Path(__file__).parents[3]
+EXPORTERS = "scripts/exporters"
+RUNTIMES = "scripts/baselines"
+DEVICES = ("cpu", "cuda")
+"""The kinds of device that a baseline's entry may name."""
+TAKES = ("precision", "xla_flags", "program")
+"""Keys of a baseline's entry that mean something to some runtimes."""
+
+
+class DeclarationError(Exception):
+    """A file does not declare what it must; names the file, what was found and what was expected."""
+
+
+def _declared(expected: str, holds: Callable[[Any], bool]) -> Any:
+    """A field that is declared under its name in capitals; `expected` says what holds of it."""
+    return field(metadata={"expected": expected, "holds": holds})
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(text, str) for text in value)
+
+
+def _some_of(*known: str) -> Any:
+    return _declared(
+        f"a tuple, some of {', '.join(known)}", lambda v: _texts(v) and set(v) <= set(known)
+    )
+
+
+def _choices(what: str) -> Any:
+    return _declared(
+        f"a dict from {what} to a tuple of strings",
+        lambda v: isinstance(v, dict) and _texts(tuple(v)) and all(map(_texts, v.values())),
+    )
+
+
+def _versions() -> Any:
+    return _declared(
+        "a dict from a distribution to what a row's `versions` call it",
+        lambda v: isinstance(v, dict) and _texts((*v, *v.values())),
+    )
+
+
+def _factor() -> Any:
+    return _declared("a number above 0", lambda v: isinstance(v, int | float) and v > 0)
+
+
+def _flag() -> Any:
+    return _declared("True or False", lambda v: isinstance(v, bool))
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A file of scripts/exporters.
+
+    `options`: what a frontend must set, and to what. `rewrites`: those of fx_rewrites that its
+    programs need, and in which dialects. `versions`: distributions to report.
+    `memory_factor`: peak resident memory by the bytes of the weights, beside 1 GB of torch.
+    `forkable`: whether its process may be forked from one that has imported the packages of its
+    environment, computed nothing and has one thread.
+    """
+
+    name: str
+    options: Mapping[str, tuple[str, ...]] = _choices("an option")
+    rewrites: Mapping[str, tuple[str, ...]] = _choices("a rewrite")
+    versions: Mapping[str, str] = _versions()
+    memory_factor: float = _factor()
+    forkable: bool = _flag()
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A file of scripts/baselines; `versions`, `memory_factor` and `forkable` as of an exporter.
+
+    `devices` and `tests` that it runs; another test is `unsupported`. `takes`: keys of a baseline's
+    entry that mean something to it. `lazy`: whether a call only traces, until a value is looked at or
+    the call is finished.
+    """
+
+    name: str
+    devices: tuple[str, ...] = _some_of(*DEVICES)
+    tests: tuple[str, ...] = _some_of(*TESTS)
+    takes: tuple[str, ...] = _some_of(*TAKES)
+    lazy: bool = _flag()
+    versions: Mapping[str, str] = _versions()
+    memory_factor: float = _factor()
+    forkable: bool = _flag()
+
+
+Plugin = TypeVar("Plugin", Exporter, Runtime)
+
+
+def exporter(name: str, root: Path = ROOT) -> Exporter:
+    """What scripts/exporters/<name>.py declares. Raises DeclarationError; OSError without a file."""
+    return _read(Exporter, root / EXPORTERS / f"{name}.py")
+
+
+def runtime(name: str, root: Path = ROOT) -> Runtime:
+    """What scripts/baselines/<name>.py declares. Raises DeclarationError; OSError without a file."""
+    return _read(Runtime, root / RUNTIMES / f"{name}.py")
+
+
+def exporters() -> list[Exporter]:
+    """All of them."""
+    return [exporter(name) for name in _names(EXPORTERS)]
+
+
+def runtimes() -> list[Runtime]:
+    """All of them."""
+    return [runtime(name) for name in _names(RUNTIMES)]
+
+
+def installed(versions: Mapping[str, str]) -> dict[str, str]:
+    """The versions of these distributions in this environment, under what rows call them.
+
+    Of a package that is imported, its own `__version__`, which says which build it is (2.15.0+cu132).
+    """
+    return {
+        called: getattr(sys.modules.get(distribution), "__version__", None)
+        or importlib.metadata.version(distribution)
+        for distribution, called in versions.items()
+    }
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(path.stem for path in (ROOT / folder).glob("*.py") if path.stem[0] != "_")
+
+
+def _read(kind: type[Plugin], path: Path) -> Plugin:
+    found = path.stat()
+    return _read_once(kind, path, found.st_mtime_ns, found.st_size)
+
+
+@functools.cache
+def _read_once(kind: type[Plugin], path: Path, *_: int) -> Plugin:
+    values = {}
+    for declared in dataclasses.fields(kind):
+        if declared.metadata:
+            values[declared.name] = _literal(path, declared.name.upper(), **declared.metadata)
+    return kind(name=path.stem, **values)
+
+
+def _literal(path: Path, name: str, expected: str, holds: Callable[[Any], bool]) -> Any:
+    missing = object()
+    try:
+        value = python_source.literal(path, name, missing)
+    except SyntaxError as error:
+        raise DeclarationError(f"{path}: {error.msg} in line {error.lineno}") from error
+    except ValueError:
+        found = "an expression"
+    else:
+        if value is not missing and holds(value):
+            return value
+        found = "nothing" if value is missing else repr(value)
+    raise DeclarationError(
+        f"{path}: {name}: found {found}, expected {expected}, as a plain literal"
+    )

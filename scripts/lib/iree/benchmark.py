@@ -1,0 +1,92 @@
+"""iree-benchmark-module: its command line, its run, and what it measured."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from scripts.lib.artifacts import tensors
+from scripts.lib.artifacts.archive import SCOPE
+from scripts.lib.core import exits, process
+from scripts.lib.iree import gbench
+from scripts.lib.iree.backends import allocator_flags
+from scripts.lib.iree.session import Module, runtime_flags
+from scripts.lib.iree.tools import tool
+from scripts.lib.timing.arguments import Timing
+from scripts.lib.timing.hostload import HostWatch
+from scripts.lib.timing.latency import HostLoad, Latency
+from scripts.lib.timing.stopping import Schedule
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a run of the tool measured: `max_rss_mb` is the tool's own peak, MiB."""
+
+    latency: Latency
+    host: HostLoad
+    command: str
+    max_rss_mb: float
+
+
+def run(
+    module: Module, inputs: Sequence[str], timing: Timing, chosen: Schedule, report: Path
+) -> Timed:
+    """Time a module for `chosen`, with `inputs` as the flags of `write_inputs`.
+
+    The tool writes google-benchmark's JSON to `report`. Exits as the tool does where it fails, and
+    with a plain error where it measured nothing.
+    """
+    command = command_line(module, inputs, timing, chosen)
+    print(f"$ {shlex.join(command)}", flush=True)
+    with HostWatch() as watch:
+        done = process.run_tool(
+            [*command, f"--benchmark_out={report}", "--benchmark_out_format=json"]
+        )
+    if done.returncode != 0:
+        process.exit_like(done.returncode)
+    try:
+        latency = gbench.read_latency(report)
+    except gbench.BenchmarkError as error:
+        exits.fail(str(error))
+    return Timed(latency, watch.load, shlex.join(command), round(done.max_rss_mb, 1))
+
+
+def command_line(
+    module: Module, inputs: Sequence[str], timing: Timing, chosen: Schedule
+) -> list[str]:
+    """The tool's command line without where it writes its report."""
+    return [
+        tool("iree-benchmark-module"),
+        f"--module={module.vmfb}",
+        f"--parameters={SCOPE}={module.weights}",
+        "--function=main",
+        f"--device={module.device}",
+        *runtime_flags(module.device, timing.threads),
+        *allocator_flags(module.device),
+        *inputs,
+        f"--benchmark_min_warmup_time={chosen.warmup_s}",
+        # Short calls: the tool finds out itself how many fill a repetition.
+        f"--benchmark_min_time={f'{timing.rule.repetition_s}s' if chosen.iterations > 1 else '1x'}",
+        f"--benchmark_repetitions={chosen.repetitions}",
+        "--benchmark_report_aggregates_only=false",
+    ]
+
+
+def write_inputs(
+    folder: Path, arrays: Sequence[np.ndarray], types: Sequence[tensors.TensorType]
+) -> list[str]:
+    """Write the inputs as raw bytes into `folder`; the tool's flags that name them.
+
+    The files stay, so that the recorded command can be repeated by hand.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = []
+    for number, (array, kind) in enumerate(zip(arrays, types, strict=True)):
+        raw = folder / f"{number}.bin"
+        array.tofile(raw)
+        flags.append(f"--input={kind.iree}=@{raw}")
+    return flags

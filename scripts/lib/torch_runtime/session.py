@@ -1,0 +1,147 @@
+"""A model with the archive's weights and the reference's inputs, in one of PyTorch's own runtimes."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from scripts.lib.artifacts import tensors
+from scripts.lib.baseline.arguments import Work
+from scripts.lib.config import plugins, precision
+from scripts.lib.core import exits
+from scripts.lib.modeling import convert, errors, golden, loading, source, trees
+from scripts.lib.modeling.step import EvalStep, TrainStep, placed, to_training
+from scripts.lib.modeling.weights import set_weights, with_arrays, with_inputs
+from scripts.lib.torch_runtime import profiling
+from scripts.lib.verification.arguments import Check
+from scripts.lib.verification.verify import Expected
+
+Prepare = Callable[[loading.LoadedModel], Callable]
+"""What a runtime makes of a loaded model: the callable to measure."""
+
+PRECISIONS: dict[str, tuple[torch.dtype | None, torch.dtype | None]] = {
+    "none": (None, None),
+    "fp16": (torch.float16, None),
+    "bf16": (torch.bfloat16, None),
+    "amp-fp16": (None, torch.float16),
+    "amp-bf16": (None, torch.bfloat16),
+}
+"""(what weights and floating-point inputs are cast to, autocast's type) by precision."""
+
+
+class TorchSession:
+    """The model on its device as one timed call; `load_s` is from the built model to there."""
+
+    def __init__(self, work: Work, check: Check, device: Any, prepare: Prepare) -> None:
+        self._device = device
+        built = build(work)
+        start = time.perf_counter()
+        self.step = _step(work, check, built, device, prepare)
+        self.load_s = time.perf_counter() - start
+
+    def __call__(self) -> Any:
+        return self.step()
+
+    def arrays(self, results: Any) -> dict[str, np.ndarray]:
+        """A call's results by name, on the host."""
+        return {name: convert.to_numpy(tensor) for name, tensor in self.step.results(results)}
+
+    def call_with(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What a call gives for other inputs than the reference's, of the same shapes, in their
+        order."""
+        own = self.step.loaded
+        self.step.loaded = with_arrays(own, arrays, self._device.device)
+        try:
+            return list(self.arrays(self.step()).values())
+        finally:
+            self.step.loaded = own
+
+    def check(self) -> None:
+        """A training loop that has diverged was timed on infinities: no latency of the model's."""
+        if isinstance(self.step, TrainStep):
+            loss = float(self.step()[0][1])
+            if not math.isfinite(loss):
+                exits.fail(
+                    f"training diverged while it was timed: the loss is {loss}; lower train.lr"
+                )
+
+    def profile(self, kinds: Collection[str]) -> dict[str, Any]:
+        """What PyTorch's profiler and dynamo say of it (profiling.KINDS)."""
+        return profiling.collect(kinds, self.step, self._device)
+
+
+def build(work: Work) -> loading.LoadedModel:
+    """The model as its file builds it."""
+    model = work.model
+    factor = plugins.runtime(work.runtime).memory_factor
+    stage = f"baseline {work.runtime}"
+    try:
+        return loading.load(model.name, model.file, model.options, stage, factor)
+    except (errors.ModelError, source.ModelFileError) as error:
+        exits.fail(str(error))
+
+
+def eager_in_precision(work: Work, check: Check) -> Expected:
+    """What results in a precision of its own are compared with: eager in that precision, on the
+    CPU, and the reference's float64 results, as in PyTorch's benchmarks."""
+    expected = check.expected()
+    loaded, autocast = _fill(work, build(work))
+    context = functools.partial(torch.autocast, "cpu", autocast) if autocast else None
+    dtype = precision.compute_dtype(expected.dtype, work.precision)
+    try:
+        step = _eager_step(work, check, loaded, torch.device("cpu"), context)
+        twice = golden.run_twice(step, dtype)
+        golden.check(work.model.file, twice.eager)
+    except errors.ModelError as error:
+        exits.fail(f"eager in {work.precision}: {error}")
+    return Expected(twice.types, twice.eager, expected.fp64, twice.deterministic, dtype)
+
+
+def _step(
+    work: Work, check: Check, built: loading.LoadedModel, device: Any, prepare: Prepare
+) -> EvalStep | TrainStep:
+    """The model with the reference's weights and inputs on the device, as one timed call."""
+    loaded, autocast = _fill(work, built)
+    loaded = placed(loaded, device.device)
+    context = functools.partial(device.autocast, autocast) if autocast else None
+    step = _eager_step(work, check, loaded, device.device, context)
+    step.call = prepare(loaded)
+    if isinstance(step, TrainStep):
+        optimizer = getattr(torch.optim, work.optimizer.name)
+        step.set_optimizer(lambda weights: optimizer(weights, lr=work.optimizer.lr))
+    device.finish()
+    return step
+
+
+def _fill(
+    work: Work, loaded: loading.LoadedModel
+) -> tuple[loading.LoadedModel, torch.dtype | None]:
+    """The model with the reference's weights and inputs, in the mode of its test and in its
+    precision; and what to autocast to, if at all."""
+    set_weights(loaded.module, work.weights)
+    loaded = with_inputs(loaded, work.inputs)
+    if work.test == "train":
+        to_training(loaded)
+    cast, autocast = PRECISIONS[work.precision]
+    if cast is not None:
+        loaded.module.to(cast)
+        loaded.args, loaded.kwargs = trees.cast_floats((loaded.args, loaded.kwargs), cast)
+    return loaded, autocast
+
+
+def _eager_step(
+    work: Work, check: Check, loaded: loading.LoadedModel, device: torch.device, autocast: Any
+) -> EvalStep | TrainStep:
+    """The test's step, of the module as it is; a training step does not change weights yet."""
+    options = {"autocast": autocast} if autocast else {}
+    if work.test == "eval":
+        return EvalStep(loaded, **options)
+    stored = tensors.load_npz(check.golden, "cotangent.")
+    kept = [torch.from_numpy(stored[f"cotangent.{i}"]).to(device) for i in range(len(stored))]
+    return TrainStep(loaded, kept, **options)

@@ -1,0 +1,45 @@
+"""Command-line options of every stage that verifies results, and what they come to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.lib.artifacts.tensors import Signature
+from scripts.lib.verification.verify import Expected
+
+
+@dataclass(frozen=True)
+class Check:
+    """What results are compared with: golden.npz and signature.json of the reference (or gradients)
+    stage; `tolerance` holds what differs from the default (torch_same.Tolerance)."""
+
+    golden: Path
+    signature_file: Path
+    tolerance: Mapping[str, Any]
+
+    def signature(self) -> Signature:
+        return Signature.read(self.signature_file)
+
+    def expected(self) -> Expected:
+        return Expected.read(self.golden, self.signature())
+
+
+def add_references(parser: argparse.ArgumentParser) -> None:
+    """The files that results are compared with."""
+    parser.add_argument("--golden", required=True, type=Path, help="of the test")
+    parser.add_argument("--signature", required=True, type=Path, help="of the test")
+
+
+def add_tolerance(parser: argparse.ArgumentParser) -> None:
+    """How far from them results may be."""
+    parser.add_argument("--tolerance", default="{}", type=json.loads, help='{"tol":, "cosine":}')
+
+
+def check(args: argparse.Namespace) -> Check:
+    """The values of both; the default tolerance for a command that takes none."""
+    return Check(args.golden, args.signature, getattr(args, "tolerance", {}))
