@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.lib.core import atomic, process
+from scripts.lib.core import atomic, channel, process
 from scripts.lib.iree.backends import add_arguments, compile_flags
 from scripts.lib.iree.tools import tool
 
 
 def main() -> None:
+    channel.working()
     parser = argparse.ArgumentParser(prog="python -m scripts.compile_iree", description=__doc__)
     add_arguments(parser)
     parser.add_argument("--out-vmfb", required=True, type=Path)

@@ -17,7 +17,7 @@ from typing import Any
 from scripts.lib.baseline.arguments import Work, argument_parser, prepare_process, work
 from scripts.lib.baseline.runtime import open_runtime, settle
 from scripts.lib.config.choices import BASELINE_DUMPS, IR_FORMATS
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, channel, exits
 from scripts.lib.report.dumping import TABLES, clear, listing
 from scripts.lib.timing.calls import run_calls
 from scripts.lib.verification import arguments as check_arguments
@@ -72,6 +72,7 @@ def dump(cell: Work, check: Check, wanted: Wanted, saved: Path) -> None:
     from scripts.lib.torch_runtime import profiling
 
     runtime, device = open_runtime(cell)
+    channel.working()
     session = runtime.open_session(cell, check, device)
     clear(wanted.folder)
     tables = []

@@ -11,13 +11,14 @@ import json
 from pathlib import Path
 
 from scripts.lib.config.choices import IREE_DUMPS
-from scripts.lib.core import atomic, process
+from scripts.lib.core import atomic, channel, process
 from scripts.lib.iree.backends import add_arguments, compile_flags
 from scripts.lib.iree.tools import tool
 from scripts.lib.report.dumping import clear, listing
 
 
 def main() -> None:
+    channel.working()
     parser = argparse.ArgumentParser(prog="python -m scripts.dump_iree", description=__doc__)
     add_arguments(parser)
     parser.add_argument(

@@ -13,7 +13,7 @@ from typing import Any
 
 from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.config import plugins
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, channel, exits
 from scripts.lib.lowering import capture, link
 from scripts.lib.modeling import arguments, errors, loading, source
 
@@ -28,6 +28,8 @@ def main() -> None:
     parser.add_argument("--out-program", required=True, type=Path)
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
+    exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
+    channel.working()
     model = arguments.model(args)
     declared = plugins.exporter(args.exporter)
     stage = f"export {args.exporter}"
@@ -36,7 +38,6 @@ def main() -> None:
     except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
     inputs = Signature.read(args.signature).inputs
-    exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     program, report = export(loaded, inputs, exporter, args.exporter_options, args.ir_format)
     for called, version in plugins.installed(declared.versions).items():
         report[f"{called}_version"] = version

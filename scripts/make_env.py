@@ -11,10 +11,11 @@ from pathlib import Path
 import yaml
 from uv import find_uv_bin
 
-from scripts.lib.core import atomic, exits, process
+from scripts.lib.core import atomic, channel, exits, process
 
 
 def main() -> None:
+    channel.working()
     parser = argparse.ArgumentParser(prog="python -m scripts.make_env", description=__doc__)
     parser.add_argument("--env-file", required=True, type=Path)
     parser.add_argument("--prefix", required=True, type=Path, help="folder of the environment")

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from scripts.lib.artifacts import tensors
-from scripts.lib.core import exits
+from scripts.lib.core import channel, exits
 from scripts.lib.modeling import arguments, errors, golden, loading, source
 from scripts.lib.modeling.arguments import ModelChoice
 from scripts.lib.modeling.step import TrainStep, make_cotangents, to_training
@@ -27,6 +27,7 @@ class Reference:
 
 
 def main() -> None:
+    channel.working()
     parser = argparse.ArgumentParser(prog="python -m scripts.make_gradients", description=__doc__)
     arguments.add_arguments(parser)
     parser.add_argument("--weights", required=True, type=Path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from scripts.lib.artifacts import archive, tensors
-from scripts.lib.core import exits
+from scripts.lib.core import channel, exits
 from scripts.lib.modeling import arguments, convert, errors, golden, loading, quantization, source
 from scripts.lib.modeling.arguments import ModelChoice
 from scripts.lib.modeling.step import EvalStep
@@ -28,6 +28,7 @@ class Outputs:
 
 
 def main() -> None:
+    channel.working()
     parser = argparse.ArgumentParser(prog="python -m scripts.make_reference", description=__doc__)
     arguments.add_arguments(parser)
     parser.add_argument("--out-weights", required=True, type=Path)

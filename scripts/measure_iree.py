@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.lib.core import exits
+from scripts.lib.core import channel, exits
 from scripts.lib.iree.measure import measure
 from scripts.lib.iree.session import Module, NoDevice, device_name
 from scripts.lib.modeling import footprint
@@ -14,6 +14,7 @@ from scripts.lib.verification import arguments as check_arguments
 
 
 def main() -> None:
+    channel.working()
     parser = argparse.ArgumentParser(prog="python -m scripts.measure_iree", description=__doc__)
     parser.add_argument("--vmfb", required=True, type=Path)
     parser.add_argument("--weights", required=True, type=Path)

@@ -48,8 +48,10 @@ def main() -> int:
     )
     parser.add_argument(
         "--preload",
-        action="store_true",
-        help="fork the stage from a process of the run that has imported its packages",
+        type=int,
+        default=0,
+        choices=(0, 1),
+        help="1: fork the stage from a process of the run that has imported its packages",
     )
     parser.add_argument(
         "--upstream", nargs="*", default=[], type=Path, help="status.json that must be ok"
@@ -80,7 +82,7 @@ def main() -> int:
         more_time=bool(args.more_time),
         more_memory=bool(args.more_memory),
         room=args.room,
-        preload=args.preload,
+        preload=bool(args.preload),
     )
     try:
         supervise.run(job)

@@ -15,6 +15,7 @@ RUNTIME = {
     "VERSIONS": {"torch": "torch"},
     "MEMORY_FACTOR": 1.0,
     "FORKABLE": True,
+    "COLD_RUN_BESIDE": False,
 }
 
 

@@ -19,6 +19,7 @@ LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
+COLD_RUN_BESIDE = False
 
 
 def prepare(loaded: LoadedModel) -> torch.nn.Module:

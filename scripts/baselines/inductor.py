@@ -29,6 +29,7 @@ LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 2.0
 FORKABLE = True
+COLD_RUN_BESIDE = True  # it compiles for ten seconds and more, on the host
 
 
 def prepare(loaded: LoadedModel) -> torch.nn.Module:

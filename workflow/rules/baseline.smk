@@ -30,7 +30,7 @@ rule measure_baseline:
         stopping=PLAN.options.rule(),
         collect=PLAN.options.collect(),
     shell:
-        SUPERVISE_FORKED
+        SUPERVISE
         + " --module scripts.measure_baseline scripts.baselines.{params.runtime}"
         " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
         " --artifact {output.measurement:q}"

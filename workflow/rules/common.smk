@@ -47,13 +47,12 @@ SUPERVISE = (
     " --status {output.status:q} --log {log:q}"
     " --timeout {resources.timeout_s} --memory {resources.memory_mb}"
     " --more-time {resources.more_time} --more-memory {resources.more_memory}"
+    " --preload {resources.preload}"
     " --due {params.due:q} --journal results/logs/journal.jsonl"
     f" --owner {os.getpid()}"
-    # On a cluster's node, Snakemake runs one measurement at a time, and few stages share a start.
+    # On a cluster's node, Snakemake runs one measurement at a time.
     + ("" if patches.on_node else " --room results/logs/room")
 )
-# The same for stages that are forked from a process with their environment's packages imported.
-SUPERVISE_FORKED = SUPERVISE + ("" if patches.on_node else " --preload")
 
 
 def start_run():

@@ -24,7 +24,7 @@ rule compile_iree:
         **stage_params("compile"),
         target=lambda w: PLAN.options.compile(w),
     shell:
-        SUPERVISE_FORKED + " --module scripts.compile_iree {params.skip}"
+        SUPERVISE + " --module scripts.compile_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q}"
         " --artifact {output.vmfb:q} {output.report:q}"
         " -- {params.python} -m scripts.compile_iree --program {input.program:q}"

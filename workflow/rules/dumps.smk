@@ -31,7 +31,7 @@ rule dump_baseline:
         what=PLAN.options.dump("kinds", "save_ir", "repeat", "iterations"),
         folder=artifact("dump_baseline"),
     shell:
-        SUPERVISE_FORKED
+        SUPERVISE
         + " --module scripts.dump_baseline scripts.baselines.{params.runtime}"
         " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
         " --artifact {output.listing:q}"
@@ -63,7 +63,7 @@ rule dump_iree:
         what=PLAN.options.dump("kinds"),
         folder=artifact("dump_iree"),
     shell:
-        SUPERVISE_FORKED + " --module scripts.dump_iree {params.skip}"
+        SUPERVISE + " --module scripts.dump_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q} --artifact {output.listing:q}"
         " -- {params.python} -m scripts.dump_iree --program {input.program:q}"
         " {params.target} {params.what}"

@@ -19,6 +19,7 @@ rule make_env:
         memory_mb=lambda w: PLAN.memory_mb("env"),
         more_time=0,
         more_memory=0,
+        preload=0,
     params:
         **stage_params("env"),
         prefix=lambda w: environments.prefix(w.env),

@@ -28,7 +28,7 @@ rule export_program:
         exporter_options=lambda w: PLAN.options.exporter(w),
         ir_format=lambda w: PLAN.frontend(w).ir_format,
     shell:
-        SUPERVISE_FORKED
+        SUPERVISE
         + " --module scripts.export_program scripts.exporters.{params.exporter}"
         " --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.program:q} {output.report:q}"

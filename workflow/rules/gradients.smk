@@ -27,7 +27,7 @@ rule make_gradients:
         **stage_params("gradients"),
         options=lambda w: PLAN.options.model(w),
     shell:
-        SUPERVISE_FORKED + " --module scripts.make_gradients {params.skip}"
+        SUPERVISE + " --module scripts.make_gradients {params.skip}"
         " --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.make_gradients"

@@ -32,7 +32,7 @@ rule measure_iree:
         worker_threads=PLAN.options.threads(),
         raw_inputs=artifact("measure", "inputs"),
     shell:
-        SUPERVISE_FORKED + " --module scripts.measure_iree"
+        SUPERVISE + " --module scripts.measure_iree"
         " --upstream {input.env:q} {input.compile:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_iree --vmfb {input.vmfb:q}"

@@ -25,7 +25,7 @@ rule make_reference:
         **stage_params("reference"),
         options=lambda w: PLAN.options.model(w),
     shell:
-        SUPERVISE_FORKED + " --module scripts.make_reference {params.skip}"
+        SUPERVISE + " --module scripts.make_reference {params.skip}"
         " --upstream {input.env:q} --artifact"
         " {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.make_reference"

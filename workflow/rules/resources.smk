@@ -48,7 +48,9 @@ def asks(stage):
             PLAN.ask(stage, w.model, attempt, submitted()), field
         )
 
-    return {
+    # A resource, as nothing runs again for another value. Few stages of a submission share a start.
+    forked = {"preload": lambda w: int(not submitted() and PLAN.forked(stage, w))}
+    return forked | {
         field.name: of(field.name) for field in dataclasses.fields(job_resources.Ask)
     }
 

@@ -15,7 +15,7 @@ from scripts.lib.artifacts import tensors
 from scripts.lib.baseline.arguments import Work
 from scripts.lib.baseline.runtime import Session, compile_seconds, open_runtime, settle
 from scripts.lib.config import plugins
-from scripts.lib.core import exits, process
+from scripts.lib.core import channel, exits, process
 from scripts.lib.timing import calls
 from scripts.lib.timing.hostload import HostWatch
 from scripts.lib.timing.latency import HostLoad, Latency
@@ -40,6 +40,7 @@ def measure(
     expected = runtime.eager_in_precision(work, check) if work.precision != "none" else None
     process.reset_peak_rss()
     compiled_before = compile_seconds(runtime, device) or 0.0
+    channel.working()
     session = runtime.open_session(work, check, device)
     cold = _cold_run(session, device, rule, declared.lazy)
     peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
@@ -58,6 +59,7 @@ def measure(
     if verification.code != torch_same.PASS:
         Measurement(**common).write(out)
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
+    channel.alone()
     process.reset_peak_rss()
     timed = _time(session, device, runtime, rule, declared.lazy, cold.watch)
     peak_mb = max(peak_mb, process.peak_rss_mb())
@@ -66,6 +68,7 @@ def measure(
         **common,
         latency=timed.latency,
         host=timed.host,
+        cold_run_shared=declared.cold_run_beside and channel.is_open(),
         compile_s=None if timed.compiled_s is None else timed.compiled_s - compiled_before,
         runs=(cold.run, *timed.runs),
         max_rss_mb=peak_mb,

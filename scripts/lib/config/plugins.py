@@ -94,7 +94,8 @@ class Runtime:
 
     `devices` and `tests` that it runs; another test is `unsupported`. `takes`: keys of a baseline's
     entry that mean something to it. `lazy`: whether a call only traces, until a value is looked at or
-    the call is finished.
+    the call is finished. `cold_run_beside`: whether its cold run, which is mostly compilation, is
+    made while other stages of the run may be running.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Runtime:
     versions: Mapping[str, str] = _versions()
     memory_factor: float = _factor()
     forkable: bool = _flag()
+    cold_run_beside: bool = _flag()
 
 
 Plugin = TypeVar("Plugin", Exporter, Runtime)

@@ -46,6 +46,7 @@ class Stage:
     `recorded_as`: its folder below results/, and its name in status files and tables.
     `limits`: the entry of the configuration's `limits` that it runs under. Both default to its
     name. `need`: what it asks a cluster for; None for a stage that is never submitted.
+    `forked`: its process may be forked from one that has imported the packages of its environment.
     `wants_device`: its outcome depends on devices or compilers of the machine. `skipped`: what a
     TorchBench file may skip it for, "cell", "model" or "training"; "" for never.
     `aggregated`: the files that the aggregate reads of it.
@@ -61,6 +62,7 @@ class Stage:
     limits: str = ""
     need: Need | None = None
     wants_device: bool = False
+    forked: bool = False
     skipped: str = ""
     aggregated: tuple[str, ...] = ()
 
@@ -92,6 +94,7 @@ _DECLARED = (
         Kind.MODEL,
         ("scripts.make_reference",),
         skipped="model",
+        forked=True,
         need=Need(3000, 120, 30, "weights"),
     ),
     Stage(
@@ -101,6 +104,7 @@ _DECLARED = (
         after="reference",
         limits="reference",
         skipped="training",
+        forked=True,
         need=Need(3000, 120, 60, "weights"),
     ),
     Stage(
@@ -109,6 +113,7 @@ _DECLARED = (
         ("scripts.export_program", "scripts.exporters.{exporter}"),
         entry="frontend",
         after="reference",
+        forked=True,
         need=Need(3000, 120, 20, "exporter"),
         aggregated=(REPORT,),
     ),
@@ -119,6 +124,7 @@ _DECLARED = (
         env=IREE_ENV,
         after="export",
         skipped="cell",
+        forked=True,
         need=Need(3000, 120, 0),
         aggregated=(REPORT,),
     ),
@@ -128,6 +134,7 @@ _DECLARED = (
         ("scripts.measure_iree",),
         env=IREE_ENV,
         after="compile",
+        forked=True,
         need=Need(1500, 60, 20, "weights", repeats=True),
         wants_device=True,
         aggregated=(STATUS, MEASUREMENT),
@@ -139,6 +146,7 @@ _DECLARED = (
         entry="baseline",
         after="reference",
         skipped="cell",
+        forked=True,
         need=Need(3000, 120, 30, "runtime", repeats=True),
         wants_device=True,
         aggregated=(STATUS, MEASUREMENT),

@@ -12,6 +12,11 @@ ALONE = b"alone\n"
 GO = b"go\n"
 
 
+def is_open() -> bool:
+    """Whether there is a supervisor."""
+    return VARIABLE in os.environ
+
+
 def working() -> None:
     """Say that start-up is over: the interpreter runs, packages are imported, work begins."""
     _send(WORKING)
@@ -30,7 +35,7 @@ def alone() -> None:
 
 def _send(message: bytes) -> int | None:
     """Send a line; the file descriptor, None where there is no supervisor."""
-    if VARIABLE not in os.environ:
+    if not is_open():
         return None
     fd = int(os.environ[VARIABLE])
     os.write(fd, message)

@@ -12,7 +12,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from scripts.lib.config import cell, settings, stages
+from scripts.lib.config import cell, plugins, settings, stages
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import IREE_DUMPS
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, compact
@@ -102,6 +102,17 @@ class Plan:
         if self.with_conda:
             return []
         return [f"{environments.prefix(self.env(stage, wildcards))}/versions.json"]
+
+    def forked(self, stage: str, wildcards) -> bool:
+        """Whether the process of a stage of a cell may be forked from one that has imported the
+        packages of its environment."""
+        declared = stages.STAGES[stage]
+        match self._entry(declared, wildcards):
+            case Frontend(exporter=name):
+                return declared.forked and plugins.exporter(name).forkable
+            case Baseline(runtime=name, xla_flags=flags):  # which XLA reads when it is imported
+                return declared.forked and not flags and plugins.runtime(name).forkable
+        return declared.forked
 
     def ended_well(self, stage: str, wildcards) -> bool:
         """Whether a stage of a cell is recorded as ok."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from scripts.lib.artifacts import tensors
-from scripts.lib.core import exits
+from scripts.lib.core import channel, exits
 from scripts.lib.core.machine import physical_cores
 from scripts.lib.iree import benchmark
 from scripts.lib.iree.backends import runs_on_cpu
@@ -44,6 +44,7 @@ def measure(
     stored = tensors.load_npz(inputs_file)
     inputs = [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(types)]
     # A slow device may be stopped anywhere: the log says how far it came.
+    channel.alone()
     print(f"loading on {device_name}", flush=True)
     session = Session(module, timing.threads)
     print(f"loaded in {session.load_s:.3f} s; first call", flush=True)

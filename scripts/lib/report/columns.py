@@ -76,6 +76,7 @@ COLUMNS = (
     Field("latency.ttft_ms", NUMBER, "Time to the first token: the latency of a prefill.", unit="ms", column="ttft_ms", optional=True, varies=True, checks=POSITIVE),
     Field("latency.tokens_per_s", NUMBER, "New tokens per second of the whole batch, of a decode.", unit="tokens/s", column="tokens_per_s", optional=True, varies=True, checks=POSITIVE),
     Field("run.load_ms", NUMBER, "Module and weights loaded until the first call can be made.", unit="ms", column="load_ms", nullable=True, varies=True),
+    Field("run.cold_run_shared", FLAG, "Whether other stages of the run may have been running beside the load and the first call of a baseline; then `load_ms`, `first_call_ms` and `compile_s` may be longer than alone. Latencies are always measured alone.", column="cold_run_shared", nullable=True),
     Field("run.first_call_ms", NUMBER, "First call, outputs on the host; of a baseline this includes just-in-time compilation.", unit="ms", column="first_call_ms", nullable=True, varies=True),
     Field("export.export_s", NUMBER, "Time to export the program, all steps together.", unit="s", column="export_s", optional=True, varies=True),
     Field("", NUMBER, "Cold run: time on the host, without compiling (PyTorch/XLA).", unit="s", column="trace_s", varies=True, value=_cold("trace_s")),

@@ -256,7 +256,8 @@ class _Run:
         """Let the child go on if it is alone now."""
         if self._waiting_since and (self._room is None or self._room.try_be_alone()):
             self._waited += time.monotonic() - self._waiting_since
-            self._waiting_since, self._alone_since = None, time.monotonic()
+            self._waiting_since = None
+            self._alone_since = self._alone_since or time.monotonic()
             with contextlib.suppress(OSError):  # it has ended meanwhile
                 self._channel.send(channel.GO)
 

@@ -51,6 +51,7 @@ class Measurement:
 
     `load_ms`: module and weights until the first call can be made; `first_call_ms`: that call,
     outputs on the host. `compile_s` is all that a baseline compiled before the first repetition.
+    `cold_run_shared`: other stages of the run may have been running beside the load and the cold run.
     `runs`: the cold run, then the repetitions that `latency` is of. `max_rss_mb` is the peak of the
     process that was timed, by the kernel's account (a baseline's without the verification);
     `device_memory_mb` what its tensors held on a device of its own. `profile` is what `measure.collect` asked for, taken after the timing.
@@ -65,6 +66,7 @@ class Measurement:
     latency: Latency | None = None
     host: HostLoad | None = None
     compile_s: float | None = None
+    cold_run_shared: bool = False
     runs: tuple[Run, ...] = ()
     max_rss_mb: float | None = None
     device_memory_mb: float | None = None
