@@ -29,7 +29,7 @@ def main() -> int:
     server = fork_server.Server(listener, args.owner)
     request = server.serve()
     if request is not None:
-        return fork_server.run_stage(request)
+        fork_server.leave(fork_server.run_stage(request))
     process.kill_descendants()
     return 0
 

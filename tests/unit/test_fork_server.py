@@ -205,3 +205,12 @@ def test_a_tree_that_is_killed_leaves_a_zombie_alone():
     process.kill_tree(child.pid)
     assert process.descendants(child.pid) == []
     assert child.wait() == -signal.SIGKILL
+
+
+def test_a_stage_ends_with_its_threads_and_what_is_to_be_done_at_its_exit(run):
+    _, _, job = run(
+        "import atexit, threading\n"
+        "atexit.register(print, 'at exit')\n"
+        "threading.Timer(0.3, print, ['a thread']).start()"
+    )
+    assert "a thread\nat exit" in job.log_path.read_text()

@@ -13,7 +13,6 @@ rule measure_baseline:
         status=artifact("baseline", "status.json"),
     log:
         artifact("baseline", "log.txt"),
-    priority: -1
     group:
         lambda w: measured_on(PLAN.baseline(w).node)
     conda:

@@ -25,9 +25,9 @@ def submitted():
 
 def slot_threads(wildcards):
     """Threads of one job beside others: `--cores` shared over what the machine can bear."""
-    return (
-        job_resources.CPUS if submits() else job_resources.slot_threads(workflow.cores)
-    )
+    if submits():
+        return job_resources.CPUS
+    return patches.jobs_per_slot * job_resources.slot_threads(workflow.cores)
 
 
 def measuring_threads(wildcards):
@@ -37,7 +37,9 @@ def measuring_threads(wildcards):
     """
     if submits():
         return MATRIX.measure.get("threads", 1)
-    return (workflow.cores or 1) if patches.on_node else slot_threads(wildcards)
+    if patches.on_node:
+        return workflow.cores or 1
+    return job_resources.slot_threads(workflow.cores)
 
 
 def asks(stage):

@@ -78,6 +78,13 @@ def slot_threads(cores: int | None) -> int:
     return max(1, math.ceil((cores or 1) / max(1, slots)))
 
 
+def jobs_per_slot(cores: int | None) -> int:
+    """How many measurements may prepare where one job beside others has its slot: two where there
+    are several slots, and memory for all of them."""
+    slots = (cores or 1) // slot_threads(cores)
+    return 2 if slots > 1 and machine_memory_mb() >= 2 * slots * MEMORY_MB_A_JOB else 1
+
+
 @dataclass(frozen=True)
 class Ask:
     """`memory_mb` and `timeout_s` hold the stage; `mem_mb` and `runtime` (minutes) are its job's,

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from scripts.lib.snakemake_patches import adoption, jobstarts, orphans, submissions, watching
+from scripts.lib.snakemake_patches import (
+    adoption,
+    jobstarts,
+    orphans,
+    preparing,
+    submissions,
+    watching,
+)
 from scripts.lib.snakemake_patches.patch import Patch
 
 PATCHES: tuple[Patch, ...] = (
     jobstarts.NO_LIMIT,
+    preparing.PREPARING,
     jobstarts.ONE_TIMER,
     orphans.ORPHANS,
     adoption.ADOPTION,

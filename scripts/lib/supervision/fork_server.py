@@ -12,6 +12,7 @@ end with it.
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
 import faulthandler
 import importlib
@@ -23,10 +24,12 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from scripts.lib.core import channel, process
 from scripts.lib.supervision import compiled
@@ -247,6 +250,19 @@ def run_stage(request: Request) -> int:
         traceback.print_exc()
         return 1
     return 0
+
+
+def leave(code: int) -> NoReturn:
+    """End a forked process as the interpreter would, but for taking its modules apart.
+
+    That takes two to three seconds with torch imported, and copies every page that was shared.
+    """
+    threading._shutdown()  # waits for threads, ends pools: what the interpreter calls first
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # closed by the stage
+            stream.flush()
+    os._exit(code)
 
 
 def _is_ours(connection: socket.socket) -> bool:
