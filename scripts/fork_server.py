@@ -23,7 +23,9 @@ def main() -> int:
         return 0  # another one was first
     process.adopt_orphans()
     start = time.monotonic()
-    for problem in fork_server.preload():
+    with fork_server.ends_with(args.owner):
+        problems = fork_server.preload()
+    for problem in problems:
         print(f"note: {problem}", flush=True)
     print(f"packages imported in {time.monotonic() - start:.1f} s", flush=True)
     server = fork_server.Server(listener, args.owner)

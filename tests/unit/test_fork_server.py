@@ -214,3 +214,16 @@ def test_a_stage_ends_with_its_threads_and_what_is_to_be_done_at_its_exit(run):
         "threading.Timer(0.3, print, ['a thread']).start()"
     )
     assert "a thread\nat exit" in job.log_path.read_text()
+
+
+def test_a_server_that_is_still_importing_ends_with_the_run(tmp_path, monkeypatch):
+    (tmp_path / "torch_xla").mkdir()
+    (tmp_path / "torch_xla" / "__init__.py").write_text("import time\ntime.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{tmp_path}")
+    owner = subprocess.Popen(["sleep", "60"])
+    command = ["-m", "scripts.fork_server", "--owner", str(owner.pid), "--python", "another"]
+    with subprocess.Popen([sys.executable, *command]) as server:
+        time.sleep(1)
+        owner.kill()
+        owner.wait()
+        assert server.wait(10) == 0

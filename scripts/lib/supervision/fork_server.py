@@ -26,7 +26,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -204,6 +204,25 @@ def listen(where: bytes) -> socket.socket | None:
         return None
     listener.listen(64)
     return listener
+
+
+@contextlib.contextmanager
+def ends_with(owner: int) -> Iterator[None]:
+    """End this process within a second of the process `owner`, whatever is imported meanwhile."""
+
+    def look(*_: object) -> None:
+        try:
+            os.kill(owner, 0)
+        except ProcessLookupError:
+            os._exit(0)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, 1, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def preload() -> list[str]:
