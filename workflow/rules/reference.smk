@@ -17,13 +17,13 @@ rule make_reference:
         "reference"
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
-    threads: slot_threads
+    threads: slot_threads()
     resources:
         **asks("reference"),
         **beside_others(),
     params:
         **stage_params("reference"),
-        options=lambda w: PLAN.options.model(w),
+        options=of_cell(PLAN.options.model),
     shell:
         SUPERVISE_FORKED + " --module scripts.make_reference {params.skip}"
         " --upstream {input.env:q} --artifact"

@@ -153,11 +153,15 @@ class Plan:
             {"oom": limit["memory_mb"]} if "memory_mb" in limit else {}
         )
 
+    def within_limits(self, stage: str) -> resources.Ask:
+        """What a stage of any model may use on this machine."""
+        return resources.within_limits(self.memory_mb(stage), self.timeout_s(stage))
+
     def ask(self, stage: str, model: str, attempt: int, submitted: bool) -> resources.Ask:
         """What a stage of a model may use, on this machine or where it is submitted to."""
-        limit = self.limit(stage)
         if not submitted:
-            return resources.within_limits(self.memory_mb(stage), limit["timeout_s"])
+            return self.within_limits(stage)
+        limit = self.limit(stage)
         need = stages.STAGES[stage].need
         if need is None:
             raise ValueError(
