@@ -5,6 +5,10 @@ benchmarks/matrix_scale.py compares the real Snakefile with it. Nothing of this 
 
 from pathlib import Path
 
+
+configfile: "config.yaml"
+
+
 MODELS = sorted(path.stem for path in Path("models").glob("*.py"))
 TARGETS = [f"t{number}" for number in range(config["targets"])]
 FILES = (

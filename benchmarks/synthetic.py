@@ -71,6 +71,17 @@ def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
     return expansion.expand(config, {}, folder)
 
 
+def make_plain(folder: Path) -> Path:
+    """A folder beside `folder` with the same files as a checkout of benchmarks/plain.smk; those of
+    `results` too, where there are any."""
+    plain = folder.with_name(f"{folder.name}-plain")
+    for name in ("models", "envs", ".venvs", "profiles", "results"):
+        shutil.copytree(folder / name, plain / name, dirs_exist_ok=True)
+    shutil.copy(ROOT / "benchmarks/plain.smk", plain / "Snakefile")
+    (plain / "config.yaml").write_text(yaml.safe_dump({"targets": TARGETS}))
+    return plain
+
+
 def fill_results(folder: Path, whole: matrix.Matrix) -> None:
     """Leave what a finished run leaves before its last job: every artifact, every status."""
     frontend = next(iter(whole.frontends))

@@ -13,9 +13,9 @@ rule measure_baseline:
         artifact("baseline", "log.txt"),
     priority: -1
     group:
-        lambda w: measured_on(PLAN.baseline(w).node)
+        together(lambda w: measured_on(PLAN.baseline(w).node))
     conda:
-        lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
+        of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
     threads: measuring_threads()
     resources:
         **asks("baseline"),

@@ -13,7 +13,7 @@ rule compile_iree:
     log:
         artifact("compile", "log.txt"),
     group:
-        "build-{model}"
+        together("build-{model}")
     conda:
         "../../envs/iree.yaml"
     threads: slot_threads()

@@ -17,7 +17,7 @@ rule dump_baseline:
     log:
         artifact("dump_baseline", "log.txt"),
     conda:
-        lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
+        of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
     threads: slot_threads()
     resources:
         **asks("dump_baseline"),

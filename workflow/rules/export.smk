@@ -14,9 +14,9 @@ rule export_program:
     log:
         artifact("export", "log.txt"),
     group:
-        "build-{model}"
+        together("build-{model}")
     conda:
-        lambda w: f"../../envs/{PLAN.frontend(w).env}.yaml"
+        of_cell(lambda w: f"../../envs/{PLAN.frontend(w).env}.yaml")
     threads: slot_threads()
     resources:
         **asks("export"),

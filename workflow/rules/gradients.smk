@@ -16,7 +16,7 @@ rule make_gradients:
     log:
         artifact("gradients", "log.txt"),
     group:
-        "build-{model}"
+        together("build-{model}")
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
     threads: slot_threads()

@@ -17,7 +17,7 @@ rule measure_iree:
         artifact("measure", "log.txt"),
     priority: -1
     group:
-        lambda w: measured_on(PLAN.target(w).node)
+        together(lambda w: measured_on(PLAN.target(w).node))
     conda:
         "../../envs/iree.yaml"
     threads: measuring_threads()

@@ -14,7 +14,7 @@ rule make_reference:
     log:
         artifact("reference", "log.txt"),
     group:
-        "reference"
+        together("reference")
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
     threads: slot_threads()

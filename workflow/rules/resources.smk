@@ -80,6 +80,11 @@ def beside_others():
     }
 
 
+def together(group):
+    """The group of a rule's jobs: what goes in one submission. None where nothing is submitted."""
+    return None if ALL_HERE else group
+
+
 def measured_on(node):
     """The group of measurements on a kind of node, which profiles know as measure-{node}."""
     patches.name_group(f"measure-{node}", known_as="measure-{node}")

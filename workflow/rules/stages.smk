@@ -31,6 +31,12 @@ def artifact(stage, file=""):
     return STAGES[stage].pattern(file)
 
 
+def per_env(stage, answer):
+    """What differs between environments alone: a value where a stage has one for all of its cells,
+    else a function of the cell."""
+    return of_cell(answer) if STAGES[stage].entry else answer(None)
+
+
 def environment(stage):
     """The environment of a stage, as inputs.
 
@@ -43,7 +49,7 @@ def environment(stage):
         return ancient(made) if PLAN.ended_well(stage, w) else made
 
     return {
-        "packages": of_cell(lambda w: ancient(PLAN.env_packages(stage, w))),
+        "packages": per_env(stage, lambda w: ancient(PLAN.env_packages(stage, w))),
         "env": of_cell(status),
     }
 
@@ -70,15 +76,16 @@ def compared_with():
 def stage_params(stage):
     """The params that every stage has: its name and cell, what makes it run again, its Python."""
     declared = STAGES[stage]
+    # A function for "env": Snakemake's linter takes that text for the beginning of a path.
+    is_env = declared.kind is cell.Kind.ENV
     params = {
-        # A function: Snakemake's linter takes the text "env" for the beginning of a path.
-        "stage": of_cell(lambda w: declared.folder),
+        "stage": of_cell(lambda w: "env") if is_env else declared.folder,
         "cell": cell.shape(declared.kind).pattern,
         "due": of_cell(lambda w: PLAN.due(stage, w)),
     }
     if declared.skipped:
         params["skip"] = of_cell(lambda w: PLAN.skip(stage, w))
-    if declared.kind is not cell.Kind.ENV:
-        params["python"] = of_cell(lambda w: PLAN.python(stage, w))
-        params["pins"] = of_cell(lambda w: PLAN.pins(stage, w))
+    if not is_env:
+        params["python"] = per_env(stage, lambda w: PLAN.python(stage, w))
+        params["pins"] = per_env(stage, lambda w: PLAN.pins(stage, w))
     return params
