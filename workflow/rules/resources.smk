@@ -58,7 +58,10 @@ def measuring_threads():
 def asks(stage):
     """Resources of a stage: what holds it, and what its job asks of a cluster's scheduler."""
     if ALL_HERE:
-        return dataclasses.asdict(PLAN.within_limits(stage))
+        asked = dataclasses.asdict(PLAN.within_limits(stage))
+        return {
+            key: value for key, value in asked.items() if not key.startswith("more_")
+        }
 
     def of(field):
         return lambda w, attempt: getattr(
