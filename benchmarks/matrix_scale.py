@@ -1,30 +1,46 @@
-"""Cost of the workflow itself against the size of the matrix: real rules, stub stages."""
+"""Cost of the workflow itself against the size of the matrix: real rules, stub stages.
+
+The dry run and the no-op are compared with a plain Snakefile of the same job graph (plain.smk)."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks import synthetic, timing
+from scripts.lib.config import matrix
 
 SNAKEMAKE = (sys.executable, "-m", "snakemake")
 TARGET = "results/latency.csv"
 PACKAGES = ("snakemake", "pandas")
 
-# `snakemake --touch` records every job as done, as a run does, but rests 0.1 s after each; and
-# its scheduler looks at the inputs of every job that is ready whenever it starts one, so that
-# the cost of a job grows with their number. A sample of them is enough here.
-_TOUCH = (
-    "from snakemake.executors import touch; touch.Executor.SLEEPING_TIME = 0; "
-    "from snakemake.cli import main; main()"
-)
-_TOUCH_OPTIONS = ("--touch", "--forceall", "--cores", "all")
+# Records every job as done, as a run does that has made all files: `snakemake --touch` without its
+# scheduler, which takes most of the time there.
+_RECORD = """
+from snakemake.cli import main
+from snakemake.scheduling.job_scheduler import JobScheduler
+
+def record(scheduler):
+    dag = scheduler.workflow.dag
+    async def each():
+        for job in dag.needrun_jobs():
+            await dag.workflow.persistence.finished(job)
+    scheduler.workflow.async_run(each())
+    return True
+
+JobScheduler.schedule = record
+main()
+"""
+_RECORD_OPTIONS = ("--touch", "--forceall", "--cores", "all")
 
 
 def main() -> None:
@@ -47,33 +63,61 @@ def main() -> None:
         args.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
-def scale(folder: Path, whole, repeats: int) -> dict:
-    """Dry run with nothing done, then with everything done; seconds and peak memory."""
+def scale(folder: Path, whole: matrix.Matrix, repeats: int) -> dict:
+    """Dry run with nothing done, then with everything done, by turns with a plain Snakefile of the
+    same jobs and files; seconds, CPU seconds and peak memory."""
     jobs = synthetic.jobs(whole)
-    dry = [_snakemake(folder, "-n") for _ in range(repeats)]
-    _expect(f"total {jobs}" in " ".join(dry[0].output.split()), "the dry run lists other jobs")
+    both = (folder, synthetic.make_plain(folder))
+    dry = _by_turns(both, repeats, "-n")
+    for run in itertools.chain(*dry):
+        _expect(f"total {jobs}" in " ".join(run.output.split()), "the dry run lists other jobs")
     synthetic.fill_results(folder, whole)
     aggregate = timing.run(_aggregate_command(), folder)
-    touch = timing.run((sys.executable, "-c", _TOUCH, *_TOUCH_OPTIONS, "--", TARGET), folder)
-    noop = [_snakemake(folder, "--cores", "all") for _ in range(repeats)]
-    _expect(all("Nothing to be done" in n.output for n in noop), "a finished run has jobs left")
+    synthetic.make_plain(folder)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(_record, both))
+    noop = _by_turns(both, repeats, "--cores", "all")
+    for run in itertools.chain(*noop):
+        _expect("Nothing to be done" in run.output, "a finished run has jobs left")
     # With no recorded params this would find nothing to do either.
     retry = _snakemake(folder, "-n", "--config", "retry=all")
     _expect("Params have changed" in retry.output, "no params were recorded")
     return {
         "cells": sum(1 for _ in whole.cells()),
         "jobs": jobs,
-        "dry_run_s": timing.spread([run.seconds for run in dry]),
-        "noop_s": timing.spread([run.seconds for run in noop]),
+        **_compared("dry_run", *dry),
+        **_compared("noop", *noop),
         "retry_all_dry_run_s": retry.seconds,
         "aggregate_s": aggregate.seconds,
-        "touch_s_a_job": touch.seconds / jobs,
-        "peak_mb": max(run.peak_mb for run in (*dry, *noop, retry)),
+        "peak_mb": max(run.peak_mb for run in (*dry[0], *noop[0], retry)),
+        "plain_peak_mb": max(run.peak_mb for run in (*dry[1], *noop[1])),
         "aggregate_peak_mb": aggregate.peak_mb,
     }
 
 
-def execute(folder: Path, whole) -> dict:
+def _by_turns(folders: Sequence[Path], repeats: int, *options: str) -> list[list[timing.Run]]:
+    """The runs in each folder, so that what else the machine does falls on all of them."""
+    turns = [[_snakemake(folder, *options) for folder in folders] for _ in range(repeats)]
+    return [list(runs) for runs in zip(*turns, strict=True)]
+
+
+def _compared(name: str, ours: list[timing.Run], plain: list[timing.Run]) -> dict:
+    """Wall and CPU seconds of both, and the ratios of their medians."""
+    row: dict = {}
+    for unit, of in (("s", "seconds"), ("cpu_s", "cpu_seconds")):
+        here, there = ([getattr(run, of) for run in runs] for runs in (ours, plain))
+        row[f"{name}_{unit}"] = timing.spread(here)
+        row[f"plain_{name}_{unit}"] = timing.spread(there)
+        row[f"{name}_{unit}_ratio"] = statistics.median(here) / statistics.median(there)
+    return row
+
+
+def _record(folder: Path) -> timing.Run:
+    """Record every job as done."""
+    return timing.run((sys.executable, "-c", _RECORD, *_RECORD_OPTIONS, "--", TARGET), folder)
+
+
+def execute(folder: Path, whole: matrix.Matrix) -> dict:
     """A full run whose stages do nothing: what remains is overhead."""
     jobs = synthetic.jobs(whole)
     run = _snakemake(folder, "--cores", "all")
@@ -119,10 +163,12 @@ def _snakemake(folder: Path, *arguments: str) -> timing.Run:
 def _in_checkout(cells: int, measure: Callable) -> dict:
     """Measure in a fresh checkout of that many cells, removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="vmfbench-scale-"))
+    checkout = folder / "checkout"
+    checkout.mkdir()
     try:
-        whole = synthetic.make_checkout(folder, cells)
+        whole = synthetic.make_checkout(checkout, cells)
         time.sleep(1)  # older than whatever is made next, on any file system
-        return measure(folder, whole)
+        return measure(checkout, whole)
     finally:
         shutil.rmtree(folder)
 

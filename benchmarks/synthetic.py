@@ -33,6 +33,8 @@ ARTIFACTS = {
     "measure": ("measurement.json",),
 }
 
+_UNUSED = shutil.ignore_patterns("__pycache__")
+
 _MODEL = """\
 def get_model(): ...
 def get_dummy_input(): ...
@@ -50,10 +52,10 @@ done
 def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
     """Fill `folder` with a checkout of at least `cells` cells, nothing of them done."""
     for name in ("workflow", "scripts", "envs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name, ignore=_UNUSED)
     shutil.copy(ROOT / "Snakefile", folder)
     shutil.copytree(ROOT / "workflow/profiles", folder / "profiles")
-    (folder / "models").mkdir()
+    shutil.copytree(ROOT / "models/parts", folder / "models/parts", ignore=_UNUSED)
     for number in range(math.ceil(cells / TARGETS)):
         (folder / "models" / f"m{number:05}.py").write_text(_MODEL)
     config = _config()
@@ -67,6 +69,17 @@ def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
         (folder / ".venvs" / env / "versions.json").write_text("{}\n")
         _record(folder, "env", env)
     return expansion.expand(config, {}, folder)
+
+
+def make_plain(folder: Path) -> Path:
+    """A folder beside `folder` with the same files as a checkout of benchmarks/plain.smk; those of
+    `results` too, where there are any."""
+    plain = folder.with_name(f"{folder.name}-plain")
+    for name in ("models", "envs", ".venvs", "profiles", "results"):
+        shutil.copytree(folder / name, plain / name, dirs_exist_ok=True)
+    shutil.copy(ROOT / "benchmarks/plain.smk", plain / "Snakefile")
+    (plain / "config.yaml").write_text(yaml.safe_dump({"targets": TARGETS}))
+    return plain
 
 
 def fill_results(folder: Path, whole: matrix.Matrix) -> None:

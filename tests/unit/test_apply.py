@@ -81,6 +81,14 @@ def test_a_local_run_has_no_limit_on_job_starts_and_says_nothing(said):
     assert said() == []
 
 
+def test_jobs_may_go_to_a_cluster_where_their_number_is_set_and_on_its_nodes():
+    here, head, node = Workflow(), Workflow(cluster=True), Workflow(on_node=True)
+    asked = [
+        snakemake_patches.apply(w, logging.getLogger("s")).may_submit for w in (here, head, node)
+    ]
+    assert asked == [False, True, True]
+
+
 def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(newer, said):
     workflow = Workflow()
     patches = snakemake_patches.apply(workflow, logging.getLogger("run"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -124,6 +125,32 @@ def test_the_skips_of_a_torchbench_file_are_in_the_commands_and_so_is_its_batch_
     assert all(f"--skip {word} --upstream " in line for line in skipping)
     [reference] = [line for line in commands if "-m scripts.make_reference" in line]
     assert '"batch_size":3' in reference
+
+
+def test_values_of_a_run_on_this_machine_are_those_that_a_cluster_s_functions_give():
+    """With `--jobs`, jobs may go to a cluster, and limits and threads are functions."""
+    here, perhaps = commands("--cores", "2"), commands("--cores", "2", "--jobs", "2")
+    assert len(here) == 7
+    more = " --more-time 0 --more-memory 0"
+    assert [command.replace(more, "") for command in perhaps] == here != perhaps
+
+
+def test_resources_of_the_command_line_win_over_the_limits_of_the_configuration():
+    found = commands("--set-resources", "measure_iree:timeout_s=7")
+    limited = [command for command in found if " --timeout 7 " in command]
+    assert len(limited) == 1
+    assert "-m scripts.measure_iree" in limited[0]
+
+
+def commands(*options: str) -> list[str]:
+    """The commands of a model's stages in a dry run, without the process that they belong to."""
+    part = ("models=conv", "targets=llvm-cpu", "frontends=torchmlir-torch", "baselines=eager")
+    done = snakemake(
+        *("-n", "-p", "--forceall", "results/latency.csv", *options, "--config", *part)
+    )
+    assert done.returncode == 0, done.stdout
+    found = [line for line in done.stdout.splitlines() if "-m scripts.supervise" in line]
+    return sorted(re.sub(r"--owner \d+", "", line) for line in found)
 
 
 def test_the_workflow_is_lint_clean():

@@ -14,18 +14,18 @@ rule measure_baseline:
     log:
         artifact("baseline", "log.txt"),
     group:
-        lambda w: measured_on(PLAN.baseline(w).node)
+        together(lambda w: measured_on(PLAN.baseline(w).node))
     conda:
-        lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
-    threads: measuring_threads
+        of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
+    threads: measuring_threads()
     resources:
         **asks("baseline"),
         **alone_on(PLAN.baseline),
     params:
         **stage_params("baseline"),
-        runtime=lambda w: PLAN.baseline(w).runtime,
-        step=lambda w: PLAN.options.step(w),
-        tolerance=lambda w: PLAN.options.tolerance("baseline", w),
+        runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
+        step=of_cell(PLAN.options.step),
+        tolerance=of_cell(lambda w: PLAN.options.tolerance("baseline", w)),
         stopping=PLAN.options.rule(),
         collect=PLAN.options.collect(),
     shell:

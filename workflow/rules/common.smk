@@ -46,10 +46,15 @@ SUPERVISE = (
     " --stage {params.stage} --cell {params.cell:q}"
     " --status {output.status:q} --log {log:q}"
     " --timeout {resources.timeout_s} --memory {resources.memory_mb}"
-    " --more-time {resources.more_time} --more-memory {resources.more_memory}"
     " --preload {resources.preload}"
     " --due {params.due:q} --journal results/logs/journal.jsonl"
     f" --owner {os.getpid()}"
+    # Attempts with more are a cluster's.
+    + (
+        " --more-time {resources.more_time} --more-memory {resources.more_memory}"
+        if patches.may_submit
+        else ""
+    )
     # On a cluster's node, Snakemake runs one measurement at a time.
     + ("" if patches.on_node else " --room results/logs/room")
 )

@@ -13,16 +13,16 @@ rule compile_iree:
     log:
         artifact("compile", "log.txt"),
     group:
-        "build-{model}"
+        together("build-{model}")
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads
+    threads: slot_threads()
     resources:
         **asks("compile"),
         **beside_others(),
     params:
         **stage_params("compile"),
-        target=lambda w: PLAN.options.compile(w),
+        target=of_cell(PLAN.options.compile),
     shell:
         SUPERVISE + " --module scripts.compile_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q}"

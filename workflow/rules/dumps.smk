@@ -19,15 +19,15 @@ rule dump_baseline:
     log:
         artifact("dump_baseline", "log.txt"),
     conda:
-        lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml"
-    threads: slot_threads
+        of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
+    threads: slot_threads()
     resources:
         **asks("dump_baseline"),
         **on_node(PLAN.baseline),
     params:
         **stage_params("dump_baseline"),
-        runtime=lambda w: PLAN.baseline(w).runtime,
-        step=lambda w: PLAN.options.step(w),
+        runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
+        step=of_cell(PLAN.options.step),
         what=PLAN.options.dump("kinds", "save_ir", "repeat", "iterations"),
         folder=artifact("dump_baseline"),
     shell:
@@ -54,12 +54,12 @@ rule dump_iree:
         artifact("dump_iree", "log.txt"),
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads
+    threads: slot_threads()
     resources:
         **asks("dump_iree"),
     params:
         **stage_params("dump_iree"),
-        target=lambda w: PLAN.options.compile(w),
+        target=of_cell(PLAN.options.compile),
         what=PLAN.options.dump("kinds"),
         folder=artifact("dump_iree"),
     shell:

@@ -13,7 +13,7 @@ rule make_env:
     localrule: True
     conda:
         "../../envs/report.yaml"
-    threads: slot_threads
+    threads: slot_threads()
     resources:
         timeout_s=lambda w: PLAN.timeout_s("env"),
         memory_mb=lambda w: PLAN.memory_mb("env"),
@@ -22,7 +22,7 @@ rule make_env:
         preload=0,
     params:
         **stage_params("env"),
-        prefix=lambda w: environments.prefix(w.env),
+        prefix=of_cell(lambda w: environments.prefix(w.env)),
     shell:
         SUPERVISE + " --module scripts.make_env"
         " --artifact {output.versions:q}"

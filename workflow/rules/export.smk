@@ -14,19 +14,19 @@ rule export_program:
     log:
         artifact("export", "log.txt"),
     group:
-        "build-{model}"
+        together("build-{model}")
     conda:
-        lambda w: f"../../envs/{PLAN.frontend(w).env}.yaml"
-    threads: slot_threads
+        of_cell(lambda w: f"../../envs/{PLAN.frontend(w).env}.yaml")
+    threads: slot_threads()
     resources:
         **asks("export"),
         **beside_others(),
     params:
         **stage_params("export"),
-        options=lambda w: PLAN.options.model(w),
-        exporter=lambda w: PLAN.frontend(w).exporter,
-        exporter_options=lambda w: PLAN.options.exporter(w),
-        ir_format=lambda w: PLAN.frontend(w).ir_format,
+        options=of_cell(PLAN.options.model),
+        exporter=of_cell(lambda w: PLAN.frontend(w).exporter),
+        exporter_options=of_cell(PLAN.options.exporter),
+        ir_format=of_cell(lambda w: PLAN.frontend(w).ir_format),
     shell:
         SUPERVISE
         + " --module scripts.export_program scripts.exporters.{params.exporter}"

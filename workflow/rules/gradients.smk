@@ -16,16 +16,16 @@ rule make_gradients:
     log:
         artifact("gradients", "log.txt"),
     group:
-        "build-{model}"
+        together("build-{model}")
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
-    threads: slot_threads
+    threads: slot_threads()
     resources:
         **asks("gradients"),
         **beside_others(),
     params:
         **stage_params("gradients"),
-        options=lambda w: PLAN.options.model(w),
+        options=of_cell(PLAN.options.model),
     shell:
         SUPERVISE + " --module scripts.make_gradients {params.skip}"
         " --upstream {input.env:q} {input.reference:q}"

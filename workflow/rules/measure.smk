@@ -17,17 +17,17 @@ rule measure_iree:
         artifact("measure", "log.txt"),
     priority: -1
     group:
-        lambda w: measured_on(PLAN.target(w).node)
+        together(lambda w: measured_on(PLAN.target(w).node))
     conda:
         "../../envs/iree.yaml"
-    threads: measuring_threads
+    threads: measuring_threads()
     resources:
         **asks("measure"),
         **alone_on(PLAN.target),
     params:
         **stage_params("measure"),
-        device=lambda w: PLAN.target(w).device,
-        tolerance=lambda w: PLAN.options.tolerance("measure", w),
+        device=of_cell(lambda w: PLAN.target(w).device),
+        tolerance=of_cell(lambda w: PLAN.options.tolerance("measure", w)),
         stopping=PLAN.options.rule(),
         worker_threads=PLAN.options.threads(),
         raw_inputs=artifact("measure", "inputs"),

@@ -14,16 +14,16 @@ rule make_reference:
     log:
         artifact("reference", "log.txt"),
     group:
-        "reference"
+        together("reference")
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
-    threads: slot_threads
+    threads: slot_threads()
     resources:
         **asks("reference"),
         **beside_others(),
     params:
         **stage_params("reference"),
-        options=lambda w: PLAN.options.model(w),
+        options=of_cell(PLAN.options.model),
     shell:
         SUPERVISE + " --module scripts.make_reference {params.skip}"
         " --upstream {input.env:q} --artifact"

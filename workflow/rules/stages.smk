@@ -1,7 +1,26 @@
 """What the rules of all stages have in common. Stages are declared in scripts/lib/config/stages.py."""
 
+import inspect
+
 from scripts.lib.config import cell
 from scripts.lib.config.stages import STAGES
+
+_WILDCARDS = inspect.Parameter("wildcards", inspect.Parameter.POSITIONAL_ONLY)
+_OF_WILDCARDS = inspect.Signature([_WILDCARDS])
+
+
+def of_cell(answer):
+    """A function of a job's wildcards, as an input or a param.
+
+    It says what it takes: Snakemake asks for that several times per call, and finding it out from
+    the code takes longer than most answers.
+    """
+
+    def asked(wildcards):
+        return answer(wildcards)
+
+    asked.__signature__ = _OF_WILDCARDS
+    return asked
 
 
 def artifact(stage, file=""):
@@ -10,6 +29,12 @@ def artifact(stage, file=""):
     Without `file`, the folder.
     """
     return STAGES[stage].pattern(file)
+
+
+def per_env(stage, answer):
+    """What differs between environments alone: a value where a stage has one for all of its cells,
+    else a function of the cell."""
+    return of_cell(answer) if STAGES[stage].entry else answer(None)
 
 
 def environment(stage):
@@ -24,25 +49,25 @@ def environment(stage):
         return ancient(made) if PLAN.ended_well(stage, w) else made
 
     return {
-        "packages": lambda w: ancient(PLAN.env_packages(stage, w)),
-        "env": status,
+        "packages": per_env(stage, lambda w: ancient(PLAN.env_packages(stage, w))),
+        "env": of_cell(status),
     }
 
 
 def model_files():
     """The file of a model and what it imports, as inputs."""
     return {
-        "model_file": lambda w: PLAN.model(w).file,
-        "model_parts": lambda w: PLAN.model_parts(w),
+        "model_file": of_cell(lambda w: PLAN.model(w).file),
+        "model_parts": of_cell(PLAN.model_parts),
     }
 
 
 def compared_with():
     """What a baseline is run with and compared with, as inputs."""
     return {
-        "reference": lambda w: PLAN.golden(w, "status.json"),
-        "golden": lambda w: PLAN.golden(w, "golden.npz"),
-        "signature": lambda w: PLAN.golden(w, "signature.json"),
+        "reference": of_cell(lambda w: PLAN.golden(w, "status.json")),
+        "golden": of_cell(lambda w: PLAN.golden(w, "golden.npz")),
+        "signature": of_cell(lambda w: PLAN.golden(w, "signature.json")),
         "weights": artifact("reference", "weights.irpa"),
         "inputs": artifact("reference", "inputs.npz"),
     }
@@ -51,15 +76,16 @@ def compared_with():
 def stage_params(stage):
     """The params that every stage has: its name and cell, what makes it run again, its Python."""
     declared = STAGES[stage]
+    # A function for "env": Snakemake's linter takes that text for the beginning of a path.
+    is_env = declared.kind is cell.Kind.ENV
     params = {
-        # A function: Snakemake's linter takes the text "env" for the beginning of a path.
-        "stage": lambda w: declared.folder,
+        "stage": of_cell(lambda w: "env") if is_env else declared.folder,
         "cell": cell.shape(declared.kind).pattern,
-        "due": lambda w: PLAN.due(stage, w),
+        "due": of_cell(lambda w: PLAN.due(stage, w)),
     }
     if declared.skipped:
-        params["skip"] = lambda w: PLAN.skip(stage, w)
-    if declared.kind is not cell.Kind.ENV:
-        params["python"] = lambda w: PLAN.python(stage, w)
-        params["pins"] = lambda w: PLAN.pins(stage, w)
+        params["skip"] = of_cell(lambda w: PLAN.skip(stage, w))
+    if not is_env:
+        params["python"] = per_env(stage, lambda w: PLAN.python(stage, w))
+        params["pins"] = per_env(stage, lambda w: PLAN.pins(stage, w))
     return params

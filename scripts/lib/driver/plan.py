@@ -41,6 +41,16 @@ def _size_mb(file: str) -> float | None:
     return path.stat().st_size / 2**20 or None if path.is_file() else None
 
 
+def _forkable(entry: Frontend | Baseline | None) -> bool:
+    """Whether what an entry of the configuration names may run in a forked process."""
+    match entry:
+        case Frontend(exporter=name):
+            return plugins.exporter(name).forkable
+        case Baseline(runtime=name, xla_flags=flags):  # which XLA reads when it is imported
+            return not flags and plugins.runtime(name).forkable
+    return True
+
+
 class Plan:
     """Answers the rules' questions about one cell of the matrix at a time.
 
@@ -107,12 +117,18 @@ class Plan:
         """Whether the process of a stage of a cell may be forked from one that has imported the
         packages of its environment."""
         declared = stages.STAGES[stage]
-        match self._entry(declared, wildcards):
-            case Frontend(exporter=name):
-                return declared.forked and plugins.exporter(name).forkable
-            case Baseline(runtime=name, xla_flags=flags):  # which XLA reads when it is imported
-                return declared.forked and not flags and plugins.runtime(name).forkable
-        return declared.forked
+        return declared.forked and _forkable(self._entry(declared, wildcards))
+
+    def forked_alike(self, stage: str) -> bool | None:
+        """The same for all of a stage's cells; None where they differ."""
+        declared = stages.STAGES[stage]
+        entries = {
+            "frontend": self.matrix.frontends | self.matrix.programs,
+            "baseline": self.matrix.baselines,
+            "": {"": None},
+        }[declared.entry]
+        found = {declared.forked and _forkable(entry) for entry in entries.values()}
+        return found.pop() if len(found) == 1 else None
 
     def ended_well(self, stage: str, wildcards) -> bool:
         """Whether a stage of a cell is recorded as ok."""
@@ -164,11 +180,15 @@ class Plan:
             {"oom": limit["memory_mb"]} if "memory_mb" in limit else {}
         )
 
+    def within_limits(self, stage: str) -> resources.Ask:
+        """What a stage of any model may use on this machine."""
+        return resources.within_limits(self.memory_mb(stage), self.timeout_s(stage))
+
     def ask(self, stage: str, model: str, attempt: int, submitted: bool) -> resources.Ask:
         """What a stage of a model may use, on this machine or where it is submitted to."""
-        limit = self.limit(stage)
         if not submitted:
-            return resources.within_limits(self.memory_mb(stage), limit["timeout_s"])
+            return self.within_limits(stage)
+        limit = self.limit(stage)
         need = stages.STAGES[stage].need
         if need is None:
             raise ValueError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,8 +100,9 @@ def _is_shared(module: str) -> bool:
 
 
 def default(path: str | Path, option: str, otherwise: Any) -> Any:
-    """The literal default of an option in a model file; `otherwise` where it has none."""
-    for node in ast.parse(Path(path).expanduser().read_bytes()).body:
+    """The literal default of an option in a model file; `otherwise` where it has none. Raises
+    ModelFileError where the file is missing or does not parse."""
+    for node in _parsed(Path(path).expanduser()).body:
         if not isinstance(node, ast.FunctionDef) or node.name not in FUNCTIONS:
             continue
         arguments = node.args
@@ -142,11 +144,17 @@ def _parsed(path: Path) -> ast.Module:
     if not path.is_file():
         raise ModelFileError(f"{path}: no such model file; expected a Python file there")
     try:
-        return ast.parse(path.read_bytes(), path.name)
+        return _tree(path.read_bytes(), path.name)
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from error
     except (SyntaxError, ValueError) as error:
         raise ModelFileError(f"{path}: not valid Python ({error})") from error
+
+
+@functools.lru_cache(maxsize=16)
+def _tree(text: bytes, name: str) -> ast.Module:
+    """One parse for all questions about a file, and for all models that are of one file."""
+    return ast.parse(text, name)
 
 
 def _bound(node: ast.stmt) -> list[str]:

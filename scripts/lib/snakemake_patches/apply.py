@@ -53,8 +53,14 @@ class Patches:
         on = tuple(base for patch, base in bases.items() if self._on(patch))
         if on:
             executors.subclass(on, {"notes": self._notes})
-        if workflow.resource_settings.nodes is None:  # this cannot be a run on a cluster
+        if not self.may_submit:
             self._say("local")
+
+    @property
+    def may_submit(self) -> bool:
+        """Whether jobs may go to a cluster, or this is a job there, as far as it is known while the
+        rules are read: without `--jobs`, none can."""
+        return self.on_node or self._workflow.resource_settings.nodes is not None
 
     @property
     def submits(self) -> bool:

@@ -73,8 +73,10 @@ def begin(status_path: str | Path, due: str) -> None:
 
 def begun(status_path: str | Path) -> str:
     """What asked for a stage that began and has no outcome; "" where there is no such stage."""
-    path = _begun_path(status_path)
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    try:
+        return _begun_path(status_path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def _begun_path(status_path: str | Path) -> Path:
