@@ -1,6 +1,7 @@
 """apply: a run goes on without the patches that do not fit, where that is safe, and says so."""
 
 import logging
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -43,7 +44,13 @@ class Workflow(SimpleNamespace):
             executor_plugin=None,
             executor_settings=SimpleNamespace(),
             execution_settings=SimpleNamespace(retries=retries),
-            scheduler=SimpleNamespace(job_rate_limiter="limit", _open_jobs=None),
+            scheduler=SimpleNamespace(
+                job_rate_limiter="limit",
+                _open_jobs=None,
+                resources={"_cores": 2},
+                global_resources={"_cores": 2},
+            ),
+            cores=2,
             global_resources={"_cores": 2},
             parent_groupids={},
             persistence=None,
@@ -81,6 +88,23 @@ def test_a_local_run_has_no_limit_on_job_starts_and_says_nothing(said):
     assert said() == []
 
 
+@pytest.mark.parametrize(("slots", "cores"), [(2, 4), (1, 2)])
+def test_measurements_prepare_ahead_where_there_are_slots_and_memory_for_them(
+    monkeypatch, slots, cores
+):
+    monkeypatch.setattr(
+        sys.modules[snakemake_patches.Patches.__module__], "jobs_per_slot", lambda cores: slots
+    )
+    workflow = Workflow()
+    patches = run(workflow)
+    assert patches.jobs_per_slot == slots
+    assert workflow.scheduler.resources["_cores"] == cores
+    assert workflow.scheduler.global_resources["_cores"] == cores
+    assert (
+        snakemake_patches.apply(Workflow(on_node=True), logging.getLogger("s")).jobs_per_slot == 1
+    )
+
+
 def test_jobs_may_go_to_a_cluster_where_their_number_is_set_and_on_its_nodes():
     here, head, node = Workflow(), Workflow(cluster=True), Workflow(on_node=True)
     asked = [
@@ -92,13 +116,16 @@ def test_jobs_may_go_to_a_cluster_where_their_number_is_set_and_on_its_nodes():
 def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(newer, said):
     workflow = Workflow()
     patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
-    (line,) = said()  # a dry run comes no further
+    line, other = said()  # a dry run comes no further
+    assert other.startswith("switched off: measurements prepare ahead")
     assert line.startswith("switched off: no limit on job starts (it is written for Snakemake")
     assert "this is 9.28.0). Without it, after some hundred jobs the scheduler" in line
     workflow.execute()
     patches.start()
     assert workflow.scheduler.job_rate_limiter == "limit"
-    assert len(said()) == 1
+    assert workflow.scheduler.resources["_cores"] == 2
+    assert patches.jobs_per_slot == 1, "builds claim one thread each, as the scheduler has no more"
+    assert len(said()) == 2
 
 
 def test_a_local_run_with_a_number_of_jobs_says_it_when_it_starts(newer, said):
@@ -108,7 +135,10 @@ def test_a_local_run_with_a_number_of_jobs_says_it_when_it_starts(newer, said):
     assert said() == []
     workflow.execute()
     patches.start()
-    assert [line.split(" (")[0] for line in said()] == ["switched off: no limit on job starts"]
+    assert [line.split(" (")[0] for line in said()] == [
+        "switched off: no limit on job starts",
+        "switched off: measurements prepare ahead",
+    ]
 
 
 def test_a_local_run_is_refused_while_jobs_of_a_cluster_may_be_left():
