@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from scripts.lib.config import expansion, plugins, schemas, settings, stages
+from scripts.lib.config.cell import Kind
 from scripts.lib.driver.plan import Plan
 from scripts.lib.timing.stopping import StoppingRule
 
@@ -60,6 +62,28 @@ def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(co
     assert config["tests"] == ["eval"]
     assert config["train"].keys() == {"name", "lr"}
     assert "torchbench" not in config
+
+
+def test_the_default_run_is_the_one_that_its_time_is_given_for(config):
+    """The goals of docs/performance.md are of these rows, budgets and limits: as of 5145bc5."""
+    found = expansion.expand(config, {}, ROOT)
+    rows = Counter(
+        row["target"] if row.kind is Kind.IREE else row["baseline"] for row in found.rows()
+    )
+    assert rows == {
+        "llvm-cpu": 48, "cuda": 16, "rocm": 15, "vulkan": 2,
+        "eager": 16, "inductor": 16, "eager-cuda": 16, "inductor-cuda": 16,
+    }  # fmt: skip
+    assert list(found.models) == [
+        "bert", "conv", "deepseek", "gat", "gatv2", "gcn", "gpt2-prefill", "gpt2-decode",
+        "graphsage", "llama-qlora", "llama-spinquant", "llama-prefill", "llama-decode",
+        "mobilenet", "resnet", "vit",
+    ]  # fmt: skip
+    assert list(found.frontends) == ["torchmlir-torch", "torchmlir-stablehlo", "torchxla-stablehlo"]
+    assert {stage: limit["timeout_s"] for stage, limit in found.limits.items()} == {
+        "env": 1800, "reference": 1800, "export": 900, "compile": 600, "measure": 300,
+        "baseline": 900,
+    }  # fmt: skip
 
 
 def test_the_shipped_stopping_rule_and_levels_are_the_defaults_and_go_to_the_stages_whole(config):
