@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import yaml
@@ -56,4 +55,4 @@ def run(command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -70,7 +70,7 @@ def make_reference(model: ModelChoice, files: Outputs) -> None:
         outputs=found.types,
         parameters=parameters,
         aliases=aliases,
-        options=model.options,
+        options=dict(model.options),
         torch_version=torch.__version__,
         has_fp64=found.fp64 is not None,
         rmse_vs_fp64=found.rmse_vs_fp64,

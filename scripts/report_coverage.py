@@ -176,7 +176,7 @@ def where(group: pd.DataFrame, every: pd.Series) -> str:
     for model, cells in group.groupby("label", sort=False):
         here, there = list(cells[ROAD].itertuples(index=False, name=None)), every[model]
         roads = "everywhere" if set(here) == set(there) else ", ".join(_named(here, there))
-        together.setdefault(roads, []).append(model)
+        together.setdefault(roads, []).append(str(model))
     return "; ".join(f"{roads}: {', '.join(names)}" for roads, names in together.items())
 
 

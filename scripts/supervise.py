@@ -16,7 +16,7 @@ from scripts.lib.supervision import supervise
 from scripts.lib.supervision.job import Interrupted, Job, MoreNeeded
 
 
-def main() -> int:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m scripts.supervise", description=__doc__)
     parser.add_argument("--stage", required=True, help="export, compile, measure, …")
     parser.add_argument("--cell", required=True, help="for example resnet/torchmlir-torch/vulkan")
@@ -60,6 +60,11 @@ def main() -> int:
         "--artifact", nargs="*", default=[], type=Path, help="file that the stage makes"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- and the stage's command")
+    return parser
+
+
+def main() -> int:
+    parser = _parser()
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:

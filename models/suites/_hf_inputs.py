@@ -28,7 +28,7 @@ def make(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str, tor
     takes = set(inspect.signature(model.forward).parameters)
     text = model.config.get_text_config()
     length = min(seq_len, _positions(model))
-    shape = (batch_size, length)
+    shape: tuple[int, ...] = (batch_size, length)
     main = model.main_input_name
     inputs: dict[str, torch.Tensor] = {}
     if main == "input_ids":
@@ -62,7 +62,7 @@ def _text(model: PreTrainedModel, shape: tuple[int, ...], takes: set[str]) -> di
     inputs = {"input_ids": ids}
     if "attention_mask" in takes:
         inputs["attention_mask"] = torch.ones_like(ids)
-    if "token_type_ids" in takes and getattr(text, "type_vocab_size", 1):
+    if "token_type_ids" in takes and getattr(text, "type_vocab_size", True):
         inputs["token_type_ids"] = torch.zeros_like(ids)
     if "bbox" in takes:  # x0 <= x1, y0 <= y1
         corners = torch.randint(0, BOXES, (*shape, 2, 2)).sort(dim=-2).values

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import functools
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import transformers
@@ -59,7 +60,7 @@ TASKS = {
 # differs from the type's default configuration), as benchmarks/dynamo/huggingface.py has them.
 # allenai/longformer-base-4096, t5-small, google/fnet-base and YituTech/conv-bert-base have the
 # default configuration of their types, distilgpt2 has half of GPT-2's layers.
-BENCHMARK_NAMES = {
+BENCHMARK_NAMES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "AllenaiLongformerBase": ("longformer", "fill-mask", {}),
     "BigBird": ("big_bird", "fill-mask", {"attention_type": "block_sparse"}),
     "CamemBert": ("camembert", "fill-mask", {}),
@@ -98,7 +99,7 @@ def get_model(
     )
 
 
-def get_dummy_input(batch_size: int = 1, seq_len: int = 128, model: nn.Module | None = None):
+def get_dummy_input(batch_size: int = 1, seq_len: int = 128, *, model: nn.Module):
     """Keyword inputs by the model's own signature and configuration; see _hf_inputs."""
     return _hf_inputs.make(model, batch_size, seq_len)
 
@@ -109,7 +110,8 @@ def describe_inputs(
     pretrained: bool = False,
     batch_size: int = 1,
     seq_len: int = 128,
-    model: nn.Module | None = None,
+    *,
+    model: nn.Module,
 ) -> str:
     """What the model and its inputs were made from, for the row."""
     config = type(model.config).__name__
@@ -176,8 +178,9 @@ def _resolve(name: str) -> Resolved:
     if "/" in head:
         config = AutoConfig.from_pretrained(head)
         return _of_type(config.model_type, task, config)
-    cls = getattr(transformers, head, None)
-    if isinstance(cls, type) and issubclass(cls, PreTrainedModel):
+    cls: Any = getattr(transformers, head, None)
+    is_model = isinstance(cls, type) and issubclass(cls, PreTrainedModel)
+    if is_model:
         return Resolved(cls, cls.config_class())
     near = difflib.get_close_matches(head, [*CONFIG_MAPPING_NAMES, *BENCHMARK_NAMES], n=3)
     raise ValueError(

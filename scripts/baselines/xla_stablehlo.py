@@ -70,6 +70,7 @@ class ProgramSession:
         signature = check.signature()
         stage = f"baseline {work.runtime}"
         footprint.require(footprint.of_archive(signature), stage, MEMORY_FACTOR)
+        assert work.program is not None  # refused by arguments.py, as TAKES says "program"
         try:
             program = unlink(work.program)
         except UnlinkError as error:

@@ -46,7 +46,7 @@ def render(export: Export, args: argparse.Namespace) -> str:
             f"{len(failed)} cells were not measured and are entries with error_occurred;"
             " for an OVERALL_GEOMEAN from compare.py add --measured-only"
         )
-    if untimed := [r for r in records if r.latency is not None and len(_cpu_us(r)) == 0]:
+    if untimed := [r for r in records if r.latency is not None and len(_cpu_us(r.latency)) == 0]:
         export.note(f"no CPU times recorded, cpu_time is 0: {named(untimed)}")
     models = list(dict.fromkeys(record["model"] for record in records))
     instances = dict.fromkeys(models, 0)
@@ -90,7 +90,7 @@ def _entries(record: Record, common: dict) -> list[dict]:
     if record.latency is None:
         return [_failed(record, common)]
     real = [ms * _US_OF_MS for ms in record.latency["values_ms"]]
-    cpu = _cpu_us(record) or [0.0] * len(real)
+    cpu = _cpu_us(record.latency) or [0.0] * len(real)
     entries = [
         {
             "name": common["run_name"],
@@ -153,10 +153,10 @@ def _failed(record: Record, common: dict) -> dict:
     }
 
 
-def _cpu_us(record: Record) -> list[float]:
+def _cpu_us(latency: dict) -> list[float]:
     """CPU time a call of each repetition, microseconds; [] where not every one has it."""
-    cpu = record.latency.get("cpu_ms") or []
-    complete = len(cpu) == len(record.latency["values_ms"]) and all(map(is_number, cpu))
+    cpu = latency.get("cpu_ms") or []
+    complete = len(cpu) == len(latency["values_ms"]) and all(map(is_number, cpu))
     return [ms * _US_OF_MS for ms in cpu] if complete else []
 
 

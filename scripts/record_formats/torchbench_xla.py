@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import json
 from fnmatch import fnmatchcase
+from typing import Any
 
 from scripts.lib.report.results_file import BadRecords, Record, Run
 from scripts.record_formats import Export, distinct, named
@@ -183,11 +184,16 @@ def _scaled(runs: list[Run]) -> tuple[list[Run], int]:
     if len(counts) <= 1:
         return runs, counts.pop() if counts else 1
 
-    def a_call(value: float | None, run: Run) -> float | None:
-        return None if value is None else value / run.iterations
+    return [_a_call(run) for run in runs], 1
 
-    fields = ("total_s", "trace_s", "compile_s", "compile_count", "execute_s", "execute_count")
-    return [Run(iterations=1, **{f: a_call(getattr(r, f), r) for f in fields}) for r in runs], 1
+
+def _a_call(run: Run) -> Run:
+    """The mean call of a run. Its counts are means too, not whole numbers."""
+    means: dict[str, Any] = {
+        name: value if value is None else value / run.iterations
+        for name, value in dataclasses.asdict(run).items()
+    }
+    return Run(**means | {"iterations": 1})
 
 
 def _profile(record: Record) -> dict[str, list[float]]:
@@ -205,8 +211,8 @@ def _metrics(runs: list[Run], iterations: int, xla: str | None) -> dict[str, lis
     metrics["per_iter_time"] = [total / iterations for total in metrics["total_time"]]
     if xla is None:
         return metrics
-    trace = [run.trace_s for run in runs]
-    if None not in trace:
+    trace = [run.trace_s for run in runs if run.trace_s is not None]
+    if len(trace) == len(runs):
         metrics["trace_total_time"] = trace
         metrics["trace_per_iter_time"] = [seconds / iterations for seconds in trace]
     for name, field in (("CompileTime", "compile"), ("ExecuteTime", "execute")):

@@ -86,6 +86,13 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         check_options(tmp_path / "gone.py", {})
 
 
+@pytest.mark.parametrize("name", ["m.txt", "m"])
+def test_a_file_that_python_would_not_import_is_named(file, name):
+    path = file(GOOD)
+    with pytest.raises(ModelFileError, match=rf"{name}: .* does not end in \.py"):
+        accepted_options(path.rename(path.with_name(name)))
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [

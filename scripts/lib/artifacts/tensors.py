@@ -104,7 +104,7 @@ def save_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
             raise TypeError(f"{path}: {key} holds Python objects")
     # A file object, as numpy would append .npz to a name of its own accord.
     with Path(path).open("wb") as out:
-        np.savez(out, **arrays)
+        np.savez(out, allow_pickle=False, **arrays)
 
 
 def load_npz(path: str | Path, prefix: str = "") -> dict[str, np.ndarray]:

@@ -34,8 +34,8 @@ def problems(
 
     `programs`: the frontends whose programs baselines run.
     """
-    frontends = chosen["frontends"] | programs
-    found = file_problems(chosen | {"frontends": frontends}, root)
+    frontends = {**chosen["frontends"], **programs}
+    found = file_problems({**chosen, "frontends": frontends}, root)
     for frontend in frontends.values():
         found += option_problems(frontend, root)
     for baseline in chosen["baselines"].values():

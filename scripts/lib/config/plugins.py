@@ -150,16 +150,18 @@ def _names(folder: str) -> list[str]:
 
 def _read(kind: type[Plugin], path: Path) -> Plugin:
     found = path.stat()
-    return _read_once(kind, path, found.st_mtime_ns, found.st_size)
+    fields = dataclasses.fields(kind)
+    return kind(name=path.stem, **_values(fields, path, found.st_mtime_ns, found.st_size))
 
 
 @functools.cache
-def _read_once(kind: type[Plugin], path: Path, *_: int) -> Plugin:
-    values = {}
-    for declared in dataclasses.fields(kind):
-        if declared.metadata:
-            values[declared.name] = _literal(path, declared.name.upper(), **declared.metadata)
-    return kind(name=path.stem, **values)
+def _values(fields: tuple[dataclasses.Field, ...], path: Path, *_: int) -> dict[str, Any]:
+    """What the file declares of these fields; the numbers are those of the file as it is now."""
+    return {
+        field.name: _literal(path, field.name.upper(), **field.metadata)
+        for field in fields
+        if field.metadata
+    }
 
 
 def _literal(path: Path, name: str, expected: str, holds: Callable[[Any], bool]) -> Any:

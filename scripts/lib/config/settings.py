@@ -135,33 +135,39 @@ def _say(problem: jsonschema.ValidationError) -> str:
     # YAML has values that JSON lacks: dates, keys like `on` (true).
     found = json.dumps(problem.instance, default=str)
     found = found if len(found) <= 80 else found[:77] + "..."
-    schema = problem.schema
+    wanted: Any = problem.validator_value  # what the schema has under that keyword
     match problem.validator:
         case "additionalProperties" if isinstance(problem.instance, dict):
-            allowed = list(schema.get("properties", {}))
-            extra = [key for key in problem.instance if key not in allowed]
-            return "\n".join(
-                f"{_join(where, key)}: {unknown('key', key, allowed)}"
-                + (f" (allowed: {', '.join(allowed)})" if allowed else "")
-                for key in extra
-            )
-        case "required":
-            missing = [key for key in schema["required"] if key not in problem.instance]
+            return _unknown_keys(where, problem.instance, problem.schema)
+        case "required" if isinstance(problem.instance, dict):
+            missing = [key for key in wanted if key not in problem.instance]
             return f"{where or 'config'}: missing {', '.join(missing)}"
         case "enum":
-            near = difflib.get_close_matches(str(problem.instance), map(str, schema["enum"]), n=1)
+            names = [str(value) for value in wanted]
+            near = difflib.get_close_matches(str(problem.instance), names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            allowed = f"one of {', '.join(map(str, schema['enum']))}{hint}"
+            allowed = f"one of {', '.join(names)}{hint}"
         case "type":
-            types = schema["type"]
-            allowed = " or ".join(types) if isinstance(types, list) else f"a value of type {types}"
+            allowed = (
+                " or ".join(wanted) if isinstance(wanted, list) else f"a value of type {wanted}"
+            )
         case "oneOf":
-            allowed = " or ".join(_alternative(option) for option in schema["oneOf"])
+            allowed = " or ".join(_alternative(option) for option in wanted)
         case "pattern":
-            allowed = f"text that matches {schema['pattern']}"
+            allowed = f"text that matches {wanted}"
         case _:
             return f"{where or 'config'}: found {found}: {problem.message}"
     return f"{where or 'config'}: found {found}, allowed is {allowed}"
+
+
+def _unknown_keys(where: str, instance: Mapping[str, Any], schema: object) -> str:
+    known = list(schema.get("properties", {})) if isinstance(schema, Mapping) else []
+    return "\n".join(
+        f"{_join(where, key)}: {unknown('key', key, known)}"
+        + (f" (allowed: {', '.join(known)})" if known else "")
+        for key in instance
+        if key not in known
+    )
 
 
 def _alternative(option: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def _count_and_exit(build: Callable[[], Any], dtype: str, writer: int) -> None:
         sys.stdout = sys.stderr = os.fdopen(quiet, "w")
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + COUNT_BYTES, hard))
-        found = _counted(build, dtype)
+        found: Mapping[str, int | str] = _counted(build, dtype)
     except BaseException as error:
         found = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
     os.write(writer, json.dumps(found).encode())

@@ -19,7 +19,8 @@ _EXPECTED_INPUT = "a tensor, a tuple of tensors, a dict of keyword inputs, or (a
 
 def call_arguments(path: str | Path, given: Any) -> tuple[tuple, dict[str, Any]]:
     """What get_dummy_input() returned, as (args, kwargs)."""
-    args, kwargs = (), {}
+    args: tuple = ()
+    kwargs: dict[str, Any] = {}
     if isinstance(given, torch.Tensor):
         args = (given,)
     elif isinstance(given, Mapping):  # a dict, or transformers' BatchEncoding

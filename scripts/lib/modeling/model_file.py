@@ -84,6 +84,9 @@ def _import(path: str | Path) -> types.ModuleType:
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(f"vmfbench_model_{path.stem}", path)
+    # None only of a file that is not named *.py, which source.functions has refused.
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Registered, as dataclasses and torch.export look modules up by name.
     sys.modules[spec.name] = module

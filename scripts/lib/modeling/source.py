@@ -46,7 +46,7 @@ def functions(path: str | Path) -> dict[str, Function]:
     that it must have, or has a parameter that cannot be set by an option.
     """
     path = Path(path).expanduser()
-    found: dict[str, ast.AST] = {}
+    found: dict[str, ast.stmt] = {}
     for node in _parsed(path).body:
         for name in _bound(node):
             found[name] = node
@@ -143,6 +143,10 @@ def _parsed(path: Path) -> ast.Module:
         raise ModelFileError(f"{path}: is a folder; expected a Python file there")
     if not path.is_file():
         raise ModelFileError(f"{path}: no such model file; expected a Python file there")
+    if path.suffix != ".py":
+        raise ModelFileError(
+            f"{path}: its name does not end in .py, which its import needs; rename it"
+        )
     try:
         return _tree(path.read_bytes(), path.name)
     except OSError as error:
@@ -195,8 +199,8 @@ def _function(path: Path, name: str, node: ast.stmt) -> Function:
             "options are given by name: take the '/' away"
         )
     keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    without_default = arguments.args[: len(arguments.args) - len(arguments.defaults)]
-    without_default = [a.arg for a in without_default] + [a.arg for a, d in keywords if d is None]
+    positional = arguments.args[: len(arguments.args) - len(arguments.defaults)]
+    without_default = [a.arg for a in positional] + [a.arg for a, d in keywords if d is None]
     options = frozenset(a.arg for a in (*arguments.args, *arguments.kwonlyargs))
     takes_model = MODEL_PARAMETER in options
     if takes_model and name == "get_model":

@@ -7,6 +7,7 @@ whose file has changed since is compiled again: its source is compared, whatever
 from __future__ import annotations
 
 import sys
+from importlib.abc import PathEntryFinder
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -15,7 +16,8 @@ _code: dict[str, tuple[bytes, CodeType]] = {}
 
 
 class _Loader(SourceFileLoader):
-    def source_to_code(self, data, path, *, _optimize=-1):
+    # typeshed has the static method of InspectLoader here, not the method of SourceLoader.
+    def source_to_code(self, data, path, *, _optimize=-1):  # type: ignore[override]
         source, code = _code.get(str(path), (None, None))
         return code if source == data else super().source_to_code(data, path)
 
@@ -34,7 +36,7 @@ def use(folders: list[Path]) -> None:
     """Import packages below some folders by what is compiled of them."""
     standard = FileFinder.path_hook((_Loader, SOURCE_SUFFIXES))
 
-    def finder(path: str) -> FileFinder:
+    def finder(path: str) -> PathEntryFinder:
         if not any(Path(path).is_relative_to(folder) for folder in folders):
             raise ImportError(f"{path} is none of this project's folders")
         return standard(path)

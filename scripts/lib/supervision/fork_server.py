@@ -276,7 +276,9 @@ def leave(code: int) -> NoReturn:
 
     That takes two to three seconds with torch imported, and copies every page that was shared.
     """
-    threading._shutdown()  # waits for threads, ends pools: what the interpreter calls first
+    # Waits for threads, ends pools: what the interpreter calls first. It has no public name, and
+    # typeshed leaves it out.
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # closed by the stage

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from scripts.lib.core import process
 from scripts.lib.supervision import fork_server
@@ -96,7 +97,9 @@ def start(
     except BaseException:
         connection.close()
         raise
-    answer = json.loads(said) if said else {"refused": f"the process to fork ended: see {log}"}
+    answer: dict[str, Any] = (
+        json.loads(said) if said else {"refused": f"the process to fork ended: see {log}"}
+    )
     if "pid" not in answer:
         connection.close()
         raise CannotFork(answer["refused"])

@@ -14,6 +14,7 @@ import shutil
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 from scripts.lib.supervision import journal, outcome
 from scripts.lib.supervision.caplog import CappedLog
@@ -45,34 +46,15 @@ def run(job: Job) -> Outcome:
         raise Interrupted(f"{job.stage} {job.cell}: process {owner} that asked for it is gone")
     blocked = _blocked(job)
     if blocked is not None:
-        for artifact in job.artifacts:
-            _make_empty(artifact)
-        with contextlib.closing(CappedLog(job.log_path)) as log:
-            by = f"blocked by {blocked.blocked_by}" if blocked.blocked_by else blocked.reason
-            log.note(f"# skipped: {by}: {blocked.detail}")
-        outcome.write(job.status_path, blocked, Usage(0.0, 0.0))
+        _record_blocked(job, blocked)
         return blocked
-
     scratch = job.status_path.parent / ".scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     outcome.begin(job.status_path, job.due)
     started = time.time()
-    fault = None
     try:
-        with contextlib.closing(CappedLog(job.log_path)) as log:
-            log.note(_header(job))
-            try:
-                ended = Watch(job, owner, scratch, log).run()
-            except CannotStart as error:
-                log.note(f"error: {error}")
-                ended = Ended(127, 0.0, 0.0)
-            except Interrupted:
-                raise
-            except Exception as error:  # our own fault, not the stage's: a row all the same
-                log.note(traceback.format_exc())
-                fault = Diagnosis("error", "supervisor", f"{type(error).__name__}: {error}")
-                ended = Ended(os.EX_SOFTWARE, 0.0, 0.0)
+        ended, fault = _watched(job, owner, scratch)
         diagnosis = fault or _verdict(job, ended, scratch)
         if diagnosis and getattr(job, SHORT_OF.get(diagnosis.reason, ""), False):
             raise MoreNeeded(f"{job.stage} {job.cell}: {diagnosis.detail}; to be run with more")
@@ -82,21 +64,49 @@ def run(job: Job) -> Outcome:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if job.journal is not None:
-        journal.append(
-            job.journal,
-            {
-                "stage": job.stage,
-                "cell": job.cell,
-                "status": result.status,
-                "start": started,
-                "end": time.time(),
-                "child_seconds": ended.seconds,
-                "startup_s": ended.startup_s,
-                "waited_s": ended.waited_s,
-                "alone_s": ended.alone_s,
-            },
-        )
+        journal.append(job.journal, _accounting(result, ended, started))
     return result
+
+
+def _watched(job: Job, owner: int, scratch: Path) -> tuple[Ended, Diagnosis | None]:
+    """Run the stage with its log: how it ended, and what is wrong where the supervisor failed."""
+    with contextlib.closing(CappedLog(job.log_path)) as log:
+        log.note(_header(job))
+        try:
+            return Watch(job, owner, scratch, log).run(), None
+        except CannotStart as error:
+            log.note(f"error: {error}")
+            return Ended(127, 0.0, 0.0), None
+        except Interrupted:
+            raise
+        except Exception as error:  # our own fault, not the stage's: a row all the same
+            log.note(traceback.format_exc())
+            fault = Diagnosis("error", "supervisor", f"{type(error).__name__}: {error}")
+            return Ended(os.EX_SOFTWARE, 0.0, 0.0), fault
+
+
+def _record_blocked(job: Job, blocked: Outcome) -> None:
+    for artifact in job.artifacts:
+        _make_empty(artifact)
+    with contextlib.closing(CappedLog(job.log_path)) as log:
+        by = f"blocked by {blocked.blocked_by}" if blocked.blocked_by else blocked.reason
+        log.note(f"# skipped: {by}: {blocked.detail}")
+    outcome.write(job.status_path, blocked, Usage(0.0, 0.0))
+
+
+def _accounting(result: Outcome, ended: Ended, started: float) -> dict[str, Any]:
+    """The journal's line of a job that started at `started`, in seconds since the epoch."""
+    return {
+        "stage": result.stage,
+        "cell": result.cell,
+        "status": result.status,
+        "start": started,
+        "end": time.time(),
+        "child_seconds": ended.seconds,
+        "startup_s": ended.startup_s,
+        "waited_s": ended.waited_s,
+        "alone_s": ended.alone_s,
+    }
 
 
 def _header(job: Job) -> str:

@@ -76,8 +76,8 @@ def run_calls(
         begin = time.perf_counter()
         result = call()
         host_s += time.perf_counter() - begin
-        if launched:
-            spent = device.counters() - launched
+        if launched is not None and (now := device.counters()) is not None:
+            spent = now - launched
             inside = inside or spent.execute_count > 0
             inside_s += spent.compile_s + (spent.execute_s if lazy else 0.0)
         device.finish()
@@ -85,8 +85,8 @@ def run_calls(
             first, first_s = result if keep else None, time.perf_counter() - start
     total_s = time.perf_counter() - start
     run = Run(total_s, iterations)
-    if before is not None:
-        run = _with_counted(run, host_s - inside_s, device.counters() - before)
+    if before is not None and (after := device.counters()) is not None:
+        run = _with_counted(run, host_s - inside_s, after - before)
     return Calls(run, first, first_s, inside)
 
 

@@ -89,7 +89,7 @@ def _difference(
 ) -> str:
     """What is wrong with the best tokens of `logits`, [batch_size, vocabulary]; nothing if equal."""
     best = logits.argmax(-1)
-    for row in np.flatnonzero(best != wanted):
+    for row in np.flatnonzero(best != wanted).tolist():
         short = logits[row, best[row]] - logits[row, wanted[row]]
         allowed = 2 * tol * (1 + np.abs(logits[row]).max())
         if not (short <= allowed and margins[row] <= allowed):

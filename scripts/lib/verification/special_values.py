@@ -28,7 +28,7 @@ def settle(
     are left for torch_same.compare to name.
     """
     problems: list[str] = []
-    lists = [list(actual), list(golden), None if fp64 is None else list(fp64)]
+    kept, expected, reference = list(actual), list(golden), None if fp64 is None else list(fp64)
     for i, (name, got, want) in enumerate(zip(names, actual, golden, strict=False)):
         if got.shape != want.shape:
             continue
@@ -36,13 +36,12 @@ def settle(
             problem = _exact(got, want)
         else:
             wide = None if fp64 is None or fp64[i].shape != want.shape else fp64[i]
-            problem, *settled = _special(got, want, wide)
-            for kept, array in zip(lists, settled, strict=True):
-                if kept is not None and array is not None:
-                    kept[i] = array
+            problem, kept[i], expected[i], wide = _special(got, want, wide)
+            if reference is not None and wide is not None:
+                reference[i] = wide
         if problem:
             problems.append(f"{name}: {problem}")
-    return problems, *lists
+    return problems, kept, expected, reference
 
 
 def _special(

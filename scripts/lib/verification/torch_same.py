@@ -63,7 +63,8 @@ class Comparison:
 class _Output:
     """One output, ready to be judged: shapes agree, types are golden's as `_stored` gives them.
 
-    `fp64` is None where the RMSE rule does not apply. The values are scaled by 2**-exponent.
+    `fp64` is None where the RMSE rule does not apply. The values are scaled by 2**-exponent, but
+    for those of `plain`: actual and golden as they are.
     """
 
     got: np.ndarray
@@ -71,6 +72,7 @@ class _Output:
     fp64: np.ndarray | None
     dtype: str
     exponent: int
+    plain: tuple[np.ndarray, np.ndarray]
 
 
 def compare(
@@ -90,7 +92,8 @@ def compare(
     they are without. Raises ValueError where golden, fp64, dtypes and names do not fit each other.
     """
     actual, golden = [np.asarray(a) for a in actual], [np.asarray(g) for g in golden]
-    wide = [None] * len(golden) if fp64 is None else [np.asarray(f) for f in fp64]
+    reference = None if fp64 is None else [np.asarray(f) for f in fp64]
+    wide: Sequence[np.ndarray | None] = [None] * len(golden) if reference is None else reference
     dtypes = [g.dtype.name for g in golden] if dtypes is None else list(dtypes)
     names = [f"output {i}" for i in range(len(golden))] if names is None else list(names)
     if not len(golden) == len(wide) == len(dtypes) == len(names):
@@ -103,29 +106,34 @@ def compare(
         problems.append(f"{len(actual)} outputs, expected {len(golden)}")
     comparable: list[tuple[np.ndarray, np.ndarray]] = []
     exponents = [0] * len(golden) if scale is None else scaling.exponents(golden, scale)
-    for name, dtype, got, want, reference, exponent in zip(
-        names, dtypes, actual, golden, wide, exponents, strict=False
+    for name, got, want, exact, dtype, exponent in zip(
+        names, actual, golden, wide, dtypes, exponents, strict=False
     ):
-        output = _prepare(got, want, reference, dtype, exponent)
+        output = _prepare(got, want, exact, dtype, exponent)
+        problem = output if isinstance(output, str) else _judge(output, tolerance)
         if isinstance(output, _Output):
-            comparable.append((_stored(got, dtype), _stored(want, dtype)))
-            problem = _judge(output, tolerance)
-        else:
-            problem = output
+            comparable.append(output.plain)
         if problem:
             problems.append(f"{name}: {problem}")
     errors = [error for pair in comparable if (error := _largest_error(*pair)) is not None]
-    complete = fp64 is not None and len(comparable) == len(actual) == len(golden)
-    if complete and all(g.shape == w.shape for g, w in zip(golden, wide, strict=True)):
-        distance = rmse([got for got, _ in comparable], wide)
-    else:
-        distance = None
+    complete = len(comparable) == len(actual) == len(golden)
     return Comparison(
         code=FAIL if problems else PASS,
         detail="; ".join(problems[:3]),
         max_abs_error=_finite(max(errors)) if errors else None,
-        rmse_vs_fp64=distance,
+        rmse_vs_fp64=_rmse_vs_fp64(comparable, reference) if complete else None,
     )
+
+
+def _rmse_vs_fp64(
+    comparable: Sequence[tuple[np.ndarray, np.ndarray]], fp64: Sequence[np.ndarray] | None
+) -> float | None:
+    """Of all outputs, as (actual, golden); None without float64 values of golden's shapes."""
+    if fp64 is None:
+        return None
+    if any(g.shape != w.shape for (_, g), w in zip(comparable, fp64, strict=True)):
+        return None
+    return rmse([got for got, _ in comparable], fp64)
 
 
 def rmse(actual: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> float | None:
@@ -165,6 +173,7 @@ def _prepare(
         None if fp64 is None else scaling.shift(fp64, exponent),
         dtype,
         exponent,
+        (typed, stored),
     )
 
 
@@ -200,9 +209,9 @@ def _judge(output: _Output, tolerance: Tolerance) -> str:
             return beyond
         if output.fp64 is None:
             return f"{beyond}; no float64 reference to hold it to"
-        if _only_golden_is_nan(output):
+        if _only_golden_is_nan(output, output.fp64):
             return ""
-        distance = _judge_by_rmse(output, tolerance)
+        distance = _judge_by_rmse(output, output.fp64, tolerance)
         return f"{beyond}; {distance}" if distance else ""
 
 
@@ -220,10 +229,11 @@ def _is_close(want: np.ndarray, got: np.ndarray, dtype: str, tol: float) -> np.n
     close = (want == got) | (np.isnan(want) & np.isnan(got))
     if tol == 0:
         return close
-    wide = np.float64 if dtype == "float64" else np.float32
+    wide = np.dtype("float64" if dtype == "float64" else "float32")
     first, second = want.astype(wide), got.astype(wide)
-    addend = _round(np.asarray(tol, wide), dtype)
-    allowed = _round(_round(np.abs(wide(tol) * second), dtype) + addend, dtype)
+    factor = np.asarray(tol, wide)
+    addend = _round(factor, dtype)
+    allowed = _round(_round(np.abs(factor * second), dtype) + addend, dtype)
     error = _round(np.abs(first - second), dtype)
     return close | (np.isfinite(error) & (error <= allowed))
 
@@ -241,26 +251,26 @@ def _round(values: np.ndarray, dtype: str) -> np.ndarray:
     return np.where(np.isnan(values), np.float32(np.nan), upper)
 
 
-def _only_golden_is_nan(output: _Output) -> bool:
+def _only_golden_is_nan(output: _Output, fp64: np.ndarray) -> bool:
     """Is actual better than golden: free of NaN, and loosely equal to a float64 free of NaN?"""
     # A NaN of actual is not close to what is none.
-    if np.isnan(output.fp64).any() or not np.isnan(output.want).any():
+    if np.isnan(fp64).any() or not np.isnan(output.want).any():
         return False
     # Through float32, as torch narrows float64 to a half type: it rounds twice.
-    narrow = output.fp64
+    narrow = fp64
     if output.dtype != "float64":
         narrow = _round(narrow.astype(np.float32), output.dtype)
     return bool(_is_close(narrow, output.got, output.dtype, _LOOSE_TOL).all())
 
 
-def _judge_by_rmse(output: _Output, tolerance: Tolerance) -> str:
+def _judge_by_rmse(output: _Output, fp64: np.ndarray, tolerance: Tolerance) -> str:
     """Is actual about as near to float64 as golden is? Says by how much it is not, else "".
 
     Where both distances are NaN it passes, as in torch: with a NaN in golden and in float64, or an
     infinity in golden and the same in float64, this rule sees no other value of that output.
     """
-    golden_error = _distance(output.fp64, output.want)
-    error = _distance(output.fp64, output.got)
+    golden_error = _distance(fp64, output.want)
+    error = _distance(fp64, output.got)
     multiplier = _multiplier(output, tolerance)
     if error <= multiplier * golden_error + tolerance.tol / 10:
         return ""

@@ -119,9 +119,13 @@ def _judge(
 ) -> torch_same.Comparison:
     """The rules of torch's `same`, and those that it lacks."""
     names = [kind.name for kind in expected.types]
-    found, *three = special_values.settle(actual, expected.golden, expected.fp64, names)
+    found, outputs, golden, fp64 = special_values.settle(
+        actual, expected.golden, expected.fp64, names
+    )
     dtypes = [kind.dtype for kind in expected.types]
-    result = torch_same.compare(*three, allowed, dtypes, names, scale=scaling.scale_of(names))
+    result = torch_same.compare(
+        outputs, golden, fp64, allowed, dtypes, names, scale=scaling.scale_of(names)
+    )
     if not found:
         return result
     detail = "; ".join([*found, *filter(None, [result.detail])][:3])

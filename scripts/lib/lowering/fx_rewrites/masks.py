@@ -84,14 +84,18 @@ _SAME_ROWS = (
     *(aten.linear.default, aten.leaky_relu.default, aten.elu.default, aten.softplus.default),
 )
 """Operators that take a masked dimension, if their result has it, row by row."""
-_ALONG = (aten.select.int, aten.slice.Tensor, aten.amax.default, aten.amin.default)
-_ALONG += (aten.mean.dim, aten._softmax.default)
+_ALONG = (
+    *(aten.select.int, aten.slice.Tensor, aten.amax.default, aten.amin.default),
+    *(aten.mean.dim, aten._softmax.default),
+)
 """Operators on other dimensions than the masked one."""
 _SCATTERS = (aten.scatter_add.default, aten.scatter_reduce.two, aten.scatter.src)
-_ON_SIZES = (operator.add, operator.sub, operator.mul, operator.ge, operator.le)
-_ON_SIZES += (operator.gt, operator.lt, operator.eq, operator.ne, aten.sym_size.int)
-_ON_SIZES += (aten._assert_scalar.default, aten.sym_constrain_range.default)
-_ON_SIZES += (aten.sym_constrain_range_for_size.default,)
+_ON_SIZES = (
+    *(operator.add, operator.sub, operator.mul, operator.ge, operator.le),
+    *(operator.gt, operator.lt, operator.eq, operator.ne, aten.sym_size.int),
+    *(aten._assert_scalar.default, aten.sym_constrain_range.default),
+    *(aten.sym_constrain_range_for_size.default,),
+)
 
 
 class _Follower:
@@ -197,9 +201,10 @@ class _Follower:
         segments: list[fx.Node | int] = []
         for part in node.args[0]:
             if part in self.layouts:
-                if self.layouts[part] is None or _dimension(part) != dim:
+                layout = self.layouts[part]
+                if layout is None or _dimension(part) != dim:
                     raise _NotTaken(node)
-                segments += self.layouts[part]
+                segments += layout
             else:
                 segments.append(value(part).shape[dim])
         return tuple(segments)
