@@ -10,6 +10,7 @@ import hashlib
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from scripts.lib.config import cell, plugins, settings, stages
@@ -122,12 +123,12 @@ class Plan:
     def forked_alike(self, stage: str) -> bool | None:
         """The same for all of a stage's cells; None where they differ."""
         declared = stages.STAGES[stage]
-        entries = {
-            "frontend": self.matrix.frontends | self.matrix.programs,
-            "baseline": self.matrix.baselines,
-            "": {"": None},
-        }[declared.entry]
-        found = {declared.forked and _forkable(entry) for entry in entries.values()}
+        entries: dict[str, Iterable[Frontend | Baseline | None]] = {
+            "frontend": (self.matrix.frontends | self.matrix.programs).values(),
+            "baseline": self.matrix.baselines.values(),
+            "": [None],
+        }
+        found = {declared.forked and _forkable(entry) for entry in entries[declared.entry]}
         return found.pop() if len(found) == 1 else None
 
     def ended_well(self, stage: str, wildcards) -> bool:
