@@ -19,6 +19,12 @@ from scripts.lib.report.columns import COLUMNS
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ("torch-mlir", "torch-xla", "iree")
 
+# Parts of a config.yaml, for runs that end soon.
+EAGER = {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}}
+QUICK = {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5}
+TINY_BERT = {"file": "bert.py", "size": "tiny", "seq_len": 16}
+ON_CPU = {"llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"}}
+
 TIMINGS = {one.column for one in COLUMNS if one.varies}
 """What is measured anew in each run, and what follows from it."""
 

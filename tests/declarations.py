@@ -1,4 +1,6 @@
-"""What the files of exporters and runtimes declare, for tests that make some."""
+"""What the files of models, exporters and runtimes declare, and a config.yaml that names such files."""
+
+import yaml
 
 EXPORTER = {
     "OPTIONS": {},
@@ -17,6 +19,27 @@ RUNTIME = {
     "FORKABLE": True,
     "COLD_RUN_BESIDE": False,
 }
+MODEL = "def get_model(size='s'): ...\ndef get_dummy_input(batch_size=1): ...\n"
+CONFIG = yaml.safe_load("""
+models:
+  b: {batch_size: 2, dtype: f16, size: 50, tolerance: {tol: 0.1}}
+  b-again: {file: models/b.py}
+  mine: {file: elsewhere/mine.py}
+reference: {env: e}
+frontends:
+  f: {exporter: x, env: e, options: {dialect: torch}}
+  g: {exporter: plain, env: e, ir_format: bytecode}
+targets:
+  cpu: {backend: llvm-cpu, flags: [--a, --b]}
+  gpu: {backend: cuda, arch: sm_90, opt_level: O3, device: "cuda://1"}
+  amd: {backend: rocm}
+baselines:
+  eager: {runtime: eager, device: cpu, env: e}
+tests: [eval]
+measure: {repeat: 5}
+limits: {compile: {timeout_s: 10}}
+expect: {"*": ok}
+""")
 
 
 def exporter(**changes) -> str:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from benchmarks import synthetic
-from tests.checkouts import Checkout, environment
 from tests.cluster.slurm import Slurm, missing_daemons
+from tests.cluster.stubs import Stubs
 
 
 @pytest.fixture(scope="module")
@@ -32,62 +24,6 @@ def slurm(tmp_path_factory):
         started.stop()
 
 
-@dataclass
-class Stubs(Checkout):
-    """A checkout of some models by four targets, whose stages only write small files."""
-
-    def behave(self, *cases: str) -> None:
-        """What stages do before they write: branches of a shell's `case` of their command."""
-        for python in self.path.glob(".venvs/*/bin/python"):
-            lines = [line for line in python.read_text().splitlines() if "# case" not in line]
-            lines[1:1] = [f'case "$*" in {case};; esac # case' for case in cases]
-            python.write_text("\n".join(lines) + "\n")
-
-    def start(self, *arguments: str) -> None:
-        """Snakemake in the background, in a session of its own; its output is in run.txt."""
-        with (self.path / "run.txt").open("w") as out:
-            self.run = subprocess.Popen(
-                [sys.executable, "-m", "snakemake", *arguments],
-                cwd=self.path,
-                env=environment() | self.variables,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-
-    def wait_for(self, ready: Callable[[], object], what: str, seconds: float = 120) -> None:
-        """Poll until `ready()` is true, while the run that was started goes on."""
-        deadline = time.monotonic() + seconds
-        while not ready():
-            assert self.run.poll() is None, f"ended before {what}:\n{self.output()[-6000:]}"
-            assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
-            time.sleep(0.1)
-
-    def end(self, seconds: float = 300) -> None:
-        """Wait for the run that was started to end well."""
-        try:
-            code = self.run.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            code = f"none in {seconds:g} s"
-        assert code == 0, self.output()[-6000:]
-
-    def kill(self) -> None:
-        """kill -9 of the run's whole process group."""
-        os.killpg(self.run.pid, signal.SIGKILL)
-        self.run.wait()
-
-    def output(self) -> str:
-        return (self.path / "run.txt").read_text()
-
-    def made(self) -> dict[str, float]:
-        """When each stage of each cell was recorded."""
-        return {
-            str(path.relative_to(self.path)): path.stat().st_mtime
-            for path in self.path.glob("results/*/**/status.json")
-        }
-
-
 @pytest.fixture(scope="session")
 def make_stubs(tmp_path_factory):
     """A function that makes a checkout of stubs for a number of models."""
@@ -98,14 +34,3 @@ def make_stubs(tmp_path_factory):
         return Stubs(path, variables)
 
     return make
-
-
-def planned(dry_run: str) -> dict[str, int]:
-    """Jobs by rule, of what `snakemake -n` prints."""
-    table = dry_run.split("Job stats:")[-1]
-    return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", table, re.M) if rule != "total"}  # fmt: skip
-
-
-def repair(file: Path) -> None:
-    """Edit a model's file."""
-    file.write_text(file.read_text() + "# repaired\n")

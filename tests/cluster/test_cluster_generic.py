@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.conftest import Stubs, planned
+from tests.cluster.stubs import Stubs, planned
 
 QUEUE = Path(__file__).parent / "queue"
 LINE = (

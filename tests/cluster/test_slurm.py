@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.cluster.conftest import Stubs, planned, repair
 from tests.cluster.slurm import Job, Slurm
+from tests.cluster.stubs import Stubs, planned, repair
 
 SLURM = (
     *("--profile", "workflow/profiles/slurm", "results/latency.csv"),

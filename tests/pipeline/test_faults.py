@@ -9,8 +9,7 @@ import sys
 import psutil
 import pytest
 
-from tests.checkouts import keep_models
-from tests.pipeline.test_main_line import EAGER, QUICK
+from tests.checkouts import EAGER, QUICK, keep_models
 
 FAULTS = {
     "segfaults": "import ctypes; ctypes.string_at(0)",

@@ -12,8 +12,7 @@ import time
 import psutil
 import pytest
 
-from tests.checkouts import environment, keep_models, without_timings
-from tests.pipeline.test_main_line import EAGER, QUICK
+from tests.checkouts import EAGER, QUICK, environment, keep_models, without_timings
 
 KILLS = 10
 SEED = 20261121

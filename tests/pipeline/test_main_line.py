@@ -14,7 +14,7 @@ import pytest
 
 from scripts.lib.artifacts.tensors import Signature
 from scripts.lib.report.columns import COLUMNS
-from tests.checkouts import keep_models
+from tests.checkouts import EAGER, QUICK, TINY_BERT, keep_models
 from tests.declared import undeclared
 
 FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo", "torchmlir-linalg", "torchxla-stablehlo")
@@ -24,9 +24,6 @@ TARGETS = {
     "cuda": {"backend": "cuda"},
     "rocm": {"backend": "rocm"},
 }
-EAGER = {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}}
-QUICK = {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5}
-TINY_BERT = {"file": "bert.py", "size": "tiny", "seq_len": 16}
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from tests.by_hand import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
 from tests.checkouts import ROOT, Checkout
-from tests.pipeline.test_stages import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
 
 RULE = '{"repeat": 2, "repetition_s": 0.01, "warmup_s": 0.01}'
 NO_ONNX = """

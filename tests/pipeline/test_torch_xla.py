@@ -7,10 +7,8 @@ import shutil
 
 import pytest
 
-from tests.checkouts import keep_models
-from tests.pipeline.test_main_line import EAGER, QUICK, TINY_BERT
+from tests.checkouts import EAGER, ON_CPU, QUICK, TINY_BERT, keep_models
 
-ON_CPU = {"llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"}}
 BASELINES = EAGER | {
     "inductor": {"runtime": "inductor", "device": "cpu", "env": "torch-mlir"},
     "xla": {"runtime": "xla", "device": "cpu", "env": "torch-xla"},

@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from tests.checkouts import keep_models
-from tests.pipeline.test_main_line import EAGER, QUICK
-from tests.pipeline.test_torch_xla import ON_CPU
+from tests.checkouts import EAGER, ON_CPU, QUICK, keep_models
 
 STOCHASTIC = '''"""Two calls of it differ."""
 import torch

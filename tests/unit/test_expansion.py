@@ -13,8 +13,8 @@ from scripts.lib.config.precision import PRECISIONS
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.driver.plan import Plan
 from tests import declarations
+from tests.declarations import CONFIG, MODEL
 
-MODEL = "def get_model(size='s'): ...\ndef get_dummy_input(batch_size=1): ...\n"
 EXPORTER = "import not_installed\n" + declarations.exporter(
     OPTIONS={"dialect": ("torch", "linalg")}
 )
@@ -23,26 +23,6 @@ RUNTIMES = {
     "cpu_only": {"DEVICES": ("cpu",), "TAKES": ()},
     "programs": {"TAKES": ("program",)},
 }
-CONFIG = yaml.safe_load("""
-models:
-  b: {batch_size: 2, dtype: f16, size: 50, tolerance: {tol: 0.1}}
-  b-again: {file: models/b.py}
-  mine: {file: elsewhere/mine.py}
-reference: {env: e}
-frontends:
-  f: {exporter: x, env: e, options: {dialect: torch}}
-  g: {exporter: plain, env: e, ir_format: bytecode}
-targets:
-  cpu: {backend: llvm-cpu, flags: [--a, --b]}
-  gpu: {backend: cuda, arch: sm_90, opt_level: O3, device: "cuda://1"}
-  amd: {backend: rocm}
-baselines:
-  eager: {runtime: eager, device: cpu, env: e}
-tests: [eval]
-measure: {repeat: 5}
-limits: {compile: {timeout_s: 10}}
-expect: {"*": ok}
-""")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scripts.lib.config import expansion, schemas, settings, suites
 from scripts.lib.config.suites import Entry, SuiteError
 from tests import declarations
-from tests.unit.test_expansion import CONFIG, MODEL
+from tests.declarations import CONFIG, MODEL
 
 SUITE_FILE = "def get_model(name='x', size='s', path=''): ...\ndef get_dummy_input(batch_size=1, seq_len=8): ...\n"
 NAMES = {

@@ -1,0 +1,97 @@
+"""The stage commands by hand, on models whose inputs and outputs are out of the ordinary."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.by_hand import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
+from tests.checkouts import ROOT
+
+CHANGES_ITS_STATE = """
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        self.count += 1
+        return x + self.count
+
+
+def get_model():
+    return M()
+
+
+def get_dummy_input():
+    return torch.randn(4)
+"""
+
+CASES = {
+    "keywords-out-of-order": (KEYWORDS_OUT_OF_ORDER, {}, "torch", "text"),
+    "args-and-kwargs": (ARGS_AND_KWARGS, {}, "linalg-on-tensors", "text"),
+    "bytecode": (KEYWORDS_OUT_OF_ORDER, {"batch_size": 3}, "stablehlo", "bytecode"),
+    "bf16": (ARGS_AND_KWARGS, {"dtype": "bf16"}, "stablehlo", "text"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_goes_all_the_way_and_is_verified(case, environments, tmp_path):
+    source, options, dialect, ir_format = CASES[case]
+    stages = Stages(tmp_path, environments, source, options)
+    ok(stages.reference())
+    ok(stages.export(dialect, ir_format))
+    is_bytecode = (tmp_path / "program.mlir").read_bytes().startswith(b"ML\xefR")
+    assert is_bytecode == (ir_format == "bytecode")
+    ok(stages.compile())
+    measured = stages.measure()
+    assert measured["verification"]["code"] == "PASS"
+    assert len(measured["latency"]["values_ms"]) == 2
+
+
+def test_tied_weights_are_stored_once_and_hidden_buffers_are_stored(environments, tmp_path):
+    stages = Stages(tmp_path, environments, ARGS_AND_KWARGS, {})
+    ok(stages.reference())
+    signature = json.loads((tmp_path / "signature.json").read_text())
+    names = [p["name"] for p in signature["parameters"]]
+    assert names == ["first.weight", "first.bias", "second.bias", "hidden"]
+    assert signature["aliases"] == {"second.weight": "first.weight"}
+
+
+def test_a_program_that_changes_its_state_is_unsupported_and_says_which(environments, tmp_path):
+    stages = Stages(tmp_path, environments, CHANGES_ITS_STATE, {})
+    ok(stages.reference())
+    done = stages.export("torch")
+    assert done.returncode == 3, done.stderr
+    assert "error: the model changes count in place" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def get_model(): return 3\n\ndef get_dummy_input(): return torch.zeros(1)\n",
+         "get_model() returned int, expected a torch.nn.Module"),
+        ("def get_model(): return nn.ReLU()\n\ndef get_dummy_input(): return 'x'\n",
+         "get_dummy_input() returned str, expected a tensor, a tuple of tensors"),
+        ("def get_model(): return nn.ReLU()\n", "no function get_dummy_input()"),
+        ("import no_such_module\n\ndef get_model(): ...\n\ndef get_dummy_input(): ...\n",
+         "importing it raised ModuleNotFoundError"),
+        ("def get_model(pretrained: bool = True):\n    raise OSError('no route to host')\n\n"
+         "def get_dummy_input(): ...\n", "OSError: no route to host"),
+    ],
+)  # fmt: skip
+def test_a_wrong_model_file_is_told_what_was_expected(environments, tmp_path, source, message):
+    stages = Stages(tmp_path, environments, source, {})
+    done = stages.reference()
+    assert done.returncode != 0
+    assert f"error: {tmp_path / 'model.py'}: " in done.stderr
+    assert message in done.stderr
+
+
+def test_resnet_18_is_a_program_of_less_than_100_kilobytes(environments, tmp_path):
+    stages = Stages(tmp_path, environments, "", {})
+    stages.model = ROOT / "models/resnet.py"
+    ok(stages.reference())
+    ok(stages.export("torch"))
+    assert (tmp_path / "program.mlir").stat().st_size < 100_000
