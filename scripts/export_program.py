@@ -34,7 +34,9 @@ def main() -> None:
     declared = plugins.exporter(args.exporter)
     stage = f"export {args.exporter}"
     try:
-        loaded = loading.load(model.name, model.file, model.options, stage, declared.memory_factor)
+        loaded = loading.load(
+            model.name, model.file, model.options, stage, declared.memory_factor, model.load_threads
+        )
     except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
     inputs = Signature.read(args.signature).inputs

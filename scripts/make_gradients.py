@@ -47,7 +47,9 @@ def make_gradients(
     model: ModelChoice, reference: Reference, out_golden: Path, out_signature: Path
 ) -> None:
     """Write the golden results of a model's training step; raises ModelError or ModelFileError."""
-    loaded = loading.load(model.name, model.file, model.options, "gradients")
+    loaded = loading.load(
+        model.name, model.file, model.options, "gradients", threads=model.load_threads
+    )
     set_weights(loaded.module, reference.weights)
     loaded = to_training(with_inputs(loaded, reference.inputs))
     with torch.no_grad():

@@ -45,7 +45,9 @@ def main() -> None:
 
 def make_reference(model: ModelChoice, files: Outputs) -> None:
     """Write a model's reference; raises ModelError or ModelFileError for what is wrong with it."""
-    loaded = loading.load(model.name, model.file, model.options, "reference")
+    loaded = loading.load(
+        model.name, model.file, model.options, "reference", threads=model.load_threads
+    )
     # Stored before the first call: a model may write into its weights and its inputs.
     weights, aliases = named_weights(loaded.module)
     archive.write(files.weights, ((key, convert.to_bytes(w)) for key, w in weights.items()))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from filelock import FileLock
 
 from scripts.lib.report.columns import COLUMNS
 
@@ -67,6 +68,20 @@ class Checkout:
         file = self.path / "config.yaml"
         config = yaml.safe_load(file.read_text(encoding="utf-8")) | changes
         file.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
+
+def made_environments(*names: str) -> Path:
+    """The folder of environments, with those of these names, which the workflow makes in this checkout.
+
+    One test process at a time: each of them is a run in the same folder.
+    """
+    wanted = [f".venvs/{name}/versions.json" for name in names]
+    (ROOT / ".venvs").mkdir(exist_ok=True)
+    with FileLock(ROOT / ".venvs/tests.lock"):
+        Checkout(ROOT).snakemake("--cores", "2", *wanted)
+    empty = [file for file in wanted if not (ROOT / file).stat().st_size]
+    assert not empty, f"could not make {empty}: see results/env/*/log.txt"
+    return ROOT / ".venvs"
 
 
 def environment() -> dict[str, str]:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, settings
 
-from tests.checkouts import ENVIRONMENTS, ROOT, Checkout
+from tests.checkouts import ENVIRONMENTS, ROOT, Checkout, made_environments
 
 settings.register_profile(
     "reproducible",
@@ -26,14 +26,27 @@ settings.register_profile(
 settings.load_profile("reproducible")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which tests two processes share out: a file of real runs goes to one of them, since its tests
+    go on from one run; all of tests/cluster to one, since a machine has one Slurm.
+
+    Those mostly wait, so they come first, beside the runs that make the environments; unit tests
+    come last and fill what time is left.
+    """
+    order = {"cluster": 0, "pipeline": 1, "unit": 2}
+    folders = {item: item.path.relative_to(ROOT / "tests").parts[0] for item in items}
+    items.sort(key=lambda item: order[folders[item]])
+    for item in items:
+        if folders[item] != "unit":
+            group = item.path.stem if folders[item] == "pipeline" else folders[item]
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def environments() -> Path:
     """The stage environments, made by the workflow itself in this checkout."""
-    wanted = [f".venvs/{env}/versions.json" for env in ENVIRONMENTS]
-    Checkout(ROOT).snakemake("--cores", "2", *wanted)
-    empty = [file for file in wanted if not (ROOT / file).stat().st_size]
-    assert not empty, f"could not make {empty}: see results/env/*/log.txt"
-    return ROOT / ".venvs"
+    return made_environments(*ENVIRONMENTS)
 
 
 @pytest.fixture(scope="session")

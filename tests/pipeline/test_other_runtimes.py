@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.by_hand import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
-from tests.checkouts import ROOT, Checkout
+from tests.checkouts import made_environments
 
 RULE = '{"repeat": 2, "repetition_s": 0.01, "warmup_s": 0.01}'
 NO_ONNX = """
@@ -28,10 +28,7 @@ def get_dummy_input():
 @pytest.fixture(scope="module")
 def environments(environments):
     """Those of the stages, and the runtimes' own."""
-    wanted = [f".venvs/{env}/versions.json" for env in ("onnxruntime", "xla-stablehlo")]
-    Checkout(ROOT).snakemake("--cores", "2", *wanted)
-    assert all((ROOT / file).stat().st_size for file in wanted)
-    return environments
+    return made_environments("onnxruntime", "xla-stablehlo")
 
 
 @pytest.fixture

@@ -45,6 +45,18 @@ def test_never_more_jobs_than_slots_and_never_none(machine, cores, physical, mem
     assert 1 <= jobs <= max(1, min(physical, int(memory_gib // 4)))
 
 
+@given(st.integers(1, 256), st.integers(1, 256), st.floats(0.5, 1024))
+def test_jobs_beside_each_other_compute_with_no_more_threads_than_there_are_cores(
+    machine, cores, physical, memory_gib
+):
+    machine(physical, memory_gib)
+    jobs = cores // resources.slot_threads(cores)
+    threads = resources.threads_beside(cores)
+    assert threads >= 1
+    assert jobs * threads <= physical
+    assert jobs * (threads + 1) > physical
+
+
 def test_memory_is_as_configured_or_a_share_of_the_machines(machine):
     machine(8, 10)
     assert resources.memory_limit_mb({"memory_mb": 512}) == 512

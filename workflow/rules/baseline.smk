@@ -34,8 +34,8 @@ rule measure_baseline:
         " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_baseline"
-        " --name {wildcards.model:q} --model-file {input.model_file:q} {params.step}"
-        " --weights {input.weights:q} --inputs {input.inputs:q}"
+        + LOAD_MODEL
+        + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --tolerance {params.tolerance:q} --rule {params.stopping:q}"
         " --collect {params.collect:q} --out {output.measurement:q}"

@@ -36,8 +36,8 @@ rule dump_baseline:
         " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
         " --artifact {output.listing:q}"
         " -- {params.python} -m scripts.dump_baseline"
-        " --name {wildcards.model:q} --model-file {input.model_file:q} {params.step}"
-        " --weights {input.weights:q} --inputs {input.inputs:q}"
+        + LOAD_MODEL
+        + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q} {params.what}"
         " --out-folder {params.folder:q} --out-listing {output.listing:q}"
 

@@ -33,8 +33,8 @@ rule export_program:
         " --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.program:q} {output.report:q}"
         " -- {params.python} -m scripts.export_program"
-        " --name {wildcards.model:q} --model-file {input.model_file:q}"
-        " --options {params.options:q} --signature {input.signature:q}"
+        + LOAD_MODEL
+        + " --options {params.options:q} --signature {input.signature:q}"
         " --exporter {params.exporter:q} --exporter-options {params.exporter_options:q}"
         " --ir-format {params.ir_format}"
         " --out-program {output.program:q} --out-report {output.report:q}"

@@ -31,7 +31,7 @@ rule make_gradients:
         " --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.make_gradients"
-        " --name {wildcards.model:q} --model-file {input.model_file:q}"
-        " --options {params.options:q} --weights {input.weights:q}"
+        + LOAD_MODEL
+        + " --options {params.options:q} --weights {input.weights:q}"
         " --inputs {input.inputs:q} --signature {input.signature:q}"
         " --out-golden {output.golden:q} --out-signature {output.signature:q}"

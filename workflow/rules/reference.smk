@@ -29,7 +29,7 @@ rule make_reference:
         " --upstream {input.env:q} --artifact"
         " {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.make_reference"
-        " --name {wildcards.model:q} --model-file {input.model_file:q}"
-        " --options {params.options:q}"
+        + LOAD_MODEL
+        + " --options {params.options:q}"
         " --out-weights {output.weights:q} --out-inputs {output.inputs:q}"
         " --out-golden {output.golden:q} --out-signature {output.signature:q}"

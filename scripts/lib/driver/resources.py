@@ -78,6 +78,12 @@ def slot_threads(cores: int | None) -> int:
     return max(1, math.ceil((cores or 1) / max(1, slots)))
 
 
+def threads_beside(cores: int | None) -> int:
+    """CPU threads that a job may compute with while all other slots are taken."""
+    slots = max(1, (cores or 1) // slot_threads(cores))
+    return max(1, usable_cores() // slots)
+
+
 def jobs_per_slot(cores: int | None) -> int:
     """How many measurements may prepare where one job beside others has its slot: two where there
     are several slots, and memory for all of them."""

@@ -12,11 +12,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model file and the options of its entry; `name` is what the matrix calls it."""
+    """A model file and the options of its entry; `name` is what the matrix calls it.
+
+    `load_threads`: CPU threads that build it; None for torch's own choice.
+    """
 
     name: str
     file: Path
     options: Mapping[str, Any]
+    load_threads: int | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--model-file", required=True, type=Path)
     parser.add_argument("--options", default="{}", type=json.loads, help="the model's, JSON")
+    parser.add_argument("--load-threads", type=int, help="that build the model; default: torch's")
 
 
 def model(args: argparse.Namespace) -> ModelChoice:
     """The values of `add_arguments`."""
-    return ModelChoice(args.name, args.model_file, args.options)
+    return ModelChoice(args.name, args.model_file, args.options, args.load_threads)

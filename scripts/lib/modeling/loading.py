@@ -65,8 +65,10 @@ def load(
     options: Mapping[str, Any],
     stage: str = "",
     memory_factor: float = 1.0,
+    threads: int | None = None,
 ) -> LoadedModel:
-    """Build the model of file `path` and its inputs under `options`.
+    """Build the model of file `path` and its inputs under `options`, with `threads` CPU threads
+    (None: torch's own choice).
 
     Exits as `oom` before it builds weights that `stage` cannot hold, which takes `memory_factor`
     times their bytes (footprint.require).
@@ -75,7 +77,7 @@ def load(
     in the entry's dtype: inputs that the model computes (a cache) are those of that dtype. Raises
     ModelError where a function raises or returns something else than is expected.
     """
-    file = ModelFile(path, options)
+    file = ModelFile(path, options, threads)
     if not file.options.get("pretrained"):  # its loader wants values, and fetches them
         counted = counting.count(lambda: file.call("get_model"), file.options.get("dtype", "f32"))
         footprint.require(counted, stage, memory_factor)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import random
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ from scripts.lib.modeling.inputs import check_weights, described, instead
 class ModelFile:
     """A model file, imported, and the options of its entry.
 
-    Raises ModelError, or source.ModelFileError, where it cannot be imported or is none.
+    `threads`: CPU threads that its functions compute with; None for torch's own choice. Raises
+    ModelError, or source.ModelFileError, where it cannot be imported or is none.
     """
 
-    def __init__(self, path: str | Path, options: Mapping[str, Any]) -> None:
-        self.path, self.options = path, dict(options)
+    def __init__(
+        self, path: str | Path, options: Mapping[str, Any], threads: int | None = None
+    ) -> None:
+        self.path, self.options, self._threads = path, dict(options), threads
         self.seed = int(self.options.get("seed", 0))
         self.dtype = TORCH_DTYPE[self.options.get("dtype", "f32")]
         self.functions = source.functions(path)
@@ -44,7 +48,8 @@ class ModelFile:
         random.seed(self.seed)
         np.random.seed(self.seed)
         try:
-            return getattr(self._module, name)(**chosen, **given)
+            with _threads(self._threads):
+                return getattr(self._module, name)(**chosen, **given)
         except (Exception, SystemExit) as error:
             shown = ", ".join([*(f"{k}={v!r}" for k, v in chosen.items()), *given])
             hint = ""
@@ -75,6 +80,21 @@ def _is_compiled(module: torch.nn.Module) -> bool:
     """Whether torch.compile made it; naming torch._dynamo would import it, which takes seconds."""
     dynamo = sys.modules.get("torch._dynamo")
     return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
+
+
+@contextlib.contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Compute with this number of CPU threads, and with as many as before afterwards; None changes
+    nothing."""
+    if number is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _import(path: str | Path) -> types.ModuleType:

@@ -84,7 +84,9 @@ def build(work: Work) -> loading.LoadedModel:
     factor = plugins.runtime(work.runtime).memory_factor
     stage = f"baseline {work.runtime}"
     try:
-        return loading.load(model.name, model.file, model.options, stage, factor)
+        return loading.load(
+            model.name, model.file, model.options, stage, factor, model.load_threads
+        )
     except (errors.ModelError, source.ModelFileError) as error:
         exits.fail(str(error))
 
