@@ -13,11 +13,13 @@ rule measure_baseline:
         status=artifact("baseline", "status.json"),
     log:
         artifact("baseline", "log.txt"),
+    # After all builds, and beside each other: one prepares while another is timed or waits.
+    priority: -1
     group:
         together(lambda w: measured_on(PLAN.baseline(w).node))
     conda:
         of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
-    threads: measuring_threads()
+    threads: measuring_threads(prepares=True)
     resources:
         **asks("baseline"),
         **alone_on(PLAN.baseline),

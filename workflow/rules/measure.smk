@@ -15,12 +15,14 @@ rule measure_iree:
         status=artifact("measure", "status.json"),
     log:
         artifact("measure", "log.txt"),
-    priority: -1
+    # After all builds and baselines: whoever is to be timed waits until other stages end, and a core
+    # is idle meanwhile.
+    priority: -2
     group:
         together(lambda w: measured_on(PLAN.target(w).node))
     conda:
         "../../envs/iree.yaml"
-    threads: measuring_threads()
+    threads: measuring_threads(prepares=False)
     resources:
         **asks("measure"),
         **alone_on(PLAN.target),

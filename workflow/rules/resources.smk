@@ -42,12 +42,15 @@ LOAD_MODEL = (
 )
 
 
-def measuring_threads():
+def measuring_threads(prepares):
     """Threads of a job that is timed while nothing else runs on the machine.
 
-    On this machine it prepares beside others, and its supervisor sees to it that it is alone then.
+    On this machine its supervisor sees to it that it is alone then. One that `prepares` for long
+    does that beside others, and more of them than there are slots.
     """
     here = job_resources.slot_threads(workflow.cores)
+    if not prepares:
+        here *= patches.jobs_per_slot
     if ALL_HERE:
         return here
 
