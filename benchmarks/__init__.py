@@ -1,1 +1,2 @@
-"""What the workflow itself costs, measured; docs/performance.md says what came out."""
+"""What the workflow itself costs (docs/performance.md), how wrong usual timings are (docs/timing.md), and
+what the verification fails (docs/wrong_candidates.md), measured."""

@@ -1,14 +1,20 @@
 """Dump what a baseline did: profiles, XLA's metrics and IR, dynamo's counters, by repetition.
 
 Into <out-folder>/<repetition>/, so far as the runtime has it: profile.txt and trace.json (PyTorch's
-profiler), xla_metrics.txt, ir.txt (text, hlo or stablehlo), dynamo_counters.json; and the profiles of
-all repetitions one after the other as <out-folder>/profile.txt. Nothing here is timed for a row.
+profiler), xla_metrics.txt, ir.txt (text, hlo or stablehlo; ir.<format>.txt where several are asked
+for), hlo_modules/ (what XLA compiled, before and after its passes), dynamo_counters.json; and the
+profiles of all repetitions one after the other as <out-folder>/profile.txt. Nothing here is timed for
+a row.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +23,22 @@ from typing import Any
 from scripts.lib.baseline.arguments import Work, argument_parser, prepare_process, work
 from scripts.lib.baseline.runtime import open_runtime, settle
 from scripts.lib.config.choices import BASELINE_DUMPS, IR_FORMATS
-from scripts.lib.core import atomic, channel, exits
+from scripts.lib.core import atomic, channel, exits, process
 from scripts.lib.report.dumping import TABLES, clear, listing
 from scripts.lib.timing.calls import run_calls
 from scripts.lib.verification import arguments as check_arguments
 from scripts.lib.verification.arguments import Check
+
+IR = "ir.txt"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Where PyTorch/XLA saves the graphs of a call (a file), and XLA the modules that it compiles
+    (a folder)."""
+
+    ir: Path
+    hlo: Path
 
 
 @dataclass(frozen=True)
@@ -39,7 +56,9 @@ def main() -> None:
     parser.add_argument(
         "--kinds", default=json.dumps(BASELINE_DUMPS), type=json.loads, help="JSON list"
     )
-    parser.add_argument("--save-ir", default="stablehlo", choices=IR_FORMATS)
+    parser.add_argument(
+        "--save-ir", default=["stablehlo"], type=_formats, help="one format, or a JSON list of them"
+    )
     parser.add_argument("--repeat", default=1, type=int, help="repetitions, a folder each")
     parser.add_argument("--iterations", default=1, type=int, help="calls a repetition")
     parser.add_argument("--out-folder", required=True, type=Path)
@@ -56,19 +75,59 @@ def main() -> None:
                 exits.UNSUPPORTED,
             )
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
-        saved = scratch / "ir"
-        # PyTorch/XLA reads both once, and appends each graph that it runs or compiles.
-        os.environ["XLA_SAVE_TENSORS_FILE"] = str(saved)
-        os.environ["XLA_SAVE_TENSORS_FMT"] = args.save_ir
+        saved = Saved(scratch / "ir", scratch / "hlo")
+        _ask_xla(saved, args.save_ir[0], hlo="hlo_modules" in wanted.kinds)
         dump(cell, check_arguments.check(args), wanted, saved)
+        if len(args.save_ir) > 1 and (wanted.folder / "0" / IR).exists():
+            _dump_other_formats(args.save_ir, wanted, scratch)
     atomic.write_json(args.out_listing, listing(args.out_folder))
 
 
-def dump(cell: Work, check: Check, wanted: Wanted, saved: Path) -> None:
-    """Run the repetitions, each under the profiler, and write what they leave.
+def _formats(text: str) -> list[str]:
+    """The formats that `--save-ir` names; argparse says what is wrong with them."""
+    found = json.loads(text) if text.startswith("[") else [text]
+    if unknown := [name for name in found if name not in IR_FORMATS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r}: one of {', '.join(IR_FORMATS)}")
+    return found
 
-    `saved`: what PyTorch/XLA saves the graphs of a call to.
+
+def _ask_xla(saved: Saved, ir_format: str, hlo: bool) -> None:
+    """Have PyTorch/XLA and XLA save what they trace and compile; both read this once, on import."""
+    os.environ["XLA_SAVE_TENSORS_FILE"] = str(saved.ir)
+    os.environ["XLA_SAVE_TENSORS_FMT"] = ir_format
+    if hlo:
+        # After the baseline's own flags: of a flag that is given twice the last counts.
+        dumping = f"--xla_dump_to={saved.hlo} --xla_dump_hlo_as_text"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {dumping}".strip()
+
+
+def _dump_other_formats(formats: list[str], wanted: Wanted, scratch: Path) -> None:
+    """The IR in each further format, by a process of its own: PyTorch/XLA reads the format once.
+
+    Every format's file is named by it then.
     """
+    # Not the supervisor's child: what it would ask of the supervisor has been answered.
+    variables = {k: v for k, v in os.environ.items() if k != channel.VARIABLE}
+    for name in formats[1:]:
+        folder = scratch / name
+        other = {"kinds": '["ir"]', "save-ir": name, "out-folder": folder}
+        other["out-listing"] = scratch / f"{name}.json"
+        again = [str(part) for key, value in other.items() for part in (f"--{key}", value)]
+        command = [sys.executable, "-m", "scripts.dump_baseline", *sys.argv[1:], *again]
+        if (ended := subprocess.run(command, env=variables, check=False)).returncode:
+            process.exit_like(ended.returncode)
+        for number in range(wanted.repeat):
+            os.replace(folder / str(number) / IR, _ir_file(wanted, number, name))
+    for number in range(wanted.repeat):
+        os.replace(wanted.folder / str(number) / IR, _ir_file(wanted, number, formats[0]))
+
+
+def _ir_file(wanted: Wanted, number: int, ir_format: str) -> Path:
+    return wanted.folder / str(number) / f"ir.{ir_format}.txt"
+
+
+def dump(cell: Work, check: Check, wanted: Wanted, saved: Saved) -> None:
+    """Run the repetitions, each under the profiler, and write what they leave."""
     from scripts.lib.torch_runtime import profiling
 
     runtime, device = open_runtime(cell)
@@ -80,7 +139,8 @@ def dump(cell: Work, check: Check, wanted: Wanted, saved: Path) -> None:
         folder = wanted.folder / str(number)
         folder.mkdir(parents=True)
         device.clear_metrics()
-        _take_ir(saved)
+        _take_ir(saved.ir)
+        shutil.rmtree(saved.hlo, ignore_errors=True)
         if "profile" not in wanted.kinds:
             run_calls(session, device, wanted.iterations)
         else:
@@ -90,8 +150,9 @@ def dump(cell: Work, check: Check, wanted: Wanted, saved: Path) -> None:
             atomic.write_text(folder / "profile.txt", table)
             taken.export_chrome_trace(str(folder / "trace.json"))
             tables.append(f"# repetition {number}\n{table}")
-        if "ir" in wanted.kinds and (ir := _take_ir(saved)):
-            atomic.write_text(folder / "ir.txt", ir)
+        if "ir" in wanted.kinds and (ir := _take_ir(saved.ir)):
+            atomic.write_text(folder / IR, ir)
+        _take_modules(saved.hlo, folder / "hlo_modules")
         _write_accounts(wanted.kinds, folder, device, profiling.dynamo_counters())
     if tables:
         atomic.write_text(wanted.folder / TABLES, "\n".join(tables))
@@ -103,6 +164,16 @@ def _write_accounts(kinds: list[str], folder: Path, device: Any, counters: dict)
         atomic.write_text(folder / "xla_metrics.txt", report)
     if "dynamo_counters" in kinds and counters:
         atomic.write_json(folder / "dynamo_counters.json", counters)
+
+
+def _take_modules(saved: Path, folder: Path) -> None:
+    """Move the HLO modules that XLA has dumped since the last time; nothing where there are none.
+
+    Its LLVM IR and object files stay behind.
+    """
+    for path in sorted(saved.glob("*.txt")):
+        folder.mkdir(exist_ok=True)
+        shutil.move(path, folder / path.name)
 
 
 def _take_ir(saved: Path) -> str:

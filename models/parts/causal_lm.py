@@ -90,18 +90,26 @@ def _shrunk(size: str) -> dict[str, int]:
 
 
 class _Program(nn.Module):
-    """A causal language model with a prompt of its own to run on.
+    """A causal language model and the prompt that it runs on.
 
-    `prompt`: int64 token ids, [batch_size, seq_len], drawn under the pipeline's seed.
+    `prompt`: int64 token ids, [batch_size, seq_len]; there is none before `inputs()`.
     """
+
+    prompt: torch.Tensor
 
     def __init__(self, lm: PreTrainedModel, batch_size: int, seq_len: int) -> None:
         super().__init__()
         self.lm = lm
-        self.prompt = torch.randint(0, lm.config.vocab_size, (batch_size, seq_len))
+        self.prompt_shape = (batch_size, seq_len)
 
     def inputs(self) -> dict[str, torch.Tensor | list[torch.Tensor]]:
-        """What the program is called with: keyword inputs."""
+        """What the program is called with, keyword inputs, after a prompt that is drawn here: the
+        pipeline seeds get_dummy_input() as it does get_model(), so other seeds give other prompts."""
+        self.prompt = torch.randint(0, self.lm.config.vocab_size, self.prompt_shape)
+        return self.inputs_after_prompt()
+
+    def inputs_after_prompt(self) -> dict[str, torch.Tensor | list[torch.Tensor]]:
+        """The inputs of the phase for `prompt`: the prompt itself."""
         return {"input_ids": self.prompt}
 
     @torch.no_grad()
@@ -130,6 +138,10 @@ class Forward(_Program):
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         return self.lm(input_ids, use_cache=False).logits
+
+    def generation(self) -> dict[str, list]:
+        """The first new token: that of the last position's logits."""
+        return self.generated(0, 1)
 
 
 class Prefill(_Program):
@@ -193,7 +205,7 @@ class Decode(_Program):
         }
 
     @torch.no_grad()
-    def inputs(self) -> dict[str, torch.Tensor | list[torch.Tensor]]:
+    def inputs_after_prompt(self) -> dict[str, torch.Tensor | list[torch.Tensor]]:
         """What a decode starts from after the prompt: its first greedy token and its cache."""
         found = self.lm(self.prompt, use_cache=True, logits_to_keep=1)
         layers = found.past_key_values.layers

@@ -139,6 +139,8 @@ def _row(record: Record, accelerator_model: str, timestamp: float) -> dict:
             "xla_flags": _xla_flags(record),
             "dynamo": dynamo,
             "torch_xla2": None,
+            # Whether a second copy stays on the GPU beside the one of XLA's device; ours is moved.
+            "keep_model_data_on_cuda": False,
             "test": record["test"],
             "batch_size": record["batch_size"],
             "enable_functionalization": False,

@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from models.parts import quantized
 from scripts.lib.modeling import quantization
-from scripts.lib.verification import scaling, torch_same
+from scripts.lib.verification import scaling, tolerances, torch_same
 
 IDS = torch.arange(48).reshape(2, 24) * 7 % 256
 
@@ -99,14 +99,15 @@ def sizes(kind: str) -> dict:
     }
 
 
-def mutations(kind: str, tol: float) -> dict[str, str]:
+def mutations(kind: str, tolerance: dict[str, float]) -> dict[str, str]:
     """The verdict on the model itself, on it disturbed, and on wrong ones, by name."""
     lm = _quantized(kind)
     golden, wide = _logits(lm), _logits(copy.deepcopy(lm).double())
     scale = scaling.scale_of(["logits"])
+    allowed = torch_same.Tolerance(**{"tol": tolerances.TOLERANCES["f32"], **tolerance})
 
     def judge() -> str:
-        found = torch_same.compare([_logits(lm)], [golden], [wide], torch_same.Tolerance(tol), scale=scale)  # fmt: skip
+        found = torch_same.compare([_logits(lm)], [golden], [wide], allowed, scale=scale)
         return found.code
 
     verdicts = {"right": judge()}

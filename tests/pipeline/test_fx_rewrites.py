@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.checkouts import ROOT, keep_models
+from tests.checkouts import ROOT, in_environment, keep_models
 
 ENVIRONMENT = {
     "torch": "torch-mlir",
@@ -145,3 +145,9 @@ def test_without_rewrites_one_sees_what_the_frontend_does_bare(checkout):
     assert (xla["status"], xla["stage"]) == ("unsupported", "export")
     assert "aten::nonzero" in xla["detail"]
     assert stablehlo["rewrites"] == xla["rewrites"] == ""
+
+
+def test_known_values_of_a_deep_residual_chain_are_found_in_one_walk(environments):
+    python = environments / "torch-mlir/bin/python"
+    found = in_environment(python, "known_values_in_torch")
+    assert found == {"constant": [1.0, 2.0], "input": None, "mixed": None}

@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+import yaml
 
 from tests.checkouts import EAGER, ON_CPU, QUICK, TINY_BERT, keep_models
 
@@ -207,14 +208,27 @@ def test_every_dump_is_there_and_says_something(ran):
             assert (listing.parent / name).stat().st_size == size > 0, (listing, name)
 
 
-@pytest.mark.parametrize(("save_ir", "said"), [("text", "aten::convolution"), ("hlo", "HloModule")])
-def test_the_ir_is_dumped_in_the_format_that_is_asked_for(ran, save_ir, said):
-    ran.configure(dumps={"repeat": 2, "kinds": ["ir"], "save_ir": save_ir})
+def test_the_ir_is_dumped_in_each_format_that_is_asked_for_and_what_xla_compiled(ran):
+    config = yaml.safe_load((ran.path / "config.yaml").read_text())
+    config["baselines"]["xla"]["xla_flags"] = "--xla_dump_hlo_pass_re=.*simplif.*"
+    ran.configure(
+        dumps={"repeat": 2, "kinds": ["ir", "hlo_modules"], "save_ir": ["text", "hlo"]},
+        baselines=config["baselines"],
+    )
     wanted = "results/dumps/conv/xla/eval/files.json"
     ran.snakemake("--cores", "2", wanted)
     listed = json.loads((ran.path / wanted).read_text())
-    assert sorted(listed) == ["0/ir.txt", "1/ir.txt"]
-    assert said in (ran.path / "results/dumps/conv/xla/eval/0/ir.txt").read_text()
+    ir = {"text": "aten::convolution", "hlo": "HloModule"}
+    modules = [name for name in listed if name.startswith("0/hlo_modules/")]
+    assert set(listed) == {f"{n}/ir.{name}.txt" for n in (0, 1) for name in ir} | set(modules)
+    folder = (ran.path / wanted).parent
+    for name, said in ir.items():
+        assert said in (folder / f"0/ir.{name}.txt").read_text()
+    for stage in ("before_optimizations", "cpu_after_optimizations"):
+        [file] = [name for name in modules if name.endswith(f"{stage}.txt")]
+        assert "convolution" in (folder / file).read_text()
+    # The baseline's own flags count too.
+    assert any("simplif" in name for name in modules)
 
 
 def test_an_environment_that_cannot_be_made_fails_its_own_cells_alone(ran):

@@ -159,9 +159,18 @@ def test_any_other_exit_code_is_quoted_by_the_first_diagnostic():
 
 def test_a_model_that_is_not_deterministic_is_a_class_of_its_own():
     log = "error: NONDETERMINISTIC_EAGER_RUN: output 0: 3 of 4 values out of tolerance"
-    found = diagnose(exits.WRONG_RESULT, log)
-    assert (found.status, found.reason) == ("error", "nondeterministic-eager")
-    assert found.detail == log.removeprefix("error: ")
+    # Of a baseline in a precision of its own, and of the reference stage.
+    for code in (exits.WRONG_RESULT, 1):
+        found = diagnose(code, log)
+        assert (found.status, found.reason) == ("error", "nondeterministic-eager")
+        assert found.detail == log.removeprefix("error: ")
+
+
+def test_a_model_that_changes_its_buffers_has_one_reason_in_every_stage():
+    said = "the model changes count in place (BUFFER_MUTATION): a call would depend on the calls"
+    for code, log in ((1, f"error: m.py: {said}"), (exits.UNSUPPORTED, f"error: {said}")):
+        found = diagnose(code, log)
+        assert (found.status, found.reason) == ("unsupported", "buffer-mutation")
 
 
 @pytest.mark.parametrize(

@@ -141,9 +141,12 @@ def test_an_environment_for_references_that_is_not_there_is_refused(root):
     assert problems_of(config, root) == ["reference.env: unknown env 'ee'; did you mean 'e'?"]
 
 
-def test_a_batch_size_that_is_no_number_by_default_counts_as_one(root):
-    (root / "models/a.py").write_text(MODEL.replace("batch_size=1", "batch_size=None"))
-    assert expansion.expand(CONFIG, {}, root).models["a"].batch_size == 1
+def test_a_batch_size_that_cannot_be_read_is_refused_unless_the_entry_sets_one(root):
+    (root / "models/a.py").write_text(MODEL.replace("batch_size=1", "batch_size=2 * 4"))
+    [problem] = problems_of(CONFIG, root)
+    assert "the default of batch_size is `2 * 4`" in problem
+    config = CONFIG | {"models": CONFIG["models"] | {"a": {"batch_size": 8}}}
+    assert expansion.expand(config, {}, root).models["a"].batch_size == 8
 
 
 @pytest.mark.parametrize(

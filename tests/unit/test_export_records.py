@@ -304,8 +304,8 @@ def test_records_that_the_reader_would_merge_are_refused_with_how_to_choose(expo
 
 
 EXPERIMENT_KEYS = {
-    "accelerator", "accelerator_model", "xla", "xla_flags", "dynamo", "torch_xla2", "test",
-    "batch_size", "enable_functionalization",
+    "accelerator", "accelerator_model", "xla", "xla_flags", "dynamo", "torch_xla2",
+    "keep_model_data_on_cuda", "test", "batch_size", "enable_functionalization",
 }  # fmt: skip
 
 
@@ -339,6 +339,7 @@ def test_every_key_is_there_for_every_runtime_measured_or_not(
     assert row["experiment"]["dynamo"] == dynamo
     assert row["experiment"]["xla_flags"] == "--f"
     assert row["experiment"]["torch_xla2"] is None
+    assert row["experiment"]["keep_model_data_on_cuda"] is False
     assert row["experiment"]["enable_functionalization"] is False
     assert (row["experiment"]["test"], row["experiment"]["batch_size"]) == ("eval", 3)
     assert row["timestamp"] == ENDED

@@ -115,3 +115,26 @@ def test_only_a_module_that_gives_a_generation_has_one():
     assert greedy_tokens.of(Other()) is None
     assert greedy_tokens.of(object()) is None
     assert greedy_tokens.of(Language()).steps == 2
+
+
+@pytest.mark.parametrize(("gap", "matched"), [(0.2, 1), (0.4, 0)])
+def test_under_noise_a_tie_is_within_the_noise_of_two_logits(gap, matched):
+    # RMS 1 and noise 0.05: two logits of one position may be 0.3 apart.
+    logits = np.tile(np.array([1.0, -1.0], np.float32), (1, 8))
+    logits[0, 2] = 1 + gap
+    wanted = Generation([[0]], [[gap]])
+    found = greedy_tokens.follow(
+        lambda _: [logits / np.sqrt(np.mean(logits**2))], [], [], [OUTPUTS[0]], wanted, 1e-3, 0.05
+    )
+    assert found.matched == matched
+
+
+def test_of_logits_of_every_position_the_last_counts():
+    logits = np.zeros((2, 3, VOCABULARY), np.float32)
+    logits[0, -1, 4] = logits[1, -1, 7] = logits[:, 0, 9] = 1
+    kind = TensorType("", logits.shape, "float32")
+    wanted = Generation([[4], [7]], [[1.0], [1.0]])
+    found = greedy_tokens.follow(lambda _: [logits], START[:1], INPUTS[:1], [kind], wanted, 1e-3)
+    assert found == greedy_tokens.Followed(1, 1, "")
+    wrong = dataclasses.replace(wanted, tokens=[[9], [9]])
+    assert greedy_tokens.follow(lambda _: [logits], [], [], [kind], wrong, 1e-3).matched == 0

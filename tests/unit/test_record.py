@@ -32,6 +32,8 @@ ENDINGS = [
     ("baseline conv/eager/eval error wrong-result", "conv/eager/eval", "baseline", None, "FAIL"),
     ("reference conv error", "conv/mlir/vulkan", "reference", "reference conv", "EAGER_FAILED"),
     ("reference conv error", "conv/eager/eval", "reference", "reference conv", "EAGER_FAILED"),
+    ("reference conv error nondeterministic-eager", "conv/mlir/vulkan", "reference", "reference conv", "NONDETERMINISTIC_EAGER_RUN"),
+    ("reference conv error nondeterministic-eager", "conv/eager/eval", "reference", "reference conv", "NONDETERMINISTIC_EAGER_RUN"),
     ("env torch-mlir error", "conv/mlir/vulkan", "env", "env torch-mlir", "VERIFIER_DIDNT_RUN"),
     ("env iree error", "conv/mlir/llvm-cpu", "env", "env iree", "VERIFIER_DIDNT_RUN"),
 ]  # fmt: skip

@@ -1,5 +1,7 @@
 """modelfile: what a model file takes, and what is wrong with it, without importing it."""
 
+import re
+
 import pytest
 
 from scripts.lib.core.python_source import literal
@@ -9,7 +11,7 @@ from scripts.lib.modeling.source import (
     accepted_options,
     check_options,
     chosen_options,
-    default,
+    default_batch_size,
     functions,
     own_imports,
 )
@@ -94,18 +96,25 @@ def test_a_file_that_python_would_not_import_is_named(file, name):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
+    ("text", "size"),
     [
-        ("size", "50"),
-        ("pretrained", False),
-        ("batch_size", 1),
-        ("seq_len", "none"),
-        ("zzz", "none"),
+        ("def get_model(): ...\ndef get_dummy_input(): ...", 1),
+        (GOOD, 1),
+        (GOOD.replace("batch_size=1", "batch_size=8"), 8),
+        (GOOD.replace("size: str", "batch_size: int = 4, size: str"), 4),
+        ("SIZE: int = 16\n" + GOOD.replace("batch_size=1", "*, batch_size=SIZE"), 16),
     ],
 )
-def test_a_default_is_the_literal_in_either_function(file, option, value):
-    path = file(GOOD + "\ndef other(zzz=1): ...\ndef get_model(seq_len=LONG): ...\n")
-    assert default(path, option, "none") == value
+def test_the_batch_size_is_the_default_of_either_function(file, text, size):
+    assert default_batch_size(file(text)) == size
+
+
+@pytest.mark.parametrize("value", ["2 * 4", "len(SIZES)", "None", "True", "'8'", "SIZE", "CHANGED"])
+def test_a_batch_size_that_cannot_be_read_is_refused_and_not_taken_for_one(file, value):
+    text = "CHANGED = 1\nCHANGED = 2\n" + GOOD.replace("batch_size=1", f"batch_size={value}")
+    said = rf"m\.py: the default of batch_size is `{re.escape(value)}`, .*; write a number, or set"
+    with pytest.raises(ModelFileError, match=said):
+        default_batch_size(file(text))
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,17 @@ def test_a_models_own_tolerance_counts(tolerance, code):
     assert verify([GOLDEN[0] * 1.1, GOLDEN[1]], expected(), tolerance).code == code
 
 
+def test_noise_is_of_outputs_and_gradients_have_torchs_rule_with_as_much_room():
+    rng = np.random.default_rng(1)
+    spread = [(GOLDEN[0] + 0.03 * rng.standard_normal(GOLDEN[0].shape)).astype(np.float32)]
+    held = expected(GOLDEN[:1], ["logits"])
+    assert (verify(spread, held, {}).code, verify(spread, held, {}).noise) == ("FAIL", None)
+    found = verify(spread, held, {"noise": 0.05})
+    assert (found.code, found.noise, found.tol) == ("PASS", 0.05, 1e-3)
+    step = verify(spread, held, {"noise": 0.05}, ["logits"])
+    assert (step.code, step.noise, step.tol) == ("PASS", None, 0.1)
+
+
 def test_a_token_off_by_one_fails_though_it_is_within_the_tolerance():
     golden = [np.array([1000, 2000])]
     found = verify([np.array([1001, 2000])], expected(golden, ["tokens"]), {})

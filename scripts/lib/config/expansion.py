@@ -220,8 +220,10 @@ def _with_default_size(model: Model, root: Path) -> Model:
     """
     path = _resolve(root, model.file)
     source.check_options(path, model.options)
+    if "batch_size" in model.options:
+        return model
     default = source.default_batch_size(path)
-    if _of_torchbench(model) and "batch_size" not in model.options:
+    if _of_torchbench(model):
         default = suites.batch_size(model.options, model.options["name"], root) or default
     return dataclasses.replace(model, default_batch_size=default)
 

@@ -173,6 +173,8 @@ def _unknown_keys(where: str, instance: Mapping[str, Any], schema: object) -> st
 def _alternative(option: Mapping[str, Any]) -> str:
     if "$ref" in option:
         return f"a {option['$ref'].rsplit('/', 1)[-1]}"
+    if "items" in option:
+        return f"a list of {_alternative(option['items']).removeprefix('a ')}"
     return f"a mapping with {', '.join(option.get('properties', {}))}"
 
 

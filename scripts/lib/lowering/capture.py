@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from scripts.lib.lowering.link import Argument, Constant, Input, Parameter
-from scripts.lib.modeling import convert, loading, trees
+from scripts.lib.modeling import convert, errors, loading, trees
 from scripts.lib.modeling.weights import named_weights
 
 
@@ -99,10 +99,8 @@ def results(program: ExportedProgram) -> list[int]:
     chosen: list[int] = []
     for index, spec in enumerate(program.graph_signature.output_specs):
         if spec.kind is not OutputKind.USER_OUTPUT:
-            raise UnsupportedProgram(
-                f"the model changes {(spec.target or str(spec.arg)).removeprefix(_PREFIX)} in "
-                f"place ({spec.kind.name}): a call would depend on the calls before it"
-            )
+            name = (spec.target or str(spec.arg)).removeprefix(_PREFIX)
+            raise UnsupportedProgram(errors.changes_buffer(name, spec.kind.name))
         if hasattr(spec.arg, "name"):
             chosen.append(index)
     return chosen

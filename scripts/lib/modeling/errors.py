@@ -10,6 +10,12 @@ class ModelError(Exception):
     """A model file that does not do what is expected of it; says which part and what was found."""
 
 
+def changes_buffer(name: str, kind: str = "BUFFER_MUTATION") -> str:
+    """What is wrong with a model whose calls depend on the calls before; `kind` is torch.export's
+    name for it (OutputKind)."""
+    return f"the model changes {name} in place ({kind}): a call would depend on the calls before it"
+
+
 def raised(error: BaseException, path: str | Path) -> str:
     """What was raised, and by which line of the model file, in one line."""
     resolved = str(Path(path).expanduser().resolve())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import torch
 
 from scripts.lib.artifacts import tensors
 from scripts.lib.modeling import convert, errors, float64, loading, trees
+from scripts.lib.modeling.errors import changes_buffer
 from scripts.lib.modeling.step import EvalStep, TrainStep
-from scripts.lib.verification import scaling, tolerances, torch_same
+from scripts.lib.verification import codes, scaling, tolerances, torch_same
 
 Step = EvalStep | TrainStep
 
@@ -47,9 +49,11 @@ def observe(
     """Run the step of `make_step(loaded)` twice, then that of the model in float64.
 
     The model is converted in place: nothing may use it afterwards. Raises ModelError where
-    its inputs change, or its results say nothing about whether a program is right.
+    its inputs change, where the two runs differ, or where its results say nothing about whether a
+    program is right.
     """
     before = [(path, convert.to_numpy(tensor)) for path, tensor in loaded.inputs]
+    buffers = _digests(loaded.module)
     step = make_step(loaded)
     try:
         twice = run_twice(step, dtype)
@@ -63,8 +67,30 @@ def observe(
         if not np.array_equal(convert.to_numpy(tensor), array, equal_nan=True):
             raise errors.ModelError(f"{file}: the model changes its input {path} in place")
     check(file, twice.eager)
+    if not twice.deterministic:
+        raise errors.ModelError(f"{file}: {_why_undecided(loaded.module, buffers)}")
     del step
     return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step))
+
+
+def _digests(module: torch.nn.Module) -> dict[str, bytes]:
+    """Of the values of every buffer, by name."""
+    return {
+        name: hashlib.blake2b(convert.to_bytes(buffer).data).digest()
+        for name, buffer in module.named_buffers()
+    }
+
+
+def _why_undecided(module: torch.nn.Module, before: Mapping[str, bytes]) -> str:
+    """Why two eager runs differ: a buffer that the model changes, else what it draws at random.
+
+    An exporter says BUFFER_MUTATION of such a model too, and diagnose.py reads both names.
+    """
+    now = _digests(module)
+    changed = [name for name in now if now[name] != before.get(name)]
+    if changed:
+        return changes_buffer(changed[0])
+    return f"{codes.NONDETERMINISTIC}: two eager runs of the model differ: no golden output"
 
 
 def _seen(loaded: loading.LoadedModel) -> str:
@@ -107,6 +133,12 @@ def check(file: Path, golden: list[np.ndarray]) -> None:
         raise errors.ModelError(
             f"{file}: forward() returned no tensor; expected a tensor, or tensors in tuples, "
             "lists, dicts or dataclasses"
+        )
+    if not any(array.size for array in golden):
+        shapes = ", ".join(str(list(array.shape)) for array in golden)
+        raise errors.ModelError(
+            f"{file}: every output is empty (shape {shapes}): nothing to compare with; give inputs "
+            "of at least one sample (batch_size)"
         )
     for number, array in enumerate(golden):
         if array.size and not np.isfinite(array).any():

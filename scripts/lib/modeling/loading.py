@@ -82,11 +82,17 @@ def load(
         counted = counting.count(lambda: file.call("get_model"), file.options.get("dtype", "f32"))
         footprint.require(counted, stage, memory_factor)
     built = file.to_dtype(file.build("get_model"))
+    return LoadedModel(name, built, *inputs_of(file, built), file)
+
+
+def inputs_of(file: ModelFile, built: torch.nn.Module) -> tuple[tuple, dict[str, Any]]:
+    """What get_dummy_input() of a file gives for the model that it built, as (args, kwargs); raises
+    ModelError as `load` does."""
     with torch.no_grad():
-        args, kwargs = call_arguments(path, file.call("get_dummy_input", built))
-    check_inputs(f"{path}: get_dummy_input() returned", (args, kwargs))
+        args, kwargs = call_arguments(file.path, file.call("get_dummy_input", built))
+    check_inputs(f"{file.path}: get_dummy_input() returned", (args, kwargs))
     # A tensor that requires a gradient is a leaf of the user's own graph: no stage wants that.
     args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs))
     if file.dtype is not torch.float32:
         args, kwargs = cast_floats((args, kwargs), file.dtype)
-    return LoadedModel(name, built, args, kwargs, file)
+    return args, kwargs

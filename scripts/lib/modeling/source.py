@@ -99,10 +99,10 @@ def _is_shared(module: str) -> bool:
     return module.split(".")[0] == "models"
 
 
-def default(path: str | Path, option: str, otherwise: Any) -> Any:
-    """The literal default of an option in a model file; `otherwise` where it has none. Raises
+def _default(path: Path, option: str) -> ast.expr | None:
+    """The default of an option in a model file, as it is written; None where it has none. Raises
     ModelFileError where the file is missing or does not parse."""
-    for node in _parsed(Path(path).expanduser()).body:
+    for node in _parsed(path).body:
         if not isinstance(node, ast.FunctionDef) or node.name not in FUNCTIONS:
             continue
         arguments = node.args
@@ -112,15 +112,40 @@ def default(path: str | Path, option: str, otherwise: Any) -> Any:
             *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
         ]  # fmt: skip
         for argument, value in pairs:
-            if argument.arg == option and isinstance(value, ast.Constant):
-                return value.value
-    return otherwise
+            if argument.arg == option:
+                return value
+    return None
 
 
 def default_batch_size(path: str | Path) -> int:
-    """The batch size of a model file's inputs where no entry sets one; 1 where it names none."""
-    value = default(path, "batch_size", 1)
-    return value if isinstance(value, int) else 1
+    """The batch size of a model file's inputs where no entry sets one; 1 where it names none.
+
+    A default may be the name of a number that the file assigns at its top level. Raises
+    ModelFileError for any other: rows count samples and tokens by it.
+    """
+    path = Path(path).expanduser()
+    written = _default(path, "batch_size")
+    if written is None:
+        return 1
+    value = written
+    if isinstance(value, ast.Name):
+        value = _assigned(path, value.id) or value
+    if isinstance(value, ast.Constant) and type(value.value) is int:
+        return value.value
+    raise ModelFileError(
+        f"{path}: the default of batch_size is `{ast.unparse(written)}`, which cannot be read without "
+        "running the file; write a number, or set batch_size in the model's entry"
+    )
+
+
+def _assigned(path: Path, name: str) -> ast.expr | None:
+    """What a file's top level assigns to a name, as it is written, where it does so once."""
+    values = [
+        node.value
+        for node in _parsed(path).body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and name in _bound(node)
+    ]
+    return values[0] if len(values) == 1 else None
 
 
 def check_options(path: str | Path, options: Mapping[str, Any]) -> None:

@@ -124,6 +124,7 @@ OTHERS = (
     Field("verification.golden_rmse_vs_fp64", NUMBER, "Root mean square error of eager itself against the float64 outputs.", unit="of the output", nullable=True, optional=True, checks=FROM_0),
     Field("verification.tol", NUMBER, "Absolute and relative tolerance that was applied.", unit="of the output", optional=True, checks=FROM_0),
     Field("verification.cosine", FLAG, "Whether cosine similarity was asked for instead of the RMSE rule.", optional=True),
+    Field("verification.noise", NUMBER, "Root mean square difference that the model's tolerance allows right programs, where it does.", unit="golden's RMS", nullable=True, optional=True, checks=POSITIVE),
     Field("verification.greedy_tokens", INTEGER, "Steps of a language model that gave the token of `generate()`.", unit="count", nullable=True, optional=True, checks=FROM_0),
     Field("verification.greedy_expected", INTEGER, "Steps of a language model that were compared.", unit="count", nullable=True, optional=True, checks=FROM_1),
     Field("latency", OBJECT, "The timing; null unless the verification passed.", nullable=True),

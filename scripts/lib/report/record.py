@@ -182,7 +182,8 @@ def _verification(decisive: Outcome, measured: dict) -> dict:
     if decisive.status == outcome.SKIPPED:
         return {"code": codes.SKIPPED, "detail": decisive.detail}
     if decisive.stage in ("reference", "gradients"):
-        return {"code": codes.EAGER_FAILED}
+        undecided = decisive.reason == "nondeterministic-eager"
+        return {"code": codes.NONDETERMINISTIC if undecided else codes.EAGER_FAILED}
     if decisive.stage in ("measure", "baseline") and decisive.status in ("error", "crashed"):
         return {"code": codes.EXCEPTION_RAISED}
     return {"code": codes.DIDNT_RUN}

@@ -29,6 +29,8 @@ class Diagnosis:
 _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), status, reason)
     for pattern, status, reason in (
+        (r"NONDETERMINISTIC_EAGER_RUN", "error", "nondeterministic-eager"),
+        (r"BUFFER_MUTATION", "unsupported", "buffer-mutation"),
         (r"bad_alloc|MemoryError\b|\bout of memory\b|can(no|')t allocate memory|RESOURCE_EXHAUSTED", "oom", "out-of-memory"),
         # An operation of an input dialect has no lowering; one of a code generator's own is a bug.
         (r"failed to legalize .*'(torch|stablehlo|chlo|tm_tensor)\.", "unsupported", "legalization"),

@@ -24,6 +24,7 @@ class Verification:
     golden_rmse_vs_fp64: float | None
     tol: float
     cosine: bool = False
+    noise: float | None = None
     greedy_tokens: int | None = None
     greedy_expected: int | None = None
 

@@ -37,7 +37,8 @@ def add_references(parser: argparse.ArgumentParser) -> None:
 
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
     """How far from them results may be."""
-    parser.add_argument("--tolerance", default="{}", type=json.loads, help='{"tol":, "cosine":}')
+    shown = '{"tol":, "cosine":, "noise":}'
+    parser.add_argument("--tolerance", default="{}", type=json.loads, help=shown)
 
 
 def check(args: argparse.Namespace) -> Check:

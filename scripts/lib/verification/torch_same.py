@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scripts.lib.artifacts.tensors import DTYPES
-from scripts.lib.verification import scaling
+from scripts.lib.verification import noise, scaling
 from scripts.lib.verification.codes import FAIL, PASS
 
 _HALF = ("float16", "bfloat16")
@@ -33,16 +33,20 @@ class Tolerance:
     `tol` is absolute and relative (a pure number, in the units of the output); `cosine` asks for
     cosine similarity instead of the RMSE rule; `small_tensor_multiplier` is torch's
     `use_larger_multiplier_for_smaller_tensor`: more room against float64 below 1000 values.
-    Raises ValueError where tol is negative or not finite.
+    `noise`, no rule of torch's, takes the place of the RMSE rule for floating-point outputs
+    (noise.py): the RMS difference that right programs may have, in units of golden's RMS.
+    Raises ValueError where tol or noise is negative or not finite.
     """
 
     tol: float
     cosine: bool = False
     small_tensor_multiplier: bool = False
+    noise: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.tol) and self.tol >= 0):
-            raise ValueError(f"tolerance {self.tol}: not a finite number from 0 up")
+        for name, value in (("tolerance", self.tol), ("noise", self.noise or 0.0)):
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} {value}: not a finite number from 0 up")
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,8 @@ def _judge(output: _Output, tolerance: Tolerance) -> str:
         beyond = _describe(output, close, tolerance.tol)
         if output.dtype == "bool":
             return beyond
+        if tolerance.noise is not None and scaling.is_floating(output.want):
+            return noise.judge(output.got, output.want, output.fp64, tolerance.noise)
         if output.fp64 is None:
             return f"{beyond}; no float64 reference to hold it to"
         if _only_golden_is_nan(output, output.fp64):

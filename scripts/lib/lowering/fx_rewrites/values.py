@@ -42,11 +42,12 @@ def index_from_the_front(program: ExportedProgram) -> bool:
     cannot be negative (an arange, constants) are left alone.
     """
     changed = False
+    known = KnownValues(program)
     for node in calls(program, aten.index.Tensor):
         source, indices = node.args[:2]
         fixed: list[fx.Node | None] = []
         for dim, index in enumerate(indices):
-            if index is None or value(index).dtype is torch.bool or _natural(program, index):
+            if index is None or value(index).dtype is torch.bool or _natural(known, index):
                 fixed.append(index)
                 continue
             build = Builder(node)
@@ -63,7 +64,7 @@ _ARANGES = (aten.arange.start_step, aten.arange.start, aten.arange.default)
 _RESHAPED = (aten.view.default, aten.expand.default, aten.unsqueeze.default, aten.alias.default)
 
 
-def _natural(program: ExportedProgram, index: fx.Node) -> bool:
+def _natural(known: KnownValues, index: fx.Node) -> bool:
     """Whether no element of an index can be negative, whatever the inputs are."""
     while index.target in _RESHAPED:
         index = index.args[0]
@@ -71,8 +72,8 @@ def _natural(program: ExportedProgram, index: fx.Node) -> bool:
         start = index.args[0] if len(index.args) > 1 else 0
         step = index.args[2] if len(index.args) > 2 else 1
         return start >= 0 and step > 0
-    known = _known(program, index, {})
-    return known is not None and bool((known >= 0).all())
+    found = known(index)
+    return found is not None and bool((found >= 0).all())
 
 
 def fold_constant_nonzero(program: ExportedProgram) -> bool:
@@ -82,29 +83,30 @@ def fold_constant_nonzero(program: ExportedProgram) -> bool:
     ("aten::nonzero") and torch-mlir 20261001 carries as a dynamic dimension.
     """
     changed = False
+    known = KnownValues(program)
     for node in calls(program, aten.nonzero.default, aten.index.Tensor):
         if not any(is_symbolic(size) for size in value(node).shape):
             continue
-        known = _known(program, node, {})
-        if known is not None:
-            replace(node, _constant(program, node.name, known))
+        found = known(node)
+        if found is not None:
+            replace(node, _constant(program, node.name, found))
             changed = True
         elif node.target is aten.index.Tensor:
-            changed |= _fold_masks(program, node)
+            changed |= _fold_masks(program, known, node)
     if changed:
         settle(program)
     return changed
 
 
-def _fold_masks(program: ExportedProgram, node: fx.Node) -> bool:
+def _fold_masks(program: ExportedProgram, known: KnownValues, node: fx.Node) -> bool:
     """Known masks of one dimension among an index's become the places where they are True."""
     source, indices = node.args[:2]
     fixed = list(indices)
     for dim, index in enumerate(indices):
         if index is not None and value(index).dtype is torch.bool and value(index).dim() == 1:
-            known = _known(program, index, {})
-            if known is not None:
-                fixed[dim] = _constant(program, f"{node.name}_{dim}", known.nonzero().view(-1))
+            found = known(index)
+            if found is not None:
+                fixed[dim] = _constant(program, f"{node.name}_{dim}", found.nonzero().view(-1))
     node.args = (source, fixed)
     return fixed != list(indices)
 
@@ -113,28 +115,60 @@ MAX_ELEMENTS = 1 << 20
 """Constants larger than this are not computed at export: they would be literals."""
 
 
-def _known(
-    program: ExportedProgram, node: fx.Node, done: dict[fx.Node, torch.Tensor]
-) -> torch.Tensor | None:
-    """A node's value if nothing but the program's own constants decide it, else None."""
-    if node in done:
-        return done[node]
-    if node.op == "placeholder":
-        targets = program.graph_signature.inputs_to_lifted_tensor_constants
-        return program.constants[targets[node.name]] if node.name in targets else None
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        return None
-    if torch.Tag.nondeterministic_seeded in node.target.tags:
-        return None
-    inputs = {operand: _known(program, operand, done) for operand in node.all_input_nodes}
-    if any(found is None for found in inputs.values()):
-        return None
-    args, kwargs = fx.map_arg((node.args, node.kwargs), inputs.__getitem__)
-    found = node.target(*args, **kwargs)
-    if not isinstance(found, torch.Tensor) or found.numel() > MAX_ELEMENTS:
-        return None
-    done[node] = found
-    return found
+class KnownValues:
+    """The values of a program's nodes that nothing but its own constants decide.
+
+    Calling it with a node gives the value, or None where there is none. Each node is visited once,
+    whatever the answer, and without recursion: a node of a residual chain has as many paths to it
+    as there are subsets of the layers, and a deep model more layers than Python has stack frames.
+    """
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._program = program
+        self._done: dict[fx.Node, torch.Tensor | None] = {}
+
+    def __call__(self, node: fx.Node) -> torch.Tensor | None:
+        waiting = [node]
+        while waiting:
+            last = waiting[-1]
+            if last in self._done:
+                waiting.pop()
+                continue
+            operands = last.all_input_nodes if _is_pure_call(last) else []
+            # One unknown operand settles it: the others are not looked at.
+            unknown = any(
+                operand in self._done and self._done[operand] is None for operand in operands
+            )
+            ahead = next((operand for operand in operands if operand not in self._done), None)
+            if unknown or ahead is None:
+                self._done[last] = None if unknown else self._value(last)
+            else:
+                waiting.append(ahead)
+        return self._done[node]
+
+    def _value(self, node: fx.Node) -> torch.Tensor | None:
+        """Of a node whose operands all have a value."""
+        if node.op == "placeholder":
+            targets = self._program.graph_signature.inputs_to_lifted_tensor_constants
+            if node.name not in targets:
+                return None
+            return self._program.constants[targets[node.name]]
+        if not _is_pure_call(node):
+            return None
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self._done.__getitem__)
+        found = node.target(*args, **kwargs)
+        if not isinstance(found, torch.Tensor) or found.numel() > MAX_ELEMENTS:
+            return None
+        return found
+
+
+def _is_pure_call(node: fx.Node) -> bool:
+    """Whether a node calls an operator that gives the same values in every run."""
+    return (
+        node.op == "call_function"
+        and isinstance(node.target, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded not in node.target.tags
+    )
 
 
 def _constant(program: ExportedProgram, name: str, known: torch.Tensor) -> fx.Node:

@@ -1,0 +1,95 @@
+"""Compare with models that round while they run: right programs differ by noise, and by nothing else.
+
+Where activations are rounded to 8 bits in every call, another order of summation rounds some of them
+the other way, and every layer behind rounds more of them differently. Two right programs then differ
+by several percent, which no elementwise tolerance can tell from a wrong program. Their differences
+have no structure, though: they are as large everywhere, have no bias, and no value is far off. So
+each of these is bounded, by what correct programs were measured to need (docs/quantization.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+PEAK = 8.0
+"""Largest single difference, in units of the allowed RMS. Of a million normal values the largest is
+at 5 standard deviations; correct programs reached 6 of their own."""
+
+TOP = 2.0
+"""RMS of the differences of the largest values, in units of the allowed RMS."""
+
+BIAS = 0.2
+"""Scale and offset against the reference, in units of the allowed RMS."""
+
+TOP_SHARE = 1e-3
+"""The part of an output that counts as its largest values; at least `TOP_LEAST` of them."""
+TOP_LEAST = 16
+
+LEVELS = 0.5
+"""Distinct values, as a part of golden's. Values rounded to bfloat16 or 8 bits have far fewer."""
+
+
+def judge(got: np.ndarray, want: np.ndarray, fp64: np.ndarray | None, noise: float) -> str:
+    """What is wrong with one floating-point output, or "".
+
+    `got`, `want` (golden) and `fp64` (golden in float64, with the same rounding) have one shape.
+    `noise` is the allowed RMS difference from each of the two references, in units of golden's RMS.
+    """
+    scale = _rms(want)
+    if scale == 0:
+        return "golden is zero everywhere, so noise has no scale"
+    return next(_problems(got, want, fp64, noise, scale), "")
+
+
+def _problems(
+    got: np.ndarray, want: np.ndarray, fp64: np.ndarray | None, noise: float, scale: float
+) -> Iterator[str]:
+    """Each bound that is not kept, what says most of the cause first."""
+    references = {"golden": want} | ({} if fp64 is None else {"float64": fp64})
+    for name, reference in references.items():
+        errors = (got.astype(np.float64) - reference.astype(np.float64)) / scale
+        if not np.isfinite(errors).all():
+            yield f"not finite where {name} is"
+            return
+        allowed = noise * (BIAS + 4 / np.sqrt(errors.size))
+        for what, bias in _bias(errors, reference / scale):
+            if abs(bias) > allowed:
+                yield f"{what} against {name} {bias:+.3%}, allowed ±{allowed:.3%}"
+        largest = float(np.abs(errors).max())
+        if largest > PEAK * noise:
+            yield (
+                f"largest difference from {name} {largest:.3g} × golden's RMS, allowed "
+                f"{PEAK * noise:.3g}"
+            )
+        if (distance := _rms(errors)) > noise:
+            yield f"RMS difference from {name} {distance:.3%} of golden's RMS, allowed {noise:.3%}"
+        top = _rms(errors.ravel()[_largest(want)])
+        if top > TOP * noise:
+            yield (
+                f"RMS difference of the largest values from {name} {top:.3%} of golden's RMS, "
+                f"allowed {TOP * noise:.3%}"
+            )
+    levels, expected = (len(np.unique(array)) for array in (got, want))
+    if levels < LEVELS * expected:
+        yield f"{levels} distinct values, golden has {expected}: it was rounded"
+
+
+def _bias(errors: np.ndarray, reference: np.ndarray) -> list[tuple[str, float]]:
+    """Slope and offset of the straight line through the errors over the reference."""
+    centred = reference.astype(np.float64) - reference.mean(dtype=np.float64)
+    spread = float(np.square(centred).sum())
+    slope = float((errors * centred).sum()) / spread if spread else 0.0
+    offset = float(errors.mean()) - slope * float(reference.mean(dtype=np.float64))
+    return [("scale", slope), ("offset", offset)]
+
+
+def _largest(want: np.ndarray) -> np.ndarray:
+    """Flat indices of golden's largest values: the top logits, where an output is logits."""
+    count = min(want.size, max(TOP_LEAST, int(want.size * TOP_SHARE)))
+    return np.argpartition(want.ravel(), want.size - count)[-count:]
+
+
+def _rms(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(values.astype(np.float64)))))

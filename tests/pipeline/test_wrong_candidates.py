@@ -1,0 +1,49 @@
+"""No wrong output that matters passes for any model of the default run, and every right one does."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import wrong_candidates
+
+MODELS = {model.name: model for model in wrong_candidates.models()}
+ALWAYS = (
+    "zeros",
+    "mean",
+    "negated",
+    "shuffled",
+    "5 % noise",
+    "× 1.05",
+    "largest × 10",
+    "1 % zeroed",
+)
+
+
+@pytest.fixture(scope="module")
+def found(environments):
+    cases = [wrong_candidates.case(model, smallest=True) for model in MODELS.values()]
+    return {one["model"]: one for one in wrong_candidates.judged(cases)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_material_wrong_candidate_passes(found, name):
+    assert wrong_candidates.wrongly_passed(found[name]) == []
+    material = {row["name"] for row in found[name]["wrong"] if row["material"]}
+    assert material.issuperset(ALWAYS)
+    assert material.issuperset(
+        {"outputs of another seed", "outputs of another input", "outputs of other weights"}
+    )
+    assert any(row.endswith(" zeroed") and "." in row for row in material), "no weight matters"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_right_programs_pass(found, name):
+    assert len(found[name]["correct"]) > 8
+    assert wrong_candidates.wrongly_failed(found[name]) == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_rounded_to_fewer_bits_fail(found, name):
+    rounded = [row for row in found[name]["wrong"] if row["name"].startswith("rounded to")]
+    assert len(rounded) >= 2
+    assert [row["name"] for row in rounded if row["passed"]] == []
