@@ -8,10 +8,13 @@ from snakemake.utils import min_version
 min_version("9.27")
 
 
+# Reads config.yaml itself, before Snakemake does: a mistake in it is named with its line.
+include: "workflow/rules/common.smk"
+
+
 configfile: "config.yaml"
 
 
-include: "workflow/rules/common.smk"
 include: "workflow/rules/stages.smk"
 include: "workflow/rules/resources.smk"
 include: "workflow/rules/env.smk"

@@ -1,4 +1,4 @@
-"""Make `.venvs/<env>/` with uv from the pip section of an environment file."""
+"""Make `.venvs/<env>/` with uv from the lock of an environment file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import subprocess
 from pathlib import Path
 
-import yaml
 from uv import find_uv_bin
 
 from scripts.lib.core import atomic, channel, exits, process
+from scripts.lib.driver import environments, locks
 
 
 def main() -> None:
@@ -20,7 +20,10 @@ def main() -> None:
     parser.add_argument("--prefix", required=True, type=Path, help="folder of the environment")
     parser.add_argument("--out-versions", required=True, type=Path)
     args = parser.parse_args()
-    python, packages = read_env(args.env_file)
+    try:
+        python, packages = what_to_install(args.env_file)
+    except (environments.EnvironmentFileError, locks.LockError) as error:
+        exits.fail(str(error))
     uv = find_uv_bin()
     run([uv, "venv", "--clear", "--quiet", "--python", python, str(args.prefix)])
     interpreter = args.prefix / "bin" / "python"
@@ -37,14 +40,25 @@ def main() -> None:
     atomic.write_json(args.out_versions, versions)
 
 
-def read_env(path: Path) -> tuple[str, list[str]]:
-    """The Python version and the pip requirements of a conda environment file."""
-    dependencies = yaml.safe_load(path.read_text(encoding="utf-8"))["dependencies"]
-    pythons = [d for d in dependencies if isinstance(d, str) and d.startswith("python=")]
-    pips = [d["pip"] for d in dependencies if isinstance(d, dict) and "pip" in d]
-    if len(pythons) != 1 or len(pips) != 1:
-        exits.fail(f"{path}: expected one `python=` and one `pip:` among the dependencies")
-    return pythons[0].removeprefix("python="), pips[0]
+def what_to_install(env_file: Path) -> tuple[str, list[str]]:
+    """The version of Python of an environment, and its packages as arguments of `uv pip install`.
+
+    Those of its lock, with hashes; a file without a lock gives its own pins, and says so. Raises
+    LockError where the lock is not of the pins.
+    """
+    declared = environments.declared(env_file)
+    lock = locks.lock_file(env_file)
+    if not lock.is_file():
+        print(
+            f"{lock}: not found; packages that {env_file} does not pin are installed in their newest "
+            f"version. `{locks.REFRESH}` makes it."
+        )
+        return declared.python, list(declared.requirements)
+    if problems := locks.disagreements(declared.requirements, locks.read(lock)):
+        raise locks.LockError(
+            f"{lock} is not of {env_file}: {'; '.join(problems)}. `{locks.REFRESH}` makes it again."
+        )
+    return declared.python, ["--no-deps", "--require-hashes", "--requirements", str(lock)]
 
 
 def run(command: list[str]) -> None:

@@ -227,9 +227,10 @@ def versions(records: Sequence[Record]) -> pd.DataFrame:
         of, has = record.parts[0], record.data.get("versions") or {}
         exporter = record.data["experiment"].get("exporter") or ""
         frontend = f"{exporter} {has['frontend']}".strip() if has.get("frontend") else None
-        others = [f"{k} {v}" for k, v in has.items() if v and k not in VERSIONS]
+        others = [f"{k} {v}" for k, v in has.items() if v and k not in (*VERSIONS, "torch_build")]
+        build = f"+{has['torch_build']}" if has.get("torch_build") else ""
         values = [
-            has.get("torch"),
+            f"{has['torch']}{build}" if has.get("torch") else None,
             frontend,
             has.get("torch_xla"),
             has.get("iree"),

@@ -35,6 +35,22 @@ PLAIN = (
 )
 KNOWN = "from transformers.modeling_outputs import BaseModelOutput\n"
 
+QUOTING = r"""
+NAMES = ['it"s', "it's", 'it_s', 'a\\b', 'x y', 'ü\n']
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for name in NAMES:
+            self.register_parameter(name, nn.Parameter(torch.randn(4)))
+        self.register_buffer('b"', torch.randn(4))
+        self.inner = nn.ParameterDict({'k"': nn.Parameter(torch.randn(4))})
+    def forward(self, x):
+        for name in NAMES:
+            x = torch.tanh(x * getattr(self, name))
+        return x + getattr(self, 'b"') * self.inner['k"']
+def get_model(): return M()
+"""
+
 # name: (file's text, inputs, outputs)
 GOOD = {
     "a_tensor": (LINEAR + X, 1, 1),
@@ -65,6 +81,7 @@ GOOD = {
     "views_in": (model("x, y", "return self.lin(x) + y") + inputs("(torch.randn(4, 2).t(), torch.randn(1, 4).expand(2, 4))"), 2, 1),
     "gradient_wanted": (LINEAR + inputs("torch.randn(2, 4, requires_grad=True)"), 1, 1),
     "float16_of_its_own": ("def get_model(): return nn.Linear(4, 3).half()\n" + inputs("torch.randn(2, 4).half()"), 1, 1),
+    "names_with_quotes": (QUOTING + X, 1, 1),
     "any_options": ("def get_model(**options): return nn.Linear(options.get('width', 4), 3)\n" + X, 1, 1),
     "the_model_in_inputs": (LINEAR + "def get_dummy_input(model): return torch.randn(2, model.in_features)\n", 1, 1),
     "batch_encoding": (model("x", "return self.lin(x)") + "def get_dummy_input():\n    from transformers import BatchEncoding\n    return BatchEncoding({'x': torch.randn(2, 4)})\n", 1, 1),

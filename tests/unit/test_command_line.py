@@ -14,23 +14,31 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-# Answers what Snakemake asks conda in a dry run, and refuses anything else.
+# Answers what Snakemake asks conda, "makes" an environment (a folder), and refuses anything else.
 FAKE_CONDA = """#!/bin/sh
+here=$(dirname "$0")
 case "$*" in
   --version) echo conda 25.1.0 ;;
-  "info --json") echo '{"conda_prefix": "/nowhere", "platform": "linux-64"}' ;;
+  "info --json") echo "{\\"conda_prefix\\": \\"$here\\", \\"platform\\": \\"linux-64\\"}" ;;
   config*) echo '{"get": {"channel_priority": "strict"}}' ;;
+  "clean -y --tarballs") ;;
+  "env create"*) for last; do :; done; mkdir -p "$last" ;;
   *) exit 9 ;;
 esac
 """
+# What `source <conda>/bin/activate <env>` does: the environment's programs come first.
+FAKE_ACTIVATE = 'PATH="$(dirname "$BASH_SOURCE")/../of_env:$PATH"\n'
+FAKE_PYTHON = '#!/bin/sh\necho "$(pwd): $*" >> "$(dirname "$0")/calls"\n'
 
 
-def snakemake(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess:
-    """Run snakemake in this checkout, with `path` first on PATH."""
+def snakemake(
+    *arguments: str, path: Path | None = None, directory: Path = ROOT
+) -> subprocess.CompletedProcess:
+    """Run snakemake in this checkout or another, with `path` first on PATH."""
     search = os.environ["PATH"] if path is None else f"{path}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         [sys.executable, "-m", "snakemake", *arguments],
-        cwd=ROOT,
+        cwd=directory,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -48,6 +56,8 @@ def snakemake(*arguments: str, path: Path | None = None) -> subprocess.Completed
         ("retry=timeot", "did you mean 'timeout'?"),
         ("modles=conv", "modles: unknown key 'modles'; did you mean 'models'?"),
         ("measure={repeat: none}", 'measure.repeat: found "none", allowed is'),
+        ("models=", "models: found nothing after `models=`; name some, or leave `models=` out"),
+        ("models=1", "unknown model '1'; there are: bert, "),
         ("tests=training", "unknown test 'training'; did you mean 'train'?"),
         ("tests=[evl]", 'tests.0: found "evl", allowed is one of eval, train'),
         ("filter=resnt", "filter='resnt' exclude=None leave no model of"),
@@ -61,6 +71,23 @@ def test_bad_input_stops_before_anything_runs(config, message):
     assert done.returncode == 1
     assert message in done.stdout
     assert "Job stats" not in done.stdout
+
+
+def test_a_key_that_stands_twice_in_a_file_of_the_command_line_is_named_with_its_lines(tmp_path):
+    (tmp_path / "mine.yaml").write_text("targets: {}\nmeasure: {}\ntargets: {}\n")
+    done = snakemake("-n", "--configfile", str(tmp_path / "mine.yaml"))
+    assert done.returncode == 1
+    assert "mine.yaml: line 3: found the key targets again, it is in line 1 already" in done.stdout
+
+
+def test_a_config_yaml_that_is_no_yaml_is_named_with_its_line(tmp_path):
+    for path in ROOT.iterdir():
+        if path.name in ("Snakefile", "workflow", "scripts", "models", "envs", "profiles"):
+            (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "config.yaml").write_text("models: {}\ntargets: x: y\n")
+    done = snakemake("-n", directory=tmp_path)
+    assert done.returncode == 1
+    assert "config.yaml, line 2, column 11: no YAML: mapping values are not" in done.stdout
 
 
 def test_globs_and_lists_select_a_part_of_the_matrix():
@@ -114,7 +141,7 @@ def test_the_skips_of_a_torchbench_file_are_in_the_commands_and_so_is_its_batch_
     done = snakemake(
         *("-n", "-p", "--forceall", "results/latency.csv", "--config", "models=conv"),
         *("targets=llvm-cpu,cuda", "frontends=torchmlir-torch", "baselines=eager,eager-cuda"),
-        f'torchbench={{file: "{bench}"}}',
+        *(f'torchbench={{file: "{bench}"}}', "measure={repeat: 2, budget_s: 1}"),
     )
     assert done.returncode == 0, done.stdout
     commands = [line for line in done.stdout.splitlines() if "-m scripts.supervise" in line]
@@ -125,6 +152,10 @@ def test_the_skips_of_a_torchbench_file_are_in_the_commands_and_so_is_its_batch_
     assert all(f"--skip {word} --upstream " in line for line in skipping)
     [reference] = [line for line in commands if "-m scripts.make_reference" in line]
     assert '"batch_size":3' in reference
+    # Numbers of `--config`, which Snakemake hands on as text.
+    rules = [line for line in commands if " --rule " in line]
+    assert rules
+    assert all('"budget_s":1,"repeat":2,' in line for line in rules)
 
 
 def test_values_of_a_run_on_this_machine_are_those_that_a_cluster_s_functions_give():
@@ -159,16 +190,43 @@ def test_the_workflow_is_lint_clean():
     assert "Congratulations" in done.stdout
 
 
-def test_under_conda_every_rule_names_its_env_file_and_uv_makes_none(tmp_path):
-    conda = tmp_path / "conda"
-    conda.write_text(FAKE_CONDA)
-    conda.chmod(0o755)
+@pytest.fixture
+def conda(tmp_path) -> Path:
+    """A folder with a stand-in for conda; `of_env/calls` is what was run in an environment."""
+    for file, text in {
+        "conda": FAKE_CONDA,
+        "bin/activate": FAKE_ACTIVATE,
+        "of_env/python": FAKE_PYTHON,
+    }.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+        (tmp_path / file).chmod(0o755)
+    return tmp_path
+
+
+def test_under_conda_every_rule_names_its_env_file_and_uv_makes_none(conda):
     done = snakemake(
         *("-n", "--forceall", "results/latency.csv", "--config", "models=conv"),
         *("--sdm", "conda"),
-        path=tmp_path,
+        path=conda,
     )
     assert done.returncode == 0, done.stdout
     assert "rule make_env" not in done.stdout
     for env in ("torch-mlir", "torch-xla", "iree", "report"):
         assert f"Conda environment envs/{env}.yaml will be created" in done.stdout, done.stdout
+
+
+def test_under_conda_snakemake_installs_the_lock_in_each_environment_that_it_makes(conda):
+    done = snakemake(
+        *("--cores", "1", "results/latency.csv", "--forceall", "--sdm", "conda"),
+        *("--conda-create-envs-only", "--conda-prefix", str(conda / "envs")),
+        *("--config", "models=conv", "targets=llvm-cpu", "baselines=eager"),
+        *("frontends=torchmlir-torch",),
+        path=conda,
+    )
+    assert done.returncode == 0, done.stdout
+    install = "-m pip install --no-deps --require-hashes --force-reinstall -r envs"
+    calls = (conda / "of_env/calls").read_text().splitlines()
+    assert sorted(calls) == [
+        f"{ROOT}: {install}/{env}.lock" for env in ("iree", "report", "torch-mlir")
+    ]

@@ -347,6 +347,23 @@ def test_a_rows_torch_is_that_of_its_own_baseline_or_exporter(results):
     assert found["conv/mlir/llvm-cpu"]["torch_version"] == "2.9"
 
 
+def test_torch_version_has_no_build_in_any_row_and_the_record_has_it_beside(results, ended):
+    results.write(ended("error", "compile", "tiny/mlir/vulkan"))
+    report = {"export_s": 0.5, "frontend_version": "1", "torch_version": "2.15.0+cu132"}
+    Path("results/export/conv/mlir/report.json").write_text(json.dumps(report))
+    measured = Path("results/baseline/conv/eager/eval/measurement.json")
+    results.measure(measured, versions={"torch": "2.15.0+cu132"})
+    found = of_cell(record.records(results.matrix))
+    assert all(map(VALID, found.values()))
+    for cell in ("conv/mlir/llvm-cpu", "conv/eager/eval"):
+        versions = found[cell]["versions"]
+        assert (versions["torch"], versions["torch_build"]) == ("2.15.0", "cu132")
+        assert fields.row(found[cell], FIELDS)["torch_version"] == "2.15.0"
+    assert found["conv/mlir/llvm-cpu"]["export"]["torch_version"] == "2.15.0+cu132"
+    assert not any("+" in row["torch_version"] for row in rows(list(found.values())).values())
+    assert "torch_build" not in found["tiny/eager/eval"]["versions"]
+
+
 def test_a_baseline_that_never_ran_is_of_the_torch_that_is_pinned_for_it(results, ended):
     xla = Baseline("xla", "xla", "cpu", "torch-xla")
     results.matrix = dataclasses.replace(results.matrix, baselines={"xla": xla})

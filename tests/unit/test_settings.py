@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import re
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -101,7 +102,7 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
         ("tests", [], "tests: found []: [] should be non-empty"),
         ("tests", ["eval", "eval"], "tests: found [\"eval\", \"eval\"]: ['eval', 'eval'] has non-unique elements"),
         ("tests", ["training"], "tests.0: found \"training\", allowed is one of eval, train; did you mean 'train'?"),
-        ("tests", {"eval": {}}, "tests: found {\"eval\": {}}, allowed is a value of type array"),
+        ("tests", {"eval": {}}, "tests: found {\"eval\": {}}, allowed is a value of type array; on the command line, names with commas between them"),
         ("train", {"lr": 0}, "train.lr: found 0: 0 is less than or equal to the minimum of 0"),
         ("train", {"name": "adam"}, "train.name: found \"adam\", allowed is one of SGD, Adam, AdamW; did you mean 'Adam'?"),
         ("train", {"optimizer": "SGD"}, "train.optimizer: unknown key 'optimizer'; there are: lr, name (allowed: name, lr)"),
@@ -120,6 +121,14 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
         ("models/bert/tolerance", {"tol": -1}, "models.bert.tolerance.tol: found -1: -1 is less than the minimum of 0"),
         ("models/bert/tolerance", {"cosine": 1}, "models.bert.tolerance.cosine: found 1, allowed is a value of type boolean"),
         ("models/bert/torchbench", ["BERT"], "models.bert.torchbench: found [\"BERT\"], allowed is a value of type string"),
+        ("models", ["bert"], "models: found [\"bert\"], allowed is a value of type object; on the command line, names with commas between them"),
+        ("models/bert/tolerance", {"tol": "1e-2"}, "models.bert.tolerance.tol: found \"1e-2\", allowed is a value of type number; this is text, write it without quotes"),
+        ("measure/repeat", 1000000000000, "measure.repeat: found 1000000000000: 1000000000000 is greater than the maximum of 10000"),
+        ("measure/budget_s", float("nan"), "measure.budget_s: found .nan, allowed is a finite number"),
+        ("measure/budget_s", float("inf"), "measure.budget_s: found .inf, allowed is a finite number"),
+        ("measure/repeat", float("-inf"), "measure.repeat: found -.inf, allowed is a finite number"),
+        ("models/bert/tolerance", {"tol": float("inf")}, "models.bert.tolerance.tol: found .inf, allowed is a finite number"),
+        ("models/bert/scales", [1.0, float("nan")], "models.bert.scales.1: found .nan, allowed is a finite number"),
     ],
 )  # fmt: skip
 def test_a_problem_is_said_with_its_key_what_was_found_and_what_is_allowed(path, value, message):
@@ -190,11 +199,153 @@ def test_a_configuration_without_tests_is_said_to_miss_them(tmp_path):
     assert str(problem.value) == "config: missing tests"
 
 
-def test_a_mapping_on_the_command_line_is_no_selection_and_an_empty_key_is_an_empty_mapping():
-    declared, selections = settings.load(GOOD | {"baselines": None}, [])
+def test_an_empty_key_of_a_file_is_an_empty_mapping_and_no_selection(tmp_path):
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(GOOD | {"baselines": None}))
+    declared, selections = settings.load({}, [tmp_path / "a.yaml"])
     assert selections == {}
     assert declared["baselines"] == {}
     assert declared["models"] == GOOD["models"]
+
+
+@pytest.mark.parametrize("key", [*settings.SELECTABLE, "measure", "limits"])
+def test_nothing_after_a_key_of_the_command_line_is_refused(key):
+    with pytest.raises(ConfigError, match=rf"^{key}: found nothing after `{key}=`; "):
+        settings.load(GOOD | {key: None}, [])
+
+
+@pytest.mark.parametrize("key", ["filter", "exclude", "retry", "suites"])
+def test_an_empty_text_of_the_command_line_is_none(key, tmp_path):
+    assert settings.load(GOOD | {key: None}, []) == (GOOD, {})
+
+
+@pytest.mark.parametrize(("value", "text"), [(1, "1"), (True, "True"), (2.5, "2.5")])
+def test_a_number_on_the_command_line_is_a_selection_by_that_name(tmp_path, value, text):
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(GOOD))
+    _, selections = settings.load({"models": value}, [tmp_path / "a.yaml"])
+    assert selections == {"models": text}
+    with pytest.raises(ConfigError, match=f"unknown model '{text}'; there are: bert, resnet"):
+        settings.select("model", ["resnet", "bert"], selections["models"])
+
+
+@pytest.mark.parametrize("key", ["filter", "exclude", "retry"])
+def test_a_number_is_text_where_a_text_is_wanted(key):
+    assert settings.load(GOOD | {key: 18}, [])[0][key] == "18"
+
+
+def test_values_of_the_command_line_are_typed_and_merged_over_those_of_the_files(tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        yaml.safe_dump(GOOD | {"measure": {"repeat": 5, "threads": 1}})
+    )
+    texts = {"measure": {"repeat": "2", "budget_s": "1e-1"}}
+    declared, _ = settings.load(texts, [tmp_path / "a.yaml"])
+    assert declared["measure"] == {"repeat": 2, "threads": 1, "budget_s": 0.1}
+
+
+def test_a_list_or_a_text_of_a_file_is_no_selection(tmp_path):
+    for text in ("models: [bert]", "models: bert"):
+        (tmp_path / "b.yaml").write_text(text)
+        with pytest.raises(
+            ConfigError, match=r"models: found .*, allowed is a value of type object"
+        ):
+            settings.load({}, [tmp_path / "b.yaml"])
+
+
+def test_a_change_of_one_alias_leaves_the_others(tmp_path):
+    (tmp_path / "a.yaml").write_text("limits: {env: &l {timeout_s: 1}, compile: *l}\nmeasure: {}\n")
+    given_config = {key: value for key, value in GOOD.items() if key not in ("limits", "measure")}
+    more = {"limits": {stage: {"timeout_s": 2} for stage in GOOD["limits"] if stage != "compile"}}
+    declared, _ = settings.load(given_config | more, [tmp_path / "a.yaml"])
+    assert (declared["limits"]["env"], declared["limits"]["compile"]) == (
+        {"timeout_s": 2},
+        {"timeout_s": 1},
+    )
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """A function from what the command line says to the number of repetitions it ends with."""
+    own, one, two = (tmp_path / f"{name}.yaml" for name in ("config", "one", "two"))
+    own.write_text(yaml.safe_dump(GOOD))
+    one.write_text(yaml.safe_dump(GOOD | {"measure": {"repeat": 6}}))
+    two.write_text("measure: {repeat: 7}")
+
+    def read(names: str, config=None, replace=False, present=True) -> int:
+        files = [tmp_path / f"{name}.yaml" for name in names.split()]
+        line = SimpleNamespace(
+            config=config or {}, configfiles=files, replace_workflow_config=replace
+        )
+        path = own if present else tmp_path / "nowhere.yaml"
+        return settings.read(line, path)[0]["measure"]["repeat"]
+
+    return read
+
+
+def test_files_of_the_command_line_come_after_the_workflows_own_and_its_values_last(asked):
+    assert asked("") == 5
+    assert asked("one") == asked("two one") == 6
+    assert asked("one two") == 7
+    assert asked("one two", {"measure": {"repeat": "8"}}) == 8
+
+
+def test_they_stand_in_its_place_where_asked_or_where_there_is_none(asked):
+    assert asked("one", replace=True) == asked("one", present=False) == 6
+    with pytest.raises(ConfigError, match="config: missing models"):
+        asked("two", replace=True)
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: cannot be read"):
+        asked("", present=False)
+
+
+def test_a_selection_is_of_what_the_files_declare_in_their_order(tmp_path):
+    own, other = tmp_path / "config.yaml", tmp_path / "other.yaml"
+    own.write_text(yaml.safe_dump(GOOD))
+    other.write_text("models: {bert: {seq_len: 99}}")
+    line = SimpleNamespace(
+        config={"models": "bert"}, configfiles=[other], replace_workflow_config=False
+    )
+    declared, selections = settings.read(line, own)
+    assert declared["models"]["bert"] == {"seq_len": 99}
+    assert selections == {"models": "bert"}
+
+
+NAMES = ("reference/env", "frontends/mlir/env", "frontends/mlir/exporter", "baselines/eager/env", "baselines/eager/runtime", "targets/cpu/arch", "targets/cpu/device", "targets/cpu/node", "baselines/eager/node", "baselines/eager/program")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "a b", "a;b", "$(id)", "a\n", "`a`", "", "-a", "a'", 'a"']
+)
+@pytest.mark.parametrize("path", NAMES)
+def test_a_name_that_reaches_a_shell_or_a_path_has_no_character_of_theirs(path, name):
+    with pytest.raises(ConfigError, match=path.replace("/", ".")) as problem:
+        settings.check(changed(path, name))
+    assert "allowed is text that matches" in str(problem.value)
+
+
+@pytest.mark.parametrize("key", ["gpu_model", "gpu_manufacturer", "machine_type", "gres", "constraint", "slurm_partition", "slurm_account", "qos"])  # fmt: skip
+@pytest.mark.parametrize("text", ["a b", "a;b", "$(id)", "a'b", "a\n", ""])
+def test_what_a_scheduler_is_given_has_no_character_of_a_shell(key, text):
+    with pytest.raises(ConfigError, match=rf"nodes\.big\.{key}: found"):
+        settings.check(GOOD | {"nodes": {"big": {key: text}}})
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("targets/cpu/arch", "gfx942:sramecc+:xnack-"),
+        ("targets/cpu/arch", "vp_android_baseline_2022"),
+        ("targets/cpu/device", "cuda://GPU-1b2c?x=1&y=2"),
+        ("nodes", {"big": {"gres": "gpu:a100:2,shard:1", "constraint": "(a100|h100)&ib*2", "slurm_partition": "gpu,long"}}),
+        ("models/bert/file", "~/meine Modelle/größe 1.2.py"),
+    ],
+)  # fmt: skip
+def test_what_names_may_hold_passes(path, value):
+    settings.check(changed(path, value))
+
+
+def test_a_name_ends_where_its_text_does():
+    with pytest.raises(ConfigError, match="models: found"):
+        settings.check(changed("models", {"conv\n": {}}))
+    with pytest.raises(ConfigError, match=r"models\.bert\.file: found"):
+        settings.check(changed("models/bert/file", "a\nb.py"))
 
 
 def test_what_is_wrong_is_found_while_loading():

@@ -20,7 +20,7 @@ if Path.cwd() != Path(workflow.basedir):
     )
 
 try:
-    _declared, _selections = settings.load(config, workflow.configfiles)
+    _declared, _selections = settings.read(workflow.config_settings, "config.yaml")
     MATRIX = expansion.expand(_declared, _selections, Path(workflow.basedir))
     PLAN = plan.Plan(
         MATRIX,

@@ -1,9 +1,10 @@
-"""Stage environments without conda: `.venvs/<env>/`, made by uv from envs/<env>.yaml."""
+"""Stage environments without conda: `.venvs/<env>/`, made by uv from the lock of envs/<env>.yaml."""
 
 
 rule make_env:
     input:
         env_file="envs/{env}.yaml",
+        lock=of_cell(lambda w: environments.lock_files(w.env)),
     output:
         versions=".venvs/{env}/versions.json",
         status=artifact("env", "status.json"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,24 +12,37 @@ import numpy as np
 SCOPE = "model"
 """Scope of every parameter: programs name `#flow.parameter.named<"model"::"<key>">`."""
 
+_UNPRINTED = re.compile(r'["\\%\x00-\x1f\x7f]')
+
+
+def key(name: str) -> str:
+    """The key that the data of a weight has in archives and programs: its name, but for what IREE
+    writes into a program's text without an escape (IREE 3.13), which is percent-encoded."""
+    return _UNPRINTED.sub(lambda match: f"%{ord(match[0]):02X}", name)
+
+
+def name(key: str) -> str:
+    """The weight whose data has this key."""
+    return urllib.parse.unquote(key)
+
 
 def write(path: str | Path, weights: Iterable[tuple[str, np.ndarray]]) -> None:
-    """Write (key, uint8 bytes) pairs as an IREE parameter archive.
+    """Write (name, uint8 bytes) pairs as an IREE parameter archive.
 
     The bytes are referenced, not copied, until the file is written.
     """
     import iree.runtime as rt
 
     index = rt.ParameterIndex()
-    for key, data in weights:
-        index.add_buffer(key, data)
+    for weight, data in weights:
+        index.add_buffer(key(weight), data)
     index.create_archive_file(str(path))
 
 
 def read(path: str | Path) -> dict[str, np.ndarray]:
-    """Map an archive: key to its bytes (uint8, read-only, backed by the file)."""
+    """Map an archive: a weight's name to its bytes (uint8, read-only, backed by the file)."""
     import iree.runtime as rt
 
     index = rt.ParameterIndex()
     index.load(str(path))
-    return {key: np.frombuffer(entry.file_view, dtype=np.uint8) for key, entry in index.items()}
+    return {name(k): np.frombuffer(entry.file_view, dtype=np.uint8) for k, entry in index.items()}

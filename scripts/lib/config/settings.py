@@ -8,66 +8,114 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jsonschema
-import yaml
 
-from scripts.lib.config import schemas
+from scripts.lib.config import given, reading, schemas
+from scripts.lib.config.reading import ConfigError
 
 SELECTABLE = ("models", "frontends", "targets", "baselines", "tests")
 """What a comma list on the command line narrows."""
+TEXTS = ("suites", "filter", "exclude", "retry")
+"""What else the command line gives as a text; an empty one is none."""
 
 
-class ConfigError(ValueError):
-    """Everything that is wrong with a configuration, a line each."""
+class Asked(Protocol):
+    """What the command line says of the configuration: Snakemake's ConfigSettings."""
+
+    config: Mapping[str, Any] | None
+    configfiles: Sequence[Path]
+    replace_workflow_config: bool
+
+
+def read(asked: Asked, own: str | Path) -> tuple[dict, dict[str, str]]:
+    """The configuration of a run; see `load`. `own` is the workflow's file, which those of
+    `--configfile` come after, or stand in place of (`--replace-workflow-config`)."""
+    further = list(asked.configfiles or ())
+    replaced = asked.replace_workflow_config and (further or asked.config)
+    if replaced or (further and not Path(own).exists()):
+        return load(asked.config or {}, further)
+    return load(asked.config or {}, [own, *further])
 
 
 def load(config: Mapping[str, Any], files: Iterable[str | Path]) -> tuple[dict, dict[str, str]]:
-    """The declared configuration, and the selections that took its place.
+    """The declared configuration, and the selections of the command line.
 
-    `config` is Snakemake's: the `files` merged, then `--config` on top. There
-    `models=resnet,bert` replaces the mapping of that name by a string; the mapping is read
-    from the files again. `suites=timm/resnet*,hf/t5` adds to what the files declare. Raises
+    `config` is what `--config` sets, as Snakemake parses it; of the `files`, a later one is merged
+    over those before it, and `config` over all. There `models=resnet,bert` is no mapping but a
+    selection of those that the files declare, and `suites=timm/resnet*,hf/t5` adds to theirs. Raises
     ConfigError with every problem found.
     """
-    declared = dict(config)
-    selections = {key: declared[key] for key in SELECTABLE if isinstance(declared.get(key), str)}
-    further = declared.get("suites")
-    further = further if isinstance(further, str) else None
-    if selections or further or any(declared.get(key) is None for key in SELECTABLE):
-        original: dict = {}
-        for file in files:
-            _merge(original, yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {})
-        for key in SELECTABLE:
-            if key in selections or declared.get(key) is None:
-                declared[key] = original.get(key)
-        if further:
-            named = filter(None, (part.strip() for part in further.split(",")))
-            declared["suites"] = [*(original.get("suites") or []), *named]
+    declared: dict[str, Any] = {}
+    for file in files:
+        _merge(declared, reading.read(file))
+    asked = dict(config)
+    if empty := [key for key, value in asked.items() if value is None and key not in TEXTS]:
+        raise ConfigError("\n".join(map(_empty, empty)))
+    for key in (*SELECTABLE, *TEXTS):  # Snakemake reads `models=18` as a number
+        if isinstance(asked.get(key), bool | int | float):
+            asked[key] = str(asked[key])
+    selections = {key: asked.pop(key) for key in SELECTABLE if isinstance(asked.get(key), str)}
+    further = asked.pop("suites") if isinstance(asked.get("suites"), str) else ""
+    schema = schemas.read("config")
+    _merge(declared, given.typed(asked, schema, schema))
     declared = {
         key: {} if value is None else value
         for key, value in declared.items()
-        if value is not None or key not in ("suites", "tests", "filter", "exclude")
+        if value is not None or key not in (*TEXTS, "tests")
     }
-    for key in ("filter", "exclude"):
-        # Snakemake reads `filter=18` as a number.
-        if isinstance(declared.get(key), int | float):
-            declared[key] = str(declared[key])
+    if named := [name for part in further.split(",") if (name := part.strip())]:
+        declared["suites"] = [*(declared.get("suites") or []), *named]
     check(declared)
     return declared, selections
 
 
 def check(config: Mapping[str, Any]) -> None:
     """Raise ConfigError naming, for each problem, the key, what was found and what is allowed."""
-    validator = jsonschema.Draft202012Validator(schemas.read("config"))
+    validator = _Validator(schemas.read("config"))
     problems = sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.path])
-    if problems:
-        # A mapping that lacks several keys is reported once for each: say it once.
-        raise ConfigError("\n".join(dict.fromkeys(_say(problem) for problem in problems)))
+    # A mapping that lacks several keys is reported once for each: say it once.
+    said = dict.fromkeys(_say(problem) for problem in problems if not _is_endless(problem.instance))
+    for where, value in _endless(config):
+        said[f"{where}: found {value}, allowed is a finite number"] = None
+    if said:
+        raise ConfigError("\n".join(said))
+
+
+def _matches(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator:
+    """The keyword `pattern`, whose `$` is the very end: Python's is before a last line feed too."""
+    if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
+        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+_Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"pattern": _matches})
+
+
+def _is_endless(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _endless(value: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted key, value as YAML writes it) of numbers that are not finite, which no bound of a
+    schema refuses."""
+    match value:
+        case float() if _is_endless(value):
+            yield where, ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
+        case dict() | list():
+            for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from _endless(inner, _join(where, str(key)))
+
+
+def _empty(key: str) -> str:
+    """What is wrong with `--config <key>=`."""
+    if key in SELECTABLE:
+        return f"{key}: found nothing after `{key}=`; name some, or leave `{key}=` out for all"
+    return f"{key}: found nothing after `{key}=`; give its value, or leave `{key}=` out"
 
 
 def select(kind: str, known: Sequence[str], wanted: str | None) -> list[str]:
@@ -124,10 +172,13 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 def _merge(into: dict, new: Mapping[str, Any]) -> None:
     """Merge as Snakemake does: mappings key by key, anything else replaced."""
     for key, value in new.items():
-        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
+        if isinstance(value, Mapping):
+            # A mapping of its own: an alias of YAML is one object at several keys.
+            inside = into[key] if isinstance(into.get(key), dict) else {}
+            into[key] = inside
+            _merge(inside, value)
         else:
-            into[key] = dict(value) if isinstance(value, Mapping) else value
+            into[key] = value
 
 
 def _say(problem: jsonschema.ValidationError) -> str:
@@ -148,9 +199,7 @@ def _say(problem: jsonschema.ValidationError) -> str:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             allowed = f"one of {', '.join(names)}{hint}"
         case "type":
-            allowed = (
-                " or ".join(wanted) if isinstance(wanted, list) else f"a value of type {wanted}"
-            )
+            allowed = _of_type(where, problem.instance, wanted)
         case "oneOf":
             allowed = " or ".join(_alternative(option) for option in wanted)
         case "pattern":
@@ -158,6 +207,18 @@ def _say(problem: jsonschema.ValidationError) -> str:
         case _:
             return f"{where or 'config'}: found {found}: {problem.message}"
     return f"{where or 'config'}: found {found}, allowed is {allowed}"
+
+
+def _of_type(where: str, found: Any, wanted: Any) -> str:
+    """What is allowed in place of a value of another type."""
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    allowed = " or ".join(wanted) if len(wanted) > 1 else f"a value of type {wanted[0]}"
+    if where in SELECTABLE:
+        return f"{allowed}; on the command line, names with commas between them"
+    numeric = bool({"number", "integer"} & set(wanted))
+    if numeric and isinstance(found, str) and isinstance(reading.scalar(found), int | float):
+        return f"{allowed}; this is text, write it without quotes"
+    return allowed
 
 
 def _unknown_keys(where: str, instance: Mapping[str, Any], schema: object) -> str:

@@ -1,19 +1,53 @@
-"""The stage environments: where their Python is, what they pin."""
+"""The stage environments: where their Python is, what they pin, what their locks hold."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from scripts.lib.driver import locks
+
 ROOT = Path(__file__).parents[3]
+
+
+class EnvironmentFileError(ValueError):
+    """An environment file that is not what uv and conda can both make an environment of."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What an environment file says: the version of Python, and pip's requirements."""
+
+    python: str
+    requirements: tuple[str, ...]
 
 
 def env_file(env: str) -> Path:
     """The one file that pins an environment."""
     return ROOT / "envs" / f"{env}.yaml"
+
+
+def lock_files(env: str) -> list[str]:
+    """The lock of an environment, as an input of the rule that makes it: none where there is none,
+    which scripts.make_env says."""
+    path = locks.lock_file(env_file(env))
+    return [str(path.relative_to(ROOT))] if path.is_file() else []
+
+
+def declared(path: Path) -> Declared:
+    """What an environment file declares. Raises EnvironmentFileError."""
+    dependencies = yaml.safe_load(path.read_text(encoding="utf-8"))["dependencies"]
+    pythons = [d for d in dependencies if isinstance(d, str) and d.startswith("python=")]
+    pips = [d["pip"] for d in dependencies if isinstance(d, dict) and "pip" in d]
+    if len(pythons) != 1 or len(pips) != 1:
+        raise EnvironmentFileError(
+            f"{path}: expected one `python=` and one `pip:` among the dependencies"
+        )
+    return Declared(pythons[0].removeprefix("python="), tuple(pips[0]))
 
 
 def python(env: str, conda: bool) -> str:
@@ -28,14 +62,16 @@ def prefix(env: str) -> str:
 
 @functools.cache
 def pins_digest(env: str) -> str:
-    """Twelve hex digits over the dependencies of an environment; comments do not count."""
+    """Twelve hex digits over the dependencies of an environment and the versions that its lock holds;
+    comments and hashes of files do not count."""
     loaded = yaml.safe_load(env_file(env).read_text(encoding="utf-8"))
-    return hashlib.sha256(repr(loaded["dependencies"]).encode()).hexdigest()[:12]
+    lock = locks.lock_file(env_file(env))
+    held = locks.versions(lock) if lock.is_file() else []
+    return hashlib.sha256(repr((loaded["dependencies"], held)).encode()).hexdigest()[:12]
 
 
 @functools.cache
 def pins(env: str) -> dict[str, str]:
     """Package to version, for every exact pin of an environment."""
-    loaded = yaml.safe_load(env_file(env).read_text(encoding="utf-8"))
-    pip = next(d["pip"] for d in loaded["dependencies"] if isinstance(d, dict))
-    return dict(requirement.split("==", 1) for requirement in pip if "==" in requirement)
+    exact = (r for r in declared(env_file(env)).requirements if "==" in r)
+    return dict(requirement.split("==", 1) for requirement in exact)

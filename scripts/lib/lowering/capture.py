@@ -8,7 +8,9 @@ numbers and strings among the arguments are constants of the program.
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -27,10 +29,12 @@ class UnsupportedProgram(Exception):
 
 @dataclass(frozen=True)
 class Captured:
-    """An exported program of the flat model, and the model that it was made of."""
+    """An exported program of the flat model, and the model that it was made of; `renamed` has the
+    model's own name of each state that the program calls something else."""
 
     program: ExportedProgram
     loaded: loading.LoadedModel
+    renamed: Mapping[str, str]
 
 
 class FlatModel(torch.nn.Module):
@@ -58,7 +62,34 @@ _PREFIX = "model."
 def capture(loaded: loading.LoadedModel) -> Captured:
     """Export the model; raises what torch.export raises."""
     inputs = tuple(tensor for _, tensor in loaded.inputs)
-    return Captured(torch.export.export(FlatModel(loaded).eval(), inputs, strict=False), loaded)
+    program = torch.export.export(FlatModel(loaded).eval(), inputs, strict=False)
+    return Captured(program, loaded, _without_quotes(program))
+
+
+_NOT_QUOTED = re.compile(r'["\\\x00-\x1f\x7f]')
+
+
+def _without_quotes(program: ExportedProgram) -> dict[str, str]:
+    """Rename states whose names FX cannot write into the code that it generates; what each was.
+
+    A name that is no identifier goes there between double quotes, without an escape
+    (`torch.fx.graph._format_target`): a parameter `it"s` ends in a SyntaxError.
+    """
+    signature, states = program.graph_signature, (program.state_dict, program.constants)
+    taken = {name for state in states for name in state}
+    renamed: dict[str, str] = {}
+    for old in [name for name in taken if _NOT_QUOTED.search(name)]:
+        new = _NOT_QUOTED.sub("_", old)
+        while new in taken:
+            new += "_"
+        taken.add(new)
+        renamed[new] = old
+        for spec in (*signature.input_specs, *signature.output_specs):
+            spec.target = new if spec.target == old else spec.target
+        for state in states:
+            if old in state:
+                state[new] = state.pop(old)
+    return renamed
 
 
 def arguments(captured: Captured, program: ExportedProgram | None = None) -> dict[str, Argument]:
@@ -77,7 +108,7 @@ def arguments(captured: Captured, program: ExportedProgram | None = None) -> dic
             position, (path, tensor) = next(inputs)
             found[spec.arg.name] = Input(convert.tensor_type(path, tensor), position)
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
-            name = spec.target.removeprefix(_PREFIX)
+            name = captured.renamed.get(spec.target, spec.target).removeprefix(_PREFIX)
             key = aliases.get(name, name)
             if key not in weights:
                 raise UnsupportedProgram(f"weight {name} is not in the model's state")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scripts.lib.artifacts import archive
 from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.artifacts.tensors import TensorType
 
@@ -185,7 +186,7 @@ class _Linker:
                 "sym_visibility": ir.StringAttr.get("private"),
                 "type": ir.TypeAttr.get(ir.Type.parse(kind)),
                 "initial_value": ir.Attribute.parse(
-                    f"#flow.parameter.named<{_quote(SCOPE)}::{_quote(key)}> : {kind}"
+                    f'#flow.parameter.named<"{SCOPE}"::"{archive.key(key)}"> : {kind}'
                 ),
             },
             ip=top,
@@ -260,7 +261,3 @@ def _elements(ir, array: np.ndarray, kind):
             shape=list(array.shape),
         )
     return ir.DenseElementsAttr.get(array, type=kind.element_type, shape=list(array.shape))
-
-
-def _quote(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

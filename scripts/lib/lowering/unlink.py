@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.lib.artifacts import archive
 from scripts.lib.artifacts.archive import SCOPE
 
 _DIALECTS = ("func", "stablehlo", "chlo", "builtin")
@@ -51,11 +52,11 @@ def unlink(program: Path) -> Unlinked:
 
 
 def _key(value: str) -> str:
-    """The archive's key of a global's initial value."""
+    """The weight that a global's initial value names."""
     match = _PARAMETER.fullmatch(value)
     if match is None:
         raise UnlinkError(f"a global is {value}, expected a parameter of the archive")
-    return match["key"].replace('\\"', '"').replace("\\\\", "\\")
+    return archive.name(match["key"])
 
 
 def _weights_as_arguments(ir, main) -> list[str]:

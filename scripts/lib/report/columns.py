@@ -87,7 +87,7 @@ COLUMNS = (
     Field("compile.max_rss_mb", NUMBER, "Peak resident memory of iree-compile.", unit="MiB", column="compile_rss_mb", optional=True, varies=True),
     Field("run.max_rss_mb", NUMBER, "Peak resident memory of the process that was timed.", unit="MiB", column="run_rss_mb", nullable=True, varies=True),
     Field("run.device_memory_mb", NUMBER, "Peak memory of a baseline's tensors on a device with its own memory.", unit="MiB", column="device_memory_mb", nullable=True, varies=True),
-    Field("versions.torch", TEXT, "Version of PyTorch; the pinned one where the stage did not run.", column="torch_version", nullable=True),
+    Field("versions.torch", TEXT, "Version of PyTorch, without its build (`versions.torch_build` in results.jsonl); the pinned one where the stage did not run.", column="torch_version", nullable=True),
     Field("versions.frontend", TEXT, "Version of the frontend's package; null for a baseline.", column="frontend_version", nullable=True),
     Field("versions.torch_xla", TEXT, "Version of PyTorch/XLA, of a baseline that runs on it.", column="torch_xla_version", nullable=True, optional=True),
     Field("versions.iree", TEXT, "Version of IREE; null for a baseline.", column="iree_version", nullable=True),
@@ -153,10 +153,11 @@ OTHERS = (
     Field("export.steps_s", OBJECT, "Time of each step of the export, by step.", unit="s", optional=True, varies=True),
     Field("export.program_bytes", INTEGER, "Size of the program.", unit="bytes", optional=True),
     Field("export.frontend_version", TEXT, "Version of the frontend's package that exported it.", optional=True),
-    Field("export.torch_version", TEXT, "Version of PyTorch that exported it.", optional=True),
+    Field("export.torch_version", TEXT, "Version of PyTorch that exported it, with its build.", optional=True),
     Field("compile", OBJECT, "The compilation of an IREE cell; empty where it failed, null for a baseline.", nullable=True),
     Field("compile.compile_s", NUMBER, "Time of iree-compile.", unit="s", optional=True, varies=True),
     Field("versions", OBJECT, "Versions of packages, by package.", checks={"additionalProperties": {"type": ["string", "null"]}}),
+    Field("versions.torch_build", TEXT, "Build of PyTorch (`cu132`, `cpu`); left out where the stage did not run, or the version names none.", optional=True),
 )  # fmt: skip
 """Fields of results/results.jsonl that are no columns: sections, lists, and what explains a value."""
 

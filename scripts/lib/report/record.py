@@ -108,9 +108,12 @@ def _add_versions(
     record: dict, env: str, declared: Mapping[str, str], found: Mapping[str, str | None]
 ) -> None:
     """The versions that an exporter or runtime declares: those found, else what its environment
-    pins."""
-    pinned = {called: _pin(env, distribution) for distribution, called in declared.items()}
-    known = {called: found.get(called) or pin for called, pin in pinned.items()}
+    pins. The build that a package names itself by (`2.15.0+cu132`) is a value of its own, as no pin
+    has one."""
+    known: dict[str, str | None] = {}
+    for distribution, called in declared.items():
+        version, _, build = (found.get(called) or _pin(env, distribution) or "").partition("+")
+        known |= {called: version or None} | ({f"{called}_build": build} if build else {})
     record["versions"] = dict.fromkeys(VERSIONS) | record["versions"] | known
 
 

@@ -1,0 +1,72 @@
+"""What `--config` sets, as the configuration's types.
+
+Snakemake reads the mappings and lists of `--config` with every number and truth value as text:
+`measure={repeat: 2}` arrives as `{"repeat": "2"}`. A single value arrives as a number where it
+looks like one: `models=1` as 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+
+from scripts.lib.config import reading
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+}
+"""Types of JSON Schema that a scalar of YAML may have beside text, as Python's."""
+
+
+def typed(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    """A value of `--config` with numbers and truth values for their texts, where `schema` wants
+    those, or says nothing. What fits no type stays as it is, for the check of the schema to name.
+
+    `root` is the whole schema, which references in `schema` are into.
+    """
+    schema = _resolved(schema, value, root)
+    match value:
+        case dict():
+            named, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+            others = others if isinstance(others, Mapping) else {}
+            return {key: typed(inner, named.get(key, others), root) for key, inner in value.items()}
+        case list():
+            return [typed(item, schema.get("items", {}), root) for item in value]
+        case str():
+            return _typed_text(value, schema)
+    return value
+
+
+def _resolved(schema: Mapping[str, Any], value: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema that a value is under: references followed, and the side of an `if` chosen."""
+    while True:
+        if "$ref" in schema:
+            found: Any = root
+            for part in schema["$ref"].removeprefix("#/").split("/"):
+                found = found[part]
+            schema = found
+        elif "if" in schema:
+            side = (
+                "then" if jsonschema.Draft202012Validator(schema["if"]).is_valid(value) else "else"
+            )
+            schema = schema.get(side, {})
+        else:
+            return schema
+
+
+def _typed_text(text: str, schema: Mapping[str, Any]) -> Any:
+    """A text as the number or truth value that the schema wants in its place."""
+    if "enum" in schema or "oneOf" in schema:
+        return text
+    wanted = schema.get("type", list(_TYPES))
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    if "string" in wanted:
+        return text
+    found = reading.scalar(text)
+    kinds = {kind for name in wanted for kind in _TYPES.get(name, ())}
+    return found if type(found) in kinds else text

@@ -1,0 +1,129 @@
+"""Configuration files, read so that a mistake in one is an error that names its line.
+
+PyYAML's safe loader, with two differences: a key that stands twice in a mapping is an error (it
+would replace the first one silently), and a number such as `1e-2` is a number, as in YAML 1.2 (in
+YAML 1.1 it is text, because it has no point).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MERGE = "tag:yaml.org,2002:merge"
+FLOAT = "tag:yaml.org,2002:float"
+
+
+class ConfigError(ValueError):
+    """Everything that is wrong with a configuration, a line each."""
+
+
+class Loader(yaml.SafeLoader):
+    """PyYAML's, which also reads the floats of YAML 1.2 (https://yaml.org/spec/1.2.2, 10.3.2)."""
+
+
+# After those of PyYAML, which read integers first.
+Loader.add_implicit_resolver(
+    FLOAT,
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z"),
+    list("-+.0123456789"),
+)
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The mapping that a YAML or JSON file holds; an empty file is an empty mapping.
+
+    Raises ConfigError, with the file and the lines, where it cannot be read, is no YAML, or has a
+    key twice in one mapping.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        content = _load(text, path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(_marked(error, path)) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(f"{path}, line {line}: {error.reason}") from error
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path}: {error}") from error  # a date such as 2024-13-01
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: found a {type(content).__name__}, expected `key: value` lines")
+    return content
+
+
+def scalar(text: str) -> Any:
+    """The value of a plain scalar as a configuration file would read it: `"2"` is 2."""
+    node = yaml.ScalarNode(Loader("").resolve(yaml.ScalarNode, text, (True, False)), text)
+    try:
+        return Loader("").construct_document(node)
+    except (yaml.YAMLError, ValueError):
+        return text
+
+
+def _load(text: str, path: str | Path) -> Any:
+    loader = Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        problems = _repeated(root)
+        if problems:
+            raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
+        return loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _repeated(root: yaml.Node) -> list[str]:
+    """What is wrong with mappings that have a key twice, a line each."""
+    found: list[tuple[int, str]] = []
+    seen: set[int] = set()
+    todo: list[tuple[yaml.Node, str]] = [(root, "")]
+    while todo:
+        node, where = todo.pop(0)
+        if id(node) in seen:  # an alias is the node of its anchor
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo += [(item, f"{where}{number}.") for number, item in enumerate(node.value)]
+        elif isinstance(node, yaml.MappingNode):
+            found += _repeated_in(node, where)
+            todo += [(value, f"{where}{key.value}.") for key, value in node.value]
+    return [f"line {line}: {said}" for line, said in sorted(found)]
+
+
+def _repeated_in(node: yaml.MappingNode, where: str) -> list[tuple[int, str]]:
+    """The keys of one mapping that stand in it twice: the line of the second, and what is wrong."""
+    found: list[tuple[int, str]] = []
+    first: dict[tuple[str, str], int] = {}
+    for key, _ in node.value:
+        # `<<` merges a mapping; a key that is no scalar is no key of a configuration.
+        if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
+            continue
+        line = key.start_mark.line + 1
+        if (key.tag, key.value) in first:
+            before = first[key.tag, key.value]
+            said = (
+                f"found the key {where}{key.value} again, it is in line {before} already; "
+                "expected each key once: merge the two, or remove one"
+            )
+            found.append((line, said))
+        first.setdefault((key.tag, key.value), line)
+    return found
+
+
+def _marked(error: yaml.MarkedYAMLError, path: str | Path) -> str:
+    """PyYAML's message with the file and the line that it is about."""
+    mark = error.problem_mark or error.context_mark
+    where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    said = "; ".join(part for part in (error.problem, error.context, error.note) if part)
+    return f"{path}{where}: no YAML: {said}"
