@@ -1,0 +1,234 @@
+"""How often intervals of speed-ups are wrong: cells compared with themselves and with slower ones.
+
+    .venvs/iree/bin/python -m benchmarks.agreement measure --minutes 70 --out agreement.json
+    python -m benchmarks.agreement analyse agreement.json
+
+`measure` compiles small programs and measures each as the workflow measures a cell: two rounds, in
+turns with all others, by scripts.lib.iree.measure. Half of the batches run beside a busy loop that
+comes and goes on one core. A slower program holds more of the same operators. `analyse` compares the
+rows as the aggregate does (`fit` estimates what the comparison takes for granted, as constants for
+scripts/lib/report/ratio.py; it reads results.jsonl of runs too). docs/timing.md has the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+OPERATORS = 100
+SLOWER = {"A": 0, "B3": 3, "B5": 5, "B10": 10}
+"""Programs, and how many operators each has more."""
+CELLS = {"A": 20, "B3": 4, "B5": 4, "B10": 4}
+"""Cells of each program in a batch. Each of the slower ones is compared with an A of its own."""
+WIDTH = 128
+SEED = 12
+CONDITIONS = ("quiet", "load")
+RULE = {"repeat": 10, "repetition_s": 0.05, "warmup_s": 0.05, "budget_s": 5, "rounds": 2}
+
+BUSY = """
+import random, time
+moments = random.Random({seed})
+while True:
+    end = time.monotonic() + moments.expovariate(1 / 3)
+    while time.monotonic() < end:
+        pass
+    time.sleep(moments.expovariate(1 / 3))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.agreement", description=__doc__.splitlines()[0]
+    )
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("measure", help="with the Python of the environment iree")
+    one.add_argument("--minutes", required=True, type=float)
+    one.add_argument("--out", required=True, type=Path, help="JSON file with all that was measured")
+    one.set_defaults(run=lambda args: take(args.minutes, args.out))
+    two = commands.add_parser("analyse", help="how often intervals are wrong, and what they find")
+    two.add_argument("files", nargs="+", type=Path)
+    two.set_defaults(run=lambda args: analyse(args.files))
+    three = commands.add_parser("fit", help="the noise that the intervals take for granted")
+    three.add_argument("files", nargs="+", type=Path, help="of `measure`, or results.jsonl")
+    three.set_defaults(run=lambda args: fit(args.files))
+    args = parser.parse_args()
+    args.run(args)
+
+
+# --- measuring, in the environment iree -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One round of one cell: what the interval needs of its measurement."""
+
+    condition: str
+    batch: int
+    cell: str
+    round: int
+    started: float
+    values_ms: list[float]
+    compute_s: list[float]
+    memory_s: list[float]
+    foreign: float
+
+
+def take(minutes: float, out: Path) -> None:
+    """Batches of both conditions by turns, until the time is over; the file is whole after each."""
+    end = time.monotonic() + minutes * 60
+    taken: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        programs = {name: compiled(Path(folder), name) for name in SLOWER}
+        batch, longest = 0, 0.0
+        while time.monotonic() + longest < end:
+            began = time.monotonic()
+            for condition in CONDITIONS:
+                with busy(batch) if condition == "load" else nothing():
+                    taken += map(asdict, batch_of(programs, condition, batch))
+            batch += 1
+            longest = max(longest, time.monotonic() - began)
+            out.write_text(json.dumps({"rule": RULE, "slower": SLOWER, "taken": taken}) + "\n")
+            print(f"{batch} batches of each condition", file=sys.stderr, flush=True)
+
+
+def batch_of(programs: dict[str, Any], condition: str, batch: int) -> Iterator[Taken]:
+    """Both rounds of a batch's cells, each in an order of its own."""
+    order = random.Random(f"{SEED} {batch} {condition}")
+    cells = [f"{name}.{number}" for name, count in CELLS.items() for number in range(count)]
+    for round_ in (1, 2):
+        order.shuffle(cells)
+        for cell in cells:
+            found = programs[cell.partition(".")[0]](cell, round_)
+            calibration = found["calibration"]
+            yield Taken(
+                condition,
+                batch,
+                cell,
+                round_,
+                found["started"],
+                found["latency"]["values_ms"],
+                calibration["compute_s"],
+                calibration["memory_s"],
+                found["host"]["foreign"],
+            )
+
+
+def compiled(folder: Path, name: str) -> Any:
+    """A function that measures the program for a cell and round, as the workflow does."""
+    import contextlib
+    import os
+
+    import numpy as np
+
+    from scripts.lib.artifacts import archive, tensors
+    from scripts.lib.core import atomic
+    from scripts.lib.core.machine import physical_cores
+    from scripts.lib.iree.backends import compile_flags
+    from scripts.lib.iree.measure import Files, measure
+    from scripts.lib.iree.session import Module, device_name
+    from scripts.lib.iree.tools import tool
+    from scripts.lib.timing.arguments import Timing
+    from scripts.lib.timing.rounds import FirstRound
+    from scripts.lib.timing.stopping import StoppingRule
+    from scripts.lib.verification.arguments import Check
+
+    folder = folder / name
+    folder.mkdir()
+    operators = OPERATORS + SLOWER[name]
+    random_numbers = np.random.default_rng(SEED)
+    x = random_numbers.standard_normal((WIDTH, WIDTH))
+    w = np.linalg.qr(random_numbers.standard_normal((WIDTH, WIDTH)))[0].astype(np.float32)
+    golden = x.astype(np.float32)
+    exact = golden.astype(np.float64)
+    for _ in range(operators):
+        golden, exact = golden @ w, exact @ w.astype(np.float64)
+    archive.write(folder / "weights.irpa", [("w", w.reshape(-1).view(np.uint8))])
+    tensors.save_npz(folder / "inputs.npz", {"0": x.astype(np.float32)})
+    tensors.save_npz(folder / "golden.npz", {"golden.0": golden, "fp64.0": exact})
+    kind = tensors.TensorType("x", (WIDTH, WIDTH), "float32")
+    error = float(np.sqrt(np.mean((golden - exact) ** 2)))
+    tensors.Signature(
+        name, "f32", 1, (kind,), (kind,), (kind,), {}, {}, "", True, error, True
+    ).write(folder / "signature.json")
+    (folder / "program.mlir").write_text(program(operators))
+    flags = compile_flags("llvm-cpu", "host", "O3", ())
+    command = [tool("iree-compile"), *flags, folder / "program.mlir", "-o", folder / "m.vmfb"]
+    subprocess.run(list(map(str, command)), check=True)
+    module = Module(folder / "m.vmfb", folder / "weights.irpa", "local-task")
+    timing = Timing(StoppingRule(**RULE), physical_cores())
+    check = Check(folder / "golden.npz", folder / "signature.json", {})
+    cpu = device_name("local-task")
+
+    def run(cell: str, round_: int) -> dict[str, Any]:
+        files = [folder / f"{cell}.{number}.json" for number in (1, 2)]
+        places = Files(folder / "inputs.npz", folder / "raw", files[round_ - 1])
+        first = FirstRound.read(files[0]) if round_ == 2 else None
+        with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):
+            measure(module, cpu, places, check, timing, first)
+        return atomic.read_json(files[round_ - 1])
+
+    return run
+
+
+def program(operators: int) -> str:
+    """MLIR of a chain of products with one matrix."""
+    kind = f"tensor<{WIDTH}x{WIDTH}xf32>"
+    lines = [
+        f'util.global private @w = #flow.parameter.named<"model"::"w"> : {kind}',
+        f"util.func public @main(%x0: {kind}) -> {kind} {{",
+        f"  %w = util.global.load @w : {kind}",
+        "  %zero = arith.constant 0.0 : f32",
+        f"  %empty = tensor.empty() : {kind}",
+        f"  %none = linalg.fill ins(%zero : f32) outs(%empty : {kind}) -> {kind}",
+    ]
+    lines += [
+        f"  %x{number + 1} = linalg.matmul ins(%x{number}, %w : {kind}, {kind})"
+        f" outs(%none : {kind}) -> {kind}"
+        for number in range(operators)
+    ]
+    return "\n".join([*lines, f"  util.return %x{operators} : {kind}", "}", ""])
+
+
+@contextmanager
+def busy(seed: int) -> Iterator[None]:
+    """A busy loop beside, which comes and goes on one core."""
+    import os
+
+    cores = sorted(os.sched_getaffinity(0))
+    core = cores[seed % len(cores)]
+    loop = subprocess.Popen(
+        [sys.executable, "-c", BUSY.format(seed=seed)],
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )
+    try:
+        yield
+    finally:
+        loop.send_signal(signal.SIGKILL)
+        loop.wait()
+
+
+@contextmanager
+def nothing() -> Iterator[None]:
+    """No load of ours."""
+    yield
+
+
+def analyse(files): ...
+
+
+def fit(files): ...
+
+
+if __name__ == "__main__":
+    main()
