@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -85,8 +88,15 @@ class Taken:
 
 
 def take(minutes: float, out: Path) -> None:
-    """Batches of both conditions by turns, until the time is over; the file is whole after each."""
+    """Batches of both conditions by turns, until the time is over; the file is whole after each.
+
+    What the tools print goes to a log beside it.
+    """
     end = time.monotonic() + minutes * 60
+    console = os.fdopen(os.dup(2), "w")
+    log = os.open(out.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     taken: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         programs = {name: compiled(Path(folder), name) for name in SLOWER}
@@ -99,7 +109,7 @@ def take(minutes: float, out: Path) -> None:
             batch += 1
             longest = max(longest, time.monotonic() - began)
             out.write_text(json.dumps({"rule": RULE, "slower": SLOWER, "taken": taken}) + "\n")
-            print(f"{batch} batches of each condition", file=sys.stderr, flush=True)
+            print(f"{batch} batches of each condition", file=console, flush=True)
 
 
 def batch_of(programs: dict[str, Any], condition: str, batch: int) -> Iterator[Taken]:
@@ -126,9 +136,6 @@ def batch_of(programs: dict[str, Any], condition: str, batch: int) -> Iterator[T
 
 def compiled(folder: Path, name: str) -> Any:
     """A function that measures the program for a cell and round, as the workflow does."""
-    import contextlib
-    import os
-
     import numpy as np
 
     from scripts.lib.artifacts import archive, tensors
@@ -174,8 +181,7 @@ def compiled(folder: Path, name: str) -> Any:
         files = [folder / f"{cell}.{number}.json" for number in (1, 2)]
         places = Files(folder / "inputs.npz", folder / "raw", files[round_ - 1])
         first = FirstRound.read(files[0]) if round_ == 2 else None
-        with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):
-            measure(module, cpu, places, check, timing, first)
+        measure(module, cpu, places, check, timing, first)
         return atomic.read_json(files[round_ - 1])
 
     return run
@@ -203,8 +209,6 @@ def program(operators: int) -> str:
 @contextmanager
 def busy(seed: int) -> Iterator[None]:
     """A busy loop beside, which comes and goes on one core."""
-    import os
-
     cores = sorted(os.sched_getaffinity(0))
     core = cores[seed % len(cores)]
     loop = subprocess.Popen(
@@ -224,10 +228,166 @@ def nothing() -> Iterator[None]:
     yield
 
 
-def analyse(files): ...
+# --- analysing, in the driver's environment ---------------------------------------------------
 
 
-def fit(files): ...
+def rows_of(path: Path) -> dict[tuple[str, int, str], list[Any]]:
+    """The rows of a file of `measure`, by condition, batch and cell."""
+    from scripts.lib.report import ratio
+
+    found: dict[tuple[str, int, str], list[ratio.Round]] = {}
+    for one in json.loads(path.read_text())["taken"]:
+        calibrated = zip(one["compute_s"], one["memory_s"], strict=True)
+        found.setdefault((one["condition"], one["batch"], one["cell"]), []).append(
+            ratio.Round(one["values_ms"], one["foreign"], [(a * b) ** 0.5 for a, b in calibrated])
+        )
+    return found
+
+
+def pairs(condition: str, batch: int, program: str) -> Iterator[tuple[tuple, tuple]]:
+    """The cells to compare in a batch: each one is in one pair of a program at most."""
+    count = CELLS[program]
+    if program == "A":
+        couples = [(f"A.{number}", f"A.{number + 1}") for number in range(0, count, 2)]
+    else:
+        before = sum(CELLS[other] for other in list(SLOWER)[1 : list(SLOWER).index(program)])
+        couples = [(f"A.{before + number}", f"{program}.{number}") for number in range(count)]
+    for first, second in couples:
+        yield (condition, batch, first), (condition, batch, second)
+
+
+def analyse(files: Sequence[Path]) -> None:
+    """Print, by condition, how often intervals exclude 1 for equals and for slower programs."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="intervals of 95 %")
+    for column in ("condition", "program", "true size", "compared", "excludes 1", "share", "limit", "width"):  # fmt: skip
+        table.add_column(column, justify="left" if column in ("condition", "program") else "right")
+    for condition in CONDITIONS:
+        for program_ in SLOWER:
+            table.add_row(condition, program_, *compared(files, condition, program_))
+    console = Console(width=110)
+    console.print(table)
+    console.print(
+        "share of intervals that exclude 1 on the right side; limit: for A, the share's upper 95 % "
+        "confidence limit, else the lower one (Clopper and Pearson); width: median half-width; "
+        "true size: mean over batches of the difference of means, with a 95 % interval over batches"
+    )
+
+
+def compared(files: Sequence[Path], condition: str, name: str) -> list[str]:
+    """The cells of the table's line of a program."""
+    from scipy.special import betaincinv
+
+    from scripts.lib.report import ratio
+
+    found, widths, count = 0, [], 0
+    sizes: list[float] = []
+    for rows in map(rows_of, files):
+        for batch in sorted({b for c, b, _ in rows if c == condition}):
+            for one, other in pairs(condition, batch, name):
+                between = ratio.ratio(*map(ratio.log_latency, (rows[other], rows[one])))
+                above, below = between.low > 1, between.high < 1
+                found += above if name != "A" else above or below
+                widths.append(math.log(between.high / between.low) / 2)
+                count += 1
+            sizes.append(size(rows, condition, batch, name))
+    # One-sided 95 % limits: upper for what is wrong, lower for what is found.
+    if name == "A":
+        limit = float(betaincinv(found + 1, count - found, 0.95)) if found < count else 1.0
+    else:
+        limit = float(betaincinv(found, count - found + 1, 0.05)) if found else 0.0
+    return [
+        true_size(sizes),
+        str(count),
+        str(found),
+        f"{found / count:.1%}",
+        f"{limit:.1%}",
+        f"{statistics.median(widths):.1%}",
+    ]
+
+
+def size(rows: Mapping[tuple, list[Any]], condition: str, batch: int, name: str) -> float:
+    """How much slower a program is than A in a batch: all of its cells and rounds against all of A's,
+    which were taken in turns."""
+    means = []
+    for program_ in (name, "A"):
+        cells = [rows[condition, batch, f"{program_}.{n}"] for n in range(CELLS[program_])]
+        means.append(
+            statistics.fmean(math.log(v) for cell in cells for r in cell for v in r.values_ms)
+        )
+    return means[0] - means[1]
+
+
+def true_size(sizes: Sequence[float]) -> str:
+    """The mean over batches, and its 95 % interval by their own spread."""
+    from scipy.special import stdtrit
+
+    mean, count = statistics.fmean(sizes), len(sizes)
+    if count < 2:
+        return f"{math.expm1(mean):+.1%}"
+    half = float(stdtrit(count - 1, 0.975)) * statistics.stdev(sizes) / math.sqrt(count)
+    low, high = (math.expm1(mean + off) for off in (-half, half))
+    return f"{math.expm1(mean):+.1%} ({low:+.1%} to {high:+.1%})"
+
+
+def fit(files: Sequence[Path]) -> None:
+    """Print the prior that the differences between the rounds of rows have most likely come of."""
+    import numpy as np
+    from scipy import optimize, stats
+
+    from scripts.lib.report import ratio
+
+    couples = [couple for path in files for couple in _alike(path)]
+    differences = np.array([one[0].centre - other[1].centre for one, other in couples])
+    seen = np.array(
+        [
+            np.add((1.0, *ratio.was_seen(one)), (1.0, *ratio.was_seen(other)))
+            for one, other in couples
+        ]
+    )
+
+    def surprise(logarithms: np.ndarray) -> float:
+        *factors, df = np.exp(logarithms)
+        scale = np.sqrt(seen @ factors)
+        return -stats.t.logpdf(differences, df, scale=scale).sum()
+
+    best = optimize.minimize(
+        surprise,
+        np.log([1e-4, 1.0, 0.1, 0.1, 4.0]),
+        method="Nelder-Mead",
+        bounds=np.log([(1e-6, 1.0)] + 3 * [(1e-3, 100.0)] + [(3.5, 30.0)]),
+        options={"maxiter": 10_000, "maxfev": 10_000},
+    )
+    floor, within, contention, drift, df = np.exp(best.x)
+    print(f"{len(couples)} differences between two rounds")
+    print(
+        f"NOISE = Noise(floor={math.sqrt(floor):.4f}**2, within={within:.2f}, "
+        f"contention={contention:.3f}, drift={drift:.3f}, df={df:.1f})"
+    )
+
+
+def _alike(path: Path) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Rows of the same program, of which the first round of the one and the second of the other are
+    compared: both cells of a pair of A, either way; a row of a results.jsonl and itself.
+
+    Load that lasts through both rounds of a row shows between cells alone.
+    """
+    from scripts.lib.report import ratio
+
+    text = path.read_text(encoding="utf-8")
+    if text.startswith('{"rule"'):
+        rows = rows_of(path)
+        for condition, batch in dict.fromkeys((c, b) for c, b, _ in rows):
+            for one, other in pairs(condition, batch, "A"):
+                yield rows[one], rows[other]
+                yield rows[other], rows[one]
+        return
+    for latency in (json.loads(line)["latency"] for line in text.splitlines()):
+        if latency and not latency["no_interval"]:
+            row = ratio.of_latency(latency["values_ms"], latency["rounds"])
+            yield row, row
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -78,7 +77,7 @@ _TORCH_DEVICE = {one.device_kind: one.torch_device for one in BACKENDS.values()}
 def _compare(record: Record, base: Record | None, base_name: str) -> None:
     """Add the speed-up over `base`, its interval, and why there is none."""
     latency, column = record["latency"], f"speedup_vs_{base_name}"
-    latency.setdefault("no_interval", ratio.why_none(_rounds(latency)))
+    latency.setdefault("no_interval", ratio.why_none(_row(latency)))
     latency |= {column: None, f"{column}_low": None, f"{column}_high": None}
     if base_name == "eager":
         # A ratio is worth no more than the worse of the two that it is of.
@@ -89,7 +88,7 @@ def _compare(record: Record, base: Record | None, base_name: str) -> None:
     if base is record:
         latency |= {column: 1.0, f"{column}_low": 1.0, f"{column}_high": 1.0}
         return
-    both = [_rounds(one["latency"]) for one in (base, record)]
+    both = [_row(one["latency"]) for one in (base, record)]
     if not any(map(ratio.why_none, both)):
         of_base, of_row = map(ratio.log_latency, both)
         between = ratio.ratio(of_base, of_row)
@@ -100,7 +99,5 @@ def _compare(record: Record, base: Record | None, base_name: str) -> None:
         latency["no_interval"] = f"{base_name}: {ratio.why_none(both[0])}"
 
 
-def _rounds(latency: Mapping[str, Any]) -> list[list[float]]:
-    """The repetitions of a latency by round, in milliseconds."""
-    values = iter(latency["values_ms"])
-    return [list(itertools.islice(values, one["repetitions"])) for one in latency["rounds"]]
+def _row(latency: Mapping[str, Any]) -> list[ratio.Round]:
+    return ratio.of_latency(latency["values_ms"], latency["rounds"])
