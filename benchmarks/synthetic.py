@@ -117,6 +117,7 @@ def _config() -> dict:
         "targets": {f"t{number}": {"backend": "llvm-cpu"} for number in range(TARGETS)},
         "baselines": {},
         "expect": {},
+        "measure": {"rounds": 1},  # as many jobs as a plain Snakefile has
     }
     settings.check(config)
     return config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -20,15 +21,25 @@ def main() -> None:
     parser.add_argument(
         "--collect", default="[]", type=json.loads, help="profiles to take after the timing, JSON"
     )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        help="folder for what inductor compiles: the first round empties it, the last removes it;"
+        " default: one that is gone afterwards",
+    )
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
     check, rule = check_arguments.check(args), timing_arguments.timing(args).rule
+    first = timing_arguments.first_round(args)
+    if args.cache and first is None:
+        shutil.rmtree(args.cache, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="baseline-") as folder:
-        scratch = Path(folder).absolute()
-        cell = work(args, scratch)
+        cell = work(args, Path(folder).absolute())
         prepare_process(cell)
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
-        measure(cell, check, rule, args.collect, args.out)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str((args.cache or cell.scratch).absolute())
+        measure(cell, check, rule, args.collect, args.out, first)
+    if args.cache and (first is not None or rule.rounds == 1):
+        shutil.rmtree(args.cache, ignore_errors=True)
 
 
 if __name__ == "__main__":

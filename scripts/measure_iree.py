@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from scripts.lib.core import channel, exits
-from scripts.lib.iree.measure import measure
+from scripts.lib.iree.measure import Files, measure
 from scripts.lib.iree.session import Module, NoDevice, device_name
 from scripts.lib.modeling import footprint
 from scripts.lib.timing import arguments as timing_arguments
@@ -36,7 +36,8 @@ def main() -> None:
     except NoDevice as error:
         exits.fail(f"no device {module.device}: {error}", exits.UNAVAILABLE)
     footprint.require(footprint.of_archive(check.signature()), "measure")
-    measure(module, name, args.inputs, check, timing, args.raw_inputs, args.out)
+    files = Files(args.inputs, args.raw_inputs, args.out)
+    measure(module, name, files, check, timing, timing_arguments.first_round(args))
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ class Stages:
             "iree", "measure_iree", vmfb=f / "module.vmfb", weights=f / "weights.irpa",
             inputs=f / "inputs.npz", golden=f / "golden.npz", signature=f / "signature.json",
             device="local-task", raw_inputs=f / "raw", out=f / "measurement.json",
-            rule='{"repeat": 2, "repetition_s": 0.01, "warmup_s": 0.01}',
+            rule='{"repeat": 2, "repetition_s": 0.01, "warmup_s": 0.01, "rounds": 1}',
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return json.loads((f / "measurement.json").read_text())

@@ -22,7 +22,7 @@ ENVIRONMENTS = ("torch-mlir", "torch-xla", "iree")
 
 # Parts of a config.yaml, for runs that end soon.
 EAGER = {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}}
-QUICK = {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5}
+QUICK = {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5, "rounds": 1}
 TINY_BERT = {"file": "bert.py", "size": "tiny", "seq_len": 16}
 ON_CPU = {"llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"}}
 

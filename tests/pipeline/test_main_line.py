@@ -34,7 +34,11 @@ def ran(make_checkout):
         "eager-cuda": {"runtime": "eager", "device": "cuda", "env": "torch-mlir"},
     }
     checkout = make_checkout(
-        "main", models={"bert-tiny": TINY_BERT}, targets=TARGETS, baselines=baselines, measure=QUICK
+        "main",
+        models={"bert-tiny": TINY_BERT},
+        targets=TARGETS,
+        baselines=baselines,
+        measure=QUICK | {"repeat": 6, "rounds": 2},
     )
     # A model file outside models/, too: it is in the matrix under the entry's name alone.
     shutil.copy2(checkout.path / "models/bert.py", checkout.path / "bert.py")
@@ -130,6 +134,27 @@ def test_the_records_agree_with_the_rows_and_keep_every_repetition(ran):
             assert len(one["latency"]["values_ms"]) == int(row["repetitions"])
 
 
+def test_speed_ups_have_intervals_over_two_rounds(ran):
+    lines = (ran.path / "results/results.jsonl").read_text().splitlines()
+    timed = [latency for line in lines if (latency := json.loads(line)["latency"])]
+    on_cpu = [one for one in timed if one["speedup_vs_eager"]]
+    assert len(on_cpu) == 2 * (len(FRONTENDS) + 2)
+    for one in on_cpu:
+        first, second = one["rounds"]
+        assert first["repetitions"] + second["repetitions"] == 6
+        assert first["started"] < second["started"]
+        assert all(one_round["compute_s"] and one_round["memory_s"] for one_round in one["rounds"])
+        assert one["no_interval"] == ""
+        for base in ("eager", "inductor"):
+            name = f"speedup_vs_{base}"
+            assert one[f"{name}_low"] <= one[name] <= one[f"{name}_high"]
+        assert one["machine_speed"] > 0
+
+
+def test_what_inductor_compiled_for_its_second_round_is_not_kept(ran):
+    assert not list(ran.path.glob("results/baseline/*/inductor/eval/cache"))
+
+
 def test_the_run_ends_with_a_table_and_an_account_of_its_time(ran):
     assert "rows, " in ran.output
     assert "with a verified latency" in ran.output
@@ -205,8 +230,9 @@ def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ra
     jobs = jobs_of(ran.snakemake("-n", "results/latency.csv").stdout)
     chains = {f"{m}/{f}/cuda" for m in ("conv", "bert-tiny") for f in FRONTENDS}
     assert {cell for rule, cell in jobs if rule == "compile_iree"} == chains
-    assert {cell for rule, cell in jobs if rule == "measure_iree"} == chains
-    assert len(jobs) == 2 * len(chains) + 1
+    for rule in ("measure_iree", "measure_iree_again"):
+        assert {cell for name, cell in jobs if name == rule} == chains
+    assert len(jobs) == 3 * len(chains) + 1
     ran.snakemake("--cores", "8", "results/latency.csv")
     assert ran.row("conv", "torchmlir-torch", "cuda")["status"] in ("unavailable", "ok")
     assert "Nothing to be done" in ran.snakemake("--cores", "8", "results/latency.csv").stdout
@@ -218,7 +244,7 @@ def test_a_forced_retry_runs_its_class_once(ran):
     jobs = jobs_of(
         ran.snakemake("-n", "results/latency.csv", "--config", "retry=unavailable").stdout
     )
-    assert len(jobs) == unavailable + 1
+    assert len(jobs) == 2 * unavailable + 1  # both rounds
     ran.snakemake("--cores", "8", "results/latency.csv", "--config", "retry=unavailable")
     assert "Nothing to be done" in ran.snakemake("--cores", "8", "results/latency.csv").stdout
 

@@ -9,7 +9,7 @@ import pytest
 from tests.by_hand import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
 from tests.checkouts import made_environments
 
-RULE = '{"repeat": 2, "repetition_s": 0.01, "warmup_s": 0.01}'
+RULE = '{"repeat": 2, "repetition_s": 0.01, "warmup_s": 0.01, "rounds": 1}'
 NO_ONNX = """
 class M(nn.Module):
     def forward(self, x):

@@ -34,7 +34,7 @@ MATRIX = Matrix(
         "vulkan": Target("vulkan", "vulkan", "", "O2", (), "vulkan"),
     },
     baselines={"eager": Baseline("eager", "eager", "cpu", "torch-mlir")},
-    measure={},
+    measure={"rounds": 1},
     limits={stage: {"timeout_s": 1, "memory_mb": 1} for stage in stages.limits()},
     expect={},
 )
@@ -89,7 +89,7 @@ class ResultsTree:
 
     def measure(self, path: Path, failed: bool = False, **changes) -> None:
         """Write a measurement; its folders say of which target or baseline."""
-        of_baseline = "baseline" in path.parts
+        of_baseline = path.parts[1].startswith("baseline")
         name = path.parts[-3] if of_baseline else path.parts[-2]
         on_cpu = name != "vulkan"
         values = LATENCY_MS.get(name, OTHER_MS)
@@ -132,7 +132,7 @@ class ResultsTree:
         """(stage, cell, upstream, artifacts), each after what it stands on."""
         for env in ("torch-mlir", "iree"):
             yield "env", env, [], []
-        wanted = [made for row in self.matrix.rows() for made in self.matrix.chain(row)]
+        wanted = [made for row in self.matrix.rows() for made in self._of_row(row)]
         if "train" in self.matrix.tests:
             models = self.matrix.of_kind(Kind.MODEL)
             wanted = [made for m in models for made in stages.chain("gradients", m)] + wanted
@@ -141,11 +141,14 @@ class ResultsTree:
             env = ("env", stage.env or "torch-mlir")
             yield stage.folder, str(cell), [env, *self._before(stage, cell)], list(files)
 
+    def _of_row(self, row: Cell) -> list[tuple[stages.Stage, Cell]]:
+        return self.matrix.chain(row) + self.matrix.second_round(row)
+
     def _before(self, stage: stages.Stage, cell: Cell) -> list[StageCell]:
         """The stage that a cell of a stage comes after."""
         if not stage.after:
             return []
-        if stage.kind is Kind.BASELINE and cell["test"] == "train":
+        if stage.name == "baseline" and cell["test"] == "train":
             return [("gradients", cell["model"])]
         above = stages.STAGES[stage.after]
         found = [(above.folder, str(cell.to(above.kind)))]

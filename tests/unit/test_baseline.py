@@ -7,7 +7,8 @@ import pytest
 
 from scripts.lib.baseline import arguments
 from scripts.lib.core import exits
-from scripts.lib.timing.calls import Counters, run_calls
+from scripts.lib.timing.calls import Counters, run_calls, time_runs, warm_up
+from scripts.lib.timing.stopping import Schedule
 
 REQUIRED = [
     "--name",
@@ -87,6 +88,28 @@ def test_every_call_is_finished_before_the_next_and_the_first_ones_results_are_k
     assert (found.run.iterations, found.run.execute_count, found.run.execute_s) == (3, 3, 1.5)
     assert found.run.total_s >= found.first_s >= 0
     assert not found.inside
+
+
+def test_every_call_of_every_repetition_is_timed_by_itself():
+    device = Device()
+    chosen = Schedule(iterations=3, repetitions=4, warmup_s=0.0)
+    moments: list[int] = []
+
+    def calls(iterations):
+        return run_calls(device.call, device, iterations)
+
+    found = time_runs(calls, chosen, lambda: moments.append(device.executed))
+    assert (len(found.runs), len(found.cpu_s), len(found.each_s)) == (4, 4, 12)
+    assert moments == [6]  # halfway
+    assert device.executed == 13  # and a call after it that is in no repetition
+    assert sum(found.each_s) <= sum(run.total_s for run in found.runs)
+
+
+@pytest.mark.parametrize(("seconds", "at_least"), [(0.0, 1), (0.01, 1)])
+def test_a_warm_up_has_one_call_at_least(seconds, at_least):
+    device = Device()
+    warm_up(lambda n: run_calls(device.call, device, n), seconds)
+    assert device.executed >= at_least
 
 
 def test_without_counters_a_run_has_its_seconds_alone():

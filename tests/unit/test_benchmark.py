@@ -19,10 +19,12 @@ def tool(monkeypatch):
     monkeypatch.setattr(benchmark, "tool", lambda name: f"/bin/{name}")
 
 
-def command_on(device: str, iterations: int = 8) -> list[str]:
+def command_on(
+    device: str, iterations: int = 8, timing: Timing = TIMING, warmup_s: float = 0.5
+) -> list[str]:
     module = Module(Path("m.vmfb"), Path("w.irpa"), device)
-    chosen = Schedule(iterations, repetitions=4, warmup_s=0.5)
-    return benchmark.command_line(module, ["--input=1xf32=@0.bin"], TIMING, chosen)
+    chosen = Schedule(iterations, repetitions=4, warmup_s=warmup_s)
+    return benchmark.command_line(module, ["--input=1xf32=@0.bin"], timing, chosen)
 
 
 def test_the_tool_runs_what_was_verified_by_the_schedule():
@@ -42,6 +44,16 @@ def test_the_tool_runs_what_was_verified_by_the_schedule():
 
 def test_a_call_as_long_as_a_repetition_is_one_of_its_own():
     assert "--benchmark_min_time=1x" in command_on("local-task", iterations=1)
+
+
+def test_iterations_that_are_set_are_those_of_every_repetition():
+    counted = Timing(StoppingRule(iterations_per_run=8), threads=3)
+    assert "--benchmark_min_time=8x" in command_on("local-task", timing=counted)
+
+
+def test_a_slow_device_has_a_call_that_does_not_count_too():
+    """google-benchmark runs one repetition to fill any time above 0, and none for 0."""
+    assert "--benchmark_min_warmup_time=1e-06" in command_on("vulkan", 1, warmup_s=0.0)
 
 
 @pytest.mark.parametrize("device", ["local-task", "local-sync"])

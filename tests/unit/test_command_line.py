@@ -97,7 +97,7 @@ def test_globs_and_lists_select_a_part_of_the_matrix():
     )
     assert counts["make_reference"] == 2
     assert counts["compile_iree"] == counts["export_program"] == 4
-    assert counts["measure_baseline"] == 2
+    assert counts["measure_baseline"] == counts["measure_baseline_again"] == 2
 
 
 def jobs(*arguments: str) -> dict[str, int]:
@@ -161,7 +161,7 @@ def test_the_skips_of_a_torchbench_file_are_in_the_commands_and_so_is_its_batch_
 def test_values_of_a_run_on_this_machine_are_those_that_a_cluster_s_functions_give():
     """With `--jobs`, jobs may go to a cluster, and limits and threads are functions."""
     here, perhaps = commands("--cores", "2"), commands("--cores", "2", "--jobs", "2")
-    assert len(here) == 7
+    assert len(here) == 9
     more = " --more-time 0 --more-memory 0"
     assert [command.replace(more, "") for command in perhaps] == here != perhaps
 

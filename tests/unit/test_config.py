@@ -50,7 +50,8 @@ def test_every_cell_of_any_tests_has_results_dumps_and_a_command_of_its_own(conf
     plan = Plan(found, frozenset(), with_conda=False)
     cells = len(list(found.cells())) + len(list(found.baseline_cells()))
     assert len(set(plan.dumps())) == len(plan.dumps()) == cells
-    assert sum(file.endswith("status.json") for file in plan.results()) == cells
+    rounds = [file for file in plan.results() if file.endswith("status.json")]
+    assert len(rounds) == found.rounds * cells == 2 * cells
     assert len(plan.results()) == len(set(plan.results()))
     for model, baseline, test in found.baseline_cells():
         cell = SimpleNamespace(model=model.name, baseline=baseline.name, test=test)
@@ -89,7 +90,7 @@ def test_the_default_run_is_the_one_that_its_time_is_given_for(config):
 def test_the_shipped_stopping_rule_and_levels_are_the_defaults_and_go_to_the_stages_whole(config):
     found = expansion.expand(config, {}, ROOT)
     rule = Plan(found, frozenset(), with_conda=False).options.rule()
-    assert rule == '{"budget_s":5,"repeat":10,"repetition_s":0.1,"warmup_s":0.5}'
+    assert rule == '{"budget_s":5,"repeat":10,"repetition_s":0.1,"rounds":2,"warmup_s":0.5}'
     levels = {name: target.opt_level for name, target in found.targets.items()}
     assert levels == {"llvm-cpu": "O3", "vulkan": "O2", "cuda": "O2", "rocm": "O2"}
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from scripts.lib.timing.calibration import Calibration
 from scripts.lib.timing.latency import HostLoad, Latency
 from scripts.lib.timing.measurement import Measurement, Run, Verification
 
@@ -34,19 +35,25 @@ def test_a_passed_verification_without_a_latency_is_refused():
         measurement("PASS", None)
 
 
-def test_all_repetitions_and_the_trust_in_them_are_written(tmp_path):
-    measurement("PASS", Latency((1.0, 1.5), (2.0, 2.5), 7)).write(tmp_path / "m.json")
+def test_all_repetitions_and_what_trust_in_them_is_made_of_are_written(tmp_path):
+    latency = Latency((1.0, 1.5), (2.0, 2.5), 2, (0.5, 1.5, 1.5, 1.5))
+    calibration = Calibration("A CPU", 2, (0.02, 0.03), (0.01, 0.01))
+    measurement("PASS", latency, started=5.0, calibration=calibration).write(tmp_path / "m.json")
     written = json.loads((tmp_path / "m.json").read_text())
-    assert written["latency"] == {"values_ms": [1.0, 1.5], "cpu_ms": [2.0, 2.5], "iterations": 7}
-    assert written["trust"]["grade"] == "low"
-    assert "other processes took 50% of the CPUs" in written["trust"]["reasons"]
+    assert written["latency"] == {
+        "values_ms": [1.0, 1.5],
+        "cpu_ms": [2.0, 2.5],
+        "iterations": 2,
+        "call_ms": [0.5, 1.5, 1.5, 1.5],
+    }
+    assert written["host"] == {"foreign": 0.5, "steal": 0.0}
+    assert (written["started"], written["calibration"]["compute_s"]) == (5.0, [0.02, 0.03])
 
 
-def test_a_failed_verification_is_written_without_latency_or_trust(tmp_path):
+def test_a_failed_verification_is_written_without_latency(tmp_path):
     measurement("FAIL", None).write(tmp_path / "m.json")
     written = json.loads((tmp_path / "m.json").read_text())
     assert written["latency"] is None
-    assert "trust" not in written
 
 
 def test_every_run_is_written_with_what_its_runtime_accounts_for(tmp_path):

@@ -229,7 +229,8 @@ def test_what_is_measured_with_is_in_the_step_and_not_in_the_stopping_rule(plan)
     assert rule == StoppingRule(repeat=5, iterations_per_run=2, budget_s=1.5)
     assert json.loads(other.options.collect()) == ["operators", "profiler"]
     assert plan.options.collect() == "[]"
-    assert StoppingRule(**json.loads(plan.options.rule())) == StoppingRule()
+    plain = changed(plan, measure={})
+    assert StoppingRule(**json.loads(plain.options.rule())) == StoppingRule()
 
 
 def test_a_step_of_the_policy_is_in_the_precision_that_the_file_came_to(plan):
@@ -396,8 +397,19 @@ def test_every_stage_has_a_rule_and_modules_that_exist():
         own = [name for name in stage.modules if "{" not in name]
         files = [Path(fingerprint.ROOT, *name.split(".")).with_suffix(".py") for name in own]
         assert all(file.is_file() for file in files), stage
-    found = [re.search(r'stage_params\("(\w+)"\)', rule)[1] for rule in rule_texts()]
+    texts = [*rule_texts(), *(RULES / "rounds.smk").read_text().split("\nuse rule ")[1:]]
+    found = [re.search(r'stage_params\("(\w+)"\)', rule)[1] for rule in texts]
     assert sorted(found) == sorted(STAGES)
+
+
+def test_a_second_round_is_in_the_aggregate_where_there_is_one(results):
+    results.matrix = dataclasses.replace(results.matrix, measure={})
+    results.write()
+    found = Plan(results.matrix, frozenset(), with_conda=False).results()
+    assert all(Path(file).exists() for file in found)
+    for stage, cell in (("measure", "tiny/mlir/vulkan"), ("baseline", "conv/eager/eval")):
+        for folder in (stage, f"{stage}_again"):
+            assert f"results/{folder}/{cell}/measurement.json" in found
 
 
 @pytest.mark.parametrize("rule", rule_texts(), ids=lambda rule: rule.split(":")[0])

@@ -79,7 +79,7 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
     [
         ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, suites, reference, frontends, targets, baselines, tests, train, torchbench, dumps, measure, limits, nodes, expect, filter, exclude, retry)"),
         ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: default, backend, arch, opt_level, flags, frontends, models, node, device)"),
-        ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, collect, iterations_per_run, matmul_precision, repeat, repetition_s, threads, warmup_s (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s)"),
+        ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, collect, iterations_per_run, matmul_precision, repeat, repetition_s, rounds, threads, warmup_s (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s, rounds)"),
         ("targets/cpu/backend", "llvmcpu", "targets.cpu.backend: found \"llvmcpu\", allowed is one of llvm-cpu, vulkan, cuda, rocm; did you mean 'llvm-cpu'?"),
         ("measure/repeat", "ten", "measure.repeat: found \"ten\", allowed is a value of type integer"),
         ("models/bert/size", 1.5, "models.bert.size: found 1.5, allowed is string or integer"),
@@ -94,7 +94,7 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
         ("models/a b", {}, "models: found \"a b\", allowed is text that matches ^[A-Za-z0-9][A-Za-z0-9._-]*$"),
         ("measure/repeat", 0, "measure.repeat: found 0: 0 is less than the minimum of 1"),
         ("frontends", {}, "frontends: found {}: {} should be non-empty"),
-        ("measure/repetitions", 5, "measure.repetitions: unknown key 'repetitions'; did you mean 'repetition_s'? (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s)"),
+        ("measure/repetitions", 5, "measure.repetitions: unknown key 'repetitions'; did you mean 'repetition_s'? (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s, rounds)"),
         ("measure/iterations_per_run", 0, "measure.iterations_per_run: found 0: 0 is less than the minimum of 1"),
         ("measure/matmul_precision", "hihgest", "measure.matmul_precision: found \"hihgest\", allowed is one of highest, high, medium; did you mean 'highest'?"),
         ("measure/collect", ["operator"], "measure.collect.0: found \"operator\", allowed is one of profiler, operators, dynamo_counters; did you mean 'operators'?"),

@@ -30,14 +30,17 @@ rule measure_baseline:
         tolerance=of_cell(lambda w: PLAN.options.tolerance("baseline", w)),
         stopping=PLAN.options.rule(),
         collect=PLAN.options.collect(),
+        cache=artifact("baseline", "cache"),
+        first="",
     shell:
         SUPERVISE
         + " --module scripts.measure_baseline scripts.baselines.{params.runtime}"
-        " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
+        " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_baseline"
         + LOAD_MODEL
         + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --tolerance {params.tolerance:q} --rule {params.stopping:q}"
-        " --collect {params.collect:q} --out {output.measurement:q}"
+        " --collect {params.collect:q} --cache {params.cache:q} {params.first}"
+        " --out {output.measurement:q}"

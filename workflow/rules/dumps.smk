@@ -33,7 +33,7 @@ rule dump_baseline:
     shell:
         SUPERVISE
         + " --module scripts.dump_baseline scripts.baselines.{params.runtime}"
-        " {params.skip} --upstream {input.env:q} {input.reference:q} {input.export:q}"
+        " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
         " --artifact {output.listing:q}"
         " -- {params.python} -m scripts.dump_baseline"
         + LOAD_MODEL

@@ -5,7 +5,7 @@ rule measure_iree:
     input:
         **environment("measure"),
         vmfb=artifact("compile", "module.vmfb"),
-        compile=artifact("compile", "status.json"),
+        before=artifact("compile", "status.json"),
         weights=artifact("reference", "weights.irpa"),
         inputs=artifact("reference", "inputs.npz"),
         golden=artifact("reference", "golden.npz"),
@@ -33,14 +33,15 @@ rule measure_iree:
         stopping=PLAN.options.rule(),
         worker_threads=PLAN.options.threads(),
         raw_inputs=artifact("measure", "inputs"),
+        first="",
     shell:
         SUPERVISE + " --module scripts.measure_iree"
-        " --upstream {input.env:q} {input.compile:q}"
+        " --upstream {input.env:q} {input.before:q}"
         " --artifact {output.measurement:q}"
         " -- {params.python} -m scripts.measure_iree --vmfb {input.vmfb:q}"
         " --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --device {params.device:q} {params.worker_threads}"
         " --tolerance {params.tolerance:q} --rule {params.stopping:q}"
-        " --raw-inputs {params.raw_inputs:q}"
+        " --raw-inputs {params.raw_inputs:q} {params.first}"
         " --out {output.measurement:q}"

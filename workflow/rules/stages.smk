@@ -65,7 +65,7 @@ def model_files():
 def compared_with():
     """What a baseline is run with and compared with, as inputs."""
     return {
-        "reference": of_cell(lambda w: PLAN.golden(w, "status.json")),
+        "before": of_cell(lambda w: PLAN.golden(w, "status.json")),
         "golden": of_cell(lambda w: PLAN.golden(w, "golden.npz")),
         "signature": of_cell(lambda w: PLAN.golden(w, "signature.json")),
         "weights": artifact("reference", "weights.irpa"),

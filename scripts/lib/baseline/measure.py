@@ -16,25 +16,35 @@ from scripts.lib.baseline.arguments import Work
 from scripts.lib.baseline.runtime import Session, compile_seconds, open_runtime, settle
 from scripts.lib.config import plugins
 from scripts.lib.core import channel, exits, process
-from scripts.lib.timing import calls
+from scripts.lib.timing import calls, rounds
+from scripts.lib.timing.calibration import Calibrator
 from scripts.lib.timing.hostload import HostWatch
-from scripts.lib.timing.latency import HostLoad, Latency
+from scripts.lib.timing.latency import Latency
 from scripts.lib.timing.measurement import Measurement, Run, Verification
-from scripts.lib.timing.stopping import StoppingRule, plan, typical_seconds
+from scripts.lib.timing.rounds import FirstRound
+from scripts.lib.timing.stopping import Schedule, StoppingRule, plan, typical_seconds
 from scripts.lib.verification import torch_same
 from scripts.lib.verification.arguments import Check
 from scripts.lib.verification.verify import Expected, follow_generation, verify
 
 
 def measure(
-    work: Work, check: Check, rule: StoppingRule, collect: Collection[str], out: Path
+    work: Work,
+    check: Check,
+    rule: StoppingRule,
+    collect: Collection[str],
+    out: Path,
+    first: FirstRound | None = None,
 ) -> None:
-    """Write the measurement of a baseline's cell to `out`.
+    """Write the measurement of a baseline's cell to `out`; with `first`, that of the second round.
 
-    `collect`: the profiles to take after the timing. Exits where there is no device, where the
-    results are wrong (the measurement is written without a latency), and where the model cannot be
-    loaded.
+    `collect`: the profiles to take after the timing, in the first round. Exits where there is no
+    device, where the results are wrong (the measurement is written without a latency), and where the
+    model cannot be loaded.
     """
+    if first is not None and (why := first.why_last(rule)):
+        rounds.write_not_timed(out, why)
+        return
     declared = plugins.runtime(work.runtime)
     runtime, device = open_runtime(work)
     expected = runtime.eager_in_precision(work, check) if work.precision != "none" else None
@@ -44,37 +54,39 @@ def measure(
     session = runtime.open_session(work, check, device)
     cold = _cold_run(session, device, rule, declared.lazy)
     peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
-    verification = _verify(session, work, check, cold.outputs, expected or check.expected())
-    common = {
+    common: dict[str, Any] = {
         "device": device.kind,
         "device_name": device.name,
         "threads": work.threads if device.kind == "cpu" else None,
-        "verification": verification,
+        "verification": _verify(session, work, check, cold, expected, first is None),
         "load_ms": session.load_s * 1e3,
         "first_call_ms": cold.first_call_s * 1e3,
         "versions": plugins.installed(declared.versions),
     }
-    cold.outputs.clear()
     del expected
-    if verification.code != torch_same.PASS:
-        Measurement(**common).write(out)
-        exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
+    _require_right(common, out)
     channel.alone()
-    process.reset_peak_rss()
-    timed = _time(session, device, runtime, rule, declared.lazy, cold.watch)
-    peak_mb = max(peak_mb, process.peak_rss_mb())
+    timing = _Timing(session, device, runtime, rule, declared.lazy, cold.watch, work.threads)
+    timed = timing.take(first)
     session.check()
     Measurement(
         **common,
-        latency=timed.latency,
-        host=timed.host,
+        **timed.measured,
         cold_run_shared=declared.cold_run_beside and channel.is_open(),
         compile_s=None if timed.compiled_s is None else timed.compiled_s - compiled_before,
         runs=(cold.run, *timed.runs),
-        max_rss_mb=peak_mb,
+        max_rss_mb=max(peak_mb, timed.peak_mb),
         device_memory_mb=device.peak_memory_mb(),
-        profile=session.profile(collect) if collect else None,
+        profile=session.profile(collect) if collect and first is None else None,
     ).write(out)
+
+
+def _require_right(common: dict[str, Any], out: Path) -> None:
+    """Exit where the results are wrong, with the measurement of that."""
+    verification = common["verification"]
+    if verification.code != torch_same.PASS:
+        Measurement(**common).write(out)
+        exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
 
 
 @dataclass(frozen=True)
@@ -104,12 +116,20 @@ def _cold_run(session: Session, device: Any, rule: StoppingRule, lazy: bool) -> 
 
 
 def _verify(
-    session: Session, work: Work, check: Check, outputs: dict[str, np.ndarray], expected: Expected
+    session: Session,
+    work: Work,
+    check: Check,
+    cold: _Cold,
+    expected: Expected | None,
+    follow: bool,
 ) -> Verification:
-    """The first call's results against golden, and a language model against its greedy tokens."""
-    names = list(outputs) if work.test == "train" else None
-    found = verify(list(outputs.values()), expected, check.tolerance, names)
-    if work.test != "eval":
+    """The first call's results against golden, or `expected` in its place; with `follow`, a language
+    model against its greedy tokens. The results are let go."""
+    names = list(cold.outputs) if work.test == "train" else None
+    outputs = list(cold.outputs.values())
+    cold.outputs.clear()
+    found = verify(outputs, expected or check.expected(), check.tolerance, names)
+    if work.test != "eval" or not follow:
         return found
     start_from = list(tensors.load_npz(work.inputs).values())
     return follow_generation(found, session.call_with, start_from, check.signature())
@@ -117,29 +137,72 @@ def _verify(
 
 @dataclass(frozen=True)
 class _Timed:
-    """The repetitions; `compiled_s`: all that the runtime had compiled before the first of them."""
+    """`measured`: what the measurement says of the repetitions; `compiled_s`: all that the runtime
+    had compiled before the first of them; `peak_mb`: the process's peak meanwhile, MiB."""
 
-    latency: Latency
-    host: HostLoad
+    measured: dict[str, Any]
     runs: list[Run]
     compiled_s: float | None
+    peak_mb: float
 
 
-def _time(
-    session: Session, device: Any, runtime: Any, rule: StoppingRule, lazy: bool, watch: bool
-) -> _Timed:
-    settle(runtime)
-    run = functools.partial(calls.run_calls, session, device, watch=watch, lazy=lazy)
-    # The first call has compiled: it says nothing about the calls after it, however long it was.
-    chosen = plan(rule, typical_seconds(lambda: run(1), 0.0, rule))
-    calls.warm_up(run, chosen.warmup_s)
-    # A training step may compile twice: the second has gradients and an optimizer's state.
-    compiled_s = compile_seconds(runtime, device)
-    with HostWatch() as host:
-        runs, cpu_s = calls.time_runs(run, chosen)
-    latency = Latency(
-        tuple(run.total_s * 1e3 / run.iterations for run in runs),
-        tuple(s * 1e3 / chosen.iterations for s in cpu_s),
+@dataclass(frozen=True)
+class _Timing:
+    """A session that is ready to be timed, and how."""
+
+    session: Session
+    device: Any
+    runtime: Any
+    rule: StoppingRule
+    lazy: bool
+    watch: bool
+    threads: int
+
+    def take(self, first: FirstRound | None) -> _Timed:
+        """The repetitions of the first round, or of the one after `first`."""
+        settle(self.runtime)
+        process.reset_peak_rss()
+        run = functools.partial(
+            calls.run_calls, self.session, self.device, watch=self.watch, lazy=self.lazy
+        )
+        chosen = self._warmed_up(run, first)
+        # A training step may compile twice: the second has gradients and an optimizer's state.
+        compiled_s = compile_seconds(self.runtime, self.device)
+        peak_mb = process.peak_rss_mb()
+        with Calibrator(self.threads) as calibrator:
+            calibrator.take()
+            if chosen.warmup_s:
+                run(1)  # the caches hold what the calibration has left there
+            process.reset_peak_rss()
+            started = time.time()
+            with HostWatch(self.threads if self.device.kind == "cpu" else 1) as host:
+                made = calls.time_runs(run, chosen, calibrator.take)
+            peak_mb = max(peak_mb, process.peak_rss_mb() - calibrator.resident_mb)
+            calibrator.take()
+        measured = {
+            "latency": _latency(made, chosen),
+            "host": host.load,
+            "started": started,
+            "calibration": calibrator.result,
+        }
+        return _Timed(measured, made.runs, compiled_s, round(peak_mb, 1))
+
+    def _warmed_up(self, run: functools.partial[calls.Calls], first: FirstRound | None) -> Schedule:
+        """The schedule, after calls that do not count: one at least after the cold run."""
+        if first is not None:
+            chosen = first.schedule(self.rule)
+        else:
+            # The cold run has compiled: it says nothing about the calls after it, however long it was.
+            chosen = plan(self.rule, typical_seconds(lambda: run(1), self.rule))
+        if chosen.warmup_s or first is not None:
+            calls.warm_up(run, chosen.warmup_s)
+        return chosen
+
+
+def _latency(made: calls.Repetitions, chosen: Schedule) -> Latency:
+    return Latency(
+        tuple(run.total_s * 1e3 / run.iterations for run in made.runs),
+        tuple(s * 1e3 / chosen.iterations for s in made.cpu_s),
         chosen.iterations,
+        tuple(float(f"{s * 1e3:.5g}") for s in made.each_s),
     )
-    return _Timed(latency, host.load, runs, compiled_s)

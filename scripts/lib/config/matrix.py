@@ -17,6 +17,7 @@ from scripts.lib.config import cell, stages
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.stages import Stage
 from scripts.lib.iree.backends import BACKENDS
+from scripts.lib.timing.stopping import StoppingRule
 
 OWN_SUITES = ("vmfbench", "user")
 """Suites of the entries of models; the others are of suites."""
@@ -196,6 +197,15 @@ class Matrix:
         if self.runs_program(row):
             found.insert(1, (stages.STAGES["export"], self.program(row)))
         return found
+
+    def second_round(self, row: Cell) -> list[tuple[Stage, Cell]]:
+        """The stage that measures a row again, where the configuration has a second round."""
+        return [stages.second_round(row)] if self.rounds > 1 else []
+
+    @property
+    def rounds(self) -> int:
+        """In how many rounds each row is measured."""
+        return self.measure.get("rounds", StoppingRule().rounds)
 
     def entry(self, axis: str, name: str) -> Frontend | Baseline:
         """The configuration's entry of that name for an axis that has environments: frontend or

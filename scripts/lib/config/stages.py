@@ -49,7 +49,8 @@ class Stage:
     `forked`: its process may be forked from one that has imported the packages of its environment.
     `wants_device`: its outcome depends on devices or compilers of the machine. `skipped`: what a
     TorchBench file may skip it for, "cell", "model" or "training"; "" for never.
-    `aggregated`: the files that the aggregate reads of it.
+    `aggregated`: the files that the aggregate reads of it. `second_round_of`: the stage, of cells of
+    the same kind, whose measurement it takes again later in the run.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Stage:
     forked: bool = False
     skipped: str = ""
     aggregated: tuple[str, ...] = ()
+    second_round_of: str = ""
 
     @property
     def folder(self) -> str:
@@ -152,6 +154,32 @@ _DECLARED = (
         aggregated=(STATUS, MEASUREMENT),
     ),
     Stage(
+        "measure_again",
+        Kind.IREE,
+        ("scripts.measure_iree",),
+        env=IREE_ENV,
+        after="measure",
+        limits="measure",
+        forked=True,
+        need=Need(1500, 60, 20, "weights", repeats=True),
+        wants_device=True,
+        aggregated=(STATUS, MEASUREMENT),
+        second_round_of="measure",
+    ),
+    Stage(
+        "baseline_again",
+        Kind.BASELINE,
+        ("scripts.measure_baseline", "scripts.baselines.{runtime}"),
+        entry="baseline",
+        after="baseline",
+        limits="baseline",
+        forked=True,
+        need=Need(3000, 120, 30, "runtime", repeats=True),
+        wants_device=True,
+        aggregated=(STATUS, MEASUREMENT),
+        second_round_of="baseline",
+    ),
+    Stage(
         "dump_iree",
         Kind.IREE_DUMP,
         ("scripts.dump_iree",),
@@ -181,7 +209,7 @@ STAGES: dict[str, Stage] = {stage.name: stage for stage in _DECLARED}
 """By name, in the order of tables and of a run's account."""
 
 LAST = {Kind.IREE: "measure", Kind.BASELINE: "baseline"}
-"""The stage that a row ends with, by the kind of its cell."""
+"""The stage that a row ends with, by the kind of its cell; a second round may follow."""
 
 
 def folders() -> tuple[str, ...]:
@@ -220,6 +248,20 @@ def chain(last: str, of: Cell) -> list[tuple[Stage, Cell]]:
 def of_row(row: Cell) -> list[tuple[Stage, Cell]]:
     """The chain of a row."""
     return chain(LAST[row.kind], row)
+
+
+def second_round(row: Cell) -> tuple[Stage, Cell]:
+    """The stage that measures a row again."""
+    found = (s for s in STAGES.values() if s.second_round_of == LAST[row.kind])
+    return next(found), row
+
+
+def first_round(folder: str) -> str:
+    """What a status file calls a stage, or the stage whose second round it is."""
+    return next(
+        (s.second_round_of for s in STAGES.values() if s.folder == folder and s.second_round_of),
+        folder,
+    )
 
 
 def modules(stage: Stage, entry: Any) -> tuple[str, ...]:

@@ -1,17 +1,65 @@
-"""What this machine, or the part of it that this process may use, has: cores, a CPU's name."""
+"""What this machine, or the part of it that this process may use, has: cores, caches, a CPU's name."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+CPUS = Path("/sys/devices/system/cpu")
+"""What the kernel says of each CPU (sysfs, Documentation/admin-guide/cputopology.rst)."""
 
 
 def physical_cores() -> int:
-    """Cores that this process may use, hyper-threads counted once where that can be told."""
-    import psutil
+    """Cores that this process may compute on.
 
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    cores = min(usable or 1, psutil.cpu_count(logical=False) or usable or 1)
+    Of the CPUs that its affinity mask or cpuset holds, hyper-threads of one core count once, where
+    the kernel tells them apart; a container's quota of CPUs bounds the number.
+    """
+    cores = len({_core(cpu) for cpu in usable_cpus()})
     return max(1, min(cores, int(cgroup_cpus() or cores)))
+
+
+def usable_cpus() -> list[int]:
+    """The CPUs (hyper-threads) that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    import psutil  # other systems tell no more than the number of cores
+
+    return list(range(psutil.cpu_count(logical=False) or os.cpu_count() or 1))
+
+
+def _core(cpu: int) -> str:
+    """What the hyper-threads of one core have in common: the list of them all."""
+    return _text(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu)
+
+
+def cache_bytes() -> int:
+    """The share of the last-level caches that belongs to each of this process's cores, in bytes; 0
+    where the kernel does not say."""
+    for level in (3, 2):
+        size = _text(CPUS / f"cpu{usable_cpus()[0]}/cache/index{level}/size")
+        sharing = _text(CPUS / f"cpu{usable_cpus()[0]}/cache/index{level}/shared_cpu_list")
+        if size.endswith("K") and size[:-1].isdecimal():
+            shared = {_core(cpu) for cpu in _listed(sharing)}
+            return int(size[:-1]) * 1024 // max(1, len(shared))
+    return 0
+
+
+def _listed(text: str) -> list[int]:
+    """The numbers of a kernel's list: `0-2,8`."""
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _text(path: Path) -> str:
+    """A file of one line; "" where there is none."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def cgroup_cpus() -> float | None:

@@ -242,7 +242,7 @@ class Plan:
             dict.fromkeys(
                 stage.path(of, file)
                 for row in self.matrix.rows()
-                for stage, of in reversed(self.matrix.chain(row))
+                for stage, of in reversed(self.matrix.chain(row) + self.matrix.second_round(row))
                 for file in stage.aggregated
             )
         )

@@ -72,7 +72,7 @@ def line(rule: str, outputs: Sequence[str], done: int, total: int) -> str:
     except (OSError, ValueError) as error:
         return _one_line(f"{counter} {rule}  {error}")
     seconds, broken = _seconds(status)
-    said = f"{counter} {ended.stage:9} {ended.cell:44} {ended.status:11} {seconds:>6} s"
+    said = f"{counter} {ended.stage:14} {ended.cell:44} {ended.status:11} {seconds:>6} s"
     if ended.status == outcome.SKIPPED and ended.blocked_by:
         said += f"  blocked by {ended.blocked_by}"
     elif ended.status != outcome.OK:

@@ -13,13 +13,16 @@ from scripts.lib.artifacts import tensors
 from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.core import exits, process
 from scripts.lib.iree import gbench
-from scripts.lib.iree.backends import allocator_flags
+from scripts.lib.iree.backends import allocator_flags, runs_on_cpu
 from scripts.lib.iree.session import Module, runtime_flags
 from scripts.lib.iree.tools import tool
 from scripts.lib.timing.arguments import Timing
 from scripts.lib.timing.hostload import HostWatch
 from scripts.lib.timing.latency import HostLoad, Latency
-from scripts.lib.timing.stopping import Schedule
+from scripts.lib.timing.stopping import Schedule, StoppingRule
+
+ONE_CALL_S = 1e-6
+"""A warm-up time that one repetition fills: google-benchmark runs no fewer, and none for a time of 0."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def run(
     """
     command = command_line(module, inputs, timing, chosen)
     print(f"$ {shlex.join(command)}", flush=True)
-    with HostWatch() as watch:
+    with HostWatch(timing.threads if runs_on_cpu(module.device) else 1) as watch:
         done = process.run_tool(
             [*command, f"--benchmark_out={report}", "--benchmark_out_format=json"]
         )
@@ -68,12 +71,18 @@ def command_line(
         *runtime_flags(module.device, timing.threads),
         *allocator_flags(module.device),
         *inputs,
-        f"--benchmark_min_warmup_time={chosen.warmup_s}",
-        # Short calls: the tool finds out itself how many fill a repetition.
-        f"--benchmark_min_time={f'{timing.rule.repetition_s}s' if chosen.iterations > 1 else '1x'}",
+        f"--benchmark_min_warmup_time={max(chosen.warmup_s, ONE_CALL_S):g}",
+        f"--benchmark_min_time={_repetition(timing.rule, chosen)}",
         f"--benchmark_repetitions={chosen.repetitions}",
         "--benchmark_report_aggregates_only=false",
     ]
+
+
+def _repetition(rule: StoppingRule, chosen: Schedule) -> str:
+    """What a repetition is: so many calls, or seconds, which the tool fills with calls by itself."""
+    if rule.iterations_per_run or chosen.iterations == 1:
+        return f"{chosen.iterations}x"
+    return f"{rule.repetition_s}s"
 
 
 def write_inputs(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,63 +19,74 @@ from scripts.lib.core.machine import physical_cores
 from scripts.lib.iree import benchmark
 from scripts.lib.iree.backends import runs_on_cpu
 from scripts.lib.iree.session import Module, Session
+from scripts.lib.timing import rounds
 from scripts.lib.timing.arguments import Timing
-from scripts.lib.timing.measurement import Measurement
-from scripts.lib.timing.stopping import plan, typical_seconds
+from scripts.lib.timing.calibration import Calibrator
+from scripts.lib.timing.measurement import Measurement, Verification
+from scripts.lib.timing.rounds import FirstRound
+from scripts.lib.timing.stopping import Schedule, plan, typical_seconds
 from scripts.lib.verification import torch_same
 from scripts.lib.verification.arguments import Check
 from scripts.lib.verification.verify import follow_generation, verify
+
+Run = Callable[[Schedule, Path], benchmark.Timed]
+"""A run of iree-benchmark-module by a schedule; the path is that of its report."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """`inputs`: the reference's inputs.npz; `raw_inputs`: folder that gets them as raw bytes; `out`:
+    the measurement."""
+
+    inputs: Path
+    raw_inputs: Path
+    out: Path
 
 
 def measure(
     module: Module,
     device_name: str,
-    inputs_file: Path,
+    files: Files,
     check: Check,
     timing: Timing,
-    raw_inputs: Path,
-    out: Path,
+    first: FirstRound | None = None,
 ) -> None:
-    """Write the measurement of `module` to `out`.
+    """Write the measurement of `module`; with `first`, that of the second round after it.
 
-    `inputs_file`: the reference's inputs.npz; `raw_inputs`: folder that gets them as raw bytes.
     Exits where the results are wrong (the measurement is written without a latency), where
     there are more threads than cores, and as iree-benchmark-module does where that fails.
     """
     threads = _cpu_threads(module.device, timing)
+    if first is not None and (why := first.why_last(timing.rule)):
+        rounds.write_not_timed(files.out, why)
+        return
     types = check.signature().inputs
-    stored = tensors.load_npz(inputs_file)
+    stored = tensors.load_npz(files.inputs)
     inputs = [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(types)]
     # A slow device may be stopped anywhere: the log says how far it came.
     channel.alone()
     print(f"loading on {device_name}", flush=True)
     session = Session(module, timing.threads)
     print(f"loaded in {session.load_s:.3f} s; first call", flush=True)
-    common, first_call_s = _verified(session, inputs, check)
-    common |= {
+    verification, first_call_s = _verified(session, inputs, check, first is None)
+    common: dict[str, Any] = {
         "device": module.device,
         "device_name": device_name,
         "threads": threads,
+        "verification": verification,
         "load_ms": session.load_s * 1e3,
+        "first_call_ms": first_call_s * 1e3,
         "versions": {"iree": importlib.metadata.version("iree-base-runtime")},
     }
-    verification = common["verification"]
     if verification.code != torch_same.PASS:
-        Measurement(**common).write(out)
+        Measurement(**common).write(files.out)
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
-    call_s = typical_seconds(partial(session.call, inputs), first_call_s, timing.rule)
+    chosen = first.schedule(timing.rule) if first else _plan(session, inputs, first_call_s, timing)
     # The weights are in the device's memory a second time while both processes live.
     del session
-    flags = benchmark.write_inputs(raw_inputs, inputs, types)
-    report = out.with_name("google-benchmark.json")
-    timed = benchmark.run(module, flags, timing, plan(timing.rule, call_s), report)
-    Measurement(
-        **common,
-        latency=timed.latency,
-        host=timed.host,
-        command=timed.command,
-        max_rss_mb=timed.max_rss_mb,
-    ).write(out)
+    flags = benchmark.write_inputs(files.raw_inputs, inputs, types)
+    run = partial(benchmark.run, module, flags, timing)
+    Measurement(**common, **_timed(run, chosen, timing, files.out)).write(files.out)
 
 
 def _cpu_threads(device: str, timing: Timing) -> int | None:
@@ -88,16 +102,18 @@ def _cpu_threads(device: str, timing: Timing) -> int | None:
 
 
 def _verified(
-    session: Session, inputs: Sequence[np.ndarray], check: Check
-) -> tuple[dict[str, Any], float]:
-    """What the measurement says of the first call, and that call's seconds."""
+    session: Session, inputs: Sequence[np.ndarray], check: Check, follow: bool
+) -> tuple[Verification, float]:
+    """The verdict on the first call, and that call's seconds; with `follow`, a language model's
+    greedy tokens are compared too."""
     outputs, first_call_s = session.call(inputs)
     verification = verify(outputs, check.expected(), check.tolerance)
     print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
-    signature = check.signature()
-    again = partial(_call_with, session, signature)
-    verification = follow_generation(verification, again, inputs, signature)
-    return {"verification": verification, "first_call_ms": first_call_s * 1e3}, first_call_s
+    if follow:
+        signature = check.signature()
+        again = partial(_call_with, session, signature)
+        verification = follow_generation(verification, again, inputs, signature)
+    return verification, first_call_s
 
 
 def _call_with(
@@ -106,3 +122,44 @@ def _call_with(
     """What the module gives for other inputs than the reference's, of the same types."""
     pairs = zip(arrays, signature.inputs, strict=True)
     return session.call([tensors.as_native(array, kind.dtype) for array, kind in pairs])[0]
+
+
+def _plan(
+    session: Session, inputs: Sequence[np.ndarray], first_call_s: float, timing: Timing
+) -> Schedule | None:
+    """What the first round takes; None where its first call was longer than the budget, which says
+    nothing of those after it."""
+    if first_call_s > timing.rule.budget_s:
+        return None
+    return plan(timing.rule, typical_seconds(session.uploaded(inputs), timing.rule))
+
+
+def _timed(run: Run, chosen: Schedule | None, timing: Timing, out: Path) -> dict[str, Any]:
+    """What the measurement says of the timing.
+
+    Without a schedule, one repetition is timed, after a call that does not count. Where the budget
+    holds no more, that is the measurement; else the schedule is made by it.
+    """
+    report = out.with_name("google-benchmark.json")
+    with Calibrator(timing.threads) as calibrator:
+        found = _calibrated(run, chosen or plan(timing.rule, math.inf), report, calibrator)
+    call_s = found["latency"].median / 1e3
+    if chosen is None and (chosen := plan(timing.rule, call_s)).repetitions > 1:
+        return _timed(run, chosen, timing, out)
+    return found
+
+
+def _calibrated(run: Run, chosen: Schedule, report: Path, calibrator: Calibrator) -> dict[str, Any]:
+    """One run of the tool, and how fast the machine was right before and right after it."""
+    calibrator.take()
+    started = time.time()
+    timed = run(chosen, report)
+    calibrator.take()
+    return {
+        "latency": timed.latency,
+        "host": timed.host,
+        "started": started,
+        "calibration": calibrator.result,
+        "command": timed.command,
+        "max_rss_mb": timed.max_rss_mb,
+    }

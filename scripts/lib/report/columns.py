@@ -11,11 +11,13 @@ from typing import Any
 
 from scripts.lib.config import cell, stages
 from scripts.lib.report.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+from scripts.lib.report.speedups import BASES
 
 POSITIVE = {"exclusiveMinimum": 0}
 FROM_0 = {"minimum": 0}
 FROM_1 = {"minimum": 1}
 CLOSED = {"additionalProperties": False}
+SECONDS = {"items": {"type": "number", "exclusiveMinimum": 0}}
 STAGES = [folder for folder in stages.folders() if folder != "dumps"]
 
 
@@ -65,13 +67,23 @@ COLUMNS = (
     Field("latency.median_ms", NUMBER, "Median over the repetitions; a repetition is the mean of its calls.", unit="ms", column="latency_ms", varies=True, checks=POSITIVE),
     Field("latency.mean_ms", NUMBER, "Mean over the repetitions.", unit="ms", column="mean_ms", varies=True, checks=POSITIVE),
     Field("latency.min_ms", NUMBER, "Fastest repetition.", unit="ms", column="min_ms", varies=True, checks=POSITIVE),
-    Field("latency.p95_ms", NUMBER, "95th percentile of the repetitions, linearly interpolated; null for a single one.", unit="ms", column="p95_ms", nullable=True, varies=True),
+    Field("latency.p95_ms", NUMBER, "95th percentile of single calls, linearly interpolated; null where calls are not timed one by one (iree-benchmark-module times the mean of several, unless a call is a repetition of its own) and for fewer than 20 of them.", unit="ms", column="p95_ms", nullable=True, varies=True),
     Field("latency.stdev_ms", NUMBER, "Sample standard deviation of the repetitions; null for a single one.", unit="ms", column="stdev_ms", nullable=True, varies=True),
     Field("latency.cv", NUMBER, "Coefficient of variation: standard deviation / mean.", unit="ratio", column="cv", nullable=True, varies=True),
     Field("latency.repetitions", INTEGER, "Repetitions that were timed.", unit="count", column="repetitions", varies=True, checks=FROM_1),
     Field("latency.trust", TEXT, "How far to trust the latency ([rule](architecture.md#measuring)).", column="trust", varies=True, choices="trust"),
     Field("latency.trust_reasons", LIST, "What kept `trust` from `high`.", column="trust_reason", varies=True, checks={"items": {"type": "string"}}),
-    Field("latency.speedup_vs_eager", NUMBER, "Latency of eager / latency of this cell; null without a comparable eager row.", unit="ratio", column="speedup_vs_eager", nullable=True, varies=True),
+    Field("latency.machine_speed", NUMBER, "How fast the machine was meanwhile: 0.9 is a tenth slower than for the median row of the run on as many threads of the same CPU ([calibration](timing.md#how-fast-the-machine-was)).", unit="ratio", column="machine_speed", nullable=True, varies=True),
+    *(
+        field
+        for base in BASES
+        for field in (
+            Field(f"latency.speedup_vs_{base}", NUMBER, f"Latency of {base} / latency of this cell; null without a comparable row of {base}.", unit="ratio", column=f"speedup_vs_{base}", nullable=True, varies=True),
+            Field(f"latency.speedup_vs_{base}_low", NUMBER, f"Lower end of the 95 % interval of `speedup_vs_{base}` ([how](timing.md#intervals)).", unit="ratio", column=f"speedup_vs_{base}_low", nullable=True, varies=True),
+            Field(f"latency.speedup_vs_{base}_high", NUMBER, "Its upper end. Where 1 is between the two, no difference was found.", unit="ratio", column=f"speedup_vs_{base}_high", nullable=True, varies=True),
+        )
+    ),
+    Field("latency.no_interval", TEXT, "Why a speed-up of this row has no interval.", column="no_interval", varies=True),
     Field("latency.speedup_trust", TEXT, "The lower `trust` of the two latencies in `speedup_vs_eager`.", column="speedup_trust", nullable=True, varies=True, choices="trust"),
     Field("latency.ttft_ms", NUMBER, "Time to the first token: the latency of a prefill.", unit="ms", column="ttft_ms", optional=True, varies=True, checks=POSITIVE),
     Field("latency.tokens_per_s", NUMBER, "New tokens per second of the whole batch, of a decode.", unit="tokens/s", column="tokens_per_s", optional=True, varies=True, checks=POSITIVE),
@@ -132,6 +144,16 @@ OTHERS = (
     Field("latency.cpu_per_real", NUMBER, "CPU time / wall time over all repetitions: about the threads that were busy.", unit="ratio", nullable=True, varies=True),
     Field("latency.values_ms", LIST, "Latency of each repetition, in order.", unit="ms", varies=True, checks={"minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}}),
     Field("latency.cpu_ms", LIST, "CPU time per call of each repetition, in order.", unit="ms", varies=True, checks={"items": {"type": "number"}}),
+    Field("latency.machine_drift", NUMBER, "How far apart the slowest and the fastest calibration of the row are: 0.1 is a tenth. `trust` takes it into account.", unit="ratio", nullable=True, varies=True),
+    Field("latency.rounds", LIST, "The rounds that `values_ms` are of, in order.", varies=True, checks={"minItems": 1, "items": {"type": "object"} | CLOSED}),
+    Field("latency.rounds[].started", NUMBER, "When its first repetition began, since the epoch.", unit="s", nullable=True, varies=True),
+    Field("latency.rounds[].repetitions", INTEGER, "Repetitions of it.", unit="count", varies=True, checks=FROM_1),
+    Field("latency.rounds[].foreign", NUMBER, "What other processes used meanwhile, as a share of the time of the cores measured on.", unit="ratio", varies=True),
+    Field("latency.rounds[].steal", NUMBER, "The same of the hypervisor's other guests.", unit="ratio", varies=True),
+    Field("latency.rounds[].cpu", TEXT, "CPU of the calibration.", nullable=True),
+    Field("latency.rounds[].threads", INTEGER, "Threads of the calibration.", unit="threads", nullable=True),
+    Field("latency.rounds[].compute_s", LIST, "Time of the calibration that computes: before, halfway through (baselines) and after the repetitions.", unit="s", varies=True, checks=SECONDS),
+    Field("latency.rounds[].memory_s", LIST, "Time of the calibration that copies memory, at the same moments.", unit="s", varies=True, checks=SECONDS),
     Field("runs", LIST, "The cold run, then one run for each repetition; null where nothing was timed.", nullable=True, checks={"minItems": 2, "items": {"type": "object"} | CLOSED}),
     Field("runs[].total_s", NUMBER, "Wall time of all calls of the run, the device's work included.", unit="s", varies=True, checks=POSITIVE),
     Field("runs[].iterations", INTEGER, "Calls of the run.", unit="count", varies=True, checks=FROM_1),
@@ -144,9 +166,9 @@ OTHERS = (
     Field("run.compile_s", NUMBER, "All that a baseline's runtime compiled before the first repetition.", unit="s", nullable=True, varies=True),
     Field("run.command", TEXT, "Command of iree-benchmark-module; empty for a baseline.", nullable=True),
     Field("run.profile", OBJECT, "What `measure.collect` asked for, by kind.", nullable=True),
-    Field("run.host", OBJECT, "What else the machine did while the calls were timed.", nullable=True),
-    Field("run.host.foreign", NUMBER, "Share of all CPU time that other processes took.", unit="ratio", varies=True),
-    Field("run.host.steal", NUMBER, "Share of all CPU time that other guests of the hypervisor took.", unit="ratio", varies=True),
+    Field("run.host", OBJECT, "What else the machine did while the calls were timed, in the round that had most of it.", nullable=True),
+    Field("run.host.foreign", NUMBER, "What other processes used, as a share of the time of the cores measured on.", unit="ratio", varies=True),
+    Field("run.host.steal", NUMBER, "The same of other guests of the hypervisor.", unit="ratio", varies=True),
     Field("run.stage_rss_mb", NUMBER, "Peak resident memory of all processes of the stage together.", unit="MiB", nullable=True, varies=True),
     Field("run.seconds", NUMBER, "Wall time of the stage.", unit="s", nullable=True, varies=True),
     Field("export", OBJECT, "The export of an IREE cell; empty where it failed, null for a baseline.", nullable=True),

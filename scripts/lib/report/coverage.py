@@ -103,7 +103,8 @@ def baseline_mark(record: Mapping[str, Any]) -> str:
         return "skipped"
     if result["status"] == outcome.UNAVAILABLE:
         return "no device"
-    stage = "" if result["stage"] == "baseline" else f"{result['stage']}: "
+    at = stages.first_round(result["stage"])
+    stage = "" if at == stages.LAST[Kind.BASELINE] else f"{at}: "
     return f"✗ {stage}{result['reason']}"
 
 
@@ -143,7 +144,7 @@ def _cell(record: Mapping[str, Any], referenced: bool) -> Cell:
         frontend=experiment["frontend"],
         target=experiment["target"],
         reached=VERIFIED if verified else _reached(record, referenced),
-        stopped_at="" if verified else result["stage"],
+        stopped_at="" if verified else stages.first_round(result["stage"]),
         status=result["status"],
         reason=result["reason"],
         detail=result["detail"],
@@ -155,8 +156,9 @@ def _cell(record: Mapping[str, Any], referenced: bool) -> Cell:
 def _reached(record: Mapping[str, Any], referenced: bool) -> str:
     """The last stage of the chain that ended well."""
     result = record["outcome"]
-    if result["stage"] in STAGES and result["status"] != outcome.SKIPPED:
-        return (NOTHING, *STAGES)[STAGES.index(result["stage"])]
+    at = stages.first_round(result["stage"])
+    if at in STAGES and result["status"] != outcome.SKIPPED:
+        return (NOTHING, *STAGES)[STAGES.index(at)]
     # On a skip list, or without an environment: such a row does not name the stage before, but
     # a stage that ended well has left its report.
     for stage in ("compile", "export"):

@@ -8,7 +8,7 @@ value is, and which of them are columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,12 +27,13 @@ from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.config.stages import IREE_ENV, Stage, status_path
 from scripts.lib.core import atomic
 from scripts.lib.driver import environments
+from scripts.lib.report import rounds, speedups
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
+from scripts.lib.report.rounds import Measured
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
-from scripts.lib.timing.latency import GRADES, Latency
-from scripts.lib.timing.measurement import Run
+from scripts.lib.timing.latency import trust
 from scripts.lib.verification import codes
 
 # What a record takes as it is from an outcome, a measurement and a signature.
@@ -43,16 +44,19 @@ _OF_SIGNATURE = names(FIELDS, "reference")
 
 def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
     """The records of all cells, then of all baselines, in the order of the matrix."""
-    found = [iree_record(root, *cell) for cell in matrix.cells()]
+    found = [iree_record(root, matrix, *cell) for cell in matrix.cells()]
     found += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
-    _add_speedups(found)
+    speedups.add_machine_speeds(found)
+    speedups.add_speedups(found)
     return found
 
 
-def iree_record(root: Path, model: Model, frontend: Frontend, target: Target) -> dict:
+def iree_record(
+    root: Path, matrix: Matrix, model: Model, frontend: Frontend, target: Target
+) -> dict:
     """The record of one IREE cell, from what its stages left."""
     row_cell = iree_cell(model, frontend, target)
-    record = _record(root, stages.of_row(row_cell), model, target.device_kind)
+    record = _record(root, matrix, row_cell, model, target.device_kind)
     record["experiment"] |= {
         "test": "eval",
         "precision": "none",
@@ -79,7 +83,7 @@ def baseline_record(
     """The record of one test of one baseline of one model."""
     row_cell = baseline_cell(model, baseline, test)
     runtime = baseline.runtime.replace("_", "-")  # a module's name has no dash
-    record = _record(root, matrix.chain(row_cell), model, baseline.device)
+    record = _record(root, matrix, row_cell, model, baseline.device)
     record["experiment"] |= {
         **row_cell.columns(),
         "precision": matrix.precision(model, baseline, test),
@@ -126,13 +130,18 @@ def _add_export(root: Path, record: dict, exported: Cell, frontend: Frontend) ->
     _add_versions(record, frontend.env, plugins.exporter(frontend.exporter).versions, found)
 
 
-def _record(root: Path, chain: list[tuple[Stage, Cell]], model: Model, device: str) -> dict:
+def _record(root: Path, matrix: Matrix, row: Cell, model: Model, device: str) -> dict:
     """What IREE cells and baselines have in common."""
-    outcomes = [outcome.read(root / stage.path(of, stages.STATUS)) for stage, of in chain]
-    last = outcomes[-1]
-    decisive = _decisive(root, outcomes)
-    stage, of = chain[-1]
-    measured = _read_if_whole(root / stage.path(of, stages.MEASUREMENT))
+    chain, again = matrix.chain(row), matrix.second_round(row)
+    outcomes = [_outcome(root, *one) for one in chain]
+    # Where the first round ended well, the second can take that back.
+    if again and outcomes[-1].status == outcome.OK:
+        outcomes += [found for one in again if (found := _outcome(root, *one)).status != outcome.OK]
+    last, decisive = outcomes[-1], _decisive(root, outcomes)
+    stage, of = [*chain, *again][len(outcomes) - 1]
+    measured = _measured(root, stage, of)
+    taken = [measured, *(_measured(root, *one) for one in again)]
+    timed = rounds.timed(taken)
     usage = outcome.read_usage(root / stage.path(of, stages.STATUS))
     ran = usage if last.status != outcome.SKIPPED else None
     return {
@@ -147,10 +156,11 @@ def _record(root: Path, chain: list[tuple[Stage, Cell]], model: Model, device: s
         "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
         | {"blocked_by": last.blocked_by},
         "verification": _verification(decisive, measured),
-        "latency": _latency(measured, model),
-        "runs": _runs(measured),
+        "latency": _latency(timed, model) | rounds.left_out(taken) if timed else None,
+        "runs": rounds.runs(timed) if timed else None,
         "run": {key: measured.get(key) for key in _OF_MEASUREMENT}
         | {
+            "host": asdict(rounds.host(timed)) if timed else None,
             "stage_rss_mb": ran.max_rss_mb if ran else None,
             "seconds": ran.seconds if ran else None,
         },
@@ -158,6 +168,14 @@ def _record(root: Path, chain: list[tuple[Stage, Cell]], model: Model, device: s
         "compile": None,
         "versions": dict(measured.get("versions", {})),
     }  # fmt: skip
+
+
+def _outcome(root: Path, stage: Stage, of: Cell) -> Outcome:
+    return outcome.read(root / stage.path(of, stages.STATUS))
+
+
+def _measured(root: Path, stage: Stage, of: Cell) -> dict:
+    return _read_if_whole(root / stage.path(of, stages.MEASUREMENT))
 
 
 def _decisive(root: Path, outcomes: list[Outcome]) -> Outcome:
@@ -187,7 +205,8 @@ def _verification(decisive: Outcome, measured: dict) -> dict:
     if decisive.stage in ("reference", "gradients"):
         undecided = decisive.reason == "nondeterministic-eager"
         return {"code": codes.NONDETERMINISTIC if undecided else codes.EAGER_FAILED}
-    if decisive.stage in ("measure", "baseline") and decisive.status in ("error", "crashed"):
+    timing = stages.first_round(decisive.stage) in stages.LAST.values()
+    if timing and decisive.status in ("error", "crashed"):
         return {"code": codes.EXCEPTION_RAISED}
     return {"code": codes.DIDNT_RUN}
 
@@ -209,11 +228,11 @@ def _of_language_model(latency_ms: float, model: Model) -> dict[str, float]:
     return {}
 
 
-def _latency(measured: dict, model: Model) -> dict | None:
-    if not measured or measured["latency"] is None:
-        return None
-    stored = measured["latency"]
-    latency = Latency(tuple(stored["values_ms"]), tuple(stored["cpu_ms"]), stored["iterations"])
+def _latency(timed: Sequence[Measured], model: Model) -> dict:
+    """The latency over the rounds that were timed; what compares it with others is added later."""
+    latency = rounds.latency(timed)
+    drift = rounds.speed_drift(timed)
+    grade = trust(latency, rounds.host(timed), drift)
     return {
         "median_ms": latency.median,
         "mean_ms": latency.mean,
@@ -224,55 +243,14 @@ def _latency(measured: dict, model: Model) -> dict | None:
         "repetitions": latency.count,
         "iterations": latency.iterations,
         "cpu_per_real": latency.cpu_per_real,
-        "trust": measured["trust"]["grade"],
-        "trust_reasons": measured["trust"]["reasons"],
-        "speedup_vs_eager": None,
-        "speedup_trust": None,
+        "trust": grade.grade,
+        "trust_reasons": list(grade.reasons),
+        "machine_drift": drift,
         **_of_language_model(latency.median, model),
         "values_ms": list(latency.values_ms),
         "cpu_ms": list(latency.cpu_ms),
+        "rounds": [rounds.described(one) for one in timed],
     }
-
-
-def _runs(measured: dict) -> list[dict] | None:
-    """The cold run, then the repetitions; None where nothing was timed.
-
-    IREE's repetitions are those of its latency, its cold run is the first call.
-    """
-    if not measured or measured["latency"] is None:
-        return None
-    if measured.get("runs"):
-        return measured["runs"]
-    latency = measured["latency"]
-    count = latency["iterations"]
-    steady = [(value * count * 1e-3, count) for value in latency["values_ms"]]
-    cold = (measured["first_call_ms"] * 1e-3, 1)
-    return [asdict(Run(total_s, calls)) for total_s, calls in (cold, *steady)]
-
-
-def _comparable(record: dict) -> tuple:
-    """What two latencies must share for their ratio to mean anything."""
-    experiment, run = record["experiment"], record["run"]
-    return (
-        record["model"]["name"],
-        *(experiment[key] for key in ("test", "dtype", "precision", "batch_size", "device")),
-        run["device_name"],
-        run["threads"],
-    )
-
-
-def _add_speedups(found: list[dict]) -> None:
-    """Compare each latency with the eager one that it is comparable with, where there is one."""
-    bases: dict[tuple, dict] = {}
-    for record in found:
-        if record["experiment"]["runtime"] == "eager" and record["latency"]:
-            bases.setdefault(_comparable(record), record["latency"])
-    for record in found:
-        latency, base = record["latency"], bases.get(_comparable(record))
-        if latency and base:
-            latency["speedup_vs_eager"] = base["median_ms"] / latency["median_ms"]
-            # A ratio is worth no more than the worse of the two that it is of.
-            latency["speedup_trust"] = max(latency["trust"], base["trust"], key=GRADES.index)
 
 
 def _read_if_whole(path: Path) -> dict:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 from scripts.lib.core.machine import physical_cores
+from scripts.lib.timing.rounds import FirstRound
 from scripts.lib.timing.stopping import StoppingRule
 
 
@@ -24,8 +26,13 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rule(parser: argparse.ArgumentParser) -> None:
-    """When to stop timing."""
+    """When to stop timing, and which round it is."""
     parser.add_argument("--rule", default="{}", type=json.loads, help="stopping rule, JSON")
+    parser.add_argument(
+        "--first",
+        type=Path,
+        help="measurement.json of the first round; this is the second then",
+    )
 
 
 def threads(args: argparse.Namespace) -> int:
@@ -36,3 +43,8 @@ def threads(args: argparse.Namespace) -> int:
 def timing(args: argparse.Namespace) -> Timing:
     """The values of both."""
     return Timing(StoppingRule(**args.rule), threads(args))
+
+
+def first_round(args: argparse.Namespace) -> FirstRound | None:
+    """What the first round found; None where this is the first."""
+    return FirstRound.read(args.first) if args.first else None

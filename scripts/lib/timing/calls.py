@@ -40,13 +40,15 @@ class Device(Protocol):
 class Calls:
     """A run of calls; the first one's results, if they were to be kept, and its seconds.
 
-    `inside`: whether something was executed before a call was to be finished.
+    `each_s`: seconds of every call, until it was finished. `inside`: whether something was executed
+    before a call was to be finished.
     """
 
     run: Run
     first: Any
     first_s: float
     inside: bool
+    each_s: tuple[float, ...]
 
 
 def run_calls(
@@ -69,6 +71,7 @@ def run_calls(
     host_s = inside_s = first_s = 0.0
     first = result = None
     inside = False
+    each_s: list[float] = []
     start = time.perf_counter()
     for number in range(iterations):
         result = None  # as in a loop of the user's: not a second set of results beside the next
@@ -81,13 +84,14 @@ def run_calls(
             inside = inside or spent.execute_count > 0
             inside_s += spent.compile_s + (spent.execute_s if lazy else 0.0)
         device.finish()
+        each_s.append(time.perf_counter() - begin)
         if not number:
             first, first_s = result if keep else None, time.perf_counter() - start
     total_s = time.perf_counter() - start
     run = Run(total_s, iterations)
     if before is not None and (after := device.counters()) is not None:
         run = _with_counted(run, host_s - inside_s, after - before)
-    return Calls(run, first, first_s, inside)
+    return Calls(run, first, first_s, inside, tuple(each_s))
 
 
 def _with_counted(run: Run, trace_s: float, spent: Counters) -> Run:
@@ -104,17 +108,38 @@ def _with_counted(run: Run, trace_s: float, spent: Counters) -> Run:
 
 
 def warm_up(calls: Callable[[int], Calls], seconds: float) -> None:
-    """Whole calls for that long."""
+    """Whole calls for that long, one at least."""
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    while True:
         calls(1)
+        if time.perf_counter() >= end:
+            return
 
 
-def time_runs(calls: Callable[[int], Calls], chosen: Schedule) -> tuple[list[Run], list[float]]:
-    """One run a repetition; also the CPU seconds of each."""
-    runs, cpu_s = [], []
-    for _ in range(chosen.repetitions):
+@dataclass(frozen=True)
+class Repetitions:
+    """One run a repetition, the CPU seconds of each, and the seconds of every call of all."""
+
+    runs: list[Run]
+    cpu_s: list[float]
+    each_s: list[float]
+
+
+def time_runs(
+    calls: Callable[[int], Calls], chosen: Schedule, halfway: Callable[[], None]
+) -> Repetitions:
+    """The repetitions of a schedule; `halfway` is called in the middle of them.
+
+    A call that does not count follows it: whatever it does to the caches is not in a repetition.
+    """
+    found = Repetitions([], [], [])
+    for number in range(chosen.repetitions):
+        if number and number == chosen.repetitions // 2:
+            halfway()
+            calls(1)
         cpu = time.process_time()
-        runs.append(calls(chosen.iterations).run)
-        cpu_s.append(time.process_time() - cpu)
-    return runs, cpu_s
+        made = calls(chosen.iterations)
+        found.cpu_s.append(time.process_time() - cpu)
+        found.runs.append(made.run)
+        found.each_s.extend(made.each_s)
+    return found

@@ -1,4 +1,4 @@
-"""Who used the CPUs while we measured: this stage's own processes, or somebody else."""
+"""Who used the cores while we measured: this stage's own processes, or somebody else."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from scripts.lib.timing.latency import HostLoad
 
 
 class HostWatch:
-    """Context that compares the machine's busy time with this process and its children's.
+    """Context that compares the machine's busy time with this process's and its children's.
 
-    Children count once they have been waited for, so leave the context after that.
+    `cores` are those that the measurement computes on. What others used anywhere on the machine is
+    a share of these: nothing says on which core it was, so on a large machine the share may be too
+    high and is never too low. Children count once they have been waited for, so leave the context
+    after that.
     """
 
     load: HostLoad
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
 
     def __enter__(self) -> HostWatch:
         self._start = self._sample()
@@ -23,11 +29,7 @@ class HostWatch:
 
     def __exit__(self, *_: object) -> None:
         busy, steal, own, now = (b - a for a, b in zip(self._start, self._sample(), strict=True))
-        capacity = max(now * (os.cpu_count() or 1), 1e-9)
-        self.load = HostLoad(
-            foreign=round(min(1.0, max(0.0, (busy - own) / capacity)), 4),
-            steal=round(min(1.0, max(0.0, steal / capacity)), 4),
-        )
+        self.load = shares(busy - own, steal, now * self._cores)
 
     @staticmethod
     def _sample() -> tuple[float, float, float, float]:
@@ -45,3 +47,13 @@ class HostWatch:
         hertz = os.sysconf("SC_CLK_TCK")
         busy = (user + nice + system + irq + softirq) / hertz
         return busy, steal / hertz, own, time.monotonic()
+
+
+def shares(foreign_s: float, steal_s: float, core_s: float) -> HostLoad:
+    """Seconds of others and of the hypervisor as shares of `core_s`, the wall seconds of all the
+    cores measured on."""
+
+    def share(seconds: float) -> float:
+        return round(min(1.0, max(0.0, seconds / max(core_s, 1e-9))), 4)
+
+    return HostLoad(share(foreign_s), share(steal_s))

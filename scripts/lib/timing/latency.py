@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+TAIL_CALLS = 20
+"""Calls that a 95th percentile is taken of, at least: of fewer it is nothing but the slowest."""
+
 
 @dataclass(frozen=True)
 class Latency:
-    """One value a repetition, in milliseconds: wall time a call, and its CPU time if known."""
+    """One value a repetition, in milliseconds: wall time a call, and its CPU time if known.
+
+    `iterations`: calls of each repetition. `call_ms`: wall time of every call by itself, in order,
+    where a runtime tells it; a repetition of one call is such a value too.
+    """
 
     values_ms: tuple[float, ...]
     cpu_ms: tuple[float, ...] = ()
     iterations: int = 1
+    call_ms: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.values_ms:
@@ -47,10 +56,14 @@ class Latency:
 
     @property
     def p95(self) -> float | None:
-        """95th percentile by linear interpolation (numpy's default); None under two values."""
-        if self.count < 2:
+        """95th percentile of single calls by linear interpolation (numpy's default).
+
+        None where calls were not timed one by one, and for fewer than TAIL_CALLS of them.
+        """
+        each = self.call_ms or (self.values_ms if self.iterations == 1 else ())
+        if len(each) < TAIL_CALLS:
             return None
-        return statistics.quantiles(self.values_ms, n=20, method="inclusive")[18]
+        return statistics.quantiles(each, n=20, method="inclusive")[18]
 
     @property
     def cpu_per_real(self) -> float | None:
@@ -60,7 +73,8 @@ class Latency:
 
 @dataclass(frozen=True)
 class HostLoad:
-    """What else the machine did while measuring, as shares of all its CPU time (0 to 1).
+    """What else the machine did while measuring, as shares (0 to 1) of the time of the cores that
+    were measured on.
 
     `foreign`: other processes; `steal`: the hypervisor's other guests.
     """
@@ -85,20 +99,35 @@ _CV = (0.03, 0.10)
 _REPETITIONS = (10, 5)
 _FOREIGN = (0.05, 0.20)
 _STEAL = (0.02, 0.10)
+_DRIFT = (0.10, 0.30)
 
 
-def trust(latency: Latency, load: HostLoad) -> Trust:
-    """Grade a measurement by its repetitions, its spread and what else ran meanwhile."""
-    checks: Sequence[tuple[float, tuple[float, float], str]] = (
+def trust(latency: Latency, load: HostLoad, drift: float | None = None) -> Trust:
+    """Grade a measurement by its repetitions, its spread, what else ran meanwhile, and by how much
+    the machine's own speed changed meanwhile (`drift`; None where that is not known)."""
+    checks: list[tuple[float, tuple[float, float], str]] = [
         (-latency.count, (-_REPETITIONS[0], -_REPETITIONS[1]), f"{latency.count} repetitions"),
         (
             1.0 if latency.cv is None else latency.cv,
             _CV,
             "spread unknown" if latency.cv is None else f"cv {latency.cv:.1%}",
         ),
-        (load.foreign, _FOREIGN, f"other processes took {load.foreign:.0%} of the CPUs"),
-        (load.steal, _STEAL, f"the hypervisor took {load.steal:.0%} of the CPUs"),
-    )
+        (load.foreign, _FOREIGN, f"other processes took {load.foreign:.0%} of the cores"),
+        (load.steal, _STEAL, f"the hypervisor took {load.steal:.0%} of the cores"),
+    ]
+    if drift is not None:
+        checks.append((drift, _DRIFT, f"the machine's speed changed by {drift:.0%}"))
     grades = [0 if value <= high else 1 if value <= medium else 2 for value, (high, medium), _ in checks]  # fmt: skip
     reasons = tuple(text for grade, (_, _, text) in zip(grades, checks, strict=True) if grade > 0)
     return Trust(GRADES[max(grades)], reasons)
+
+
+def drift(seconds: Sequence[float]) -> float | None:
+    """How far apart the slowest and the fastest of several runs of the same work are: 0.1 where one
+    took 10 % longer than another. None for fewer than two."""
+    return max(seconds) / min(seconds) - 1 if len(seconds) > 1 else None
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The geometric mean of positive numbers."""
+    return math.exp(statistics.fmean(map(math.log, values)))

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from scripts.lib.core import atomic
-from scripts.lib.timing.latency import HostLoad, Latency, trust
+from scripts.lib.timing.calibration import Calibration
+from scripts.lib.timing.latency import HostLoad, Latency
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A verification, and a latency if and only if it passed.
+    """A verification, and a latency if and only if it passed; of one round of a row.
 
     `load_ms`: module and weights until the first call can be made; `first_call_ms`: that call,
     outputs on the host. `compile_s` is all that a baseline compiled before the first repetition.
     `cold_run_shared`: other stages of the run may have been running beside the load and the cold run.
+    `started`: when the first repetition began, seconds since the epoch; `calibration`: how fast the
+    machine was before, between and after the repetitions.
     `runs`: the cold run, then the repetitions that `latency` is of. `max_rss_mb` is the peak of the
     process that was timed, by the kernel's account (a baseline's without the verification);
     `device_memory_mb` what its tensors held on a device of its own. `profile` is what `measure.collect` asked for, taken after the timing.
@@ -66,6 +69,8 @@ class Measurement:
     first_call_ms: float
     latency: Latency | None = None
     host: HostLoad | None = None
+    started: float | None = None
+    calibration: Calibration | None = None
     compile_s: float | None = None
     cold_run_shared: bool = False
     runs: tuple[Run, ...] = ()
@@ -84,8 +89,4 @@ class Measurement:
             )
 
     def write(self, path: str | Path) -> None:
-        values = asdict(self)
-        if self.latency is not None and self.host is not None:
-            grade = trust(self.latency, self.host)
-            values["trust"] = {"grade": grade.grade, "reasons": list(grade.reasons)}
-        atomic.write_json(path, values)
+        atomic.write_json(path, asdict(self))

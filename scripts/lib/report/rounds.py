@@ -1,0 +1,89 @@
+"""A row's measurement, of what its one or two rounds have left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from scripts.lib.timing.latency import HostLoad, Latency, drift
+from scripts.lib.timing.measurement import Run
+from scripts.lib.timing.rounds import NOT_TIMED
+
+Measured = Mapping[str, Any]
+"""What a stage has written of a measurement."""
+
+
+def timed(taken: Sequence[Measured]) -> list[Measured]:
+    """The rounds that were timed, of what the stages of all rounds have left."""
+    return [one for one in taken if one.get("latency")]
+
+
+def left_out(taken: Sequence[Measured]) -> dict[str, str]:
+    """Why a row has no interval, where that is because its second round was left out."""
+    why = next((one[NOT_TIMED] for one in taken if NOT_TIMED in one), None)
+    return {"no_interval": f"one round: {why}"} if why else {}
+
+
+def latency(rounds: Sequence[Measured]) -> Latency:
+    """The latency over all of them."""
+    found = [one["latency"] for one in rounds]
+    return Latency(
+        tuple(value for one in found for value in one["values_ms"]),
+        tuple(value for one in found for value in one["cpu_ms"]),
+        found[0]["iterations"],
+        tuple(value for one in found for value in one.get("call_ms", ())),
+    )
+
+
+def host(rounds: Sequence[Measured]) -> HostLoad:
+    """What else ran, in the round that had most of it."""
+    loads = [one["host"] for one in rounds]
+    return HostLoad(*(max(load[key] for load in loads) for key in ("foreign", "steal")))
+
+
+def runs(rounds: Sequence[Measured]) -> list[dict[str, Any]]:
+    """The first round's cold run, then the repetitions of all rounds."""
+    found = [_runs(one) for one in rounds]
+    return [found[0][0], *(run for one in found for run in one[1:])]
+
+
+def _runs(measured: Measured) -> list[dict[str, Any]]:
+    """IREE's repetitions are those of its latency, its cold run is the first call."""
+    if measured.get("runs"):
+        return measured["runs"]
+    of = measured["latency"]
+    count = of["iterations"]
+    steady = [(value * count * 1e-3, count) for value in of["values_ms"]]
+    cold = (measured["first_call_ms"] * 1e-3, 1)
+    return [asdict(Run(total_s, calls)) for total_s, calls in (cold, *steady)]
+
+
+def described(measured: Measured) -> dict[str, Any]:
+    """What a record says of a round."""
+    calibration = measured.get("calibration") or {}
+    return {
+        "started": measured.get("started"),
+        "repetitions": len(measured["latency"]["values_ms"]),
+        "foreign": measured["host"]["foreign"],
+        "steal": measured["host"]["steal"],
+        "cpu": calibration.get("cpu"),
+        "threads": calibration.get("threads"),
+        "compute_s": list(calibration.get("compute_s", ())),
+        "memory_s": list(calibration.get("memory_s", ())),
+    }
+
+
+def calibrated(rounds: Sequence[Measured]) -> list[float]:
+    """Seconds of the calibration, each time that it was taken: the geometric mean of both kernels."""
+    found = [one["calibration"] for one in rounds if one.get("calibration")]
+    return [
+        (compute * memory) ** 0.5
+        for one in found
+        for compute, memory in zip(one["compute_s"], one["memory_s"], strict=True)
+    ]
+
+
+def speed_drift(rounds: Sequence[Measured]) -> float | None:
+    """How far apart the slowest and the fastest calibration are; None where there are none."""
+    return drift(calibrated(rounds))

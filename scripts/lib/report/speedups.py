@@ -1,0 +1,103 @@
+"""Rows compared with each other: how fast the machine was for each, and speed-ups with intervals."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scripts.lib.iree.backends import BACKENDS
+from scripts.lib.report import ratio
+from scripts.lib.timing.latency import GRADES, geometric_mean
+
+BASES = ("eager", "inductor")
+"""The runtimes that every latency is compared with, each by a column of its own."""
+
+Record = dict[str, Any]
+
+
+def add_machine_speeds(found: Sequence[Record]) -> None:
+    """How fast each row's machine was while it was measured, by its calibration: a share of the
+    median over the rows that were measured on as many threads of the same CPU."""
+    taken = {
+        id(record): seconds
+        for record in found
+        if record["latency"] and (seconds := _calibration_s(record["latency"])) is not None
+    }
+    alike: dict[tuple, list[float]] = {}
+    for record in found:
+        if id(record) in taken:
+            alike.setdefault(_machine(record), []).append(taken[id(record)])
+    for record in found:
+        if record["latency"]:
+            seconds = taken.get(id(record))
+            record["latency"]["machine_speed"] = (
+                seconds and statistics.median(alike[_machine(record)]) / seconds
+            )
+
+
+def _calibration_s(latency: Mapping[str, Any]) -> float | None:
+    """Seconds of the calibration: the geometric mean over both kernels and all times of a row."""
+    found = [s for one in latency["rounds"] for s in (*one["compute_s"], *one["memory_s"])]
+    return geometric_mean(found) if found else None
+
+
+def _machine(record: Record) -> tuple:
+    return tuple((one["cpu"], one["threads"]) for one in record["latency"]["rounds"][:1])
+
+
+def add_speedups(found: Sequence[Record]) -> None:
+    """Compare each latency with that of eager and of inductor, where there is a comparable one."""
+    for base_name in BASES:
+        bases: dict[tuple, Record] = {}
+        for record in found:
+            if record["experiment"]["runtime"] == base_name and record["latency"]:
+                bases.setdefault(_comparable(record), record)
+        for record in found:
+            if record["latency"]:
+                _compare(record, bases.get(_comparable(record)), base_name)
+
+
+def _comparable(record: Record) -> tuple:
+    """What two latencies must share for their ratio to mean anything."""
+    experiment, run = record["experiment"], record["run"]
+    return (
+        record["model"]["name"],
+        *(experiment[key] for key in ("test", "dtype", "precision", "batch_size")),
+        _TORCH_DEVICE.get(experiment["device"], experiment["device"]),
+        run["device_name"],
+        run["threads"],
+    )
+
+
+_TORCH_DEVICE = {one.device_kind: one.torch_device for one in BACKENDS.values()}
+"""What PyTorch calls a kind of device: a GPU of ROCm is "cuda" there."""
+
+
+def _compare(record: Record, base: Record | None, base_name: str) -> None:
+    """Add the speed-up over `base`, its interval, and why there is none."""
+    latency, column = record["latency"], f"speedup_vs_{base_name}"
+    latency.setdefault("no_interval", ratio.why_none(_row(latency)))
+    latency |= {column: None, f"{column}_low": None, f"{column}_high": None}
+    if base_name == "eager":
+        # A ratio is worth no more than the worse of the two that it is of.
+        grades = [latency["trust"], base["latency"]["trust"]] if base else []
+        latency["speedup_trust"] = max(grades, key=GRADES.index, default=None)
+    if base is None:
+        return
+    if base is record:
+        latency |= {column: 1.0, f"{column}_low": 1.0, f"{column}_high": 1.0}
+        return
+    both = [_row(one["latency"]) for one in (base, record)]
+    if not any(map(ratio.why_none, both)):
+        of_base, of_row = map(ratio.log_latency, both)
+        between = ratio.ratio(of_base, of_row)
+        latency |= {column: between.ratio, f"{column}_low": between.low, f"{column}_high": between.high}  # fmt: skip
+        return
+    latency[column] = ratio.point(*both)
+    if not latency["no_interval"]:
+        latency["no_interval"] = f"{base_name}: {ratio.why_none(both[0])}"
+
+
+def _row(latency: Mapping[str, Any]) -> list[ratio.Round]:
+    return ratio.of_latency(latency["values_ms"], latency["rounds"])

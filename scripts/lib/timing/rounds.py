@@ -1,0 +1,48 @@
+"""The second round of a row's measurement: what it knows of the first, and when there is none."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.lib.core import atomic
+from scripts.lib.timing.stopping import MIN_BLOCKS, Schedule, StoppingRule, plan, share
+
+NOT_TIMED = "not_timed"
+"""The key of a second round's measurement that says why nothing was timed in it."""
+
+
+@dataclass(frozen=True)
+class FirstRound:
+    """What the first round found: seconds of a call, and how many repetitions it took."""
+
+    call_s: float
+    repetitions: int
+
+    @classmethod
+    def read(cls, path: Path) -> FirstRound:
+        """From the measurement of the first round, which ended well."""
+        values = atomic.read_json(path)["latency"]["values_ms"]
+        return cls(statistics.median(values) / 1e3, len(values))
+
+    def why_last(self, rule: StoppingRule) -> str:
+        """Why no second round is timed after it; "" where one is."""
+        if not share(rule, 2):
+            return f"measure.repeat is {rule.repeat}"
+        if self.repetitions < min(MIN_BLOCKS, share(rule, 1)):
+            return (
+                f"calls of {self.call_s:.3g} s: {self.repetitions} in the first round took the "
+                f"budget of {rule.budget_s:g} s"
+            )
+        return ""
+
+    def schedule(self, rule: StoppingRule) -> Schedule:
+        """What the second round takes, by the calls of the first."""
+        return plan(rule, self.call_s, round_=2)
+
+
+def write_not_timed(path: Path, why: str) -> None:
+    """The measurement of a second round that is left out."""
+    print(f"no second round: {why}", flush=True)
+    atomic.write_json(path, {NOT_TIMED: why})

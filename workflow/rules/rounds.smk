@@ -1,0 +1,57 @@
+"""The second round: each row is measured again when all else is done, minutes after the first.
+
+What is compared is so measured in turns: a slow minute of the machine does not fall on one of them
+alone. A second round looks at nothing but its own row's first one.
+"""
+
+
+def after_first(stage):
+    """What a second round takes of the first one, as inputs."""
+    return {
+        "before": artifact(stage, "status.json"),
+        "first": artifact(stage, "measurement.json"),
+    }
+
+
+use rule measure_iree as measure_iree_again with:
+    input:
+        **environment("measure_again"),
+        **after_first("measure"),
+        vmfb=artifact("compile", "module.vmfb"),
+        weights=artifact("reference", "weights.irpa"),
+        inputs=artifact("reference", "inputs.npz"),
+        golden=artifact("reference", "golden.npz"),
+        signature=artifact("reference", "signature.json"),
+    output:
+        measurement=artifact("measure_again", "measurement.json"),
+        status=artifact("measure_again", "status.json"),
+    log:
+        artifact("measure_again", "log.txt"),
+    priority: -2
+    resources:
+        **asks("measure_again"),
+        **alone_on(PLAN.target),
+    params:
+        **stage_params("measure_again"),
+        first="--first " + artifact("measure", "measurement.json"),
+
+
+use rule measure_baseline as measure_baseline_again with:
+    input:
+        **environment("baseline_again"),
+        **model_files(),
+        **(compared_with() | after_first("baseline")),
+        program=lambda w: PLAN.program(w, "program.mlir"),
+        export=lambda w: PLAN.program(w, "status.json"),
+    output:
+        measurement=artifact("baseline_again", "measurement.json"),
+        status=artifact("baseline_again", "status.json"),
+    log:
+        artifact("baseline_again", "log.txt"),
+    priority: -2
+    resources:
+        **asks("baseline_again"),
+        **alone_on(PLAN.baseline),
+    params:
+        **stage_params("baseline_again"),
+        first="--first " + artifact("baseline", "measurement.json"),
