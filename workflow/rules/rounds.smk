@@ -27,7 +27,7 @@ use rule measure_iree as measure_iree_again with:
         status=artifact("measure_again", "status.json"),
     log:
         artifact("measure_again", "log.txt"),
-    priority: -2
+    priority: -3
     resources:
         **asks("measure_again"),
         **alone_on(PLAN.target),
@@ -48,7 +48,7 @@ use rule measure_baseline as measure_baseline_again with:
         status=artifact("baseline_again", "status.json"),
     log:
         artifact("baseline_again", "log.txt"),
-    priority: -2
+    priority: -3
     resources:
         **asks("baseline_again"),
         **alone_on(PLAN.baseline),
