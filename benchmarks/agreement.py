@@ -299,7 +299,7 @@ def compared(files: Sequence[Path], condition: str, name: str) -> list[str]:
     else:
         limit = float(betaincinv(found, count - found + 1, 0.05)) if found else 0.0
     return [
-        true_size(sizes),
+        "–" if name == "A" else true_size(sizes),
         str(count),
         str(found),
         f"{found / count:.1%}",

@@ -1,7 +1,10 @@
 """Calibration: fixed work on every thread, each time that it is asked for."""
 
+import pytest
+
 from scripts.lib.timing import calibration, hostload
 from scripts.lib.timing.calibration import Calibrator
+from scripts.lib.timing.hostload import HostWatch
 from scripts.lib.timing.latency import HostLoad
 
 
@@ -33,9 +36,17 @@ def test_both_kernels_are_timed_each_time_on_every_thread(monkeypatch):
     )
 
 
-def test_foreign_load_is_a_share_of_the_cores_measured_on():
+@pytest.mark.parametrize(
+    ("cores", "foreign", "steal"), [(64, 0.0938, 0.0016), (8, 0.75, 0.0125), (2, 1.0, 0.05)]
+)
+def test_foreign_load_is_a_share_of_the_cores_measured_on(monkeypatch, cores, foreign, steal):
     """Six busy neighbours on a machine of any size, for ten seconds."""
-    assert hostload.shares(60.0, 0.0, 10.0 * 64) == HostLoad(0.0938, 0.0)
-    assert hostload.shares(60.0, 1.0, 10.0 * 8) == HostLoad(0.75, 0.0125)
-    assert hostload.shares(60.0, 0.0, 10.0 * 2) == HostLoad(1.0, 0.0)
+    samples = iter([(0.0, 0.0, 0.0, 0.0), (60.0 + 10.0 * cores, 1.0, 10.0 * cores, 10.0)])
+    monkeypatch.setattr(HostWatch, "_sample", staticmethod(lambda: next(samples)))
+    with HostWatch(cores) as watch:
+        pass
+    assert watch.load == HostLoad(foreign, steal)
+
+
+def test_a_share_is_never_below_nothing():
     assert hostload.shares(-0.1, 0.0, 10.0) == HostLoad(0.0, 0.0)
