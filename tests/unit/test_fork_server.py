@@ -27,7 +27,8 @@ open(sys.argv[1], "w").write(str(os.getpid()))
 """
 
 
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
+# One server serves a run, here pytest: by one test at a time.
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.xdist_group("fork_server")]
 
 
 @pytest.fixture

@@ -5,14 +5,6 @@ alone. A second round looks at nothing but its own row's first one.
 """
 
 
-def after_first(stage):
-    """What a second round takes of the first one, as inputs."""
-    return {
-        "before": artifact(stage, "status.json"),
-        "first": artifact(stage, "measurement.json"),
-    }
-
-
 use rule measure_iree as measure_iree_again with:
     input:
         **environment("measure_again"),
