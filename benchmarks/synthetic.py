@@ -16,6 +16,7 @@ import yaml
 
 from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.config import expansion, matrix, settings, stages
+from scripts.lib.driver import environments
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
 from scripts.lib.timing.latency import HostLoad, Latency
@@ -68,6 +69,7 @@ def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
         interpreter.chmod(0o755)
         (folder / ".venvs" / env / "versions.json").write_text("{}\n")
         _record(folder, "env", env)
+        (folder / environments.made_of(env)).write_text(environments.pins_digest(env))
     return expansion.expand(config, {}, folder)
 
 

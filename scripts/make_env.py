@@ -18,7 +18,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.make_env", description=__doc__)
     parser.add_argument("--env-file", required=True, type=Path)
     parser.add_argument("--prefix", required=True, type=Path, help="folder of the environment")
+    parser.add_argument("--pins", required=True, help="digest of what is pinned")
     parser.add_argument("--out-versions", required=True, type=Path)
+    parser.add_argument("--out-pins", required=True, type=Path)
     args = parser.parse_args()
     try:
         python, packages = what_to_install(args.env_file)
@@ -38,6 +40,7 @@ def main() -> None:
     )
     versions = {package["name"]: package["version"] for package in json.loads(listed.stdout)}
     atomic.write_json(args.out_versions, versions)
+    atomic.write_text(args.out_pins, f"{args.pins}\n")
 
 
 def what_to_install(env_file: Path) -> tuple[str, list[str]]:

@@ -233,10 +233,10 @@ def test_the_ir_is_dumped_in_each_format_that_is_asked_for_and_what_xla_compiled
 
 def test_an_environment_that_cannot_be_made_fails_its_own_cells_alone(ran):
     before = {cell(row): row["latency_ms"] for row in ran.rows()}
-    file = ran.path / "envs/torch-xla.yaml"
-    good = file.read_text()
     (ran.path / ".venvs/torch-xla").unlink()
-    file.write_text(good.replace("torch_xla==2.9.0", "torch_xla==2.9.999"))
+    for file, name in (("torch-xla.yaml", "torch_xla"), ("torch-xla.lock", "torch-xla")):
+        pinned = ran.path / "envs" / file
+        pinned.write_text(pinned.read_text().replace(f"{name}==2.9.0", f"{name}==2.9.999"))
     only = ("--config", "models=conv")
     ran.snakemake("--cores", "2", "results/latency.csv", *only)
     for row in ran.rows():

@@ -215,3 +215,12 @@ def test_an_installers_causes_are_quoted_with_its_error():
         "No solution found when resolving dependencies: Because there is no version of "
         "torch-xla==9 and you require torch-xla==9"
     )
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["envs/x.lock is not of envs/x.yaml: a==2 is pinned, the lock holds 1 of it.", "envs/x.lock: found 'a', expected a package"],
+)  # fmt: skip
+def test_a_lock_that_is_none_of_its_environment_is_stale(message):
+    found = diagnose(1, f"error: {message}\n")
+    assert (found.status, found.reason, found.detail) == ("error", "stale-lock", message)

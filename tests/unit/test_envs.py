@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks import synthetic
 from scripts import lock_envs
 from scripts.lib.driver import environments, locks
 from scripts.make_env import what_to_install
+from tests.checkouts import Checkout
 
 ROOT = Path(__file__).parents[2]
 ENVS = sorted((ROOT / "envs").glob("*.yaml"))
@@ -206,6 +208,36 @@ def test_stages_run_again_when_the_lock_holds_another_version(odd, monkeypatch, 
     assert (environments.pins_digest.__wrapped__("odd") != before) == again
     lock.unlink()
     assert environments.pins_digest.__wrapped__("odd") != before
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> Checkout:
+    """A checkout whose stages are all done, with nothing behind them."""
+    folder = tmp_path_factory.mktemp("done")
+    synthetic.fill_results(folder, synthetic.make_checkout(folder, synthetic.TARGETS))
+    return Checkout(folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cells"),
+    [
+        ("sympy==1.14.0", "sympy==1.14.1", synthetic.TARGETS),
+        ("#    python -m", "# python -m", 0),
+    ],
+)
+def test_another_version_in_a_lock_makes_the_environment_again_and_what_was_done_in_it(
+    done, old, new, cells
+):
+    lock = done.path / "envs/iree.lock"
+    before = lock.read_text()
+    assert old in before
+    lock.write_text(before.replace(old, new))
+    planned = done.snakemake("-n", "results/latency.csv").stdout
+    lock.write_text(before)
+    counts = dict(re.findall(r"^(\w+) +(\d+)$", planned, re.MULTILINE))
+    again = [int(counts.get(rule, 0)) for rule in ("make_env", "compile_iree", "measure_iree")]
+    assert again == [1, cells, cells]
+    assert "export_program" not in counts  # in another environment
 
 
 def test_the_rule_that_makes_an_environment_has_its_lock_as_an_input():

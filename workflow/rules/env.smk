@@ -7,6 +7,7 @@ rule make_env:
         lock=of_cell(lambda w: environments.lock_files(w.env)),
     output:
         versions=".venvs/{env}/versions.json",
+        pins=artifact("env", "pins.txt"),
         status=artifact("env", "status.json"),
     log:
         artifact("env", "log.txt"),
@@ -24,9 +25,10 @@ rule make_env:
     params:
         **stage_params("env"),
         prefix=of_cell(lambda w: environments.prefix(w.env)),
+        pins=of_cell(lambda w: environments.pins_digest(w.env)),
     shell:
         SUPERVISE + " --module scripts.make_env"
-        " --artifact {output.versions:q}"
+        " --artifact {output.versions:q} {output.pins:q}"
         f" -- {DRIVER} -m scripts.make_env"
         " --env-file {input.env_file:q} --prefix {params.prefix:q}"
-        " --out-versions {output.versions:q}"
+        " --pins {params.pins:q} --out-versions {output.versions:q} --out-pins {output.pins:q}"

@@ -41,12 +41,14 @@ def environment(stage):
     """The environment of a stage, as inputs.
 
     One that is made again (deleted, or moved) does not undo what was done in it, so a cell that
-    ended well does not look at its age; new pins reach it as a param.
+    ended well does not look at its age. New pins reach it as a param, but Snakemake compares no params
+    of a job after one that is to run: where this run makes the environment of other pins, age counts.
     """
 
     def status(w):
         made = PLAN.env_status(stage, w)
-        return ancient(made) if PLAN.ended_well(stage, w) else made
+        stands = PLAN.ended_well(stage, w) and PLAN.env_is_of_pins(stage, w)
+        return ancient(made) if stands else made
 
     return {
         "packages": per_env(stage, lambda w: ancient(PLAN.env_packages(stage, w))),

@@ -71,6 +71,18 @@ def pins_digest(env: str) -> str:
 
 
 @functools.cache
+def is_of_pins(env: str) -> bool:
+    """Whether the environment was last made of what is pinned now, by its `pins_digest` then."""
+    made = ROOT / made_of(env)
+    return made.is_file() and made.read_text(encoding="utf-8").strip() == pins_digest(env)
+
+
+def made_of(env: str) -> str:
+    """The file with the `pins_digest` that the environment was made of."""
+    return f"results/env/{env}/pins.txt"
+
+
+@functools.cache
 def pins(env: str) -> dict[str, str]:
     """Package to version, for every exact pin of an environment."""
     exact = (r for r in declared(env_file(env)).requirements if "==" in r)

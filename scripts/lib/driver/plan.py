@@ -108,6 +108,10 @@ class Plan:
             return []
         return [stages.status_path("env", self.env(stage, wildcards))]
 
+    def env_is_of_pins(self, stage: str, wildcards) -> bool:
+        """Whether the environment was made of what it pins now; conda sees to that by itself."""
+        return self.with_conda or environments.is_of_pins(self.env(stage, wildcards))
+
     def env_packages(self, stage: str, wildcards) -> list[str]:
         """The list of an environment's packages, which is gone when the environment is."""
         if self.with_conda:

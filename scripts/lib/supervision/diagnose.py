@@ -46,6 +46,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"missing GPU target|unknown target", "error", "unknown-target"),
         (r"unknown command line argument|unknown (flag|option)|invalid (flag|option)|for the -", "error", "bad-flag"),
         (r"no solution found|failed to (download|fetch|build)|not found in the package", "error", "installer"),
+        (r"\.lock( is not of|: found)", "error", "stale-lock"),
         (r"could not be fetched", "error", "pretrained-weights"),
     )
 )  # fmt: skip
