@@ -8,10 +8,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.checkouts import ENVIRONMENTS, ROOT, Checkout, made_environments
 
@@ -26,21 +28,24 @@ settings.register_profile(
 settings.load_profile("reproducible")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests two processes share out: a file of real runs goes to one of them, since its tests
-    go on from one run; all of tests/cluster to one, since a machine has one Slurm.
+class ByRun(LoadScopeScheduling):
+    """Which tests the processes of pytest share out: a file goes to one of them, since its tests go on
+    from one run; all of tests/cluster to one, since a machine has one Slurm."""
 
-    Those mostly wait, so they come first, beside the runs that make the environments; unit tests
-    come last and fill what time is left.
-    """
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "tests/cluster" if file.startswith("tests/cluster/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByRun:
+    return ByRun(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Clusters first, which mostly wait: the other process makes the environments meanwhile. Unit
+    tests come last and fill what time is left."""
     order = {"cluster": 0, "pipeline": 1, "unit": 2}
-    folders = {item: item.path.relative_to(ROOT / "tests").parts[0] for item in items}
-    items.sort(key=lambda item: order[folders[item]])
-    for item in items:
-        if folders[item] != "unit":
-            group = item.path.stem if folders[item] == "pipeline" else folders[item]
-            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: order[item.path.relative_to(ROOT / "tests").parts[0]])
 
 
 @pytest.fixture(scope="session")

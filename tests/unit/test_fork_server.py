@@ -27,8 +27,7 @@ open(sys.argv[1], "w").write(str(os.getpid()))
 """
 
 
-# One server serves a run, here pytest: by one test at a time.
-pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.xdist_group("fork_server")]
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 @pytest.fixture
