@@ -51,6 +51,15 @@ def measuring_threads():
     return of
 
 
+def second_round_threads():
+    """Threads of a measurement that is to come after all else on this machine.
+
+    As many as of a job beside others: what is less would fit where no export does, and start before
+    it whatever its priority.
+    """
+    return slot_threads() if ALL_HERE else measuring_threads()
+
+
 def asks(stage):
     """Resources of a stage: what holds it, and what its job asks of a cluster's scheduler."""
     if ALL_HERE:

@@ -5,14 +5,6 @@ alone. A second round looks at nothing but its own row's first one.
 """
 
 
-def after_first(stage):
-    """What a second round takes of the first one, as inputs."""
-    return {
-        "before": artifact(stage, "status.json"),
-        "first": artifact(stage, "measurement.json"),
-    }
-
-
 use rule measure_iree as measure_iree_again with:
     input:
         **environment("measure_again"),
@@ -28,6 +20,7 @@ use rule measure_iree as measure_iree_again with:
     log:
         artifact("measure_again", "log.txt"),
     priority: -2
+    threads: second_round_threads()
     resources:
         **asks("measure_again"),
         **alone_on(PLAN.target),
@@ -49,6 +42,7 @@ use rule measure_baseline as measure_baseline_again with:
     log:
         artifact("baseline_again", "log.txt"),
     priority: -2
+    threads: second_round_threads()
     resources:
         **asks("baseline_again"),
         **alone_on(PLAN.baseline),
