@@ -162,6 +162,9 @@ def test_a_second_round_takes_its_share_of_calls_as_long_as_the_first_ones(tmp_p
     first = FirstRound.read(tmp_path / "measurement.json")
     assert first == FirstRound(0.02, 3)
     assert first.schedule(RULE) == Schedule(iterations=5, repetitions=5, warmup_s=0.5)
+    assert first.schedule(RULE, 0.001) == first.schedule(RULE)
+    slower = Schedule(iterations=1, repetitions=3, warmup_s=0.5)
+    assert first.schedule(RULE, 1.0) == slower  # else it would take ten times its budget
 
 
 def test_a_second_round_that_is_left_out_loads_nothing(tmp_path):

@@ -96,7 +96,7 @@ def test_the_rounds_share_the_repetitions(rule):
         (0.01, 5, 4),
         (1.0, 3, 3),  # half of the budget holds two; the whole of it three
         (2.0, 2, 2),
-        (9.0, 1, 0),  # longer than the budget: once, and no second round
+        (9.0, 1, 1),  # longer than the budget
     ],
 )
 def test_each_round_has_its_half_of_the_budget_and_three_repetitions_where_it_holds_them(

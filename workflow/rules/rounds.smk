@@ -41,6 +41,9 @@ use rule measure_baseline as measure_baseline_again with:
     log:
         artifact("baseline_again", "log.txt"),
     priority: -3
+    # As many as of a job beside others: what is less would fit where no build does, and start before
+    # it whatever its priority.
+    threads: measuring_threads(prepares=False)
     resources:
         **asks("baseline_again"),
         **alone_on(PLAN.baseline),

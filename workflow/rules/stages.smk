@@ -75,6 +75,14 @@ def compared_with():
     }
 
 
+def after_first(stage):
+    """What a second round takes of the first one, as inputs."""
+    return {
+        "before": artifact(stage, "status.json"),
+        "first": artifact(stage, "measurement.json"),
+    }
+
+
 def stage_params(stage):
     """The params that every stage has: its name and cell, what makes it run again, its Python."""
     declared = STAGES[stage]

@@ -189,12 +189,10 @@ class _Timing:
 
     def _warmed_up(self, run: functools.partial[calls.Calls], first: FirstRound | None) -> Schedule:
         """The schedule, after calls that do not count: one at least after the cold run."""
-        if first is not None:
-            chosen = first.schedule(self.rule)
-        else:
-            # The cold run has compiled: it says nothing about the calls after it, however long it was.
-            chosen = plan(self.rule, typical_seconds(lambda: run(1), self.rule))
-        if chosen.warmup_s or first is not None:
+        # The cold run has compiled: it says nothing about the calls after it, however long it was.
+        call_s = typical_seconds(lambda: run(1), self.rule)
+        chosen = first.schedule(self.rule, call_s) if first else plan(self.rule, call_s)
+        if chosen.warmup_s:
             calls.warm_up(run, chosen.warmup_s)
         return chosen
 

@@ -173,6 +173,7 @@ _DECLARED = (
         entry="baseline",
         after="baseline",
         limits="baseline",
+        skipped="cell",
         forked=True,
         need=Need(3000, 120, 30, "runtime", repeats=True),
         wants_device=True,

@@ -37,9 +37,10 @@ class FirstRound:
             )
         return ""
 
-    def schedule(self, rule: StoppingRule) -> Schedule:
-        """What the second round takes, by the calls of the first."""
-        return plan(rule, self.call_s, round_=2)
+    def schedule(self, rule: StoppingRule, call_s: float = 0.0) -> Schedule:
+        """What the second round takes, by the calls of the first; or by its own of `call_s` seconds,
+        where the machine has become slower."""
+        return plan(rule, max(self.call_s, call_s), round_=2)
 
 
 def write_not_timed(path: Path, why: str) -> None:

@@ -59,8 +59,8 @@ def plan(rule: StoppingRule, call_s: float, round_: int = 1) -> Schedule:
     `call_s` seconds.
 
     The rounds share the repetitions and the budget. Each has MIN_BLOCKS repetitions all the same
-    where the whole budget holds so many; the first has one at least. Where one call is longer than
-    the budget, `warmup_s` is 0, which stands for a single call.
+    where the whole budget holds so many, and one in any case. Where one call is longer than the
+    budget, `warmup_s` is 0, which stands for a single call.
     """
     call_s = max(call_s, 1e-9)
     iterations = rule.iterations_per_run or max(1, math.ceil(rule.repetition_s / call_s - 1e-9))
@@ -68,7 +68,7 @@ def plan(rule: StoppingRule, call_s: float, round_: int = 1) -> Schedule:
     affordable = max(int(held / rule.rounds), min(MIN_BLOCKS, int(held)))
     return Schedule(
         iterations=iterations,
-        repetitions=max(2 - round_, min(share(rule, round_), affordable)),
+        repetitions=min(share(rule, round_), max(1, affordable)),
         warmup_s=rule.warmup_s if call_s <= rule.budget_s else 0.0,
     )
 
