@@ -33,6 +33,10 @@ except settings.ConfigError as problem:
 run_log = progress.RunLog()
 patches = snakemake_patches.apply(workflow, logger)
 
+if not patches.on_node:
+    for problem in PLAN.broken_models():
+        logger.warning(f"{problem}: its rows will be errors of stage reference")
+
 
 wildcard_constraints:
     **cell.constraints(),

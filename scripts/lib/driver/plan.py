@@ -31,9 +31,13 @@ def parse_retry(wanted: str | None) -> frozenset[str]:
 
 
 @functools.cache
-def _parts(file: str) -> list[str]:
-    """One reading of a model file for all of its cells."""
-    return [os.path.relpath(path) for path in source.own_imports(file)]
+def _parts(file: str) -> tuple[list[str], str]:
+    """The files that a model file imports, else what is wrong with one of them; one reading for all
+    of its cells."""
+    try:
+        return [os.path.relpath(path) for path in source.own_imports(file)], ""
+    except source.BrokenModelFile as error:
+        return [], str(error)
 
 
 def _size_mb(file: str) -> float | None:
@@ -72,7 +76,12 @@ class Plan:
 
     def model_parts(self, wildcards) -> list[str]:
         """The files that the model's own file is made of: a change of theirs is one of it."""
-        return _parts(self.model(wildcards).file)
+        return _parts(self.model(wildcards).file)[0]
+
+    def broken_models(self) -> list[str]:
+        """What is wrong with model files, once each. The reference of such a model fails for it."""
+        found = (model.broken or _parts(model.file)[1] for model in self.matrix.models.values())
+        return list(dict.fromkeys(filter(None, found)))
 
     def frontend(self, wildcards) -> Frontend:
         return (self.matrix.programs | self.matrix.frontends)[wildcards.frontend]
