@@ -66,7 +66,10 @@ SUPERVISE = (
 
 def start_run():
     """What a run does first: its lock, its progress lines, and what earlier runs have left."""
-    run_log.start(MATRIX)
+    try:
+        run_log.start(MATRIX)
+    except OSError as problem:
+        raise WorkflowError(f"nothing was run: {problem}; results/ has to be writable")
     terminal.follow(logger, progress.line)
     patches.start()
 

@@ -25,8 +25,8 @@ from scripts.lib.supervision import outcome
 
 
 def parse_retry(wanted: str | None) -> frozenset[str]:
-    """The statuses of `--config retry=timeout,oom` (or `all`)."""
-    known = ("all", *outcome.STATUSES)
+    """The statuses of `--config retry=timeout,oom` (or `all`, or `stale`)."""
+    known = ("all", fingerprint.STALE, *outcome.STATUSES)
     return frozenset(settings.select("retry status", known, wanted)) if wanted else frozenset()
 
 
@@ -146,7 +146,7 @@ class Plan:
             found = recorded.outcome_of(self._status(stages.STAGES[stage], wildcards))
         except ValueError:
             return False
-        return found is not None and found.status == outcome.OK
+        return found is not None and found.outcome.status == outcome.OK
 
     def due(self, stage: str, wildcards) -> str:
         """See fingerprint.due."""
@@ -154,6 +154,10 @@ class Plan:
         retry = self.retry
         if declared.kind is Kind.ENV:  # what kept it from being made may be gone; not for "all"
             retry = frozenset(outcome.FAILED)
+        elif (
+            stages.MEASUREMENT not in declared.aggregated
+        ):  # what rows are measured and verified by
+            retry -= {fingerprint.STALE}
         modules = stages.modules(declared, self._entry(declared, wildcards))
         return fingerprint.due(
             self._status(declared, wildcards),
@@ -255,6 +259,17 @@ class Plan:
                 for file in stage.aggregated
             )
         )
+
+    def measuring_code(self) -> str:
+        """Changes with the code that rows are measured and verified by, and so with which of them
+        are stale."""
+        measuring = [s for s in stages.STAGES.values() if stages.MEASUREMENT in s.aggregated]
+        codes = {
+            fingerprint.code_of_stage(stages.modules(stage, entry))
+            for stage in measuring
+            for entry in (self.matrix.baselines.values() if stage.entry else [None])
+        }
+        return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest()[:12]
 
     def dumps(self) -> list[str]:
         """The lists of what was dumped, of every cell that a kind of dump is of."""
