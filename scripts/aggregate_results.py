@@ -14,6 +14,7 @@ from scripts.lib.core import atomic, exits
 from scripts.lib.report import fields, record
 from scripts.lib.report.columns import COLUMNS, FIELDS
 from scripts.lib.report.results_file import cell_of
+from scripts.lib.supervision import outcome
 
 
 def main() -> None:
@@ -26,8 +27,20 @@ def main() -> None:
     args = parser.parse_args()
     found = record.records(Matrix.from_json(atomic.read_json(args.matrix)))
     check(found)
-    atomic.write_text(args.out_jsonl, "".join(json.dumps(r, allow_nan=False) + "\n" for r in found))
-    atomic.write_text(args.out_csv, to_csv(found))
+    try:
+        lines = (json.dumps(one, allow_nan=False) + "\n" for one in found)
+        atomic.write_text(args.out_jsonl, "".join(lines))
+        atomic.write_text(args.out_csv, to_csv(found))
+        condemn_damaged(found)
+    except OSError as error:
+        exits.fail(f"{error}; the next run makes {args.out_csv} again")
+
+
+def condemn_damaged(found: list[dict]) -> None:
+    """Have the next run make again what records could not be made of."""
+    for ended in (one["outcome"] for one in found):
+        if ended["status"] == outcome.DAMAGED:
+            outcome.condemn(Path(ended["log"]).with_name(outcome.STATUS), ended["detail"])
 
 
 def check(found: list[dict]) -> None:

@@ -45,7 +45,7 @@ def failures(results: Path) -> list[Outcome]:
     Skipped ones would repeat what is listed already; what is left of models or targets that the
     configuration no longer has is not listed.
     """
-    found = [outcome.read(path) for path in sorted(results.glob("*/**/status.json"))]
+    found = [outcome.read_or_damaged(path) for path in sorted(results.glob("*/**/status.json"))]
     last = results / "logs" / "matrix.json"
     wanted = _cells(Matrix.from_json(atomic.read_json(last))) if last.exists() else None
     return [

@@ -1,7 +1,8 @@
 """Run one stage of one cell under the supervisor: limits, log, status.json, artifacts.
 
 Exits 0 whenever an outcome was recorded, whatever it is: a failed cell must not keep the
-CSV from being written. Exits 75 (EX_TEMPFAIL) where none was, because it is to be run again.
+CSV from being written. Exits 75 (EX_TEMPFAIL) where none was, because it is to be run again, and
+74 (EX_IOERR) with one line where none could be written, to a full disk say.
 """
 
 from __future__ import annotations
@@ -97,6 +98,13 @@ def main() -> int:
     except MoreNeeded as short:
         print(short, file=sys.stderr)
         return os.EX_TEMPFAIL
+    except OSError as error:
+        print(
+            f"error: {job.stage} {job.cell}: its outcome cannot be recorded ({error}); "
+            "the next run makes it again",
+            file=sys.stderr,
+        )
+        return os.EX_IOERR
     return 0
 
 

@@ -16,6 +16,9 @@ FAULTS = {
     "hangs": "import time; time.sleep(3600)",
     "eats_memory": "held = [torch.ones(4 << 20) for _ in range(10**6)]",
     "raises": "raise RuntimeError('no such layer')",
+    # Where its weights are counted, in a process of its own, then in the stage itself; then no more.
+    "is_killed": "import os, pathlib; n = len(list(pathlib.Path('results').glob('killed*'))); "
+    "n == 2 or pathlib.Path(f'results/killed{n}').touch() or os.kill(os.getpid(), 9)",
     "leaves_a_child": "import subprocess; subprocess.Popen(['sleep', '86399'], start_new_session=True)",
 }
 MODEL = '''"""A model with a fault."""
@@ -30,6 +33,10 @@ def get_model():
 def get_dummy_input():
     return torch.randn(4)
 '''
+
+
+LINE = ("--cores", "2", "results/latency.csv", "--config", "frontends=torchmlir-stablehlo")
+CELL = "leaves_a_child/torchmlir-stablehlo/llvm-cpu"
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +55,8 @@ def faulty(make_checkout):
     keep_models(checkout)
     for name, fault in FAULTS.items():
         (checkout.path / f"models/{name}.py").write_text(MODEL.format(fault=fault))
-    checkout.snakemake(
-        *("--cores", "2", "results/latency.csv", "--config", "frontends=torchmlir-stablehlo")
-    )
+    (checkout.path / "models/broken.py").write_text("def get_model(:")
+    checkout.snakemake(*LINE)
     return checkout
 
 
@@ -61,6 +67,8 @@ def faulty(make_checkout):
         ("hangs", "timeout", "time-limit"),
         ("eats_memory", "oom", "memory-limit"),
         ("raises", "error", "RuntimeError"),
+        ("is_killed", "crashed", "SIGKILL"),
+        ("broken", "error", "stage-error"),
     ],
 )
 def test_a_fault_is_a_row_that_names_it(faulty, model, status, reason):
@@ -75,6 +83,11 @@ def test_a_fault_is_a_row_that_names_it(faulty, model, status, reason):
 def test_a_fault_leaves_the_other_cells_alone(faulty):
     row = faulty.row("leaves_a_child", "torchmlir-stablehlo", "llvm-cpu")
     assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+
+
+def test_a_timeout_shows_where_it_hung(faulty):
+    log = (faulty.path / "results/reference/hangs/log.txt").read_text()
+    assert "/models/hangs.py" in log[log.index("most recent call first") :]
 
 
 def test_nothing_is_left_running(faulty):
@@ -92,7 +105,7 @@ def test_failed_lists_each_failure_once_with_the_command_that_repeats_it(faulty)
         check=True,
     )
     commands = done.stdout.splitlines()
-    assert len(commands) == 4
+    assert len(commands) == 6
     repeat = next(c for c in commands if "models/raises.py" in c)
     again = subprocess.run(
         ["bash", "-c", repeat], cwd=faulty.path, capture_output=True, text=True, env=os.environ
@@ -101,10 +114,43 @@ def test_failed_lists_each_failure_once_with_the_command_that_repeats_it(faulty)
     assert "no such layer" in again.stderr
 
 
-def test_a_failed_cell_runs_again_when_its_model_file_is_mended(faulty):
+def test_the_next_run_repairs_what_it_can_and_says_what_is_damaged(faulty):
     (faulty.path / "models/raises.py").write_text(MODEL.format(fault="pass"))
-    faulty.snakemake(
-        *("--cores", "2", "results/latency.csv", "--config", "frontends=torchmlir-stablehlo")
-    )
-    assert faulty.row("raises", "torchmlir-stablehlo", "llvm-cpu")["status"] == "ok"
-    assert faulty.row("hangs", "torchmlir-stablehlo", "llvm-cpu")["status"] == "timeout"
+    flip(faulty.path / f"results/compile/{CELL}/module.vmfb")
+    cut(faulty.path / "results/baseline/leaves_a_child/eager/eval/measurement.json")
+    cut(faulty.path / "results/reference/raises/status.json")
+    said = faulty.snakemake(*LINE).stdout
+    assert "models/broken.py: not valid Python" in said
+    assert outcome_of(faulty, "raises") == "ok"
+    assert outcome_of(faulty, "hangs") == "timeout"
+    assert outcome_of(faulty, "is_killed") == "ok"
+    row = faulty.row("leaves_a_child", "torchmlir-stablehlo", "llvm-cpu")
+    assert (row["status"], row["stage"], row["reason"]) == ("damaged", "compile", "damaged-file")
+    assert f"results/compile/{CELL}/module.vmfb is damaged: " in row["detail"]
+    eager = [row for row in faulty.rows() if row["runtime"] == "eager"]
+    assert {r["model"] for r in eager if r["status"] == "ok"} >= {"leaves_a_child", "raises"}
+
+
+def test_the_run_after_that_makes_the_damaged_again(faulty):
+    (faulty.path / "models/broken.py").write_text(MODEL.format(fault="pass"))
+    said = faulty.snakemake(*LINE).stdout
+    assert outcome_of(faulty, "leaves_a_child") == outcome_of(faulty, "broken") == "ok"
+    assert "not valid Python" not in said
+    assert "Nothing to be done" in faulty.snakemake("-n", *LINE).stdout
+
+
+def outcome_of(checkout, model: str) -> str:
+    return checkout.row(model, "torchmlir-stablehlo", "llvm-cpu")["status"]
+
+
+def flip(path) -> None:
+    """Damage 64 bytes in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 64] = bytes(byte ^ 0xFF for byte in data[middle : middle + 64])
+    path.write_bytes(data)
+
+
+def cut(path) -> None:
+    """Leave the first half of a file."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])

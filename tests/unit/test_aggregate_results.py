@@ -2,24 +2,31 @@
 
 import csv
 import dataclasses
+import errno
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scripts import aggregate_results
+from scripts.lib.artifacts import digest
 from scripts.lib.config.matrix import Override
 from scripts.lib.core import atomic
-from scripts.lib.report import record
+from scripts.lib.driver import fingerprint
+from scripts.lib.report import record, results_file
 from scripts.lib.report.columns import COLUMNS
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import Usage
 
 
 @pytest.fixture
 def aggregate(results, monkeypatch):
-    def run(endings=None) -> tuple[list[dict], list[dict]]:
-        """(rows of the CSV, records of the JSONL) of a tree with these endings."""
+    def run(endings=None, then=lambda: None) -> tuple[list[dict], list[dict]]:
+        """(rows of the CSV, records of the JSONL) of a tree with these endings, changed by `then`."""
         results.write(endings)
+        then()
         atomic.write_json("matrix.json", results.matrix.to_json())
         words = ["x", "--matrix", "matrix.json", "--out-csv", "l.csv", "--out-jsonl", "r.jsonl"]
         monkeypatch.setattr(sys, "argv", words)
@@ -109,3 +116,87 @@ def test_a_broken_record_of_a_baseline_is_named_with_its_test(results, capsys):
     with pytest.raises(SystemExit):
         aggregate_results.check(found)
     assert capsys.readouterr().err.startswith("error: record conv/eager/train: experiment.")
+
+
+DAMAGED = [b"", b'{"status": "ok", "st', b"[]", b"null", b"\xff\xfe\x00", b"{}", None]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+@pytest.mark.parametrize(
+    ("file", "cells"),
+    [
+        ("measure/conv/mlir/vulkan/status.json", ["conv/mlir/vulkan"]),
+        ("measure/conv/mlir/vulkan/measurement.json", ["conv/mlir/vulkan"]),
+        ("measure/conv/mlir/vulkan/usage.json", []),
+        ("compile/conv/mlir/vulkan/report.json", ["conv/mlir/vulkan"]),
+        ("export/conv/mlir/report.json", ["conv/mlir/llvm-cpu", "conv/mlir/vulkan"]),
+        ("baseline/tiny/eager/eval/measurement.json", ["tiny/eager/eval"]),
+        ("baseline/tiny/eager/eval/usage.json", []),
+        ("reference/conv/status.json", ["conv/mlir/llvm-cpu", "conv/mlir/vulkan", "conv/eager/eval"]),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_rows_that_say_so_and_due_again(aggregate, file, cells, content):
+    path = Path("results") / file
+    rows, records = aggregate(
+        then=lambda: path.unlink() if content is None else path.write_bytes(content)
+    )
+    named = {str(results_file.cell_of(one)): row for one, row in zip(records, rows, strict=True)}
+    found = {cell for cell, row in named.items() if row["status"] == "damaged"}
+    if path.name == "usage.json" and content not in (b"{}", None):
+        assert len(found) == 1
+    elif path.name != "usage.json":
+        assert found == set(cells)
+    for cell in found:
+        row = named[cell]
+        assert (row["reason"], row["stage"]) == ("damaged-file", file.split("/")[0])
+        assert path.name in row["detail"]
+        assert (row["latency_ms"], row["verification_code"]) == ("", "VERIFIER_DIDNT_RUN")
+    status = path.with_name("status.json")
+    due = fingerprint.due(status, "c0de")
+    assert due.startswith("c0de+") or (due == "c0de" and not status.exists())
+    assert {row["status"] for cell, row in named.items() if cell not in found} == {"ok"}
+
+
+def test_a_measurement_of_the_same_size_that_is_not_the_one_made_is_damaged(aggregate):
+    path = Path("results/measure/conv/mlir/vulkan/measurement.json")
+    status = path.with_name("status.json")
+
+    def damage() -> None:
+        outcome.write(status, outcome.read(status), Usage(1.5, 9.0, {path.name: digest.of(path)}))
+        path.write_text(
+            path.read_text().replace('"values_ms": [\n      2.0', '"values_ms": [\n      1.0')
+        )
+
+    rows, _ = aggregate(then=damage)
+    assert [row["status"] for row in rows] == ["ok", "damaged", "ok", "ok", "ok", "ok"]
+    assert "are not the ones that were made" in rows[1]["detail"]
+    assert fingerprint.due(status, "c0de") == "c0de+1"
+
+
+def test_rows_of_older_code_are_marked(aggregate, ended):
+    current = fingerprint.of_stage("measure", ("scripts.measure_iree",))
+
+    def measure_one_now() -> None:
+        status = Path("results/measure/conv/mlir/vulkan/status.json")
+        outcome.write(status, replace(outcome.read(status), fingerprint=current), Usage(1, 1))
+
+    rows, _ = aggregate(ended("error", "compile", "tiny/mlir/vulkan"), then=measure_one_now)
+    assert [row["stale"] for row in rows] == ["True", "False", "True", "False", "True", "True"]
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_csv_of_before(aggregate, monkeypatch, capsys):
+    aggregate()
+    before, write = Path("l.csv").read_bytes(), atomic.write_text
+
+    def full(path: Path, text: str) -> None:
+        if Path(path).name == "l.csv":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, text)
+
+    monkeypatch.setattr(atomic, "write_text", full)
+    with pytest.raises(SystemExit) as ended:
+        aggregate()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said == "error: [Errno 28] No space left on device; the next run makes l.csv again\n"
+    assert Path("l.csv").read_bytes() == before

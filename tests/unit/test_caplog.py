@@ -1,5 +1,6 @@
 """caplog: head, tail and the diagnostics between, in a file of bounded size."""
 
+import errno
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
@@ -127,3 +128,36 @@ def test_what_the_supervisor_notes_stands_first(tmp_path):
     log.close()
     log.close()
     assert log.path.read_text() == "$ true\nprinted\n"
+
+
+def test_what_cannot_be_written_is_lost_and_the_reason_is_known(tmp_path):
+    log = CappedLog(tmp_path / "log.txt")
+    log.feed(b"first\n")
+    log._file.close()
+    log._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 (the log closes it)
+    log.feed(MANY)
+    log.close()
+    assert log.lost is not None
+    assert log.lost.errno == errno.ENOSPC
+    assert log.path.read_bytes() == b"first\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "last"),
+    [
+        ([], ""),
+        ([b"one\n  two  \n\n"], "two"),
+        ([b"one\ntwo"], "two"),
+        ([b"one\n", b"tw", b"o\n \n"], "two"),
+        ([MANY, b"two\n"], "two"),
+        ([b"y" * 9_000], "y" * LINE_BYTES),
+    ],
+)
+def test_the_last_line_is_the_last_that_says_something(tmp_path, pieces, last):
+    log = CappedLog(tmp_path / "log.txt")
+    for piece in pieces:
+        log.feed(piece)
+    assert log.last_line == last
+    log.insert("# here")
+    log.close()
+    assert log.path.read_text().endswith("\n# here\n" if last else "# here\n")

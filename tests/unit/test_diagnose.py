@@ -30,7 +30,7 @@ TRACEBACKS = [
     ("unsupported", "not-implemented", "NotImplementedError: Could not run 'aten::foo'"),
     ("unsupported", "capture", "torch._dynamo.exc.Unsupported: Dynamic control flow is not supported"),
     ("unsupported", "capture", "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: Could not guard on data-dependent expression Eq(u0, 1)"),
-    ("error", "OSError", "OSError: [Errno 28] No space left on device"),
+    ("error", "disk-full", "OSError: [Errno 28] No space left on device"),
     ("oom", "out-of-memory", "MemoryError"),
     ("oom", "out-of-memory", "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9.31 GiB for an array with shape (50000, 50000) and data type float32"),
     ("oom", "out-of-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."),

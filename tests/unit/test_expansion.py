@@ -11,6 +11,7 @@ from scripts.lib.config import expansion
 from scripts.lib.config.matrix import Baseline, Matrix, Override
 from scripts.lib.config.precision import PRECISIONS
 from scripts.lib.config.settings import ConfigError
+from scripts.lib.driver import plan as plan_module
 from scripts.lib.driver.plan import Plan
 from tests import declarations
 from tests.declarations import CONFIG, MODEL
@@ -111,6 +112,49 @@ def test_everything_that_is_wrong_is_reported_at_once_with_the_nearest_name(root
         "frontends.f.env: unknown env 'torch'; there are: e",
         "frontends.f.exporter: unknown exporter 'zz'; there are: plain, x",
     ]
+
+
+BROKEN = {
+    "no function": (MODEL.replace("def get_model", "def get_modell"), "no function get_model()"),
+    "no Python": ("def get_model(:", "not valid Python"),
+    "no text": ("\udcff", "not valid Python"),
+    "no default": (MODEL.replace("batch_size=1", "batch_size"), "without a default"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_model_file_stops_nothing_and_is_known_as_broken(root, monkeypatch, kind):
+    monkeypatch.chdir(root)
+    plan_module._parts.cache_clear()
+    text, message = BROKEN[kind]
+    (root / "models/b.py").write_text(text, encoding="utf-8", errors="surrogateescape")
+    found = expansion.expand(CONFIG, {}, root)
+    assert list(found.models) == ["a", "b", "b-again", "mine"]
+    assert {name for name, model in found.models.items() if model.broken} == {"b", "b-again"}
+    assert message in found.models["b"].broken
+    assert str(root / "models/b.py") in found.models["b"].broken
+    assert found.models["b"].batch_size == 2  # configured
+    assert found.models["b-again"].batch_size == 1
+    assert Plan(found, frozenset(), with_conda=False).broken_models() == [found.models["b"].broken]
+
+
+def test_a_model_whose_helper_is_broken_is_warned_of_and_depends_on_its_own_file_alone(
+    root, monkeypatch
+):
+    monkeypatch.chdir(root)
+    plan_module._parts.cache_clear()
+    (root / "models/a.py").write_text(MODEL + "\nimport helper\n")
+    (root / "models/helper.py").write_text("def f(:")
+    found = expansion.expand(CONFIG, {"models": "a,b"}, root)
+    plan = Plan(found, frozenset(), with_conda=False)
+    assert [line.split(":")[0] for line in plan.broken_models()] == ["models/a.py"]
+    assert "a module that it imports is not valid Python" in plan.broken_models()[0]
+    assert plan.model_parts(SimpleNamespace(model="a")) == []
+
+
+def test_an_error_in_the_configuration_stops_whatever_is_broken_beside_it(root):
+    (root / "models/a.py").write_text("def get_model(:")
+    assert len(problems_of(with_entry("models", "b", btch_size=3), root)) == 1
 
 
 def test_what_is_not_selected_is_not_looked_at(root):

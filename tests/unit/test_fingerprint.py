@@ -2,6 +2,7 @@
 
 import pytest
 
+from scripts.lib.artifacts import digest
 from scripts.lib.driver import fingerprint
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import FAILED, Outcome, Usage
@@ -161,13 +162,105 @@ def test_a_done_cell_that_ran_again_under_new_code_and_failed_is_not_due_once_mo
     assert fingerprint.due(recorded(status, "new", due), "newer") == "newer"
 
 
-@pytest.mark.parametrize("content", [None, "", "{}"])
-def test_a_cell_with_nothing_readable_on_record_is_due(tmp_path, content):
+def test_a_cell_with_nothing_on_record_is_due_under_the_code(tmp_path):
     path = tmp_path / "status.json"
-    if content is not None:
-        path.write_text(content)
     assert fingerprint.due(path, "new") == "new"
     assert fingerprint.due(path, "new", {"all"}, {"timeout": 1}) == "new"
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"status": "o'])
+def test_a_cell_with_nothing_readable_on_record_is_due_whatever_asked_for_it_before(
+    recorded, content
+):
+    path = recorded("ok", "new", "new+3")
+    path.write_text(content)
+    due = fingerprint.due(path, "new-cpu@here")
+    assert due.startswith("new+")
+    assert int(due.removeprefix("new+")) > 1e18
+    assert fingerprint.due(path, "new-gpu@there") == due, "all ask for it by the same param"
+    again = recorded("ok", "new", due)
+    assert fingerprint.due(again, "new") == due
+    again.write_text(content)
+    assert fingerprint.due(again, "new") != due, "damaged once more"
+
+
+PASSING = [
+    *[("crashed", number) for number in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")],
+    ("error", "disk-full"),
+    ("damaged", "damaged-file"),
+]
+
+
+@pytest.mark.parametrize(("status", "reason"), PASSING)
+@pytest.mark.parametrize("code", ["old", "new"])
+def test_a_failure_that_says_nothing_about_the_cell_is_due_in_every_run(
+    tmp_path, status, reason, code
+):
+    path = tmp_path / "status.json"
+    dues = ["new"]
+    for _ in range(3):
+        ended = Outcome(status, "compile", "c", reason, fingerprint=code, due=dues[-1])
+        outcome.write(path, ended, Usage(0, 0))
+        dues.append(fingerprint.due(path, "new"))
+    assert dues == ["new", "new+1", "new+2", "new+3"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [("crashed", "SIGSEGV"), ("oom", "kernel-oom-kill"), *PASSING]
+)
+def test_what_was_skipped_for_a_failure_follows_it_and_a_crash_of_its_own_stays(
+    tmp_path, status, reason
+):
+    path = tmp_path / "status.json"
+    if (status, reason) in PASSING:
+        status = "skipped"
+    outcome.write(
+        path, Outcome(status, "c", "c", reason, fingerprint="new", due="new"), Usage(0, 0)
+    )
+    assert fingerprint.due(path, "new") == "new"
+
+
+@pytest.mark.parametrize(
+    ("usage", "artifact", "whole"),
+    [
+        ("kept", "made", True),
+        ("kept", "mad", False),
+        ("kept", "", False),
+        ("kept", None, False),
+        ("", "made", False),
+        ('{"seconds": 1', "made", False),
+        ("[1]", "made", False),
+        (None, "made", False),
+    ],
+)
+def test_a_cell_whose_files_are_cut_short_is_due(tmp_path, usage, artifact, whole):
+    path, made = tmp_path / "status.json", tmp_path / "weights.irpa"
+    made.write_text("made")
+    ended = Outcome("ok", "reference", "c", fingerprint="old", due="old")
+    outcome.write(path, ended, Usage(0, 0, {made.name: digest.of(made)}))
+    made.unlink() if artifact is None else made.write_text(artifact)
+    if usage is None:
+        outcome.usage_path(path).unlink()
+    elif usage != "kept":
+        outcome.usage_path(path).write_text(usage)
+    assert fingerprint.due(path, "new") == ("old" if whole else "new+1")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "due"),
+    [
+        ("ok", "old", "new+1"),
+        ("ok", "new", "new"),
+        ("error", "new", "new"),
+        ("error", "old", "new"),
+    ],
+)
+def test_stale_is_what_ended_well_under_older_code(recorded, status, code, due):
+    path = recorded(status, code)
+    assert fingerprint.due(path, "new-cpu@here", {fingerprint.STALE}) == due
+    assert fingerprint.is_stale(outcome.read(path), "new-cpu@here") == (
+        (status, code) == ("ok", "old")
+    )
 
 
 @pytest.mark.parametrize("due", ["new", "old", "old+3", "new+3"])

@@ -56,7 +56,7 @@ def test_a_status_that_is_not_one_is_refused():
 def test_a_file_that_is_no_status_names_itself(tmp_path, content):
     path = tmp_path / "status.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match=r"status\.json: not .*delete it and run again"):
+    with pytest.raises(ValueError, match=r"status\.json: not .*the next run makes it again"):
         outcome.read(path)
 
 

@@ -31,6 +31,7 @@ from scripts.lib.timing.stopping import StoppingRule
         ("timeout, oom", {"timeout", "oom"}),
         ("all", {"all"}),
         ("un*", {"unsupported", "unavailable"}),
+        ("stale,damaged", {"stale", "damaged"}),
     ],
 )
 def test_retry_takes_statuses_and_globs(wanted, statuses):
@@ -104,7 +105,25 @@ def test_a_status_file_that_is_none_is_no_good_end_and_makes_the_cell_due(plan):
     path.parent.mkdir(parents=True)
     path.write_text("{")
     assert not plan.ended_well("compile", iree_cell())
-    assert plan.due("compile", iree_cell()) == fingerprint.of_modules(["scripts.compile_iree"])
+    code = fingerprint.of_modules(["scripts.compile_iree"])
+    assert plan.due("compile", iree_cell()) == f"{code}+{path.stat().st_mtime_ns}"
+
+
+@pytest.mark.parametrize("stage", ["env", "export", "compile", "measure"])
+def test_stale_are_measurements_and_nothing_that_they_stand_on(plan, stage):
+    ended = Outcome("ok", stage, "x", fingerprint="old", due="old")
+    wildcards = ENV if stage == "env" else iree_cell()
+    outcome.write(status_path(stage, NAMES.get(stage, "conv/mlir/vulkan")), ended, Usage(0, 0))
+    assert again(plan).due(stage, wildcards) == "old"
+    assert (again(plan, "stale").due(stage, wildcards) == "old") == (stage != "measure")
+    assert again(plan, "all").due(stage, wildcards).endswith("+1") == (stage != "env")
+
+
+def test_which_rows_are_stale_is_said_anew_when_a_runtime_changes(plan, monkeypatch):
+    before = plan.measuring_code()
+    assert again(plan).measuring_code() == before
+    other = dataclasses.replace(plan.matrix.baselines["eager"], runtime="inductor")
+    assert changed(plan, baselines={"eager": other}).measuring_code() != before
 
 
 ENV = SimpleNamespace(env="torch-mlir")

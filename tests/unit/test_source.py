@@ -6,6 +6,7 @@ import pytest
 
 from scripts.lib.core.python_source import literal
 from scripts.lib.modeling.source import (
+    BrokenModelFile,
     Function,
     ModelFileError,
     accepted_options,
@@ -79,13 +80,14 @@ def test_an_option_that_no_one_takes_is_refused(file, option, message):
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_work_is_named_with_what_is_wrong(file, text, message):
-    with pytest.raises(ModelFileError, match=rf"m\.py: .*{message}"):
+    with pytest.raises(BrokenModelFile, match=rf"m\.py: .*{message}"):
         accepted_options(file(text))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ModelFileError, match=r"gone\.py: no such model file"):
+    with pytest.raises(ModelFileError, match=r"gone\.py: no such model file") as wrong:
         check_options(tmp_path / "gone.py", {})
+    assert not isinstance(wrong.value, BrokenModelFile), "the configuration names it"
 
 
 @pytest.mark.parametrize("name", ["m.txt", "m"])

@@ -119,11 +119,11 @@ def test_an_outcome_is_read_once_until_it_changes(tmp_path, monkeypatch):
     status = tmp_path / "status.json"
     assert recorded.outcome_of(str(status)) is None
     outcome.write(status, Outcome("ok", "compile", "c"), Usage(0, 0))
-    assert recorded.outcome_of(str(status)).status == "ok"
+    assert recorded.outcome_of(str(status)).outcome.status == "ok"
     with monkeypatch.context() as patched:
         patched.setattr(outcome, "read", lambda path: pytest.fail(f"{path} is read again"))
-        assert recorded.outcome_of(str(status)).status == "ok"
+        assert recorded.outcome_of(str(status)).outcome.status == "ok"
     outcome.write(status, Outcome("oom", "compile", "c", "why", "what"), Usage(0, 0))
-    assert recorded.outcome_of(str(status)).status == "oom"
+    assert recorded.outcome_of(str(status)).outcome.status == "oom"
     status.unlink()
     assert recorded.outcome_of(str(status)) is None

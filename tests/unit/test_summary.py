@@ -1,9 +1,13 @@
 """summary: the table of a run, rows by status and by the stage that decided."""
 
+import os
 import re
+import time
+from pathlib import Path
 
 import pytest
 
+from scripts import aggregate_results
 from scripts.lib.driver import summary
 from scripts.lib.report import fields, record
 from scripts.lib.report.columns import FIELDS
@@ -27,6 +31,24 @@ def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):
         ("unsupported", "2", "", "", "", "2"),
         ("error", "", "1", "", "1", "2"),
     ]
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_the_csv_is_named_by_the_run_that_wrote_it_with_its_stale_rows(
+    results, monkeypatch, capsys, written
+):
+    results.write()
+    rows = [fields.row(one, FIELDS) for one in record.records(results.matrix)]
+    Path("results").mkdir(exist_ok=True)
+    summary.CSV.write_text(aggregate_results.to_csv(record.records(results.matrix)))
+    if not written:
+        os.utime(summary.CSV, (time.time() - 60,) * 2)
+    journal.begin(Path("journal.jsonl"))
+    summary.show(Path("journal.jsonl"))
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("latency.csv" in said) == ("6 rows" in said) == written
+    stale = f"{len(rows)} of them were measured by older code and are ok: --config retry=stale"
+    assert (stale in said) == written
 
 
 def test_a_journal_without_a_run_shows_nothing(tmp_path, capsys):

@@ -15,9 +15,11 @@ rule aggregate_results:
     params:
         python=PLAN.report_python(),
         matrix=PLAN.digest(),
+        code=PLAN.measuring_code(),
+    # Its errors are for the terminal too: on a full disk, there is no log.
     shell:
         "{params.python} -m scripts.aggregate_results --matrix results/logs/matrix.json"
-        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} > {log:q} 2>&1"
+        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} 2>&1 | tee {log:q}"
 
 
 rule check:

@@ -33,6 +33,10 @@ except settings.ConfigError as problem:
 run_log = progress.RunLog()
 patches = snakemake_patches.apply(workflow, logger)
 
+if not patches.on_node:
+    for problem in PLAN.broken_models():
+        logger.warning(f"{problem}: its rows will be errors of stage reference")
+
 
 wildcard_constraints:
     **cell.constraints(),
@@ -62,7 +66,10 @@ SUPERVISE = (
 
 def start_run():
     """What a run does first: its lock, its progress lines, and what earlier runs have left."""
-    run_log.start(MATRIX)
+    try:
+        run_log.start(MATRIX)
+    except OSError as problem:
+        raise WorkflowError(f"nothing was run: {problem}; results/ has to be writable")
     terminal.follow(logger, progress.line)
     patches.start()
 

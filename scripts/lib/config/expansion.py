@@ -35,6 +35,8 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     for name, model in chosen["models"].items():
         try:
             chosen["models"][name] = _with_default_size(model, root)
+        except source.BrokenModelFile as error:  # a row of its own, once its reference has failed
+            chosen["models"][name] = dataclasses.replace(model, broken=str(error))
         except source.ModelFileError as error:
             problems.append(f"{model.where}: {error}")
     programs = _programs(chosen["baselines"], known["frontends"])
@@ -216,7 +218,8 @@ def _families(wanted: str | None, models: Mapping[str, Model]) -> str | None:
 def _with_default_size(model: Model, root: Path) -> Model:
     """The model with its batch size where its entry sets none: its file's, or its suite's.
 
-    Raises ModelFileError for options that its file does not take.
+    Raises ModelFileError for options that its file does not take, BrokenModelFile where there is
+    something wrong with the file.
     """
     path = _resolve(root, model.file)
     source.check_options(path, model.options)

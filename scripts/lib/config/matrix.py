@@ -29,7 +29,7 @@ class Model:
     of one entry (its dtypes and batch sizes).
 
     `torchbench` is its name in a TorchBench file; `skip` says why that file has none of it run,
-    `skip_train` why it has it not trained.
+    `skip_train` why it has it not trained. `broken` says what is wrong with its file.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Model:
     skip: str = ""
     skip_train: str = ""
     family: str = ""
+    broken: str = ""
 
     @property
     def dtype(self) -> str:

@@ -18,6 +18,8 @@ from typing import Any
 
 import yaml
 
+from scripts.lib.modeling.source import BrokenModelFile
+
 FOLDER = Path("models/suites")
 NAMES = FOLDER / "names"
 RENAMED = " -> "
@@ -215,8 +217,17 @@ def _listed(suite: str, root: Path) -> set[str]:
 def batch_size(entry_options: Mapping[str, Any], name: str, root: Path) -> int | None:
     """The batch size of a torchbench model's own evaluation on a CPU, read without importing it:
     its metadata's for the device `cpu`, else its class's DEFAULT_EVAL_BSIZE; None where neither
-    is a plain number."""
+    is a plain number. Raises BrokenModelFile where one of its files cannot be read."""
     folder = root / Path(entry_options["path"]).expanduser() / MODELS / name
+    try:
+        return _batch_size(folder)
+    except (OSError, SyntaxError, ValueError, yaml.YAMLError) as error:
+        text = " ".join(str(error).split())
+        raise BrokenModelFile(f"{folder}: its batch size cannot be read ({text})") from error
+
+
+def _batch_size(folder: Path) -> int | None:
+    """The same, of the folder of a torchbench model."""
     metadata = folder / "metadata.yaml"
     if metadata.is_file():
         devices = (yaml.safe_load(metadata.read_text(encoding="utf-8")) or {}).get("devices") or {}

@@ -41,7 +41,8 @@ def apply(matrix: Matrix, file: TorchbenchFile, root: Path) -> Matrix:
     for name, model in matrix.models.items():
         try:
             models[name] = _model(model, file, matrix.tests)
-            source.check_options((root / model.file).resolve(), models[name].options)
+            if not model.broken:
+                source.check_options((root / model.file).resolve(), models[name].options)
         except (source.ModelFileError, ConfigError) as error:
             problems.append(f"{model.where}: {error}")
     if problems:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import signal
@@ -72,6 +73,20 @@ def descendants(pid: int) -> list[int]:
         found += children
         todo += children
     return found
+
+
+def same_program(pid: int) -> list[int]:
+    """Those of a process's descendants that run its program: what a Python process has forked, or
+    started with the same interpreter."""
+    return [below for below in descendants(pid) if _program(below) == _program(pid) != ""]
+
+
+def _program(pid: int) -> str:
+    """The executable of a process; "" where that is not told, as of one that has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def _children(pid: int) -> list[int]:
@@ -148,12 +163,32 @@ def _is_zombie(pid: int) -> bool:
 
 
 def kernel_oom_kills() -> int:
-    """How many processes the kernel has killed for memory since boot (Linux 4.13)."""
+    """How many processes the kernel has killed for memory: of this control group (cgroup v2,
+    memory.events), else of the machine since boot (/proc/vmstat, Linux 4.13)."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
+        for line in _kernel_oom_counter().read_text().splitlines():
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return 0
+
+
+@functools.cache
+def _kernel_oom_counter() -> Path:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            events = Path(f"/sys/fs/cgroup{line.removeprefix('0::')}/memory.events")
+            if line.startswith("0::") and events.is_file():
+                return events
+    return Path("/proc/vmstat")
+
+
+def leave_no_core(pid: int) -> None:
+    """Have a process leave no core dump, where the system can (prlimit(2), core(5)).
+
+    One byte, as a limit of 0 does not hold for a core that is piped to a program.
+    """
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_CORE, (1, 1))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import glob
 import hashlib
+import os
 import shutil
 import socket
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +21,10 @@ from scripts.lib.core import python_source
 from scripts.lib.driver import recorded
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import Outcome
 
+STALE = "stale"
+"""What `retry` calls measurements that ended well under older code."""
 ROOT = Path(__file__).parents[3]
 
 
@@ -38,7 +42,7 @@ def of_stage(stage: str, modules: tuple[str, ...]) -> str:
     """What decides how a failed cell would end now: the code, and for stages that want a
     device or a compiler of the machine's, what shows of those and on which machine. `stage` is its
     name in status files."""
-    code = _code(modules)
+    code = code_of_stage(modules)
     if not stages.wants_device(stage):
         return code
     return f"{code}-{_machine_signs()}@{_machine()}"
@@ -56,20 +60,30 @@ def due(
     its nodes, whose devices differ, agree on it. Nothing recorded, or a failure under other code:
     the code, and the count of a stage that began under it and has no outcome. Done, or failed under
     this very fingerprint: the value recorded as due. A forced run counts up, so that it happens
-    once: a failure on this machine whose devices have changed, `retry` (statuses to force, or
-    "all"), and a `timeout` or `oom` when its limit in `limits` is no longer the one that it met.
+    once: a failure on this machine whose devices have changed, `retry` (statuses to force, "all",
+    or "stale" for what ended well under other code), a `timeout` or `oom` when its limit in
+    `limits` is no longer the one that it met, a failure that says nothing about the cell, and
+    files that are cut short or gone.
     """
     code = _code_of(current)
     try:
-        found = recorded.outcome_of(str(status_path))
+        on_record = recorded.outcome_of(str(status_path))
     except ValueError:
-        return code
-    if found is None:
+        return f"{code}+{_moment(status_path)}"
+    if on_record is None:
         begun = outcome.begun(status_path)
         return begun if _parts(begun)[0] == code else code
+    found = on_record.outcome
     limits = limits or {}
     moved = found.status in limits and limits[found.status] != found.limit
-    forced = moved or found.status in retry or "all" in retry
+    forced = (
+        moved
+        or found.status in retry
+        or "all" in retry
+        or (STALE in retry and is_stale(found, current))
+        or found.is_passing
+        or not on_record.whole
+    )
     if not forced:
         if found.status == outcome.OK:
             return found.due or code
@@ -78,6 +92,17 @@ def due(
         if not _signs_changed(found.fingerprint, current):
             return found.due or code
     return f"{code}+{_parts(found.due)[1] + 1}"
+
+
+def is_stale(found: Outcome, current: str) -> bool:
+    """Whether a stage ended well under other code than `current`, which may be a whole fingerprint."""
+    return found.status == outcome.OK and _code_of(found.fingerprint) != _code_of(current)
+
+
+def _moment(path: str | Path) -> int:
+    """A count that nobody has asked with before: when a file that cannot be read was written, in
+    nanoseconds. The count before it is lost with what it held."""
+    return os.stat(path).st_mtime_ns
 
 
 def _parts(due: str) -> tuple[str, int]:
@@ -116,6 +141,6 @@ def _machine() -> str:
 
 
 @functools.cache
-def _code(modules: tuple[str, ...]) -> str:
-    """One reading of the sources for all cells of a stage."""
+def code_of_stage(modules: tuple[str, ...]) -> str:
+    """The code's part of a stage's fingerprint: one reading of the sources for all of its cells."""
     return of_modules(modules)

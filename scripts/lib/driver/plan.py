@@ -25,15 +25,19 @@ from scripts.lib.supervision import outcome
 
 
 def parse_retry(wanted: str | None) -> frozenset[str]:
-    """The statuses of `--config retry=timeout,oom` (or `all`)."""
-    known = ("all", *outcome.STATUSES)
+    """The statuses of `--config retry=timeout,oom` (or `all`, or `stale`)."""
+    known = ("all", fingerprint.STALE, *outcome.STATUSES)
     return frozenset(settings.select("retry status", known, wanted)) if wanted else frozenset()
 
 
 @functools.cache
-def _parts(file: str) -> list[str]:
-    """One reading of a model file for all of its cells."""
-    return [os.path.relpath(path) for path in source.own_imports(file)]
+def _parts(file: str) -> tuple[list[str], str]:
+    """The files that a model file imports, else what is wrong with one of them; one reading for all
+    of its cells."""
+    try:
+        return [os.path.relpath(path) for path in source.own_imports(file)], ""
+    except source.BrokenModelFile as error:
+        return [], str(error)
 
 
 def _size_mb(file: str) -> float | None:
@@ -72,7 +76,12 @@ class Plan:
 
     def model_parts(self, wildcards) -> list[str]:
         """The files that the model's own file is made of: a change of theirs is one of it."""
-        return _parts(self.model(wildcards).file)
+        return _parts(self.model(wildcards).file)[0]
+
+    def broken_models(self) -> list[str]:
+        """What is wrong with model files, once each. The reference of such a model fails for it."""
+        found = (model.broken or _parts(model.file)[1] for model in self.matrix.models.values())
+        return list(dict.fromkeys(filter(None, found)))
 
     def frontend(self, wildcards) -> Frontend:
         return (self.matrix.programs | self.matrix.frontends)[wildcards.frontend]
@@ -141,7 +150,7 @@ class Plan:
             found = recorded.outcome_of(self._status(stages.STAGES[stage], wildcards))
         except ValueError:
             return False
-        return found is not None and found.status == outcome.OK
+        return found is not None and found.outcome.status == outcome.OK
 
     def due(self, stage: str, wildcards) -> str:
         """See fingerprint.due."""
@@ -149,6 +158,10 @@ class Plan:
         retry = self.retry
         if declared.kind is Kind.ENV:  # what kept it from being made may be gone; not for "all"
             retry = frozenset(outcome.FAILED)
+        elif (
+            stages.MEASUREMENT not in declared.aggregated
+        ):  # what rows are measured and verified by
+            retry -= {fingerprint.STALE}
         modules = stages.modules(declared, self._entry(declared, wildcards))
         return fingerprint.due(
             self._status(declared, wildcards),
@@ -250,6 +263,17 @@ class Plan:
                 for file in stage.aggregated
             )
         )
+
+    def measuring_code(self) -> str:
+        """Changes with the code that rows are measured and verified by, and so with which of them
+        are stale."""
+        measuring = [s for s in stages.STAGES.values() if stages.MEASUREMENT in s.aggregated]
+        codes = {
+            fingerprint.code_of_stage(stages.modules(stage, entry))
+            for stage in measuring
+            for entry in (self.matrix.baselines.values() if stage.entry else [None])
+        }
+        return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest()[:12]
 
     def dumps(self) -> list[str]:
         """The lists of what was dumped, of every cell that a kind of dump is of."""

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
+from scripts.lib.artifacts import digest
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
 
-_READ: dict[str, tuple[tuple[int, int, int], Outcome]] = {}
+
+@dataclass(frozen=True)
+class Recorded:
+    """The outcome in a status file; `whole`: the usage beside it can be read, and every artifact has
+    the size that it was made with. What artifacts hold is compared where they are read
+    (supervision/damage.py)."""
+
+    version: tuple[int, int, int]
+    outcome: Outcome
+    whole: bool
 
 
-def outcome_of(status_path: str) -> Outcome | None:
-    """The outcome in a status file, None where there is none; read again when the file changes.
+_READ: dict[str, Recorded] = {}
+
+
+def outcome_of(status_path: str) -> Recorded | None:
+    """What is recorded in a status file, None where there is none; read again when it changes.
 
     Raises ValueError, naming the file, where it is not a status file.
     """
@@ -21,6 +35,18 @@ def outcome_of(status_path: str) -> Outcome | None:
         return None
     version = (found.st_ino, found.st_mtime_ns, found.st_size)
     known = _READ.get(status_path)
-    if known is None or known[0] != version:
-        known = _READ[status_path] = (version, outcome.read(status_path))
-    return known[1]
+    if known is None or known.version != version:
+        ended = outcome.read(status_path)
+        known = _READ[status_path] = Recorded(version, ended, _is_whole(status_path))
+    return known
+
+
+def _is_whole(status_path: str) -> bool:
+    folder = os.path.dirname(status_path)
+    try:
+        usage = outcome.read_usage(status_path)
+        return usage is not None and all(
+            digest.has_size(f"{folder}/{name}", made) for name, made in usage.artifacts.items()
+        )
+    except (OSError, ValueError):
+        return False

@@ -18,18 +18,36 @@ CSV = Path("results/latency.csv")
 
 
 def show(path: Path) -> None:
-    """Print the summary of the last run: the table only if that run wrote the CSV, the account of its
-    seconds only if it ran a stage."""
+    """Print the summary of the last run: the table and the CSV's name only if that run wrote it, the
+    account of its seconds only if it ran a stage."""
     console = Console(stderr=True, highlight=False)
     account = journal.of_last_run(path, time.time())
     if account is None:
         return
-    if CSV.exists() and CSV.stat().st_mtime >= time.time() - account.wall - 1:
-        console.print(table(list(csv.DictReader(CSV.open(encoding="utf-8", newline="")))))
+    rows = written_rows(time.time() - account.wall)
+    if rows is not None:
+        console.print(table(rows))
     if account.stages:
         console.print(seconds(account))
-    if CSV.exists():
+    if rows is not None:
         console.print(f"rows: {CSV}   failed cells: python -m scripts.failed")
+        if stale := sum(row["stale"] == "True" for row in rows):
+            console.print(
+                f"{stale} of them were measured by older code and are ok: "
+                "--config retry=stale makes them again",
+                soft_wrap=True,
+            )
+
+
+def written_rows(since: float) -> list[dict[str, str]] | None:
+    """The rows of the CSV; None where it was not written after `since` (seconds since the epoch).
+
+    A second less, as a file system's clock may be behind.
+    """
+    if not CSV.exists() or CSV.stat().st_mtime < since - 1:
+        return None
+    with CSV.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def seconds(account: Account) -> Table:

@@ -39,11 +39,17 @@ class ModelFileError(ValueError):
     """A model file, or an option set for it, that cannot work; says which and what to do."""
 
 
+class BrokenModelFile(ModelFileError):
+    """What is wrong is in the model file, or in a module that it imports, and not in the
+    configuration that names it: that model has no reference, and other models are as they were."""
+
+
 def functions(path: str | Path) -> dict[str, Function]:
     """What each of a model file's functions takes, those that it must have and those it may.
 
-    Raises ModelFileError, naming the file, where it is missing, does not parse, lacks a function
-    that it must have, or has a parameter that cannot be set by an option.
+    Raises ModelFileError, naming the file, where it is missing or no Python file by its name, and
+    BrokenModelFile where it does not parse, lacks a function that it must have, or has a parameter
+    that cannot be set by an option.
     """
     path = Path(path).expanduser()
     found: dict[str, ast.stmt] = {}
@@ -54,7 +60,7 @@ def functions(path: str | Path) -> dict[str, Function]:
         if name not in found:
             near = difflib.get_close_matches(name, sorted(found), n=1)
             hint = f"; did you mean {near[0]!r}? rename it to {name}" if near else ""
-            raise ModelFileError(
+            raise BrokenModelFile(
                 f"{path}: no function {name}() at the top level; expected both "
                 f"{' and '.join(f'{f}()' for f in FUNCTIONS)}{hint}"
             )
@@ -82,7 +88,7 @@ def own_imports(path: str | Path, root: Path = ROOT) -> list[Path]:
     """The files that a model file is made of beside itself, sorted: the modules of `models.*` in
     the project at `root` and those that lie beside the file, as far as they import each other.
 
-    Raises ModelFileError where one of them does not parse.
+    Raises BrokenModelFile where one of them does not parse.
     """
     path = Path(path).expanduser()
     _parsed(path)  # says what is wrong with the file itself
@@ -91,7 +97,7 @@ def own_imports(path: str | Path, root: Path = ROOT) -> list[Path]:
         wanted = [name for file in (path, *beside) for name in python_source.names(file, "")]
         shared = python_source.closure(filter(_is_shared, wanted), root, _is_shared)
     except (SyntaxError, ValueError) as error:
-        raise ModelFileError(f"{path}: a module that it imports is not valid Python ({error})") from error  # fmt: skip
+        raise BrokenModelFile(f"{path}: a module that it imports is not valid Python ({error})") from error  # fmt: skip
     return sorted((beside | shared) - {path})
 
 
@@ -175,9 +181,9 @@ def _parsed(path: Path) -> ast.Module:
     try:
         return _tree(path.read_bytes(), path.name)
     except OSError as error:
-        raise ModelFileError(f"{path}: cannot be read ({error.strerror})") from error
+        raise BrokenModelFile(f"{path}: cannot be read ({error.strerror})") from error
     except (SyntaxError, ValueError) as error:
-        raise ModelFileError(f"{path}: not valid Python ({error})") from error
+        raise BrokenModelFile(f"{path}: not valid Python ({error})") from error
 
 
 @functools.lru_cache(maxsize=16)
@@ -211,15 +217,15 @@ _OTHER_THAN_DEF = {
 
 
 def _function(path: Path, name: str, node: ast.stmt) -> Function:
-    """What a function takes, given its definition; raises ModelFileError where it is none."""
+    """What a function takes, given its definition; raises BrokenModelFile where it is none."""
     if not isinstance(node, ast.FunctionDef):
-        raise ModelFileError(
+        raise BrokenModelFile(
             f"{path}: {name} is {_OTHER_THAN_DEF[type(node)]} on line {node.lineno}; expected "
             f"`def {name}(...)` at the top level, as its options are read without running the file"
         )
     arguments = node.args
     if arguments.posonlyargs:
-        raise ModelFileError(
+        raise BrokenModelFile(
             f"{path}: {name}() has the positional-only parameter {arguments.posonlyargs[0].arg!r}; "
             "options are given by name: take the '/' away"
         )
@@ -229,13 +235,13 @@ def _function(path: Path, name: str, node: ast.stmt) -> Function:
     options = frozenset(a.arg for a in (*arguments.args, *arguments.kwonlyargs))
     takes_model = MODEL_PARAMETER in options
     if takes_model and name == "get_model":
-        raise ModelFileError(
+        raise BrokenModelFile(
             f"{path}: get_model() has the parameter 'model', which is what get_model() returned in "
             "the file's other functions; give the option another name"
         )
     for parameter in without_default:
         if parameter != MODEL_PARAMETER:
-            raise ModelFileError(
+            raise BrokenModelFile(
                 f"{path}: {name}() has the parameter {parameter!r} without a default; every option "
                 "of a model file needs one"
             )

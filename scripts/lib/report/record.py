@@ -9,7 +9,7 @@ value is, and which of them are columns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from scripts.lib.config import plugins, stages
@@ -26,20 +26,22 @@ from scripts.lib.config.matrix import (
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.config.stages import IREE_ENV, Stage, status_path
 from scripts.lib.core import atomic
-from scripts.lib.driver import environments
+from scripts.lib.driver import environments, fingerprint
 from scripts.lib.report import rounds, speedups
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
 from scripts.lib.report.rounds import Measured
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome
+from scripts.lib.supervision import damage, outcome
+from scripts.lib.supervision.outcome import Outcome, Usage
 from scripts.lib.timing.latency import trust
 from scripts.lib.verification import codes
 
 # What a record takes as it is from an outcome, a measurement and a signature.
-_OF_OUTCOME = names(FIELDS, "outcome")
+_OF_OUTCOME = [name for name in names(FIELDS, "outcome") if name != "stale"]
 _OF_MEASUREMENT = names(FIELDS, "run")
 _OF_SIGNATURE = names(FIELDS, "reference")
+_ALSO_READ = {"reference": ("signature.json",)}
+"""Files of a stage that records are made of, and that the aggregate does not wait for."""
 
 
 def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
@@ -56,7 +58,7 @@ def iree_record(
 ) -> dict:
     """The record of one IREE cell, from what its stages left."""
     row_cell = iree_cell(model, frontend, target)
-    record = _record(root, matrix, row_cell, model, target.device_kind)
+    record = _record(root, matrix, row_cell, None, model, target.device_kind)
     record["experiment"] |= {
         "test": "eval",
         "precision": "none",
@@ -83,7 +85,7 @@ def baseline_record(
     """The record of one test of one baseline of one model."""
     row_cell = baseline_cell(model, baseline, test)
     runtime = baseline.runtime.replace("_", "-")  # a module's name has no dash
-    record = _record(root, matrix, row_cell, model, baseline.device)
+    record = _record(root, matrix, row_cell, baseline, model, baseline.device)
     record["experiment"] |= {
         **row_cell.columns(),
         "precision": matrix.precision(model, baseline, test),
@@ -130,20 +132,22 @@ def _add_export(root: Path, record: dict, exported: Cell, frontend: Frontend) ->
     _add_versions(record, frontend.env, plugins.exporter(frontend.exporter).versions, found)
 
 
-def _record(root: Path, matrix: Matrix, row: Cell, model: Model, device: str) -> dict:
-    """What IREE cells and baselines have in common."""
+def _record(
+    root: Path, matrix: Matrix, row: Cell, entry: Baseline | None, model: Model, device: str
+) -> dict:
+    """What IREE cells and baselines have in common; `entry` is the baseline's."""
     chain, again = matrix.chain(row), matrix.second_round(row)
-    outcomes = [_outcome(root, *one) for one in chain]
+    outcomes = [_ended(root, *one) for one in chain]
     # Where the first round ended well, the second can take that back.
     if again and outcomes[-1].status == outcome.OK:
-        outcomes += [found for one in again if (found := _outcome(root, *one)).status != outcome.OK]
+        outcomes += [found for one in again if (found := _ended(root, *one)).status != outcome.OK]
     last, decisive = outcomes[-1], _decisive(root, outcomes)
     stage, of = [*chain, *again][len(outcomes) - 1]
-    measured = _measured(root, stage, of)
-    taken = [measured, *(_measured(root, *one) for one in again)]
-    timed = rounds.timed(taken)
-    usage = outcome.read_usage(root / stage.path(of, stages.STATUS))
-    ran = usage if last.status != outcome.SKIPPED else None
+    whole = decisive.status != outcome.DAMAGED
+    measured = _measured(root, stage, of) if whole else {}
+    timed = rounds.timed(taken := [measured, *(_measured(root, *one) for one in again if whole)])
+    ran = _usage(root / stage.path(of, stages.STATUS)) if last.status != outcome.SKIPPED else None
+    code = fingerprint.code_of_stage(stages.modules(stage, entry))
     return {
         "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
         "experiment": {
@@ -154,7 +158,7 @@ def _record(root: Path, matrix: Matrix, row: Cell, model: Model, device: str) ->
         },
         "reference": _reference(root, model),
         "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
-        | {"blocked_by": last.blocked_by},
+        | {"blocked_by": last.blocked_by, "stale": fingerprint.is_stale(decisive, code)},
         "verification": _verification(decisive, measured),
         "latency": _latency(timed, model) | rounds.left_out(taken) if timed else None,
         "runs": rounds.runs(timed) if timed else None,
@@ -168,10 +172,6 @@ def _record(root: Path, matrix: Matrix, row: Cell, model: Model, device: str) ->
         "compile": None,
         "versions": dict(measured.get("versions", {})),
     }  # fmt: skip
-
-
-def _outcome(root: Path, stage: Stage, of: Cell) -> Outcome:
-    return outcome.read(root / stage.path(of, stages.STATUS))
 
 
 def _measured(root: Path, stage: Stage, of: Cell) -> dict:
@@ -191,15 +191,51 @@ def _decisive(root: Path, outcomes: list[Outcome]) -> Outcome:
             continue
         if result.status == outcome.SKIPPED and result.blocked_by:
             stage, _, blocking = result.blocked_by.partition(" ")
-            return outcome.read(root / status_path(stage, blocking))
+            return outcome.read_or_damaged(root / status_path(stage, blocking))
         return result
     return outcomes[-1]
+
+
+def _ended(root: Path, stage: Stage, of: Cell) -> Outcome:
+    """How a stage of a cell ended; `damaged` where a file is that the record is made of."""
+    found = outcome.read_or_damaged(root / stage.path(of, stages.STATUS))
+    if found.status != outcome.DAMAGED:
+        for file in (*stage.aggregated, *_ALSO_READ.get(stage.name, ())):
+            what = _damage(root / stage.path(of, file), found.status == outcome.OK)
+            if what and file != stages.STATUS:
+                return replace(
+                    found, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what
+                )
+    return found
+
+
+def _damage(path: Path, made: bool) -> str:
+    """What is wrong with a JSON file of a stage; `made`: it ended well, so that the file has to hold
+    something."""
+    try:
+        if what := damage.difference(path):
+            return what
+        if _read(path) or not made:
+            return ""
+        return f"{path} is empty; the next run makes it again"
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def _usage(status_path: Path) -> Usage | None:
+    """What a stage took; None where that is not known."""
+    try:
+        return outcome.read_usage(status_path)
+    except (OSError, ValueError):
+        return None
 
 
 def _verification(decisive: Outcome, measured: dict) -> dict:
     """The comparison that was made, or the code for why there is none."""
     if measured:
         return measured["verification"]
+    if decisive.status == outcome.DAMAGED:
+        return {"code": codes.DIDNT_RUN}
     if decisive.status == outcome.SKIPPED:
         return {"code": codes.SKIPPED, "detail": decisive.detail}
     if decisive.stage in ("reference", "gradients"):
@@ -253,9 +289,21 @@ def _latency(timed: Sequence[Measured], model: Model) -> dict:
     }
 
 
+def _read(path: Path) -> dict:
+    """The JSON of an artifact; {} for the empty file of a stage that did not make it. Raises OSError
+    or ValueError, naming the file, where it is damaged."""
+    found = atomic.read_json(path) if path.stat().st_size else {}
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: not a JSON object; the next run makes it again")
+    return found
+
+
 def _read_if_whole(path: Path) -> dict:
-    """The JSON of an artifact; {} for the empty file of a stage that did not make it."""
-    return atomic.read_json(path) if path.stat().st_size else {}
+    """The same; {} for a damaged file too, which is said by the status of its stage (_ended)."""
+    try:
+        return _read(path)
+    except (OSError, ValueError):
+        return {}
 
 
 def _pin(env: str, package: str) -> str | None:

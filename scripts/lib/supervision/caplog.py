@@ -17,12 +17,19 @@ _MARKS = (b"error:", b"Error:", b"ERROR", b"Assertion", b"terminate called", b"w
 
 
 class CappedLog:
-    """Write-once log file; `feed` takes raw bytes, `close` writes the kept tail."""
+    """Write-once log file; `feed` takes raw bytes, `close` writes the kept tail.
+
+    Raises OSError where the file cannot be made. What cannot be written later, to a full disk say,
+    is lost, and `lost` says why: a stage does not end for its log.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("wb")
+        self._file = self.path.open("wb", buffering=0)
+        self.lost: OSError | None = None
+        self._pending = bytearray()
+        self._last = b""
         self._head_left = HEAD_BYTES
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
@@ -35,7 +42,13 @@ class CappedLog:
     def note(self, text: str) -> None:
         """Write a line of the supervisor's own (its command, its verdict)."""
         self._write(text.encode() + b"\n")
-        self._file.flush()
+        self._flush()
+
+    @property
+    def last_line(self) -> str:
+        """The last line that was fed and is not blank, without the space around it; "" without one."""
+        line = self._rest.strip() or self._last
+        return line[:LINE_BYTES].decode("utf-8", "replace")
 
     def feed(self, data: bytes) -> None:
         """Take what the tool printed, in pieces of any size."""
@@ -47,7 +60,11 @@ class CappedLog:
             self._cut_in_line += len(rest) - LINE_BYTES
             rest = rest[:LINE_BYTES]
         self._rest = rest
-        self._file.flush()
+        self._flush()
+
+    def insert(self, text: str) -> None:
+        """Add a line of the supervisor's own where it belongs in what is fed."""
+        self.feed((b"\n" if self._rest else b"") + text.encode() + b"\n")
 
     def close(self) -> None:
         """Write the rest: omitted diagnostics, then the tail."""
@@ -66,9 +83,14 @@ class CappedLog:
         for line in self._tail:
             self._write(line + b"\n")
         self._tail.clear()
-        self._file.close()
+        self._flush()
+        try:
+            self._file.close()
+        except OSError as error:  # NFS says here that the disk is full
+            self.lost = self.lost or error
 
     def _line(self, line: bytes) -> None:
+        self._last = line.strip() or self._last
         cut = self._cut_in_line + max(0, len(line) - LINE_BYTES)
         self._cut_in_line = 0
         if cut:
@@ -90,4 +112,12 @@ class CappedLog:
             self._diagnostics.append(line)
 
     def _write(self, data: bytes) -> None:
-        self._file.write(data)
+        self._pending += data
+
+    def _flush(self) -> None:
+        data, self._pending = self._pending, bytearray()
+        try:
+            while data and self.lost is None:
+                del data[: self._file.write(data)]
+        except OSError as error:
+            self.lost = error

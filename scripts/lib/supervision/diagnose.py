@@ -11,9 +11,14 @@ import signal
 from dataclasses import dataclass
 
 from scripts.lib.core import exits
+from scripts.lib.supervision import outcome
 
 DETAIL_CHARS = 400
 SOURCE_CHARS = 160
+FROM_OUTSIDE = (
+    "from outside: no limit was met, and the kernel did not kill it for memory; the next run makes "
+    "it again"
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"BUFFER_MUTATION", "unsupported", "buffer-mutation"),
         (r"bad_alloc|MemoryError\b|\bout of memory\b|can(no|')t allocate memory|RESOURCE_EXHAUSTED", "oom", "out-of-memory"),
         # An operation of an input dialect has no lowering; one of a code generator's own is a bug.
+        # numpy's tofile and IREE's archives do not pass the system's message on.
+        (r"No space left on device|Disk quota exceeded|out of disk space|\d requested and \d+ written", "error", outcome.DISK_FULL),
         (r"failed to legalize .*'(torch|stablehlo|chlo|tm_tensor)\.", "unsupported", "legalization"),
         (r"failed to legalize", "error", "legalization"),
         (r"ops? (is )?not (capturable|supported)|unsupported (op|dtype|type)", "unsupported", "operator"),
@@ -77,11 +84,13 @@ def diagnose(returncode: int, log: str) -> Diagnosis:
     lines = log.splitlines()
     if returncode < 0:
         name = _signal_name(-returncode)
+        if name in outcome.KILLED_BY:
+            return Diagnosis("crashed", name, f"killed by {name} {FROM_OUTSIDE}")
         quoted = _crash_line(lines) or _error_line(lines)[0]
         if quoted:
-            status, _ = _classify(quoted)
-            if status == "oom":
-                return Diagnosis("oom", "out-of-memory", _clip(quoted))
+            status, reason = _classify(quoted)
+            if reason in ("out-of-memory", outcome.DISK_FULL):
+                return Diagnosis(status, reason, _clip(quoted))
         where = _crash_place(lines)
         parts = [f"killed by {name}", quoted, f"in {where}" if where else ""]
         return Diagnosis("crashed", name, _clip("; ".join(p for p in parts if p)))
@@ -102,6 +111,8 @@ def diagnose(returncode: int, log: str) -> Diagnosis:
         reason = _unclassified(lines, quoted) or f"exit-{returncode}"
     if not quoted:
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        if _classify(last)[1] == outcome.DISK_FULL:
+            return Diagnosis("error", outcome.DISK_FULL, _clip(last))
         quoted = f"exit code {returncode}" + (f"; last line: {last}" if last else "; no output")
     return Diagnosis(status, reason, _clip(quoted + source))
 

@@ -8,16 +8,24 @@ renamed when the stage has ended well, so that a half-written one is never taken
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import shutil
+import sys
 import time
 import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.supervision import journal, outcome
+from scripts.lib.artifacts import digest
+from scripts.lib.artifacts.digest import Digest
+from scripts.lib.core import atomic
+from scripts.lib.supervision import damage, journal, outcome
 from scripts.lib.supervision.caplog import CappedLog
+from scripts.lib.supervision.damage import Damage
 from scripts.lib.supervision.diagnose import Diagnosis, diagnose
 from scripts.lib.supervision.job import CannotStart, Interrupted, Job, MoreNeeded
 from scripts.lib.supervision.outcome import Outcome, Usage
@@ -32,14 +40,29 @@ SHORT_OF = {
     "estimated": "more_memory",
 }
 """Reasons that a larger limit may do away with, and what says that one is to be had."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL_BYTES = 1 << 20
+"""A file system with less than that is full: whatever failed then failed for that."""
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """What became of a stage: how it ended, and digests of what it made by file name. `fault`: what
+    is wrong with the supervisor; `damage`: for what it was not started."""
+
+    ended: Ended
+    made: Mapping[str, Digest] = field(default_factory=dict)
+    fault: Diagnosis | None = None
+    damage: Damage | None = None
 
 
 def run(job: Job) -> Outcome:
     """Run a job to its outcome, write status.json and usage.json, and return the outcome.
 
-    Raises Interrupted when asked to stop (SIGTERM, SIGINT) or orphaned, and MoreNeeded when a
-    limit was met and a larger one is to be had; the process tree is gone by then and no status is
-    written, so that the next run, or the next attempt, makes this job again.
+    Raises Interrupted when asked to stop (SIGTERM, SIGINT) or orphaned, MoreNeeded when a limit was
+    met and a larger one is to be had, and OSError when the outcome cannot be written; the process
+    tree is gone by then and no status is written, so that the next run, or the next attempt, makes
+    this job again.
     """
     owner = os.getppid() if job.owner is None else job.owner
     if os.getppid() != owner:
@@ -54,35 +77,79 @@ def run(job: Job) -> Outcome:
     outcome.begin(job.status_path, job.due)
     started = time.time()
     try:
-        ended, fault = _watched(job, owner, scratch)
-        diagnosis = fault or _verdict(job, ended, scratch)
+        ran = _watched(job, owner, scratch)
+        if ran.damage is not None:
+            result = _not_read(job, ran.damage)
+            _record_blocked(job, result)
+            return result
+        diagnosis = ran.fault or _verdict(job, ran.ended, scratch)
         if diagnosis and getattr(job, SHORT_OF.get(diagnosis.reason, ""), False):
             raise MoreNeeded(f"{job.stage} {job.cell}: {diagnosis.detail}; to be run with more")
-        _place_artifacts(job, scratch, keep=diagnosis is None or ended.keeps_artifacts)
-        result = _outcome(job, diagnosis)
-        outcome.write(job.status_path, result, Usage(round(ended.seconds, 3), ended.max_rss_mb))
+        keep = diagnosis is None or ran.ended.keeps_artifacts
+        unplaced = _place_artifacts(job, scratch, keep)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)  # first of all, as the disk may be full
+    result = _outcome(job, unplaced or diagnosis)
+    made = {} if unplaced else ran.made
+    usage = Usage(round(ran.ended.seconds, 3), ran.ended.max_rss_mb, made)
+    outcome.write(job.status_path, result, usage)
     if job.journal is not None:
-        journal.append(job.journal, _accounting(result, ended, started))
+        _account(job.journal, _accounting(result, ran.ended, started))
     return result
 
 
-def _watched(job: Job, owner: int, scratch: Path) -> tuple[Ended, Diagnosis | None]:
-    """Run the stage with its log: how it ended, and what is wrong where the supervisor failed."""
+def _watched(job: Job, owner: int, scratch: Path) -> _Ran:
+    """Run the stage with its log, if what it reads is whole."""
     with contextlib.closing(CappedLog(job.log_path)) as log:
         log.note(_header(job))
+        watch = Watch(job, owner, scratch, log)
         try:
-            return Watch(job, owner, scratch, log).run(), None
+            # Gigabytes are read for digests: not beside a stage that is timed.
+            with watch.inside():
+                if damaged := damage.first(job.command, job.artifacts):
+                    return _Ran(Ended(0, 0.0, 0.0), damage=damaged)
+                ended = watch.run()
+                made = _digests(job, scratch) if ended.keeps_artifacts else {}
+                return _Ran(ended, made)
         except CannotStart as error:
             log.note(f"error: {error}")
-            return Ended(127, 0.0, 0.0), None
+            return _Ran(Ended(127, 0.0, 0.0))
         except Interrupted:
             raise
         except Exception as error:  # our own fault, not the stage's: a row all the same
             log.note(traceback.format_exc())
-            fault = Diagnosis("error", "supervisor", f"{type(error).__name__}: {error}")
-            return Ended(os.EX_SOFTWARE, 0.0, 0.0), fault
+            return _Ran(Ended(os.EX_SOFTWARE, 0.0, 0.0), fault=_own_fault(error))
+
+
+def _own_fault(error: Exception) -> Diagnosis:
+    """What is wrong where the supervisor failed and the stage did not."""
+    full = isinstance(error, OSError) and error.errno in FULL
+    reason = outcome.DISK_FULL if full else "supervisor"
+    return Diagnosis("error", reason, f"{type(error).__name__}: {error}")
+
+
+def _digests(job: Job, scratch: Path) -> dict[str, Digest]:
+    """Of what a stage has made, by file name; of what stands beside its status, where its readers
+    look for them."""
+    here = job.status_path.parent
+    made = (scratch / artifact.name for artifact in job.artifacts if artifact.parent == here)
+    return {path.name: digest.of(path) for path in made if path.is_file()}
+
+
+def _not_read(job: Job, damaged: Damage) -> Outcome:
+    """The outcome of a job that was not started because of a damaged file, whose own stage is
+    recorded as damaged."""
+    outcome.condemn(damaged.status_path, damaged.what)
+    above = outcome.read_or_damaged(damaged.status_path)
+    return _skipped(job, above.reason, above.detail, f"{above.stage} {above.cell}")
+
+
+def _account(path: Path, entry: dict[str, Any]) -> None:
+    """Add a line to the journal; a run is not without an outcome because its account has a gap."""
+    try:
+        journal.append(path, entry)
+    except OSError as error:
+        print(f"note: {path} lacks a line of {entry['cell']}: {error}", file=sys.stderr)
 
 
 def _record_blocked(job: Job, blocked: Outcome) -> None:
@@ -119,16 +186,11 @@ def _printed(job: Job) -> str:
     return text.removeprefix(_header(job) + "\n")
 
 
-def _last_words(job: Job) -> str:
-    return next((line.strip() for line in reversed(_printed(job).splitlines()) if line.strip()), "")
-
-
 def _verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
     """None where the stage did what it is for."""
     if ended.stopped_for == "timeout":
-        said = _last_words(job)
         detail = f"still running after {job.timeout_s:g} s" + (
-            f"; last said: {said}" if said else ""
+            f"; last said: {ended.said}" if ended.said else ""
         )
         return Diagnosis("timeout", "time-limit", detail)
     if ended.stopped_for == "oom":
@@ -144,7 +206,7 @@ def _verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
             f"the kernel killed it for memory; at most {ended.max_rss_mb:.0f} MiB were seen",
         )
     if ended.returncode != 0:
-        return diagnose(ended.returncode, _printed(job))
+        return _with_full_disk(diagnose(ended.returncode, _printed(job)), scratch)
     for artifact in job.artifacts:
         made = scratch / artifact.name
         if not made.is_file() or made.stat().st_size == 0:
@@ -154,14 +216,31 @@ def _verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
     return None
 
 
-def _place_artifacts(job: Job, scratch: Path, keep: bool) -> None:
-    for artifact in job.artifacts:
-        made = scratch / artifact.name
-        if keep and made.is_file():
-            artifact.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(made, artifact)
-        else:
+def _with_full_disk(found: Diagnosis, scratch: Path) -> Diagnosis:
+    """The same, or that the disk is full: not every tool says so, and a log may have lost it."""
+    disk = os.statvfs(scratch.parent)
+    if found.status not in ("error", "crashed") or found.reason == outcome.DISK_FULL:
+        return found
+    if disk.f_bavail * disk.f_frsize >= FULL_BYTES:
+        return found
+    detail = f"no space left on the file system of {scratch.parent}: {found.detail}"
+    return Diagnosis("error", outcome.DISK_FULL, detail)
+
+
+def _place_artifacts(job: Job, scratch: Path, keep: bool) -> Diagnosis | None:
+    """Put what the stage has made in its place, or empty files; what is wrong where it cannot be."""
+    try:
+        for artifact in job.artifacts:
+            made = scratch / artifact.name
+            if keep and made.is_file():
+                atomic.move(made, artifact)
+            else:
+                _make_empty(artifact)
+    except OSError as error:
+        for artifact in job.artifacts:
             _make_empty(artifact)
+        return _own_fault(error)
+    return None
 
 
 def _outcome(job: Job, diagnosis: Diagnosis | None) -> Outcome:
@@ -187,7 +266,7 @@ def _blocked(job: Job) -> Outcome | None:
     if job.skip:
         return _skipped(job, SKIP_LIST, job.skip, "")
     for path in job.upstream:
-        above = outcome.read(path)
+        above = outcome.read_or_damaged(path)
         if above.status == outcome.OK:
             continue
         by = above.blocked_by or (

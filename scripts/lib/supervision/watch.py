@@ -17,12 +17,17 @@ from scripts.lib.core import channel, exits, process
 from scripts.lib.supervision import forked
 from scripts.lib.supervision.caplog import CappedLog
 from scripts.lib.supervision.child import Child, Spawned
+from scripts.lib.supervision.child import Ended as ChildEnded
 from scripts.lib.supervision.job import Interrupted, Job
+from scripts.lib.supervision.kernel_kills import KernelKills
 from scripts.lib.supervision.room import Room
 
 POLL_SECONDS = 0.1
 WAIT_SECONDS = 0.02
 """Between two tries to enter the room, or to be alone in it."""
+STACK_SECONDS = 2.0
+"""What a stage that has met its time limit is given to print its stacks before it is killed."""
+STACKS = "# the time limit is met: the stack of every Python thread of the stage"
 
 Start = Callable[[int, int], Child]
 """Starts the child, given the file descriptors of its output and its channel."""
@@ -32,7 +37,7 @@ Start = Callable[[int, int], Child]
 class Ended:
     """How a child ended. `seconds` of wall time without waiting for others; `startup_s` of them
     until it said that it works (None: it never did), `alone_s` after it was let alone; `waited_s`:
-    for others to end."""
+    for others to end. `said`: the last line that it had printed when it met a limit."""
 
     returncode: int
     seconds: float
@@ -42,6 +47,7 @@ class Ended:
     startup_s: float | None = None
     waited_s: float = 0.0
     alone_s: float = 0.0
+    said: str = ""
 
     @property
     def keeps_artifacts(self) -> bool:
@@ -49,12 +55,25 @@ class Ended:
 
 
 class Watch:
-    """Runs the child of a job; `owner` must stay this process's parent."""
+    """Runs the child of a job, inside the room; `owner` must stay this process's parent."""
 
     def __init__(self, job: Job, owner: int, scratch: Path, log: CappedLog) -> None:
         self._job, self._owner, self._scratch, self._log = job, owner, scratch, log
         self._room = Room(job.room) if job.room else None
         self._stop_asked: list[int] = []
+        self._waited = 0.0
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Be in the room, where nothing disturbs a stage that is timed: it waits until this ends.
+
+        Raises Interrupted when asked to stop or orphaned while it waits to enter.
+        """
+        with self._stop_requests(), contextlib.ExitStack() as leaving:
+            if self._room:
+                leaving.callback(self._room.leave)
+                self._waited = self._enter(self._room)
+            yield
 
     def run(self) -> Ended:
         """Run it under its limits; nothing of its tree is left, however this ends.
@@ -62,18 +81,12 @@ class Watch:
         Raises Interrupted when asked to stop or orphaned, CannotStart where there is no such
         command.
         """
-        with self._stop_requests(), contextlib.ExitStack() as inside:
-            if self._room:
-                inside.callback(self._room.leave)
-                waited = self._enter(self._room)
-            else:
-                waited = 0.0
-            if self._job.preload:
-                try:
-                    return _Run(self, waited).run(self._fork)
-                except (forked.CannotFork, ConnectionError) as error:
-                    self._log.note(f"# not forked, but started by itself: {error}")
-            return _Run(self, waited).run(self._spawn)
+        if self._job.preload:
+            try:
+                return _Run(self, self._waited).run(self._fork)
+            except (forked.CannotFork, ConnectionError) as error:
+                self._log.note(f"# not forked, but started by itself: {error}")
+        return _Run(self, self._waited).run(self._spawn)
 
     def check(self) -> None:
         """Raise Interrupted where this process is to stop."""
@@ -145,10 +158,11 @@ class _Run:
         self._startup: float | None = None
         self._alone_since: float | None = None
         self._peak_mb = 0.0
+        self._said = ""
+        self._kernel_kills = KernelKills()
 
     def run(self, start: Start) -> Ended:
         """Start the child and watch it to its end."""
-        kernel_kills = process.kernel_oom_kills()
         with contextlib.ExitStack() as opened:
             self._output, output = _nonblocking(os.pipe(), opened)
             ours, theirs = socket.socketpair()
@@ -169,7 +183,7 @@ class _Run:
                             break
                         self._watch.check()
                         if stopped_for := self._limit_met(child):
-                            ended = child.kill()
+                            ended = self._stop(child, stopped_for, ready)
                     seconds, end = self._seconds(), time.monotonic()
                     child.clear()
                     self._drain()
@@ -179,8 +193,7 @@ class _Run:
                         child.kill()
                     child.clear()
         returncode, max_rss_mb = ended
-        killed = not stopped_for and returncode == -signal.SIGKILL
-        if killed and process.kernel_oom_kills() > kernel_kills:
+        if not stopped_for and returncode == -signal.SIGKILL and self._kernel_kills.lately():
             stopped_for = "kernel-oom"
         return Ended(
             returncode,
@@ -191,6 +204,7 @@ class _Run:
             self._startup,
             self._waited_before + self._waited,
             end - self._alone_since if self._alone_since else 0.0,
+            self._said,
         )
 
     def _seconds(self) -> float:
@@ -201,6 +215,7 @@ class _Run:
 
     def _limit_met(self, child: Child) -> str:
         """Which limit the child has met; "" while it keeps to them."""
+        self._kernel_kills.follow()
         seen = process.resident_mb(child.tree())
         self._peak_mb = max(self._peak_mb, seen)
         if self._seconds() > self._job.timeout_s:
@@ -210,6 +225,31 @@ class _Run:
         if seen > limit and process.resident_mb(child.tree(), shared_once=True) > limit:
             return "oom"
         return ""
+
+    def _stop(self, child: Child, stopped_for: str, ready: selectors.BaseSelector) -> ChildEnded:
+        """End a child that has met a limit, after it has shown where it stands if that is time."""
+        self._drain()
+        self._said = self._log.last_line
+        ended = self._show_stacks(child, ready) if stopped_for == "timeout" else None
+        return ended or child.kill()
+
+    def _show_stacks(self, child: Child, ready: selectors.BaseSelector) -> ChildEnded | None:
+        """Have a Python stage print its stacks, which ends it; None where that takes too long.
+
+        For SIGABRT, Python's faulthandler prints them from the signal handler, whatever the threads
+        are waiting for. It is switched on in every stage from its start, and so in what the stage
+        forks; those are asked first, as the stage may only be waiting for one of them.
+        """
+        self._log.insert(STACKS)
+        for pid in (*process.same_program(child.pid), child.pid):
+            process.leave_no_core(pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGABRT)
+            self._wait(ready)
+        deadline = time.monotonic() + STACK_SECONDS
+        while (ended := child.reap()) is None and time.monotonic() < deadline:
+            self._wait(ready)
+        return ended
 
     @contextlib.contextmanager
     def _events(self, pid: int) -> Iterator[selectors.BaseSelector]:

@@ -1,0 +1,287 @@
+"""Damaged files of other stages: a stage does not read them, the stage that made them is recorded as
+damaged, and a full disk is an outcome or one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import supervise as command_line
+from scripts.lib.artifacts import digest
+from scripts.lib.core import atomic, process
+from scripts.lib.driver import fingerprint
+from scripts.lib.supervision import outcome, supervise
+from scripts.lib.supervision.job import Job
+
+MAKE = "import sys; open(sys.argv[1], 'wb').write(bytes(range(256)) * 4)"
+READ = "import sys; open(sys.argv[1], 'w').write('read')"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def job(stage: str, code: str, *arguments: str, artifact: str = "", **more) -> Job:
+    folder = Path(f"results/{stage}/m/f")
+    made = Path(artifact) if artifact else folder / f"{stage}.bin"
+    return Job(
+        stage=stage,
+        cell="m/f",
+        status_path=folder / "status.json",
+        log_path=folder / "log.txt",
+        command=[sys.executable, "-c", code, str(made), *arguments],
+        artifacts=[made],
+        timeout_s=20,
+        memory_mb=4000,
+        fingerprint="code",
+        due="code",
+        **more,
+    )
+
+
+PROGRAM = Path("results/export/m/f/export.bin")
+
+
+def flip(path: Path, at: int = 300, count: int = 64) -> None:
+    """Damage a file as a disk does: the same size, the same times."""
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    data[at : at + count] = bytes(byte ^ 0xFF for byte in data[at : at + count])
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def dues() -> dict[str, str]:
+    return {
+        stage: fingerprint.due(f"results/{stage}/m/f/status.json", "code")
+        for stage in ("export", "compile")
+    }
+
+
+@pytest.mark.parametrize("words", [[str(PROGRAM)], [f"--program={PROGRAM}"]])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (flip, "its 1024 bytes are not the ones that were made (CRC-32)"),
+        (lambda path: path.write_bytes(b"short"), "it has 5 bytes and was made with 1024"),
+        (lambda path: path.write_bytes(b""), "it has 0 bytes and was made with 1024"),
+        (Path.unlink, "it cannot be read (No such file or directory)"),
+    ],
+)
+def test_a_damaged_file_is_not_read_and_its_stage_is_to_be_made_again(damage, said, words):
+    assert supervise.run(job("export", MAKE)).status == "ok"
+    status = Path("results/export/m/f/status.json")
+    as_made = status.read_bytes()
+    assert supervise.run(job("compile", READ, *words)).status == "ok"
+    damage(PROGRAM)
+    result = supervise.run(job("compile", "raise SystemExit('must not run')", *words))
+    assert (result.status, result.blocked_by) == ("skipped", "export m/f")
+    above = outcome.read(status)
+    assert (above.status, above.reason) == ("damaged", "damaged-file")
+    assert above.detail == result.detail
+    assert above.detail == f"{PROGRAM} is damaged: {said}; the next run makes it again"
+    assert Path("results/compile/m/f/compile.bin").read_bytes() == b""
+    assert dues()["export"] == "code+1"
+    # The next run.
+    supervise.run(job("export", MAKE))
+    assert status.read_bytes() == as_made, "the same outcome, to the byte"
+    assert supervise.run(job("compile", READ, *words)).status == "ok"
+    assert dues() == {"export": "code", "compile": "code"}
+
+
+def test_another_reader_of_a_damaged_file_is_blocked_by_the_same_stage():
+    supervise.run(job("export", MAKE))
+    flip(PROGRAM)
+    upstream = [Path("results/export/m/f/status.json")]
+    first = supervise.run(job("compile", READ, str(PROGRAM), upstream=upstream))
+    recorded = upstream[0].read_bytes()
+    second = supervise.run(job("measure", READ, str(PROGRAM)))
+    third = supervise.run(job("baseline", READ, upstream=upstream))
+    assert {one.blocked_by for one in (first, second, third)} == {"export m/f"}
+    assert len({one.detail for one in (first, second, third)}) == 1
+    assert upstream[0].read_bytes() == recorded
+
+
+def test_what_no_digest_is_known_of_is_read_as_it_is():
+    supervise.run(job("export", MAKE))
+    usage = outcome.usage_path(PROGRAM)
+    atomic.write_json(usage, {"seconds": 1.0, "max_rss_mb": 1.0})  # of an older version
+    flip(PROGRAM)
+    Path("model.py").write_text("x")
+    words = [str(PROGRAM), "model.py", "--options={}", "x" * 5000, "", "-", "/", "results/export"]
+    assert supervise.run(job("compile", READ, *words)).status == "ok"
+
+
+def test_the_artifact_of_an_earlier_run_is_no_input_of_its_own_stage():
+    supervise.run(job("export", MAKE))
+    flip(PROGRAM)
+    assert supervise.run(job("export", MAKE)).status == "ok"
+
+
+@pytest.mark.parametrize("usage", ["", '{"seconds": 1', "[]"])
+def test_a_usage_that_cannot_be_read_is_damage_too(usage):
+    supervise.run(job("export", MAKE))
+    outcome.usage_path(PROGRAM).write_text(usage)
+    result = supervise.run(job("compile", READ, str(PROGRAM)))
+    assert (result.status, result.reason) == ("skipped", "damaged-file")
+    assert "usage.json: not " in result.detail
+
+
+@pytest.mark.parametrize("status", ["", '{"status": "ok", "sta', None])
+def test_a_status_upstream_that_cannot_be_read_blocks_and_is_named(status):
+    supervise.run(job("export", MAKE))
+    above = Path("results/export/m/f/status.json")
+    above.unlink() if status is None else above.write_text(status)
+    result = supervise.run(job("compile", READ, upstream=[above]))
+    assert (result.status, result.reason) == ("skipped", "damaged-file")
+    assert result.blocked_by == "export m/f"
+    assert str(above) in result.detail
+
+
+def test_a_stage_that_failed_has_no_digests_and_wrong_results_do():
+    def made(code: int) -> set[str]:
+        supervise.run(job("export", f"{MAKE}; raise SystemExit({code})"))
+        return set(outcome.read_usage(PROGRAM).artifacts)
+
+    assert [made(code) for code in (0, 1, 4)] == [{"export.bin"}, set(), {"export.bin"}]
+
+
+def test_the_digest_is_of_every_byte(tmp_path):
+    path = tmp_path / "large"
+    data = os.urandom(3 * digest.CHUNK_BYTES + 17)
+    path.write_bytes(data)
+    made = digest.of(path)
+    assert made.bytes == len(data)
+    for at in (0, digest.CHUNK_BYTES - 1, digest.CHUNK_BYTES, len(data) - 1):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        assert "not the ones" in digest.difference(path, made)
+    path.write_bytes(data)
+    assert digest.difference(path, made) == ""
+
+
+@pytest.fixture
+def elsewhere():
+    """A folder on another file system than the tests' own."""
+    other = Path("/dev/shm")
+    if not other.is_dir() or other.stat().st_dev == Path.cwd().stat().st_dev:
+        pytest.skip("no second file system here")
+    folder = other / f"vmfbench-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    folder.rmdir()
+
+
+def test_an_artifact_may_be_on_another_file_system_than_its_status(elsewhere):
+    """An environment's list of packages is in .venvs/, its status in results/."""
+    target = elsewhere / "env" / "versions.json"
+    result = supervise.run(job("env", MAKE, artifact=str(target)))
+    assert result.status == "ok", result.detail
+    assert len(target.read_bytes()) == 1024
+    assert os.listdir(target.parent) == ["versions.json"]
+
+
+def test_results_may_be_on_another_file_system(elsewhere):
+    Path("results").symlink_to(elsewhere)
+    assert supervise.run(job("export", MAKE)).status == "ok"
+    assert supervise.run(job("compile", READ, str(PROGRAM))).status == "ok"
+    flip(PROGRAM)
+    assert supervise.run(job("compile", READ, str(PROGRAM))).reason == "damaged-file"
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_copy_to_a_full_file_system_is_a_row_and_leaves_nothing_half_written(
+    elsewhere, monkeypatch
+):
+    target = elsewhere / "env" / "versions.json"
+    target.parent.mkdir()
+    target.write_text("old")
+    monkeypatch.setattr(atomic.shutil, "copyfile", full)
+    result = supervise.run(job("env", MAKE, artifact=str(target)))
+    assert (result.status, result.reason) == ("error", "disk-full")
+    assert os.listdir(target.parent) == ["versions.json"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "raise OSError(28, 'No space left on device', 'weights.irpa')",
+        "raise RuntimeError('stdio_stream.c:399: UNKNOWN; write failed, possibly out of disk space')",
+        "raise OSError('8388608 requested and 2097152 written')",
+        "import sys; sys.exit('LLVM ERROR: IO failure on output stream: No space left on device')",
+        "import os; print('LLVM ERROR: IO failure: No space left on device'); os.abort()",
+    ],
+)
+def test_a_stage_that_finds_the_disk_full_is_due_again(code):
+    result = supervise.run(job("export", code))
+    assert (result.status, result.reason) == ("error", "disk-full")
+    assert dues()["export"] == "code+1"
+
+
+def test_a_log_on_a_full_disk_is_lost_and_its_stage_is_not():
+    log = job("export", MAKE).log_path
+    log.parent.mkdir(parents=True)
+    log.symlink_to("/dev/full")
+    assert supervise.run(job("export", f"print('hello'); {MAKE}")).status == "ok"
+
+
+def test_an_outcome_that_cannot_be_written_is_one_line_and_the_next_run_makes_it(
+    monkeypatch, capsys
+):
+    made = job("export", MAKE)
+    words = ["supervise", "--stage", "export", "--cell", "m/f", "--timeout", "20"]
+    words += ["--memory", "4000", "--status", str(made.status_path), "--log", str(made.log_path)]
+    words += ["--artifact", str(PROGRAM), "--", *made.command]
+    monkeypatch.setattr(sys, "argv", words)
+    with monkeypatch.context() as while_full:
+        while_full.setattr(outcome.atomic, "write_json", full)
+        assert command_line.main() == os.EX_IOERR
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("error: export m/f: its outcome cannot be recorded ([Errno 28] No sp")
+    assert not made.status_path.exists()
+    assert not (made.status_path.parent / ".scratch").exists()
+    assert process.descendants(os.getpid()) == []
+    assert command_line.main() == 0
+    assert outcome.read(made.status_path).status == "ok"
+
+
+def test_a_journal_on_a_full_disk_costs_no_outcome(capsys):
+    result = supervise.run(job("export", MAKE, journal=Path("/dev/full")))
+    assert result.status == outcome.read(Path("results/export/m/f/status.json")).status == "ok"
+    assert "lacks a line of m/f" in capsys.readouterr().err
+
+
+@pytest.fixture
+def small_disk():
+    """results/ on a file system of 1 MiB."""
+    Path("results").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "results"]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("may not mount a file system here")
+    yield Path("results")
+    subprocess.run(["umount", "--lazy", "results"], check=True)
+
+
+def test_a_disk_that_fills_up_is_a_row_and_the_next_run_repairs_it(small_disk):
+    fill = small_disk / "other.bin"
+    fill.write_bytes(b"x" * 500_000)
+    large = "import sys; open(sys.argv[1], 'wb').write(b'x' * 900_000)"
+    quiet = f"import os\ntry:\n    {large}\nexcept OSError:\n    os._exit(1)"
+    for code in (large, quiet):
+        result = supervise.run(job("export", code))
+        assert (result.status, result.reason) == ("error", "disk-full"), code
+        assert PROGRAM.read_bytes() == b""
+    fill.unlink()
+    assert dues()["export"] == "code+1"
+    assert supervise.run(job("export", large)).status == "ok"

@@ -1,0 +1,175 @@
+"""Stages that are killed, by whom, and stages that hang: the same whether spawned or forked.
+
+The environment here is the tests' own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts.lib.core import process
+from scripts.lib.driver import fingerprint
+from scripts.lib.supervision import supervise, watch
+from scripts.lib.supervision.job import Job
+
+pytestmark = [
+    pytest.mark.usefixtures("nothing_is_left"),
+    pytest.mark.parametrize("preload", [False, True], ids=["spawned", "forked"]),
+]
+
+STAGE = """
+import ctypes, os, signal, subprocess, sys, time
+from pathlib import Path
+
+def begun():
+    print("begun", flush=True)
+    Path(sys.argv[1]).with_name("pid.txt").write_text(str(os.getpid()))
+
+def waits(seconds=60):
+    {code}
+
+waits()
+Path(sys.argv[1]).write_text("made")
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, preload):
+    """Supervise a piece of Python as a module; `{code}` is the body of its function waits()."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{tmp_path}")
+
+    def supervised(code: str):
+        (tmp_path / "package" / "stage.py").write_text(STAGE.format(code=code))
+        folder = tmp_path / "cell"
+        job = Job(
+            stage="export",
+            cell="m/f",
+            status_path=folder / "status.json",
+            log_path=folder / "log.txt",
+            command=[sys.executable, "-m", "package.stage", str(folder / "artifact.txt")],
+            artifacts=[folder / "artifact.txt"],
+            timeout_s=30,
+            memory_mb=4000,
+            fingerprint="code",
+            due="code",
+            preload=preload,
+            owner=os.getppid(),
+        )
+        result = supervise.run(job)
+        log = job.log_path.read_text()
+        assert "not forked" not in log
+        return result, log
+
+    return supervised
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """The process id of the stage, None until it has begun."""
+    began = tmp_path / "cell" / ".scratch" / "pid.txt"
+    return lambda: int(began.read_text() or 0) or None if began.is_file() else None
+
+
+@pytest.fixture
+def kill(stage):
+    """Send a signal to the stage once it has begun, as an operator or a daemon would."""
+
+    def send(number: int) -> None:
+        while not (pid := stage()):
+            time.sleep(0.01)
+        os.kill(pid, number)
+
+    def later(number: int) -> None:
+        threading.Thread(target=send, args=[number], daemon=True).start()
+
+    return later
+
+
+@pytest.fixture
+def time_is_up(stage, monkeypatch):
+    """The stage meets its time limit as soon as it has begun."""
+    monkeypatch.setattr(watch._Run, "_limit_met", lambda *_: "timeout" if stage() else "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_stage_that_is_killed_from_outside_is_a_row_and_is_made_again(
+    run, kill, tmp_path, number
+):
+    kill(number)
+    result, _ = run("begun(); time.sleep(60)")
+    assert (result.status, result.reason) == ("crashed", number.name)
+    assert result.detail.startswith(f"killed by {number.name} from outside")
+    due = fingerprint.due(tmp_path / "cell/status.json", "code")
+    assert due == "code+1"
+    assert run("pass")[0].status == "ok"
+
+
+@pytest.mark.parametrize(("counts", "reason"), [([7], "SIGKILL"), ([7, 8], "kernel-oom-kill")])
+def test_a_kill_of_the_kernels_is_told_from_one_from_outside(
+    run, kill, monkeypatch, counts, reason
+):
+    left = iter(counts)
+    monkeypatch.setattr(process, "kernel_oom_kills", lambda: next(left, counts[-1]))
+    kill(signal.SIGKILL)
+    result, _ = run("begun(); time.sleep(60)")
+    assert result.reason == reason
+    assert (result.status == "oom") == (reason == "kernel-oom-kill")
+    assert result.is_passing == (reason == "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "time.sleep(seconds)",
+        "ctypes.PyDLL(None).sleep(seconds)  # in native code that holds the interpreter",
+        "subprocess.run(['sleep', str(seconds)])",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(seconds)",
+    ],
+)
+@pytest.mark.usefixtures("time_is_up")
+def test_a_timeout_shows_where_every_thread_was(run, tmp_path, monkeypatch, code):
+    monkeypatch.chdir(tmp_path)
+    other = "threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
+    result, log = run(f"import threading; {other}; begun()\n    {code}")
+    assert (result.status, result.reason, result.limit) == ("timeout", "time-limit", 30)
+    assert result.detail == "still running after 30 s; last said: begun", "the same in every run"
+    assert not result.is_passing
+    shown = log[log.index(watch.STACKS) :]
+    assert shown.count("most recent call first") == 2
+    assert re.search(r'stage.py", line \d+ in waits\n', shown)
+    assert not list(tmp_path.rglob("core*"))
+
+
+@pytest.mark.usefixtures("time_is_up")
+def test_a_timeout_shows_where_a_forked_child_was_that_the_stage_waits_for(run):
+    hangs = "hangs = lambda: time.sleep(60)\n    os.fork() or begun() or hangs()\n    "
+    hangs += "os.wait(); time.sleep(60)"
+    _, log = run(hangs)
+    shown = log[log.index(watch.STACKS) :]
+    assert shown.index(" in <lambda>\n") < shown.rindex(" in waits\n")
+    assert shown.count("most recent call first") == 2
+
+
+@pytest.mark.usefixtures("time_is_up")
+def test_a_stage_that_does_not_show_its_stacks_is_killed_all_the_same(run, monkeypatch):
+    monkeypatch.setattr(watch, "STACK_SECONDS", 0.3)
+    code = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGABRT]); begun(); time.sleep(60)"
+    result, log = run(code)
+    assert (result.status, result.reason) == ("timeout", "time-limit")
+    assert "most recent call first" not in log
+
+
+def test_a_stage_that_ends_in_time_has_no_stacks_in_its_log(run):
+    result, log = run("begun()")
+    assert result.status == "ok"
+    assert watch.STACKS not in log
