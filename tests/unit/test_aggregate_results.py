@@ -200,3 +200,33 @@ def test_a_full_disk_is_one_line_and_leaves_the_csv_of_before(aggregate, monkeyp
     said = capsys.readouterr().err
     assert said == "error: [Errno 28] No space left on device; the next run makes l.csv again\n"
     assert Path("l.csv").read_bytes() == before
+
+
+@pytest.fixture
+def two_rounds(results):
+    """A tree whose cells are measured twice; the second round of one is by stage measure_again."""
+    results.matrix = replace(results.matrix, measure={"rounds": 2})
+    return Path("results/measure_again/conv/mlir/vulkan/measurement.json")
+
+
+def test_a_damaged_second_round_takes_its_row_back_until_it_is_made_again(two_rounds, aggregate):
+    rows, _ = aggregate(then=lambda: two_rounds.write_text('{"latency": {'))
+    assert [row["status"] for row in rows] == ["ok", "damaged", "ok", "ok", "ok", "ok"]
+    assert (rows[1]["stage"], rows[1]["latency_ms"]) == ("measure_again", "")
+    status = two_rounds.with_name("status.json")
+    assert fingerprint.due(status, "c0de") == "c0de+1"
+    assert aggregate()[0][1]["status"] == "ok"
+
+
+@pytest.mark.parametrize("stage", ["measure", "measure_again"])
+def test_a_row_is_stale_where_either_of_its_rounds_is(two_rounds, aggregate, stage):
+    current = fingerprint.code_of_stage(("scripts.measure_iree",))
+
+    def measure_now(*stages: str) -> None:
+        for one in stages:
+            status = Path(f"results/{one}/conv/mlir/vulkan/status.json")
+            outcome.write(status, replace(outcome.read(status), fingerprint=current), Usage(1, 1))
+
+    assert aggregate(then=lambda: measure_now(stage))[0][1]["stale"] == "True"
+    rows, _ = aggregate(then=lambda: measure_now("measure", "measure_again"))
+    assert rows[1]["stale"] == "False"

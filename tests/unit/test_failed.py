@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -130,3 +131,12 @@ def test_a_failure_of_a_stage_that_there_is_no_longer_is_listed_all_the_same(
     monkeypatch.setattr(sys, "argv", ["failed", "--cell", "conv"])
     failed.main()
     assert "lower conv: error" in capsys.readouterr().out
+
+
+def test_a_status_that_cannot_be_read_is_listed_as_damaged(listed):
+    path = Path(status_path("measure", "conv/mlir/llvm-cpu"))
+    path.write_text('{"status": "o')
+    said = listed("--status", "damaged").splitlines()
+    assert said[0] == "measure conv/mlir/llvm-cpu: damaged (damaged-file)"
+    assert str(path) in said[1]
+    assert said[-1] == "1 failed stages"

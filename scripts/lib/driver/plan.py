@@ -158,9 +158,7 @@ class Plan:
         retry = self.retry
         if declared.kind is Kind.ENV:  # what kept it from being made may be gone; not for "all"
             retry = frozenset(outcome.FAILED)
-        elif (
-            stages.MEASUREMENT not in declared.aggregated
-        ):  # what rows are measured and verified by
+        elif stages.MEASUREMENT not in declared.aggregated:  # no part of a row's measuring code
             retry -= {fingerprint.STALE}
         modules = stages.modules(declared, self._entry(declared, wildcards))
         return fingerprint.due(

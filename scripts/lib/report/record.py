@@ -137,17 +137,18 @@ def _record(
 ) -> dict:
     """What IREE cells and baselines have in common; `entry` is the baseline's."""
     chain, again = matrix.chain(row), matrix.second_round(row)
-    outcomes = [_ended(root, *one) for one in chain]
+    outcomes, second = ([_ended(root, *one) for one in of] for of in (chain, again))
+    code = fingerprint.code_of_stage(stages.modules(chain[-1][0], entry))
+    stale = any(fingerprint.is_stale(found, code) for found in (outcomes[-1], *second))
     # Where the first round ended well, the second can take that back.
-    if again and outcomes[-1].status == outcome.OK:
-        outcomes += [found for one in again if (found := _ended(root, *one)).status != outcome.OK]
+    if outcomes[-1].status == outcome.OK:
+        outcomes += [found for found in second if found.status != outcome.OK]
     last, decisive = outcomes[-1], _decisive(root, outcomes)
     stage, of = [*chain, *again][len(outcomes) - 1]
     whole = decisive.status != outcome.DAMAGED
     measured = _measured(root, stage, of) if whole else {}
     timed = rounds.timed(taken := [measured, *(_measured(root, *one) for one in again if whole)])
     ran = _usage(root / stage.path(of, stages.STATUS)) if last.status != outcome.SKIPPED else None
-    code = fingerprint.code_of_stage(stages.modules(stage, entry))
     return {
         "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
         "experiment": {
@@ -158,7 +159,7 @@ def _record(
         },
         "reference": _reference(root, model),
         "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
-        | {"blocked_by": last.blocked_by, "stale": fingerprint.is_stale(decisive, code)},
+        | {"blocked_by": last.blocked_by, "stale": stale and decisive.status == outcome.OK},
         "verification": _verification(decisive, measured),
         "latency": _latency(timed, model) | rounds.left_out(taken) if timed else None,
         "runs": rounds.runs(timed) if timed else None,
