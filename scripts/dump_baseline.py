@@ -116,14 +116,19 @@ def _dump_other_formats(formats: list[str], wanted: Wanted, scratch: Path) -> No
         command = [sys.executable, "-m", "scripts.dump_baseline", *sys.argv[1:], *again]
         if (ended := subprocess.run(command, env=variables, check=False)).returncode:
             process.exit_like(ended.returncode)
-        for number in range(wanted.repeat):
-            os.replace(folder / str(number) / IR, _ir_file(wanted, number, name))
+        _name_by_format(wanted, folder, name)
+    _name_by_format(wanted, wanted.folder, formats[0])
+
+
+def _name_by_format(wanted: Wanted, folder: Path, ir_format: str) -> None:
+    """Move the IR of each repetition below `folder` to where it is wanted, under its format's name.
+
+    A repetition that traced no new graph has none.
+    """
     for number in range(wanted.repeat):
-        os.replace(wanted.folder / str(number) / IR, _ir_file(wanted, number, formats[0]))
-
-
-def _ir_file(wanted: Wanted, number: int, ir_format: str) -> Path:
-    return wanted.folder / str(number) / f"ir.{ir_format}.txt"
+        made = folder / str(number) / IR
+        if made.exists():
+            os.replace(made, wanted.folder / str(number) / f"ir.{ir_format}.txt")
 
 
 def dump(cell: Work, check: Check, wanted: Wanted, saved: Saved) -> None:
