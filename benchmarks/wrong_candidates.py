@@ -17,8 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from scripts.lib.config import expansion, settings
 from scripts.lib.config.matrix import Model
 
@@ -73,7 +71,7 @@ def main() -> None:
 def models() -> list[Model]:
     """The models of the default run."""
     file = ROOT / "config.yaml"
-    config, _ = settings.load(yaml.safe_load(file.read_text(encoding="utf-8")), [file])
+    config, _ = settings.load({}, [file])
     return list(expansion.expand(config, {}, ROOT).models.values())
 
 
