@@ -70,7 +70,7 @@ def test_noise_as_the_prior_has_it_seldom_makes_equals_differ(write):
 
 
 def test_the_noise_is_found_again(write, capsys):
-    agreement_analysis.fit([write(batches=12, noise=0.03)])
+    agreement_analysis.fit([write(batches=5, noise=0.03)])
     said = capsys.readouterr().out
     floor = float(re.search(r"NOISE = Noise\(floor=([\d.]+)\*\*2", said)[1])
     assert floor == pytest.approx(0.03, rel=0.2)
