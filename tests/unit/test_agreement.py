@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import agreement
+from benchmarks import agreement, agreement_analysis
 from scripts.lib.report import ratio
 
 
@@ -40,31 +40,37 @@ def write(tmp_path):
 
 def test_no_cell_of_a_program_is_compared_twice():
     for name in agreement.SLOWER:
-        cells = [cell for pair in agreement.pairs("quiet", 0, name) for cell in pair]
+        cells = [cell for pair in agreement_analysis.pairs("quiet", 0, name) for cell in pair]
         assert len(cells) == len(set(cells))
-    of_a = [pair[0] for name in ("B3", "B5", "B10") for pair in agreement.pairs("quiet", 0, name)]
+    of_a = [
+        pair[0]
+        for name in ("B3", "B5", "B10")
+        for pair in agreement_analysis.pairs("quiet", 0, name)
+    ]
     assert len(of_a) == len(set(of_a))
-    assert len(list(agreement.pairs("quiet", 0, "A"))) == agreement.CELLS["A"] // 2
+    assert len(list(agreement_analysis.pairs("quiet", 0, "A"))) == agreement.CELLS["A"] // 2
 
 
 def test_slower_programs_are_found_and_equal_ones_are_not(write):
     path = write(batches=3, noise=0.002)
-    _, compared, found, share, limit, _ = agreement.compared([path], "quiet", "A")
+    _, compared, found, share, limit, _ = agreement_analysis.compared([path], "quiet", "A")
     assert (compared, found, share) == ("30", "0", "0.0%")
     assert limit == "9.5%"  # 1 - 0.05 ** (1 / 30): Clopper and Pearson for none of 30
-    size, compared, found, _, limit, _ = agreement.compared([path], "load", "B10")
+    size, compared, found, _, limit, _ = agreement_analysis.compared([path], "load", "B10")
     assert (compared, found) == ("12", "12")
     assert limit == "77.9%"  # 0.05 ** (1 / 12)
     assert size.startswith("+10.0% (+9.")
 
 
 def test_noise_as_the_prior_has_it_seldom_makes_equals_differ(write):
-    _, compared, found, *_ = agreement.compared([write(3, ratio.NOISE.floor**0.5)], "quiet", "A")
+    _, compared, found, *_ = agreement_analysis.compared(
+        [write(3, ratio.NOISE.floor**0.5)], "quiet", "A"
+    )
     assert (compared, int(found) <= 4) == ("30", True)
 
 
 def test_the_noise_is_found_again(write, capsys):
-    agreement.fit([write(batches=12, noise=0.03)])
+    agreement_analysis.fit([write(batches=5, noise=0.03)])
     said = capsys.readouterr().out
     floor = float(re.search(r"NOISE = Noise\(floor=([\d.]+)\*\*2", said)[1])
     assert floor == pytest.approx(0.03, rel=0.2)
