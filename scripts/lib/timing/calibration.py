@@ -8,6 +8,7 @@ thread pool of a library's, so they are the same code in every environment.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,15 +24,16 @@ a dot product only from 10,000 elements on."""
 SIGNAL = 18_000
 """Elements that it is multiplied with, at each offset: 72 KiB."""
 PASSES = 5
-"""Of each kernel, together some 20 ms; one more goes before them."""
+"""Of each kernel, together some 20 ms; one more goes before them. The median of them counts: one pass
+may be interrupted, and says nothing about the machine's speed then."""
 COPIED_BYTES = (32 * 2**20, 512 * 2**20)
 """Read and written in a pass of the copy, at least and at most: twice the last-level caches."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Seconds of both kernels, one value each time that they were run, in order; on `threads` threads
-    of the CPU that is named `cpu`."""
+    """Seconds of a pass of both kernels, one value each time that they were run, in order; on
+    `threads` threads of the CPU that is named `cpu`."""
 
     cpu: str
     threads: int
@@ -76,20 +78,19 @@ class Calibrator:
         """What was taken."""
         return Calibration(cpu_name(), self._threads, tuple(self._compute_s), tuple(self._memory_s))
 
-    def _time(self, kernel: Callable[[int, int], None]) -> float:
-        """Wall seconds of PASSES passes on all threads at once, after one that wakes them up."""
-        numbers = range(self._threads)
-        list(self._pool.map(lambda number: kernel(number, 1), numbers))
+    def _time(self, kernel: Callable[[int], None]) -> float:
+        """Median wall seconds of PASSES passes on all threads at once, after one that wakes them up."""
+        seconds = [self._pass(kernel) for _ in range(1 + PASSES)]
+        return statistics.median(seconds[1:])
+
+    def _pass(self, kernel: Callable[[int], None]) -> float:
         start = time.perf_counter()
-        list(self._pool.map(lambda number: kernel(number, PASSES), numbers))
+        list(self._pool.map(kernel, range(self._threads)))
         return time.perf_counter() - start
 
-    def _compute(self, number: int, passes: int) -> None:
-        signal, window = self._vectors[number]
-        for _ in range(passes):
-            np.correlate(signal, window, "valid")
+    def _compute(self, number: int) -> None:
+        np.correlate(*self._vectors[number], "valid")
 
-    def _copy(self, number: int, passes: int) -> None:
+    def _copy(self, number: int) -> None:
         source, copy = self._memory[number]
-        for _ in range(passes):
-            np.copyto(copy, source)
+        np.copyto(copy, source)
