@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.checkouts import ROOT, in_environment, keep_models
+from tests.checkouts import ROOT, as_made, in_environment, keep_models
 
 FRONTEND, TARGET = "torchmlir-torch", "llvm-cpu"
 FAMILIES = ("gpt2", "llama", "deepseek")
@@ -90,9 +90,11 @@ def test_a_wrong_token_fails_the_row_and_says_which(checkout):
     right = changed["generation"]["tokens"][0][3]
     changed["generation"]["tokens"][0][3] = right - 1 if right else 1
     path.write_text(json.dumps(changed))
+    as_made(path)
     cell = f"results/measure/gpt2-decode/{FRONTEND}/{TARGET}/status.json"
     checkout.snakemake("--cores", "2", cell, "--allowed-rules", "measure_iree")
     path.write_text(original)
+    as_made(path)
     status = json.loads((checkout.path / cell).read_text())
     assert status["status"] == "error"
     assert f"greedy token 4 of 16: {right}, transformers' is" in status["detail"]

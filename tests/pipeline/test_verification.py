@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, QUICK, keep_models
+from tests.checkouts import EAGER, ON_CPU, QUICK, as_made, keep_models
 
 STOCHASTIC = '''"""Two calls of it differ."""
 import torch
@@ -129,6 +129,7 @@ def test_a_wrong_gradient_fails_and_has_no_latency(checkout):
     for key in ("golden.1", "fp64.1"):
         arrays[key] = arrays[key] * 1.05
     np.savez(golden, **arrays)
+    as_made(golden)
     checkout.run("models=squares", "baselines=eager", "tests=train")
     row = baseline(checkout, "squares", "eager", "train")
     assert (row["status"], row["reason"]) == ("error", "wrong-result")
@@ -144,6 +145,7 @@ def test_a_program_altered_after_export_fails_and_has_no_latency(checkout):
     altered = text.replace("dense<0.000000e+00>", "dense<1.000000e-01>")
     assert altered != text
     program.write_text(altered)
+    as_made(program)
     checkout.run("models=conv", "baselines=eager", "tests=eval")
     row = checkout.row("conv", "torchmlir-stablehlo", "llvm-cpu")
     assert (row["status"], row["reason"]) == ("error", "wrong-result"), row
