@@ -76,7 +76,8 @@ class Checkout:
 def as_made(path: Path) -> None:
     """Have a file that a test has altered count as its stage's own work, and not as damaged since."""
     usage = outcome.read_usage(path)
-    assert usage is not None and path.name in usage.artifacts
+    assert usage is not None
+    assert path.name in usage.artifacts
     made = {**usage.artifacts, path.name: digest.of(path)}
     atomic.write_json(outcome.usage_path(path), asdict(replace(usage, artifacts=made)))
 
