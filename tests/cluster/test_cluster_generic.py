@@ -45,6 +45,11 @@ def compiling(stubs) -> Stubs:
     checkout.wait_for(
         lambda: list(checkout.path.glob("results/compile/m00001/*/t2/.scratch")), "the stage"
     )
+    # A job may begin before Snakemake has read what the submission says.
+    notes = checkout.path / "results/logs/submitted.txt"
+    checkout.wait_for(
+        lambda: len(notes.read_text().split()) == len(submitted(checkout, "pid")), "its note"
+    )
     return checkout
 
 
