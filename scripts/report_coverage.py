@@ -133,7 +133,7 @@ def suites(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def models(cells: pd.DataFrame) -> pd.DataFrame:
-    """Models (down) and roads (across); the last line is how many of them are verified."""
+    """Models (down) and lowering paths (across); the last line is how many of them are verified."""
     marks = cells.pivot(index=MODEL, columns=ROAD, values="mark")
     verified = cells.groupby(ROAD)["verified"].agg(lambda v: f"{v.sum()} of {len(v)}")
     order = {
@@ -168,7 +168,7 @@ def reasons(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def where(group: pd.DataFrame, every: pd.Series) -> str:
-    """The cells of a group, models of the same roads together.
+    """The cells of a group, models of the same lowering paths together.
 
     `<frontend>/*` is all targets of a model's frontend, `*/<target>` all frontends of a target.
     """
@@ -181,7 +181,7 @@ def where(group: pd.DataFrame, every: pd.Series) -> str:
 
 
 def _named(here: Sequence[tuple[str, str]], there: Sequence[tuple[str, str]]) -> list[str]:
-    """The roads `here` in the fewest words, of all roads `there` are."""
+    """The lowering paths `here` in the fewest words, where `there` are all of them."""
 
     def whole(side: int, name: str) -> bool:
         of_name = {road for road in there if road[side] == name}

@@ -59,7 +59,7 @@ def unpack(packed: torch.Tensor) -> torch.Tensor:
 
     Shifted by tensors: torch-mlir lowers no shift by a number, and torch_xla lowers `>> 4` to a
     division that rounds towards zero, which is wrong below zero. In int8, not uint8: a shift to
-    the right then brings the sign along, and every road agrees about the type.
+    the right then brings the sign along, and every lowering path agrees about the type.
     """
     four = torch.full_like(packed, 4)
     first = torch.bitwise_right_shift(torch.bitwise_left_shift(packed, four), four)

@@ -51,7 +51,7 @@ _TO_BACKEND_IR = (
 def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
     """Lower a model to the dialect `options["dialect"]`; also seconds of each step.
 
-    `options["rewrites"]`: `all` makes it a graph that the road takes, `none` leaves it as captured.
+    `options["rewrites"]`: `all` makes it a graph that the lowering path takes, `none` leaves it as captured.
 
     Raises capture.UnsupportedProgram, or what torch.export and torch-mlir raise.
     """

@@ -97,7 +97,7 @@ def _stem(record: Record) -> str:
 
 
 def _compiler(record: Record) -> str:
-    """The runtime; a baseline under a name of its own keeps it; IREE's has the road in it."""
+    """The runtime; a baseline under a name of its own keeps it; IREE's has the lowering path in it."""
     if record.is_iree:
         return "-".join(["iree", *record.parts])
     usual = (None, record["runtime"], f"{record['runtime']}-{record['device']}")

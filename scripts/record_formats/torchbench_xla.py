@@ -41,7 +41,7 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--alias-iree",
         metavar="FRONTEND/TARGET",
-        help="write the IREE cells of this road (a glob) as dynamo openxla on xla PJRT, in place"
+        help="write the IREE cells of this frontend and target (a glob) as dynamo openxla on xla PJRT, in place"
         " of the openxla rows; without it they are left out",
     )
 
@@ -61,9 +61,9 @@ def render(export: Export, args: argparse.Namespace) -> str:
 
     merged_as = "one row to aggregate.py, which would keep the last of them"
     iree = [record for record in measured if record.is_iree]
-    one_road = f"name one road with --alias-iree: {_roads(iree)}"
+    one_path = f"name one lowering path with --alias-iree: {_paths(iree)}"
     distinct(iree, lambda r: (*key(r), *r.parts), merged_as)
-    distinct(iree, key, merged_as, one_road)
+    distinct(iree, key, merged_as, one_path)
     distinct(measured, key, merged_as)
     if few := [record for record in measured if len(record.runs) < SAMPLES]:
         export.note(
@@ -87,18 +87,18 @@ def _chosen(export: Export, alias: str | None) -> list[Record]:
         if iree:
             export.note(
                 f"left out {len(iree)} IREE cells, which the format has no name for;"
-                f" --alias-iree FRONTEND/TARGET writes those of one road: {_roads(iree)}"
+                f" --alias-iree FRONTEND/TARGET writes those of one lowering path: {_paths(iree)}"
             )
         if not others:
             raise BadRecords(
                 "nothing to export: there are only IREE cells; add --alias-iree with one of: "
-                + _roads(iree)
+                + _paths(iree)
             )
         return others
     aliased = [r for r in iree if fnmatchcase("/".join(r.parts), alias)]
     if not aliased:
         raise BadRecords(
-            f"--alias-iree '{alias}' matches no IREE cell; there are: {_roads(iree) or 'none'}"
+            f"--alias-iree '{alias}' matches no IREE cell; there are: {_paths(iree) or 'none'}"
         )
     # Readers tell an IREE row from an openxla row by xla_flags at most, aggregate.py not at all.
     if real := [record for record in others if record["runtime"] == "openxla"]:
@@ -106,7 +106,7 @@ def _chosen(export: Export, alias: str | None) -> list[Record]:
     return [r for r in export.records if r in aliased or (r in others and r not in real)]
 
 
-def _roads(records: list[Record]) -> str:
+def _paths(records: list[Record]) -> str:
     return ", ".join(sorted({"/".join(record.parts) for record in records}))
 
 
@@ -156,7 +156,7 @@ def _row(record: Record, accelerator_model: str, timestamp: float) -> dict:
 
 
 def _xla_flags(record: Record) -> str | None:
-    """The flags; for an IREE cell its road, in the one field that is free text."""
+    """The flags; for an IREE cell its lowering path, in the one field that is free text."""
     if not record.is_iree:
         return record["xla_flags"]
     return (

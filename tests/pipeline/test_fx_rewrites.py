@@ -17,7 +17,7 @@ ENVIRONMENT = {
     "xla": "torch-xla",
 }
 COUNT = 8
-"""Random graphs of each family and road."""
+"""Random graphs of each family and lowering path."""
 EVERYWHERE = {
     "fold-constant-nonzero",
     "scatter-mean-as-sum",
@@ -37,7 +37,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def judged(environments):
-    """A function that judges random graphs for a road, once a road."""
+    """A function that judges random graphs for a lowering path, once per path."""
     found: dict[str, list[dict]] = {}
 
     def judge(road: str) -> list[dict]:
@@ -112,7 +112,7 @@ BARE = {
 
 @pytest.fixture(scope="module")
 def checkout(make_checkout):
-    """Every graph network through every road, and GCN through two without rewrites."""
+    """Every graph network through every lowering path, and GCN through two without rewrites."""
     made = make_checkout(
         "graphs",
         models=dict.fromkeys(GRAPHS, SMALL),

@@ -71,7 +71,7 @@ def get_dummy_input():
 
 @pytest.fixture(scope="module")
 def ran(make_checkout):
-    """conv and a tiny BERT through PyTorch/XLA's road, and all baselines, eval and train."""
+    """conv and a tiny BERT through PyTorch/XLA's lowering path, and all baselines, eval and train."""
     checkout = make_checkout(
         "xla",
         models={"bert-tiny": TINY_BERT},

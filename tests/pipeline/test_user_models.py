@@ -1,4 +1,4 @@
-"""Model files as users write them: what works goes through every road, what cannot says why."""
+"""Model files as users write them: what works goes through every lowering path, what cannot says why."""
 
 from __future__ import annotations
 

@@ -510,7 +510,7 @@ def test_two_aliased_roads_of_one_model_are_refused(export):
     export.write(record("iree"), record("iree", target="other"))
     said = export.refuses("torchbench-xla", "--alias-iree", "*")
     assert "would be one row to aggregate.py" in said
-    assert "name one road with --alias-iree: mlir/llvm-cpu, mlir/other" in said
+    assert "name one lowering path with --alias-iree: mlir/llvm-cpu, mlir/other" in said
     assert export("torchbench-xla", "--alias-iree", "*/other")
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 OK = 0
 UNSUPPORTED = 3
-"""The tool says that it does not take this model: a limit of the road, not a fault of the run."""
+"""The tool says that it does not take this model: a limit of the lowering path, not a fault of the run."""
 WRONG_RESULT = 4
 """The module ran and its outputs differ from golden; the artifacts hold the comparison."""
 TOO_LARGE = 5

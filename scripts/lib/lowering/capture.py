@@ -24,7 +24,7 @@ from scripts.lib.modeling.weights import named_weights
 
 
 class UnsupportedProgram(Exception):
-    """A program that this road does not take; names the construct."""
+    """A program that this lowering path does not take; names the construct."""
 
 
 @dataclass(frozen=True)

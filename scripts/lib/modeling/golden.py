@@ -1,4 +1,4 @@
-"""Golden results: a step run eagerly twice, then in float64, and whether they can be held to."""
+"""Golden results: a step run eagerly twice, then in float64, and whether programs can be compared with them."""
 
 from __future__ import annotations
 
