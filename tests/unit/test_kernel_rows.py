@@ -17,7 +17,7 @@ from scripts.lib.config.matrix import Model
 from scripts.lib.core import atomic
 from scripts.lib.driver import outputs
 from scripts.lib.driver.gate import Gate
-from scripts.lib.report import fields
+from scripts.lib.report import fields, limits
 from scripts.lib.report.kernels import page, plots, rows
 from scripts.lib.report.kernels.columns import COLUMNS, FIELDS
 from scripts.lib.report.kernels.screen import Screen
@@ -107,7 +107,7 @@ def write(tree, endings=None, limits=LIMITS, **of_signature) -> None:
 
 
 def records(tree) -> list[dict]:
-    return rows.records(tree.matrix, rows.limits(tree.matrix))
+    return rows.records(tree.matrix, limits.read(tree.matrix))
 
 
 def of(found: list[dict], shape: str, runtime: str = "eager") -> dict:

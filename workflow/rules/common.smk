@@ -52,7 +52,7 @@ patches = snakemake_patches.apply(workflow, logger)
 if not patches.on_node:
     for problem in PLAN.broken_models():
         logger.warning(f"{problem}: its rows will be errors of stage reference")
-    for files in (outputs.FILES, outputs.KERNEL_FILES):
+    for files in (outputs.FILES, outputs.KERNEL_FILES, outputs.OPERATOR_FILES):
         for problem in filter(None, map(outputs.difference, files)):
             logger.warning(f"{problem}; it is made again with {files[0]}")
 

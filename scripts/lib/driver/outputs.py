@@ -24,6 +24,7 @@ KERNEL_CSV = Path("results/kernels.csv")
 KERNEL_JSONL = KERNEL_CSV.with_suffix(".jsonl")
 KERNEL_FILES = (KERNEL_CSV, KERNEL_CSV.with_suffix(".md"), KERNEL_JSONL)
 OPERATOR_CSV = Path("results/operators.csv")
+OPERATOR_FILES = (OPERATOR_CSV, OPERATOR_CSV.with_suffix(".md"))
 
 
 def is_written(file: Path, since: float) -> bool:
@@ -45,8 +46,9 @@ def written_rows(since: float, table: Path = CSV) -> list[dict[str, str]] | None
 
 def record_path(file: Path) -> Path:
     """Return the path of the digests of a file that the aggregate writes into results/."""
-    of_kernels = file.stem == KERNEL_CSV.stem
-    return file.parent / "logs" / ("aggregate_kernels.json" if of_kernels else "aggregate.json")
+    own = {KERNEL_CSV.stem, OPERATOR_CSV.stem}
+    name = f"aggregate_{file.stem}.json" if file.stem in own else "aggregate.json"
+    return file.parent / "logs" / name
 
 
 def record(due: str, files: Sequence[Path]) -> None:

@@ -308,8 +308,8 @@ class Plan:
         return [stages.STAGES["export"].path(self.matrix.program(row), file)]
 
     def results(self) -> list[str]:
-        """Every file that the aggregation of models reads."""
-        return self._aggregated(self._configured)
+        """Every file that the aggregation of models reads: those of the rows, and the limits of their devices."""
+        return self._with_limits(self._configured)
 
     def traced(self) -> list[str]:
         """The files of the traces that operator problems come from."""
@@ -340,13 +340,16 @@ class Plan:
         of = self._configured.kernels
         if not of or not of.models:
             return []
-        return [*self._aggregated(of), *self.machine_limits(of.devices())]
+        return self._with_limits(of)
 
     def kernel_plots(self) -> list[str]:
         """The plots of the selected kernels: results/kernels/<kernel>.svg and .png."""
         of = self._configured.kernels
         files = dict.fromkeys(model.file for model in of.models.values()) if of else ()
         return [f"results/kernels/{Path(file).stem}.{kind}" for file in files for kind in PLOTS]
+
+    def _with_limits(self, matrix: Matrix) -> list[str]:
+        return [*self._aggregated(matrix), *self.machine_limits(matrix.devices())]
 
     def _aggregated(self, matrix: Matrix) -> list[str]:
         """Every file that the aggregation of a matrix reads."""
