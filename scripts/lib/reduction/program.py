@@ -37,7 +37,10 @@ class Program:
         self._ir = ir
         self._context = ir.Context()
         with self._context:
-            self._module = ir.Module.parse(text)
+            try:
+                self._module = ir.Module.parse(text)
+            except ir.MLIRError as error:
+                raise NotReducible(f"it does not parse: {str(error).splitlines()[0]}") from error
         top = list(self._module.body.operations)
         entries = [one for one in top if str(one.operation.name) == "func.func"]
         if len(entries) != 1 or len(entries[0].regions[0].blocks) != 1:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+Value = TypeVar("Value")
 Test = Callable[[frozenset[int]], bool]
 """Whether a part of the program, by the positions of its operations, fails in the same way."""
 
@@ -78,7 +80,7 @@ def _grown(
         done = steps
         if search.fails(found):
             return frozenset(found)
-        if len(found) >= len(everything) or not border and steps:
+        if len(found) >= len(everything) or (not border and steps):
             return None
     return None
 
@@ -111,7 +113,7 @@ def _without_one(found: list[int], chunks: list[list[int]], search: Search) -> l
     return None
 
 
-def fewer(values: Iterable[int], needed: Callable[[list[int]], bool]) -> list[int]:
+def fewer(values: Iterable[Value], needed: Callable[[list[Value]], bool]) -> list[Value]:
     """Leave out single values while `needed` is true of the rest; at least one stays."""
     found = list(values)
     for one in list(found):
