@@ -24,6 +24,7 @@ from scripts.lib.report.results_file import Record
 from scripts.lib.supervision import outcome
 
 REDUCED = "reduced.mlir"
+LEVEL = "--iree-opt-level="
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--reduce",
         action="store_true",
-        help="add a program of few operations that fails to compile with the same message",
+        help="add a program of few operations that fails in the same way",
     )
     parser.add_argument(
         "--budget",
@@ -97,24 +98,19 @@ def _groups(root: Path, records: Iterable[Record]) -> Iterator[Case]:
 
 def reduce(case: Case, folder: Path, budget_s: float) -> None:
     """Add the reduced program of a case to its bundle, and to the issue."""
-    if case.stage != COMPILE or case.status not in outcome.FAILED:
+    if (mode := _mode(case)) is None:
         print(
-            f"note: {case.cell}: only failures to compile are reduced; this is {case.stage}: {case.status}"
+            f"note: {case.cell}: only failures to compile, and wrong results on a CPU, are reduced; "
+            f"this is {case.stage}: {case.status} ({case.reason})"
         )
         return
     out, report = folder / REDUCED, folder / "reduction.json"
     python = checkout.ROOT / environments.python(IREE_ENV, False)
     done = subprocess.run(
         [
-            *(
-                str(python),
-                "-m",
-                "scripts.reduce_program",
-                "--program",
-                str(folder / "program.mlir"),
-            ),
-            *("--flags", json.dumps(case.flags), "--budget", f"{budget_s:g}"),
-            *("--out", str(out), "--out-report", str(report)),
+            *(str(python), "-m", "scripts.reduce_program"),
+            *("--program", str(folder / "program.mlir"), "--flags", json.dumps(case.flags)),
+            *("--budget", f"{budget_s:g}", "--out", str(out), "--out-report", str(report), *mode),
         ],
         check=False,
     )
@@ -123,6 +119,19 @@ def reduce(case: Case, folder: Path, budget_s: float) -> None:
         return
     log = (folder / "log.txt").read_text(encoding="utf-8")
     writing.write_issue(case, folder, log, out.read_text(encoding="utf-8"))
+
+
+def _mode(case: Case) -> list[str] | None:
+    """Options of scripts.reduce_program for the kind of a failure; None if it cannot be reduced."""
+    if case.stage == COMPILE and case.status in outcome.FAILED:
+        return []
+    if case.reason == cases.WRONG_RESULT and case.threads:
+        right = [flag for flag in case.flags if not flag.startswith(LEVEL)]
+        return [
+            *("--right-flags", json.dumps([*right, f"{LEVEL}O0"])),
+            *("--device", case.device, "--threads", str(case.threads)),
+        ]
+    return None
 
 
 if __name__ == "__main__":

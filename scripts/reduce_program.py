@@ -1,6 +1,7 @@
-"""Write the smallest part of a program that is found to fail to compile in the same way.
+"""Write the smallest part of a program that is found to fail in the same way.
 
-Two failures are the same if they have the same reason and the same message without numbers and names.
+Two failures to compile are the same if they have the same reason and the same message without numbers and names. With
+--right-flags, a part fails if it computes other values than with those flags, from the same random inputs.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scripts.lib.core import atomic, exits
 from scripts.lib.iree.tools import tool
-from scripts.lib.reduction import oracle, search, signature
+from scripts.lib.reduction import mismatch, search, signature
+from scripts.lib.reduction.mismatch import Comparison
+from scripts.lib.reduction.oracle import Compiler
 from scripts.lib.reduction.program import NotReducible, Program
 from scripts.lib.reduction.search import Search
 
@@ -30,21 +34,66 @@ def main() -> None:
     parser.add_argument(
         "--flags", required=True, type=json.loads, help="all flags of iree-compile, as a JSON list"
     )
+    parser.add_argument(
+        "--right-flags",
+        type=json.loads,
+        help="for a program that computes wrong values on a CPU: flags with which it computes right ones",
+    )
+    parser.add_argument("--device", default="local-task", help="IREE device URI of a CPU")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS")
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
     text = args.program.read_text(encoding="utf-8")
-    try:
-        found = reduce(text, args.flags, args.budget)
-    except NotReducible as error:
-        exits.fail(f"{args.program}: {error}")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            program = Program(text)
+            reduction = Reduction(program, text, time.monotonic() + args.budget)
+            if args.right_flags is None:
+                compiler = Compiler(tool("iree-compile"), tuple(args.flags), Path(folder))
+                found = of_failure(reduction, compiler)
+            else:
+                found = of_mismatch(reduction, _comparison(args, Path(folder)), args.out.parent)
+        except NotReducible as error:
+            exits.fail(f"{args.program}: {error}")
     args.out.write_text(found.text, encoding="utf-8")
     atomic.write_json(args.out_report, found.report)
     operations = sum(found.report["operations"].values())
-    print(
-        f"{operations} of {found.report['of']} operations, {found.report['seconds']:.0f} s: {found.report['operations']}"
-    )
+    print(f"{operations} of {found.report['of']} operations: {found.report['operations']}")
+
+
+def _comparison(args: argparse.Namespace, folder: Path) -> Comparison:
+    def compiler(name: str, flags: list[str]) -> Compiler:
+        (folder / name).mkdir()
+        return Compiler(tool("iree-compile"), tuple(flags), folder / name)
+
+    wrong, right = compiler("wrong", args.flags), compiler("right", args.right_flags)
+    return Comparison(wrong, right, args.device, args.threads)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A program to reduce, its text, and when the search ends (time.monotonic)."""
+
+    program: Program
+    text: str
+    deadline: float
+
+    def limit_s(self, since: float) -> float:
+        """The time limit of a part, if the whole program was begun at `since`."""
+        return max(LEAST_S, SLOWER * (time.monotonic() - since))
+
+    def report(self, kept: Collection[int], steps: Search, said: dict[str, Any]) -> dict[str, Any]:
+        """How a reduced program was found."""
+        names = (self.program.name(one) for one in sorted(kept))
+        return {
+            "operations": dict(search.by_count(names)),
+            "of": len(self.program.operations),
+            "tests": steps.tests,
+            "complete": not steps.is_over,
+            **said,
+        }
 
 
 @dataclass(frozen=True)
@@ -52,46 +101,67 @@ class Reduced:
     """A reduced program, and how it was found."""
 
     text: str
-    report: dict
+    report: dict[str, Any]
 
 
-def reduce(text: str, flags: Sequence[str], budget_s: float) -> Reduced:
-    """Reduce a program that fails to compile with these flags. Raises NotReducible."""
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        compiler = oracle.Compiler(tool("iree-compile"), tuple(flags), Path(folder))
-        whole = compiler.run(text, budget_s)
-        if whole.failure is None:
-            raise NotReducible("it compiles; there is no failure to reduce it for")
-        limit_s = max(LEAST_S, SLOWER * (time.monotonic() - started))
-        wanted = signature.of(whole.failure)
-        program = Program(text)
+def of_failure(of: Reduction, compiler: Compiler) -> Reduced:
+    """Reduce a program that fails to compile. Raises NotReducible."""
+    program, started = of.program, time.monotonic()
+    whole = compiler.run(of.text, of.deadline - started)
+    if whole.failure is None:
+        raise NotReducible("it compiles; there is no failure to reduce it for")
+    limit_s, wanted = of.limit_s(started), signature.of(whole.failure)
 
-        def fails(part: str) -> bool:
-            found = compiler.run(part, limit_s).failure
-            return found is not None and signature.of(found) == wanted
+    def fails(part: str) -> bool:
+        found = compiler.run(part, limit_s).failure
+        return found is not None and signature.of(found) == wanted
 
-        steps = Search(lambda keep: fails(program.part(keep)), started + budget_s)
-        named = program.at_lines(signature.lines(whole.log))
-        kept = search.reduce(program.operations, named, program.neighbours, steps)
-        if kept is None:
-            raise NotReducible(
-                "its operations, taken out of the program, do not fail in the same way"
-            )
-        results = search.fewer(
-            program.results(kept),
-            lambda some: not steps.is_over and fails(program.part(kept, some)),
+    steps = Search(lambda keep: fails(program.part(keep)), of.deadline)
+    named = program.at_lines(signature.lines(whole.log))
+    kept = search.reduce(program.operations, named, program.neighbours, steps)
+    if kept is None:
+        raise NotReducible("its operations, taken out of the program, do not fail in the same way")
+    results = search.fewer(
+        program.results(kept), lambda some: not steps.is_over and fails(program.part(kept, some))
+    )
+    return Reduced(program.part(kept, results), of.report(kept, steps, {"signature": list(wanted)}))
+
+
+def of_mismatch(of: Reduction, comparison: Comparison, folder: Path) -> Reduced:
+    """Reduce a program that computes other values with one set of flags than with the other.
+
+    Writes inputs and right outputs of the reduced program into `folder`. Raises NotReducible.
+    """
+    program, started = of.program, time.monotonic()
+    computed = [one for one in program.operations if not program.is_weight(one)]
+    whole = comparison.difference(program.part(computed), of.deadline - started)
+    if whole is None:
+        raise NotReducible(
+            "with random inputs and weights, it computes the same with both sets of flags. If its results are wrong, "
+            "the frontend may be at fault; snakemake results/operators.csv verifies each operator of the model"
         )
-        reduced = program.part(kept, results)
-    report = {
-        "operations": dict(search.by_count(program.name(one) for one in sorted(kept))),
-        "of": len(program.operations),
-        "tests": steps.tests,
-        "seconds": round(time.monotonic() - started, 1),
-        "complete": not steps.is_over,
-        "signature": list(wanted),
+    limit_s = of.limit_s(started)
+    steps = Search(
+        lambda keep: comparison.difference(program.part(keep), limit_s) is not None, of.deadline
+    )
+    steps.known[frozenset(computed)] = True
+    first = search.first_failing(computed, steps)
+    neighbours = {one: program.neighbours(one) & set(computed) for one in computed}
+    named = () if first is None else (first,)
+    kept = search.reduce(computed, named, neighbours.__getitem__, steps)
+    if kept is None:
+        raise NotReducible("no part of it computes other values within the time limit")
+    text = program.part(kept)
+    found = comparison.difference(text, limit_s)
+    if found is None:
+        raise NotReducible("its reduced program does not show the difference again")
+    mismatch.save(found, folder)
+    said = {
+        "output": found.output,
+        "largest_difference": found.largest,
+        "largest_value": found.scale,
     }
-    return Reduced(reduced, report)
+    return Reduced(text, of.report(kept, steps, said))
 
 
 if __name__ == "__main__":

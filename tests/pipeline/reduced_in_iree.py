@@ -2,8 +2,19 @@
 
 import json
 import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
 
-from scripts.lib.reduction.program import Program
+import numpy as np
+
+from scripts import reduce_program
+from scripts.lib.iree import backends
+from scripts.lib.iree.tools import tool
+from scripts.lib.reduction.mismatch import Comparison
+from scripts.lib.reduction.oracle import Compiled, Compiler
+from scripts.lib.reduction.program import NotReducible, Program
 
 STABLEHLO = """
 util.global private @w = #flow.parameter.named<"model"::"w"> : tensor<4xf32>
@@ -56,6 +67,48 @@ def described(text: str) -> list[dict]:
     ]
 
 
+WITH_TANH = """
+util.global private @w = #flow.parameter.named<"model"::"w"> : tensor<8x8xf32>
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %w = util.global.load @w : tensor<8x8xf32>
+  %0 = stablehlo.add %x, %x : tensor<4x8xf32>
+  %1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %2 = stablehlo.tanh %1 : tensor<4x8xf32>
+  %3 = stablehlo.multiply %2, %0 : tensor<4x8xf32>
+  %4 = stablehlo.subtract %3, %1 : tensor<4x8xf32>
+  return %4 : tensor<4x8xf32>
+}
+"""
+
+
+@dataclass(frozen=True)
+class Wrong(Compiler):
+    """A compiler that takes a hyperbolic tangent for a sine."""
+
+    def run(self, text: str, limit_s: float, out: Path = Path("/dev/null")) -> Compiled:
+        return super().run(text.replace("stablehlo.tanh", "stablehlo.sine"), limit_s, out)
+
+
+def mismatch(kind: type[Compiler]) -> dict | str:
+    """The reduction of a program that a compiler gets wrong; why there is none otherwise."""
+    flags = tuple(backends.compile_flags("llvm-cpu", None, None, ()))
+    with tempfile.TemporaryDirectory() as folder:
+        out, below, beside = (Path(folder, name) for name in ("out", "wrong", "right"))
+        for path in (out, below, beside):
+            path.mkdir()
+        compiler = tool("iree-compile")
+        wrong, right = kind(compiler, flags, below), Compiler(compiler, flags, beside)
+        whole = reduce_program.Reduction(Program(WITH_TANH), WITH_TANH, time.monotonic() + 300)
+        try:
+            found = reduce_program.of_mismatch(
+                whole, Comparison(wrong, right, "local-task", 1), out
+            )
+        except NotReducible as error:
+            return str(error)
+        shapes = {path.name: list(np.load(path).shape) for path in out.glob("*.npy")}
+    return {"text": found.text, "report": found.report, "shapes": shapes}
+
+
 found = {
     name: described(text)
     for name, text in (("stablehlo", STABLEHLO), ("linalg", LINALG), ("torch", TORCH))
@@ -65,4 +118,5 @@ for parts in found.values():
         Program(part["text"])  # is valid
 lines = Program(STABLEHLO).at_lines({6})
 found["at line 6"] = [Program(STABLEHLO).name(one) for one in lines]
+found |= {"mismatch": mismatch(Wrong), "no mismatch": mismatch(Compiler)}
 json.dump(found, sys.stdout)

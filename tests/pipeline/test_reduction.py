@@ -61,26 +61,47 @@ def test_constants_and_what_is_no_tensor_come_with_the_operation_that_uses_them(
     assert said in part["text"]
 
 
-def test_a_program_that_does_not_compile_is_reduced_to_the_operation_at_fault(
-    environments, tmp_path
-):
-    program, out, report = (tmp_path / name for name in ("program.mlir", "out.mlir", "report.json"))
-    program.write_text(FAILING)
-    flags = backends.compile_flags("llvm-cpu", None, None, ())
-    done = subprocess.run(
-        [
-            *(str(environments / "iree/bin/python"), "-m", "scripts.reduce_program"),
-            *("--program", str(program), "--flags", json.dumps(flags)),
-            *("--out", str(out), "--out-report", str(report)),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(report.read_text())
+FLAGS = backends.compile_flags("llvm-cpu", None, None, ())
+
+
+@pytest.fixture
+def reduce(environments, tmp_path):
+    def run(text: str, *words: str) -> tuple[dict, str]:
+        """Reduce a program; return the report and the reduced program."""
+        program, out, report = (tmp_path / name for name in ("p.mlir", "out.mlir", "report.json"))
+        program.write_text(text)
+        done = subprocess.run(
+            [
+                *(str(environments / "iree/bin/python"), "-m", "scripts.reduce_program"),
+                *("--program", str(program), "--out", str(out), "--out-report", str(report)),
+                *words,
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(),
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(report.read_text()), out.read_text()
+
+    return run
+
+
+def test_a_program_that_does_not_compile_is_reduced_to_the_operation_at_fault(reduce):
+    found, text = reduce(FAILING, "--flags", json.dumps(FLAGS))
     assert found["operations"] == {"stablehlo.custom_call": 1}
     assert (found["of"], found["complete"]) == (7, True)
-    assert "(%arg0: tensor<8xf32>, %arg1: tensor<8xf32>) -> tensor<8xf32>" in out.read_text()
+    assert "(%arg0: tensor<8xf32>, %arg1: tensor<8xf32>) -> tensor<8xf32>" in text
+
+
+def test_a_program_with_wrong_values_is_reduced_to_the_operation_that_computes_them(parts):
+    found = parts["mismatch"]
+    assert found["report"]["operations"] == {"stablehlo.tanh": 1}
+    assert found["report"]["of"] == 6
+    assert "stablehlo.tanh" in found["text"]
+    assert found["shapes"] == {"input_0.npy": [4, 8], "expected_0.npy": [4, 8]}
+
+
+def test_a_program_with_the_same_values_is_not_reduced(parts):
+    assert "it computes the same with both sets of flags" in parts["no mismatch"]

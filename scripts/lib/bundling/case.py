@@ -15,8 +15,8 @@ from scripts.lib.report.results_file import Record, cell_of
 from scripts.lib.supervision import outcome
 
 COMPILE, MEASURE = "compile", "measure"
-EXPECTS = ("wrong-result",)
-"""Reasons of failures that only show with the model's own weights."""
+WRONG_RESULT = "wrong-result"
+"""The reason of failures that only show with the model's own weights."""
 
 
 class NoCase(Exception):
@@ -57,7 +57,7 @@ class Case:
     @property
     def needs_weights(self) -> bool:
         """Whether the failure depends on the values of the weights."""
-        return self.reason in EXPECTS
+        return self.reason == WRONG_RESULT
 
     @property
     def name(self) -> str:

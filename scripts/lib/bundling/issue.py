@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.lib.bundling.case import COMPILE, Case
+from scripts.lib.bundling.case import COMPILE, WRONG_RESULT, Case
 
 LOG_LINES = 40
 LINE_CHARS = 400
@@ -19,7 +19,7 @@ def text(case: Case, steps: str, log: str, reduced: str = "") -> str:
     operations that fails in the same way, if there is one."""
     what = "does not compile" if case.stage == COMPILE else _happened(case)
     small = (
-        f"\nReduced to few operations, with the same error:\n\n```mlir\n{reduced.strip()}\n```\n"
+        f"\nReduced to few operations that fail in the same way:\n\n```mlir\n{reduced.strip()}\n```\n"
         if reduced
         else ""
     )
@@ -59,7 +59,7 @@ Cell `{case.cell}` of vmfbench: {case.status} ({case.reason or "no failure"}).
 
 
 def _happened(case: Case) -> str:
-    if case.reason == "wrong-result":
+    if case.reason == WRONG_RESULT:
         return "compiles, but computes other values than PyTorch in eager mode"
     if case.status == "ok":
         return f"takes {case.median_ms:.3g} ms per call" if case.median_ms else "runs"

@@ -25,10 +25,10 @@ class Compiler:
     flags: tuple[str, ...]
     folder: Path
 
-    def run(self, text: str, limit_s: float) -> Compiled:
-        """Compile a program. One that reaches the time limit has the failure `timeout`."""
+    def run(self, text: str, limit_s: float, out: Path = Path("/dev/null")) -> Compiled:
+        """Compile a program into the file `out`. One that reaches the time limit has the failure `timeout`."""
         (self.folder / "program.mlir").write_text(text, encoding="utf-8")
-        command = [self.path, *self.flags, "program.mlir", "-o", "/dev/null"]
+        command = [self.path, *self.flags, "program.mlir", "-o", str(out)]
         try:
             done = subprocess.run(
                 command,

@@ -66,6 +66,10 @@ class Program:
         """Such as `stablehlo.add`."""
         return str(self._ops[place].name)
 
+    def is_weight(self, place: int) -> bool:
+        """Whether an operation loads a weight."""
+        return "global" in self._ops[place].attributes
+
     def at_lines(self, lines: Collection[int]) -> set[int]:
         """The operations that begin in these lines of the text."""
         return {

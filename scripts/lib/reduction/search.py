@@ -9,7 +9,7 @@ failure-inducing input", ddmin).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -62,6 +62,21 @@ def reduce(
             return None
         start = frozenset(everything)
     return _minimized(start, search)
+
+
+def first_failing(operations: Sequence[int], search: Search) -> int | None:
+    """The last operation of the shortest beginning of a program that fails, by bisection; None if the whole
+    program does not fail. It assumes that a longer beginning fails too."""
+    if not search.fails(operations):
+        return None
+    passes, fails = 0, len(operations)
+    while fails - passes > 1:
+        middle = (passes + fails) // 2
+        if search.fails(operations[:middle]):
+            fails = middle
+        else:
+            passes = middle
+    return operations[fails - 1]
 
 
 def _grown(
