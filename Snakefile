@@ -15,6 +15,9 @@ include: "workflow/rules/common.smk"
 configfile: checkout.path("config.yaml")
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/stages.smk"
 include: "workflow/rules/resources.smk"
 include: "workflow/rules/env.smk"
@@ -35,6 +38,7 @@ include: "workflow/rules/operators_report.smk"
 include: "workflow/rules/kernels.smk"
 include: "workflow/rules/dumps.smk"
 include: "workflow/rules/profile.smk"
+include: "workflow/rules/report.smk"
 include: "workflow/rules/clean.smk"
 
 

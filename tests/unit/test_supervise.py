@@ -18,7 +18,7 @@ import pytest
 
 from scripts.lib.core import channel, exits, process
 from scripts.lib.driver import fingerprint
-from scripts.lib.supervision import outcome, supervise
+from scripts.lib.supervision import memory_series, outcome, supervise
 from scripts.lib.supervision.job import Interrupted, Job, MoreNeeded
 from scripts.lib.supervision.room import Room
 
@@ -518,3 +518,20 @@ def test_by_hand_a_stage_waits_for_nobody():
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, timeout=20
     )
     assert done.stdout == b"timed\n"
+
+
+def test_the_memory_of_a_stage_is_kept_over_time_with_its_marks(run):
+    code = "from scripts.lib.core import channel; import time; time.sleep(0.2); channel.mark('timed calls'); "
+    _, _, job = run(WRITE + code + "held = b'x' * 200_000_000; time.sleep(0.5)")
+    series = memory_series.read(job.status_path)
+    assert max(series.mb) > 200 > series.mb[0]
+    [(seconds, name)] = series.marks
+    assert name == "timed calls"
+    assert 0 < seconds < series.seconds[-1]
+
+
+def test_a_stage_that_is_blocked_has_no_memory_of_an_earlier_run(run, tmp_path):
+    _, _, job = run(WRITE + "import time; time.sleep(0.3)")
+    assert memory_series.read(job.status_path)
+    run(WRITE, skip="on a skip list")
+    assert memory_series.read(job.status_path) is None

@@ -6,7 +6,12 @@ rule aggregate_results:
     input:
         PLAN.results(),
     output:
-        csv="results/latency.csv",
+        csv=report(
+            "results/latency.csv",
+            category="Latency",
+            labels={"what": "rows"},
+            caption="../report/rows.rst",
+        ),
         jsonl="results/results.jsonl",
         md="results/latency.md",
     log:

@@ -13,7 +13,12 @@ rule report_coverage:
         "results/results.jsonl",
     output:
         md="results/coverage.md",
-        csv="results/coverage.csv",
+        csv=report(
+            "results/coverage.csv",
+            category="Coverage",
+            labels={"what": "cells"},
+            caption="../report/coverage.rst",
+        ),
     log:
         "results/logs/coverage.txt",
     localrule: True

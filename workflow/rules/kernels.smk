@@ -12,8 +12,18 @@ rule aggregate_kernels:
     input:
         PLAN.kernel_results(),
     output:
-        PLAN.kernel_plots(),
-        csv="results/kernels.csv",
+        report(
+            PLAN.kernel_plots(),
+            category="Kernels",
+            labels={"what": "GB/s by shape"},
+            caption="../report/kernels.rst",
+        ),
+        csv=report(
+            "results/kernels.csv",
+            category="Kernels",
+            labels={"what": "rows"},
+            caption="../report/kernels.rst",
+        ),
         jsonl="results/kernels.jsonl",
         md="results/kernels.md",
     log:

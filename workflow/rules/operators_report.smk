@@ -11,7 +11,12 @@ rule aggregate_operators:
             batch=MATRIX.operators.batch_names(),
         ),
     output:
-        csv="results/operators.csv",
+        csv=report(
+            "results/operators.csv",
+            category="Operators",
+            labels={"what": "rows"},
+            caption="../report/operators.rst",
+        ),
         jsonl="results/operators/operators.jsonl",
         md="results/operators.md",
     log:

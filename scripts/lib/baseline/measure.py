@@ -56,7 +56,9 @@ def measure(
     process.reset_peak_rss()
     compiled_before = compile_seconds(runtime, device) or 0.0
     channel.working()
+    channel.mark("load")
     session = runtime.open_session(work, check, device)
+    channel.mark("first call")
     cold = _cold_run(session, device, rule, declared.lazy)
     peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
     common: dict[str, Any] = {
@@ -198,6 +200,7 @@ class SessionTiming:
             if chosen.warmup_s:
                 run(1)  # the caches hold what the calibration has left there
             process.reset_peak_rss()
+            channel.mark("timed calls")
             started = time.time()
             with HostWatch(self.threads if self.device.kind == "cpu" else 1) as host:
                 made = calls.time_runs(run, chosen, calibrator.take)

@@ -11,6 +11,7 @@ WORKING = b"working\n"
 ALONE = b"alone\n"
 NEXT = b"next\n"
 GO = b"go\n"
+MARK = b"mark "
 
 
 def is_open() -> bool:
@@ -26,6 +27,11 @@ def working() -> None:
 def next_one() -> None:
     """Report that the next of several programs begins, and restart the time limit for it."""
     _send(NEXT)
+
+
+def mark(name: str) -> None:
+    """Report that a part of the work begins, for the memory over time (supervision/memory_series.py)."""
+    _send(MARK + name.encode() + b"\n")
 
 
 def alone() -> None:

@@ -71,9 +71,11 @@ def measure(
     inputs = [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(types)]
     # A slow device may be stopped at any point: the log shows how far it came.
     channel.alone()
+    channel.mark("load")
     print(f"loading on {device_name}", flush=True)
     session = Session(module, timing.threads)
     print(f"loaded in {session.load_s:.3f} s; first call", flush=True)
+    channel.mark("first call")
     verification, first_call_s = _verified(session, inputs, check, first is None, observe)
     common: dict[str, Any] = {
         "device": module.device,
@@ -186,6 +188,7 @@ def _timed(run: Run, chosen: Schedule | None, timing: Timing) -> dict[str, Any]:
 def _calibrated(run: Run, chosen: Schedule, calibrator: Calibrator) -> dict[str, Any]:
     """One timed run, with calibrations immediately before and after it."""
     calibrator.take()
+    channel.mark("timed calls")
     started = time.time()
     timed = run(chosen)
     calibrator.take()

@@ -150,7 +150,7 @@ def mean_ratio(
     covers only the errors of these measurements. It is not valid for other models.
     """
     scale, df = _of_sum([one for pair in pairs for one in pair])
-    half = _quantile(df, confidence) * scale / len(pairs)
+    half = quantile(df, confidence) * scale / len(pairs)
     mean = statistics.fmean(base.value - row.value for base, row in pairs)
     return Interval(*(math.exp(mean + off) for off in (0.0, -half, half)))
 
@@ -160,11 +160,11 @@ def ends_ms(row: LogLatency, confidence: float = CONFIDENCE) -> tuple[float, flo
 
     It is Student's t interval of the logarithm, with the row's degrees of freedom.
     """
-    half = _quantile(row.df, confidence) * math.sqrt(row.variance)
+    half = quantile(row.df, confidence) * math.sqrt(row.variance)
     return math.exp(row.value - half), math.exp(row.value + half)
 
 
-def _quantile(df: float, confidence: float) -> float:
+def quantile(df: float, confidence: float) -> float:
     """Return the two-sided critical value of Student's t distribution for a confidence level."""
     from scipy.special import stdtrit
 
@@ -205,5 +205,5 @@ def of_sum(value: float, terms: Sequence[LogLatency], confidence: float = CONFID
     of freedom of `terms`.
     """
     scale, df = _of_sum(terms)
-    half = _quantile(df, confidence) * scale
+    half = quantile(df, confidence) * scale
     return Interval(*(math.exp(value + off) for off in (0.0, -half, half)))

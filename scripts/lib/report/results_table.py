@@ -160,7 +160,7 @@ class Table:
         found = tuple(rows.values())
         for row in found:
             row.fastest = _fastest(row)
-        every = _in_order(found)
+        every = in_order(found)
         absent = [place for place in _places(every) if _is_absent(found, place)]
         columns = tuple(column for column in every if column.place not in absent)
         return cls(
@@ -246,7 +246,7 @@ def _fastest_of(group: Sequence[tuple[Column, Timing]]) -> set[Column]:
     return {column for one, column in known if one is best or ratio.ratio(one, best).low <= 1}
 
 
-def _in_order(rows: Sequence[Row]) -> list[Column]:
+def in_order(rows: Sequence[Row]) -> list[Column]:
     """Return the columns: baselines, then the lowering paths of each target, in record order."""
     every = list(dict.fromkeys(column for row in rows for column in row.entries))
     targets = list(dict.fromkeys(column.target for column in every if column.target))

@@ -23,11 +23,12 @@ from typing import Any
 from scripts.lib.artifacts import digest
 from scripts.lib.artifacts.digest import Digest
 from scripts.lib.core import atomic
-from scripts.lib.supervision import damage, journal, outcome, verdict
+from scripts.lib.supervision import damage, journal, memory_series, outcome, verdict
 from scripts.lib.supervision.caplog import CappedLog
 from scripts.lib.supervision.damage import Damage
 from scripts.lib.supervision.diagnose import Diagnosis
 from scripts.lib.supervision.job import CannotStart, Interrupted, Job, MoreNeeded
+from scripts.lib.supervision.memory_series import Series
 from scripts.lib.supervision.outcome import Outcome, Usage
 from scripts.lib.supervision.watch import Ended, Watch
 
@@ -102,6 +103,7 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     made = {} if unplaced else ran.made
     usage = Usage(round(ran.ended.seconds, 3), ran.ended.max_rss_mb, made)
     outcome.write(job.status_path, result, usage)
+    _keep_memory(job, ran.ended.memory)
     if job.journal is not None:
         _account(job.journal, _accounting(result, ran.ended, started))
     return result
@@ -166,6 +168,14 @@ def _account(path: Path, entry: dict[str, Any]) -> None:
         print(f"note: {path} lacks a line of {entry['cell']}: {error}", file=sys.stderr)
 
 
+def _keep_memory(job: Job, found: Series | None) -> None:
+    """Write the memory over time of a job. If that fails, the outcome is recorded all the same."""
+    try:
+        memory_series.write(job.status_path, found)
+    except OSError as error:
+        print(f"note: {job.stage} {job.cell} has no memory over time: {error}", file=sys.stderr)
+
+
 def _record_blocked(job: Job, found: Outcome) -> None:
     for artifact in job.artifacts:
         _make_empty(artifact)
@@ -173,6 +183,7 @@ def _record_blocked(job: Job, found: Outcome) -> None:
         by = f"blocked by {found.blocked_by}" if found.blocked_by else found.reason
         log.note(f"# {found.status}: {by}: {found.detail}")
     outcome.write(job.status_path, found, Usage(0.0, 0.0))
+    _keep_memory(job, None)
 
 
 def _accounting(result: Outcome, ended: Ended, started: float) -> dict[str, Any]:

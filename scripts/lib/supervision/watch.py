@@ -20,6 +20,7 @@ from scripts.lib.supervision.child import Child, Spawned
 from scripts.lib.supervision.child import Ended as ChildEnded
 from scripts.lib.supervision.job import Interrupted, Job
 from scripts.lib.supervision.kernel_kills import KernelKills
+from scripts.lib.supervision.memory_series import Recorder, Series
 from scripts.lib.supervision.room import Room
 
 POLL_SECONDS = 0.1
@@ -38,7 +39,7 @@ class Ended:
     """How a child ended. `seconds`: wall time without waiting for other stages. Of these, `startup_s` were
     before it reported that its work begins (None: it never did) and `alone_s` were with exclusive
     access. `waited_s`: time spent waiting for other stages. `said`: the last line that it had printed
-    when it reached a limit."""
+    when it reached a limit. `memory`: its resident memory over time."""
 
     returncode: int
     seconds: float
@@ -49,6 +50,7 @@ class Ended:
     waited_s: float = 0.0
     alone_s: float = 0.0
     said: str = ""
+    memory: Series | None = None
 
     @property
     def keeps_artifacts(self) -> bool:
@@ -160,6 +162,7 @@ class _Run:
         self._alone_since: float | None = None
         self._peak_mb = 0.0
         self._said = ""
+        self._memory = Recorder()
         self._kernel_kills = KernelKills()
 
     def run(self, start: Start) -> Ended:
@@ -206,6 +209,7 @@ class _Run:
             self._waited_before + self._waited,
             end - self._alone_since if self._alone_since else 0.0,
             self._said,
+            self._memory.series,
         )
 
     def _seconds(self) -> float:
@@ -220,6 +224,7 @@ class _Run:
         tree = child.tree()
         seen = process.resident_mb(tree)
         self._peak_mb = max(self._peak_mb, seen)
+        self._memory.add(self._seconds(), seen)
         if self._seconds() - self._limited_since > self._job.timeout_s:
             return "timeout"
         if self._job.cpu_s is not None and process.cpu_seconds(tree) > self._job.cpu_s:
@@ -284,7 +289,7 @@ class _Run:
             self._let_alone()
 
     def _listen(self, ready: selectors.BaseSelector) -> None:
-        """Read the child's messages: that its work begins, and that it wants exclusive access."""
+        """Read the child's messages: that its work or a part of it begins, and that it wants exclusive access."""
         try:
             said = self._channel.recv(4096)
         except OSError:
@@ -295,6 +300,10 @@ class _Run:
             self._startup = time.monotonic() - self._start
         if channel.NEXT in said:
             self._limited_since = self._seconds()
+        for line in said.splitlines():
+            if line.startswith(channel.MARK):
+                name = line.removeprefix(channel.MARK).decode(errors="replace")
+                self._memory.mark(self._seconds(), name)
         if channel.ALONE in said:
             self._waiting_since = time.monotonic()
             self._let_alone()

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.lib.report import remedied, wording
+from scripts.lib.report import plotting, remedied, wording
 from scripts.lib.report.kernels.table import Record
 from scripts.lib.report.results_table import Column, column_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 8.0, 4.5
 """Size of one panel, in inches."""
-DPI = 100
-MARKERS = "osD^vP*X"
-STYLE = {
-    "svg.hashsalt": "vmfbench",  # the same plot is the same file
-    "svg.fonttype": "none",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "font.size": 9,
-}
 
 Panel = tuple[str, str, int | None]
 """dtype, name of the device, threads."""
@@ -34,24 +26,21 @@ def write(kernel: str, records: Sequence[Record], folder: Path) -> None:
 
     Rows that a remedy compiled by another lowering path are left out.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     panels: dict[Panel, list[Record]] = {}
     for one in records:
         if one["latency"] and not remedied.by_other_path(one):
             panels.setdefault(_panel(one), []).append(one)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, HEIGHT * max(1, len(panels))), layout="constrained")
-        axes = figure.subplots(max(1, len(panels)), squeeze=False)[:, 0]
-        for place, (panel, found) in zip(axes, panels.items(), strict=False):
-            _draw(place, f"{kernel}, {_title(panel)}", found)
-        if not panels:
-            axes[0].set_title(f"{kernel}: nothing was measured")
-            axes[0].set_axis_off()
-        folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(folder / f"{kernel}.svg", metadata={"Date": None})
-        figure.savefig(folder / f"{kernel}.png", dpi=DPI, metadata={"Software": None})
+    plotting.save(lambda: _figure(kernel, panels), folder / kernel)
+
+
+def _figure(kernel: str, panels: Mapping[Panel, Sequence[Record]]) -> Figure:
+    figure = plotting.figure(WIDTH, HEIGHT * max(1, len(panels)))
+    axes = figure.subplots(max(1, len(panels)), squeeze=False)[:, 0]
+    for place, (panel, found) in zip(axes, panels.items(), strict=False):
+        _draw(place, f"{kernel}, {_title(panel)}", found)
+    if not panels:
+        return plotting.nothing(axes[0], f"{kernel}: nothing was measured")
+    return figure
 
 
 def _panel(record: Record) -> Panel:
@@ -82,7 +71,7 @@ def _draw(axes: Axes, title: str, records: Sequence[Record]) -> None:
             rates,
             yerr=_intervals([found[place] for place in places]),
             label=wording.path(column),
-            marker=MARKERS[number % len(MARKERS)],
+            marker=plotting.MARKERS[number % len(plotting.MARKERS)],
             capsize=2,
             linewidth=1,
             elinewidth=0.7,

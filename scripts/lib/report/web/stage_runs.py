@@ -1,0 +1,67 @@
+"""What each stage of a row took: how it ended, seconds, peak memory, and its memory over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.lib.config import stages
+from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.stages import STAGES, Stage
+from scripts.lib.supervision import memory_series, outcome
+from scripts.lib.supervision.memory_series import Series
+
+Run = dict[str, Any]
+"""Name and cell of a stage, its status, seconds, peak in MiB and log."""
+
+
+def of_row(row: Cell) -> Iterator[tuple[Stage, Cell]]:
+    """Yield the stages that a row may have had, in order, each with its cell."""
+    names = [stage.name for stage in stages.before(stages.LAST[row.kind])]
+    if row.kind is Kind.IREE:
+        names.insert(names.index("compile") + 1, "remedy")
+    elif row["test"] == "train":
+        names.insert(names.index("reference") + 1, "gradients")
+    for name in (*names, stages.second_round(row)[0].name):
+        yield STAGES[name], row.to(STAGES[name].kind)
+
+
+def read(root: Path, rows: Sequence[Cell]) -> list[list[Run]]:
+    """Return the stages of each row that have an outcome. A stage that several rows share is read once."""
+    known: dict[tuple[str, Cell], Run | None] = {}
+    found = []
+    for row in rows:
+        runs = []
+        for stage, of in of_row(row):
+            key = stage.name, of
+            if key not in known:
+                known[key] = _read(root, stage, of)
+            if run := known[key]:
+                runs.append(run)
+        found.append(runs)
+    return found
+
+
+def _read(root: Path, stage: Stage, of: Cell) -> Run | None:
+    path = root / stage.path(of, stages.STATUS)
+    if not path.is_file():
+        return None
+    ended = outcome.read_or_damaged(path)
+    try:
+        used = outcome.read_usage(path)
+    except (OSError, ValueError):  # damaged: the stage has its outcome all the same
+        used = None
+    return {
+        "stage": stage.name,
+        "cell": str(of),
+        "status": ended.status,
+        "seconds": used.seconds if used else None,
+        "mb": used.max_rss_mb if used else None,
+        "log": ended.log,
+    }
+
+
+def series(root: Path, stage: str, cell: str) -> Series | None:
+    """Return the memory over time of a stage; None if it was not recorded."""
+    return memory_series.read(root / STAGES[stage].path(cell, stages.STATUS))

@@ -1,0 +1,22 @@
+"""The views of the page, in the order of their tabs.
+
+To add one: write a module with a `VIEW` and a JavaScript file with the same name beside it, and add the
+module here.
+"""
+
+from __future__ import annotations
+
+from scripts.lib.report.web.source import View
+from scripts.lib.report.web.views import (
+    failures,
+    kernels,
+    latency,
+    memory,
+    operators,
+    overview,
+    why,
+)
+
+VIEWS: tuple[View, ...] = tuple(
+    module.VIEW for module in (overview, latency, failures, why, memory, operators, kernels)
+)

@@ -1,0 +1,28 @@
+"""Write the results as one page that can be opened without a network: results/report.html."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from scripts.lib.core import atomic, exits
+from scripts.lib.report import results_file
+from scripts.lib.report.results_file import BadRecords
+from scripts.lib.report.web.page import page
+from scripts.lib.report.web.source import Source
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m scripts.write_report", description=__doc__)
+    parser.add_argument("--results", type=Path, default=Path("results/results.jsonl"))
+    parser.add_argument("--out", required=True, type=Path, help="such as results/report.html")
+    args = parser.parse_args()
+    try:
+        records = [one.data for one in results_file.read(args.results)]
+        atomic.write_text(args.out, page(Source(args.results.parent, records)))
+    except (BadRecords, OSError) as error:
+        exits.fail(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Complete records of rows, many of them or with hostile texts, for the tests of results/report.html."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from scripts.lib.report.results_file import cell_of
+from scripts.lib.report.web.source import Source
+from tests.rows import RECORDS
+
+Record = dict[str, Any]
+
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+HOSTILE_LOG = "</script><script>window.hacked=1</script>\n" + HOSTILE
+PROFILE = {
+    "runtime": "iree",
+    "threads": 2,
+    "calls": 3,
+    "call_ms": 10.0,
+    "kinds": {"": "Net", "fc": "Linear"},
+    "dispatches": [
+        {"function": "d_0_matmul", "ms": 8.0, "tiles": 8, "busy": 2.0, "nodes": [["mm", "aten.mm.default", "fc"]]},
+        {"function": "d_1_add", "ms": 2.0, "tiles": 1, "busy": 1.0, "nodes": []},
+    ],
+}  # fmt: skip
+"""The profile of an IREE cell."""
+
+_OF_RUN = (
+    *("first_call_ms", "load_ms", "max_rss_mb", "device_memory_mb", "compile_s", "timer", "command"),
+    *("profile", "cold_run_shared", "stage_rss_mb", "seconds"),
+)  # fmt: skip
+
+
+def records() -> list[Record]:
+    """Return the rows of tests/unit/data/results.jsonl with all sections that a record has."""
+    return [_complete(json.loads(line)) for line in RECORDS.read_text().splitlines()]
+
+
+def remedied(one: Record, remedy: str, frontend: str) -> Record:
+    """Return a row whose compilation failed, as if a remedy had compiled the program of a frontend."""
+    good = copy.deepcopy(one)
+    first = {key: good["outcome"][key] for key in ("status", "reason", "detail", "log")}
+    tried = {"remedy": remedy, "frontend": frontend, "status": "ok", "reason": "", "seconds": 2.0}
+    good["remedy"] = {"name": remedy, "frontend": frontend, "first": first, "tried": [tried]}
+    good["outcome"] |= {"status": "unavailable", "stage": "measure", "reason": "no-device"}
+    good["compile"] = {"compile_s": 2.0}
+    return good
+
+
+def hostile() -> list[Record]:
+    """Return two rows of a model whose name, texts and log are HTML with scripts."""
+    found = [copy.deepcopy(one) for one in records() if one["model"]["name"] == "bert"][:3]
+    for one in found:
+        one["model"] |= {"name": HOSTILE, "options": {"size": HOSTILE}}
+        one["experiment"]["flags"] = [HOSTILE]
+        if not one["latency"]:
+            one["outcome"] |= {"reason": HOSTILE, "detail": HOSTILE_LOG, "command": HOSTILE_LOG}
+        one["outcome"]["log"] = "results/log.txt"
+        one["versions"]["torch"] = HOSTILE
+    return found
+
+
+def many(rows: int) -> list[Record]:
+    """Return at least so many rows: those of `records` again and again, as other models."""
+    found: list[Record] = []
+    number = 0
+    while len(found) < rows:
+        for one in records():
+            again = copy.deepcopy(one)
+            again["model"]["name"] += f"-{number}"
+            again["outcome"]["log"] = "results/log.txt"
+            found.append(again)
+        number += 1
+    return found
+
+
+def write(folder: Path, found: list[Record], log: str = "") -> Source:
+    """Write results.jsonl of some records into a folder, with `log` as the log of each, and return the source."""
+    results = folder / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(one) + "\n" for one in found)
+    (results / "results.jsonl").write_text(text, encoding="utf-8")
+    for path in {folder / one["outcome"]["log"] for one in found}:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(log, encoding="utf-8")
+    return Source(results, found)
+
+
+def _complete(one: Record) -> Record:
+    failed = one["outcome"]["status"] != "ok"
+    one["outcome"] = {
+        "blocked_by": "",
+        "log": f"results/{one['outcome']['stage']}/{cell_of(one)}/log.txt",
+        "command": "python -m scripts.stage --option 'two words'",
+        "fingerprint": "c0de",
+        "stale": False,
+    } | one["outcome"]
+    one["verification"] = {"code": "VERIFIER_DIDNT_RUN" if failed else "PASS"} | (
+        {} if failed else {"max_abs_error": 1e-6, "rmse_vs_fp64": 1e-7, "tol": 1e-3}
+    )
+    one["run"] = dict.fromkeys(_OF_RUN) | one["run"]
+    if latency := one["latency"]:
+        defaults = {"trust_reasons": ["cv 12%"], "iterations": 1, "repetitions": len(latency["values_ms"])}  # fmt: skip
+        one["latency"] = defaults | latency
+        one["runs"] = [{"total_s": 0.2, "iterations": 1}]
+    is_iree = one["experiment"]["runtime"] == "iree"
+    one["export"] = {"export_s": 1.5, "rewrites": []} if is_iree else None
+    reached = not failed or one["outcome"]["status"] == "unavailable"
+    one["compile"] = ({"compile_s": 4.5, "vmfb_bytes": 138_868} if reached else {}) if is_iree else None  # fmt: skip
+    one["remedy"] = None
+    one.setdefault("runs", None)
+    one["model"].setdefault("file", "models/bert.py")
+    return one

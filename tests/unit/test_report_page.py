@@ -1,0 +1,316 @@
+"""results/report.html: the data of each view, and that nothing in it can run as a script."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.lib.config.stages import status_path
+from scripts.lib.report import latency_page, speedups, writing
+from scripts.lib.report.clusters import clusters, signature
+from scripts.lib.report.operators import record as operator_record
+from scripts.lib.report.results_table import Table
+from scripts.lib.report.web import details, page, rows
+from scripts.lib.report.web.packing import packed, policy_hash, unpacked
+from scripts.lib.report.web.source import Source
+from scripts.lib.report.web.views import (  # fmt: skip
+    VIEWS,
+    failures,
+    kernels,
+    latency,
+    memory,
+    operators,
+    overview,
+    why,
+)
+from scripts.lib.supervision import memory_series, outcome
+from scripts.lib.supervision.memory_series import Series
+from scripts.lib.supervision.outcome import Outcome, Usage
+from tests import report_records
+from tests.operator_results import MM, OPERATORS, Tree
+from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
+from tests.unit.conftest import MATRIX
+
+ROOT = Path(__file__).parents[2]
+WEB = ROOT / "scripts/lib/report/web"
+
+
+@pytest.fixture
+def source(tmp_path) -> Source:
+    found = report_records.records()
+    speedups.add_speedups(found)
+    return report_records.write(tmp_path, found, log="the log\n")
+
+
+def data_of(text: str) -> dict[str, object]:
+    """Return the data of a page by element."""
+    elements = re.findall(r'<script type="text/plain" id="data-([^"]+)">([^<]*)</script>', text)
+    return {name: unpacked(value) for name, value in elements}
+
+
+def test_data_is_compressed_and_has_no_character_of_html():
+    value = {"a": HOSTILE_LOG, "ä": [1.5, None]}
+    assert unpacked(packed(value)) == value
+    assert re.fullmatch(r"[A-Za-z0-9+/=]+", packed(value))
+    assert packed(value) == packed(value)
+    with pytest.raises(ValueError, match="Out of range"):
+        packed(float("nan"))
+
+
+def test_hostile_texts_are_only_in_compressed_data(tmp_path):
+    source = report_records.write(tmp_path, report_records.hostile(), log=HOSTILE_LOG)
+    text = page.page(source)
+    assert "onerror=window" not in text
+    assert "window.hacked" not in text
+    assert unpacked(packed(HOSTILE)) == HOSTILE
+    data = data_of(text)
+    assert data["rows"]["values"]["model"][0] == HOSTILE
+    assert data["details-0"][0]["log_end"] == HOSTILE_LOG
+
+
+def test_only_the_scripts_of_the_page_may_run_and_no_network_is_allowed(source):
+    text = page.page(source)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert len(scripts) == len(page.LIBRARIES) + len(page.SCRIPTS)
+    assert all(policy_hash(script) in policy for script in scripts)
+    assert policy.count("'sha256-") == len(scripts)
+    assert "default-src 'none'" in policy
+    assert "script-src 'unsafe-inline'" not in policy
+    assert not re.search(r"(?:src|href)=[\"']?https?:", text.partition("<script>")[0])
+
+
+@pytest.mark.parametrize("file", sorted([*WEB.glob("assets/*.js"), *WEB.glob("views/*.js")]), ids=lambda file: file.name)  # fmt: skip
+def test_no_script_of_the_page_parses_a_text_as_html_or_code(file):
+    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment|DOMParser|fetch\("
+    assert not re.search(forbidden, file.read_text(encoding="utf-8"))
+
+
+def test_each_view_has_a_script_and_each_script_is_in_the_page():
+    assert {view.name for view in VIEWS} == {file.stem for file in WEB.glob("views/*.js")}
+    assert {f"assets/{file.name}" for file in WEB.glob("assets/*.js")} <= set(page.SCRIPTS)
+
+
+def test_the_libraries_are_the_ones_that_their_page_names():
+    readme = (WEB / "vendor/README.md").read_text(encoding="utf-8")
+    for file in page.LIBRARIES:
+        head = (WEB / file).read_text(encoding="utf-8")[:100]
+        version = re.search(r"v(\d+\.\d+\.\d+)", head)[1]
+        name = Path(file).name
+        [line] = [line for line in readme.splitlines() if line.startswith(f"| `{name}`")]
+        assert f" {version} " in line
+        assert (WEB / "vendor" / name.replace(".min.js", ".LICENSE")).is_file()
+
+
+def test_rows_have_the_columns_of_the_csv_and_how_they_ended(source):
+    table = rows.table(source.records)
+    names = [one["name"] for one in table["columns"]]
+    assert names[:2] == ["cell", "path"]
+    assert {"latency_ms", "status", "rewrites", "log"} <= set(names)
+    assert all(len(values) == len(source.records) for values in table["values"].values())
+    endings = dict(zip(table["values"]["cell"], table["values"]["ending"], strict=True))
+    assert endings["bert/torchmlir-torch/llvm-cpu"] == rows.VERIFIED
+    assert endings["bert/torchmlir-stablehlo/cuda"] == rows.FAILED
+    assert endings["conv/torchmlir-stablehlo/cuda"] == rows.COMPILED
+    assert endings["conv/eager-cuda/eval"] == rows.NO_DEVICE
+    assert set(endings.values()) <= set(table["endings"])
+
+
+def test_a_row_that_another_path_compiled_counts_as_failed_and_has_no_error(source):
+    failed = next(one for one in source.records if one["outcome"]["status"] == "error")
+    good = report_records.remedied(failed, "pytorch-xla", "torchxla-stablehlo")
+    good["latency"] = source.records[0]["latency"]
+    table = rows.table([good, source.records[0]])
+    assert table["values"]["ending"] == [rows.OTHER_PATH, rows.VERIFIED]
+    assert table["errors"][0] is None
+    assert len(table["errors"][1]) == 3
+
+
+def test_only_rows_that_can_be_compared_are_alike(source):
+    table = rows.table(source.records)
+    by_cell = dict(zip(table["values"]["cell"], table["alike"], strict=True))
+    assert by_cell["bert/torchmlir-torch/llvm-cpu"] == by_cell["bert/eager/eval"]
+    assert by_cell["bert/torchmlir-torch/llvm-cpu"] != by_cell["conv/eager/eval"]
+    assert by_cell["conv/torchmlir-stablehlo/vulkan"] != by_cell["conv/eager/eval"]
+
+
+def test_details_have_stages_repetitions_commands_and_the_end_of_the_log(source):
+    cell = "bert/torchmlir-torch/llvm-cpu"
+    for stage, of, seconds in (("export", "bert/torchmlir-torch", 3.0), ("measure", cell, 2.0)):
+        path = source.root / status_path(stage, of)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        outcome.write(path, Outcome("ok", stage, of), Usage(seconds, 100.0))
+    [block] = details.blocks(source)
+    one = block[0]
+    stages = [(stage["stage"], stage["seconds"], stage["mb"]) for stage in one["stages"]]
+    assert stages == [("export", 3.0, 100.0), ("measure", 2.0, 100.0)]
+    assert one["latency"]["values_ms"] == source.records[0]["latency"]["values_ms"]
+    assert one["log_end"] == "the log\n"
+    failed = block[2]
+    assert failed["minimal"].startswith("iree-compile --iree-hal-target-")
+    assert failed["minimal"].endswith("results/export/bert/torchmlir-stablehlo/program.mlir -o module.vmfb")  # fmt: skip
+
+
+def test_the_end_of_a_log_is_whole_lines(tmp_path):
+    log = tmp_path / "log.txt"
+    log.write_text("".join(f"line {n} ä\n" for n in range(1000)))
+    end = details.end_of(log, 50)
+    assert end.startswith("line 9")
+    assert end.endswith("line 999 ä\n")
+    assert len(end) <= 50
+    assert details.end_of(tmp_path / "none.txt", 50) == ""
+
+
+def test_the_map_has_each_row_once_with_baselines_first(source):
+    found = overview.select(source)
+    assert found["columns"][0] == ["eager", ""]
+    targets = [target for _, target in found["columns"]]
+    assert targets == sorted(targets, key=targets.index)
+    assert sorted(index for _, _, index in found["cells"]) == list(range(len(source.records)))
+    row, column, index = found["cells"][0]
+    assert (found["rows"][row][0], found["columns"][column]) == ("bert", ["torchmlir-torch", "llvm-cpu"])  # fmt: skip
+    assert source.records[index]["experiment"]["frontend"] == "torchmlir-torch"
+
+
+def test_the_means_are_those_of_latency_md(source):
+    found = latency.select(source)
+    text = latency_page.page(Table.of(source.records))
+    for _, _, _, *over in found["means"]:
+        assert all(one in text for one in over)
+    quantiles = dict(found["quantiles"])
+    assert quantiles[0] == pytest.approx(1.95996, abs=1e-4)
+    assert quantiles[0.2] == pytest.approx(2.57058, abs=1e-4)  # five degrees of freedom
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("'func.func' op failed to distribute [p.mlir:5: %1 = x]", "'func.func' op failed to distribute", True),
+        ("%12 uses 81920 bytes of @foo", "%3 uses 65536 bytes of @bar_1", True),
+        ("function 'main_dispatch_4_conv_56x56' uses 1 bytes", "function 'main_dispatch_9_x' uses 2 bytes", True),
+        ("failed to legalize operation 'torch.aten.sort'", "failed to legalize operation 'torch.aten.topk'", False),
+        ("tensor<4xf32> at 0x7f01 in /a/b/c.py:12", "tensor<8xf16> at 0x9a in /d/e/f.py:7", True),
+    ],
+)  # fmt: skip
+def test_failures_of_one_cause_have_one_signature(one, other, same):
+    assert (signature(one) == signature(other)) is same
+
+
+def test_clusters_have_their_cells_commands_remedies_and_what_they_alone_block(source):
+    found = failures.select(source)["clusters"]
+    by_reason = {(one["stage"], one["reason"]): one for one in found}
+    one = by_reason["compile", "shared-memory-limit"]
+    assert [cell for cell, *_ in one["cells"]] == [
+        "bert/torchmlir-stablehlo/rocm",
+        "resnet/torchmlir-stablehlo/rocm",
+    ]
+    assert one["blocks"] == [["bert", "rocm", ""], ["resnet", "rocm", ""]]
+    assert one["example"]["command"].startswith("iree-compile ")
+    assert one["example"]["log_end"] == "the log\n"
+    assert "pytorch-xla" in dict(one["remedies"])
+    assert not one["made_good"]
+    assert all(one["reason"] != "no-device" for one in found)
+
+
+def test_what_a_remedy_compiled_is_last_and_not_blocked_by_two_causes(source):
+    failed = [one for one in source.records if one["outcome"]["reason"] == "shared-memory-limit"]
+    good = [report_records.remedied(one, "pytorch-xla", "torchxla-stablehlo") for one in failed]
+    others = [one for one in source.records if one not in failed]
+    found = clusters([*good, *others])
+    assert found[-1].is_made_good
+    assert found[-1].reason == "shared-memory-limit"
+    assert {one.remedy for one in found[-1].failures} == {"pytorch-xla"}
+    assert found[-1].blocks == {("bert", "rocm"): "pytorch-xla", ("resnet", "rocm"): "pytorch-xla"}
+    other = json.loads(json.dumps(failed[0]))
+    other["experiment"]["frontend"] = "torchxla-stablehlo"
+    other["outcome"] |= {"reason": "legalization", "detail": "another"}
+    assert all(("bert", "rocm") not in one.blocks for one in clusters([*failed, other]))
+    works = json.loads(json.dumps(other)) | {"latency": source.records[0]["latency"]}
+    works["outcome"] |= {"status": "ok", "stage": "measure", "reason": ""}
+    assert all(("bert", "rocm") not in one.blocks for one in clusters([*failed, works]))
+
+
+def test_memory_has_each_stage_once_with_its_samples(source):
+    cell = "bert/torchmlir-torch/llvm-cpu"
+    shared = "bert"
+    for stage, of in (("reference", shared), ("measure", cell)):
+        path = source.root / status_path(stage, of)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        outcome.write(path, Outcome("ok", stage, of), Usage(2.0, 100.0))
+    series = Series((0.1, 0.2), (50, 100), ((0.15, "timed calls"),))
+    memory_series.write(source.root / status_path("measure", cell), series)
+    found = memory.select(source)["stages"]
+    assert [(one["stage"], one["cell"]) for one in found] == [("reference", "bert"), ("measure", cell)]  # fmt: skip
+    of_bert = [n for n, one in enumerate(source.records) if one["model"]["name"] == "bert"]
+    assert found[0]["rows"] == of_bert
+    assert found[1]["series"] == {"seconds": (0.1, 0.2), "mb": (50, 100), "marks": ((0.15, "timed calls"),)}  # fmt: skip
+    assert found[0]["series"] is None
+
+
+def test_profiles_are_shown_where_there_are_any(source):
+    assert why.select(source) is None
+    path = source.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(PROFILE))
+    [found] = why.select(source)["cells"]
+    assert found["cell"] == "bert/torchmlir-torch/llvm-cpu"
+    assert [one["function"] for one in found["kernels"]] == ["d_0_matmul", "d_1_add"]
+    assert found["first"]
+    path.write_text("{")  # damaged
+    assert why.select(source) is None
+
+
+def test_kernels_are_shown_where_there_are_any(source):
+    assert kernels.select(source) is None
+    one = source.records[0]
+    one["kernel"] = {"name": "softmax", "shape": "4x8", "gb_per_s": 5.0, "machine_gb_per_s": 9.0}
+    (source.results / "kernels.jsonl").write_text(json.dumps(one) + "\n")
+    [found] = kernels.select(source)["rows"]
+    assert (found["name"], found["gb_per_s"], found["ending"]) == ("softmax", 5.0, "verified")
+    assert found["path"] == "torchmlir-torch on llvm-cpu"
+
+
+def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
+    assert operators.select(source) is None
+    monkeypatch.chdir(tmp_path)
+    tree = Tree(dataclasses.replace(MATRIX, operators=OPERATORS))
+    tree.endings = {
+        f"operator_compile 0/torch/llvm-cpu: {MM.name}": ("error", "legalization", "no")
+    }
+    tree.write()
+    found = operator_record.of_batch(Path(), tree.matrix, "0", tree.problems)
+    path = source.root / "results/operators/operators.jsonl"
+    path.write_text("".join(writing.lines(found)))
+    data = operators.select(source)
+    cpu = next(one for one in data["targets"] if one["target"] == "llvm-cpu")
+    rates = {op: rates for op, _, rates in cpu["operators"]}
+    assert cpu["columns"] == ["torch", "xla"]
+    assert rates["aten.mm.default"] == [[1, 2], [2, 2], [2, 2]]
+    assert [(one["reason"], one["operators"]) for one in data["fixes"]] == [("legalization", ["aten.mm.default"])]  # fmt: skip
+
+
+def test_the_command_writes_the_page_and_names_what_is_wrong(source, tmp_path):
+    def run(*arguments: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "scripts.write_report", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    out = tmp_path / "report.html"
+    results = source.results / "results.jsonl"
+    assert run("--results", str(results), "--out", str(out)).returncode == 0
+    data = data_of(out.read_text(encoding="utf-8"))
+    assert {f"view-{view.name}" for view in VIEWS} < set(data)
+    results.write_text("{}\n")
+    failed = run("--results", str(results), "--out", str(out))
+    assert failed.returncode != 0
+    assert "results.jsonl:1" in failed.stderr
+
+
+def test_the_same_results_give_the_same_page(source):
+    again = dataclasses.replace(source)
+    assert page.page(source) == page.page(again)

@@ -1,0 +1,80 @@
+"""`snakemake results/report.html`: the results as one page. `snakemake plots`: the main charts as files."""
+
+from scripts.lib.driver import page_inputs
+
+
+rule report:
+    """A short name for results/report.html."""
+    input:
+        "results/report.html",
+
+
+rule write_report:
+    """results/report.html: all rows with charts, failures by cause and details, in one file."""
+    input:
+        "results/results.jsonl",
+    output:
+        report(
+            "results/report.html",
+            category="Latency",
+            labels={"what": "all rows, with charts and failures"},
+            caption="../report/report.rst",
+        ),
+    log:
+        "results/logs/report.txt",
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    params:
+        python=PLAN.report_python(),
+        data=lambda w: page_inputs.data(),
+        code=lambda w: page_inputs.code(),
+    shell:
+        f"{PREFIX}"
+        "{params.python} -m scripts.write_report --results {input:q} --out {output:q}"
+        " 2>&1 | tee {log:q}"
+
+
+rule plot_results:
+    """results/plots/: mean speed-ups, latency by model, and IREE against inductor, as SVG and PNG."""
+    input:
+        "results/results.jsonl",
+    output:
+        report(
+            "results/plots/speedups.svg",
+            category="Latency",
+            labels={"what": "geometric means"},
+            caption="../report/speedups.rst",
+        ),
+        report(
+            "results/plots/latency.svg",
+            category="Latency",
+            labels={"what": "by model"},
+            caption="../report/latency.rst",
+        ),
+        report(
+            "results/plots/scatter.svg",
+            category="Latency",
+            labels={"what": "IREE against inductor"},
+            caption="../report/scatter.rst",
+        ),
+        "results/plots/speedups.png",
+        "results/plots/latency.png",
+        "results/plots/scatter.png",
+    log:
+        "results/logs/plots.txt",
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    params:
+        python=PLAN.report_python(),
+    shell:
+        f"{PREFIX}"
+        "{params.python} -m scripts.plot_results --results {input:q} --out results/plots"
+        " > {log:q} 2>&1"
+
+
+rule plots:
+    """A short name for the files in results/plots/."""
+    input:
+        rules.plot_results.output,
