@@ -226,7 +226,7 @@ def test_every_rule_says_what_it_is_for():
         assert len(said) == len(lines) == len(set(said.values())), done.stdout
     menu = {"all", "aggregate_results", "check", "coverage", "report_coverage", "dumps", "traces"}
     menu |= {"profile", "select_operators", "aggregate_operators"}
-    menu |= {"kernels", "aggregate_kernels", "machine_limits"}
+    menu |= {"kernels", "aggregate_kernels", "aggregate_tuned", "machine_limits"}
     assert said.keys() == menu | {
         f"clean_{step}" for step in ("dumps", "inputs", "weights", "envs")
     }

@@ -23,6 +23,9 @@ FILES = (CSV, CSV.with_name("latency.md"), JSONL)
 KERNEL_CSV = Path("results/kernels.csv")
 KERNEL_JSONL = KERNEL_CSV.with_suffix(".jsonl")
 KERNEL_FILES = (KERNEL_CSV, KERNEL_CSV.with_suffix(".md"), KERNEL_JSONL)
+TUNED_CSV = Path("results/tuned.csv")
+TUNED_JSONL = TUNED_CSV.with_suffix(".jsonl")
+TUNED_FILES = (TUNED_CSV, TUNED_CSV.with_suffix(".md"), TUNED_JSONL)
 OPERATOR_CSV = Path("results/operators.csv")
 
 
@@ -45,8 +48,8 @@ def written_rows(since: float, table: Path = CSV) -> list[dict[str, str]] | None
 
 def record_path(file: Path) -> Path:
     """Return the path of the digests of a file that the aggregate writes into results/."""
-    of_kernels = file.stem == KERNEL_CSV.stem
-    return file.parent / "logs" / ("aggregate_kernels.json" if of_kernels else "aggregate.json")
+    own = f"_{file.stem}" if file.stem in (KERNEL_CSV.stem, TUNED_CSV.stem) else ""
+    return file.parent / "logs" / f"aggregate{own}.json"
 
 
 def record(due: str, files: Sequence[Path]) -> None:

@@ -74,21 +74,25 @@ def slot_threads(cores: int | None) -> int:
 
     `snakemake --cores 8` on two cores would start eight compilers of two threads each.
     """
-    slots = min(usable_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
-    return max(1, math.ceil((cores or 1) / max(1, slots)))
+    at_most = min(usable_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
+    return max(1, math.ceil((cores or 1) / max(1, at_most)))
+
+
+def slots(cores: int | None) -> int:
+    """How many ordinary jobs run at a time."""
+    return max(1, (cores or 1) // slot_threads(cores))
 
 
 def threads_beside(cores: int | None) -> int:
     """CPU threads that a job may compute with while all other slots are taken."""
-    slots = max(1, (cores or 1) // slot_threads(cores))
-    return max(1, usable_cores() // slots)
+    return max(1, usable_cores() // slots(cores))
 
 
 def jobs_per_slot(cores: int | None) -> int:
     """How many measurements may prepare in the slot of one ordinary job: two if there are several slots
     and enough memory for all of them."""
-    slots = (cores or 1) // slot_threads(cores)
-    return 2 if slots > 1 and machine_memory_mb() >= 2 * slots * MEMORY_MB_A_JOB else 1
+    found = slots(cores)
+    return 2 if found > 1 and machine_memory_mb() >= 2 * found * MEMORY_MB_A_JOB else 1
 
 
 @dataclass(frozen=True)
