@@ -10,7 +10,9 @@ process were verified.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
 import math
@@ -18,6 +20,7 @@ import multiprocessing
 import os
 import shutil
 import statistics
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -33,6 +36,7 @@ from scripts.lib.supervision.caplog import CappedLog
 from scripts.lib.supervision.diagnose import Diagnosis
 from scripts.lib.supervision.job import Interrupted, Job
 from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.supervision.room import try_lock
 from scripts.lib.supervision.supervise import Ran
 from scripts.lib.supervision.watch import Ended
 from scripts.lib.timing.stopping import StoppingRule
@@ -190,13 +194,39 @@ def work(search: Search, at_once: int) -> supervise.Work:
 
     def run(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
         tuner = _Tuner(dataclasses.replace(job, journal=None), owner, search, at_once, log)
-        fault = tuner.run()
+        with _one_at_a_time(job, owner):
+            fault = tuner.run()
         tuner.place(scratch)
         seconds = tuner.compile_s + tuner.measure_s
         ended = Ended(0, seconds, tuner.peak_mb, startup_s=0.0, alone_s=tuner.measure_s)
         return Ran(ended, supervise.digests(job, scratch), fault)
 
     return run
+
+
+@contextlib.contextmanager
+def _one_at_a_time(job: Job, owner: int) -> Iterator[None]:
+    """Wait until no other search of this run is in progress: each uses all cores to compile.
+
+    The kernel releases the lock when the process that holds it ends (flock(2)). Raises Interrupted if
+    the process `owner` is gone. Where nothing else of the run can be running (`job.room` is None),
+    there is nothing to wait for.
+    """
+    if job.room is None:
+        yield
+        return
+    job.room.mkdir(parents=True, exist_ok=True)
+    with (job.room / "tuning.lock").open("a") as file:
+        while not try_lock(file, fcntl.LOCK_EX):
+            _check(owner)
+            time.sleep(POLL_SECONDS)
+        yield
+
+
+def _check(owner: int) -> None:
+    """Raise Interrupted if the process that asked for the search is gone."""
+    if os.getppid() != owner:
+        raise Interrupted(f"process {owner} that asked for it is gone")
 
 
 class _Tuner:
@@ -437,8 +467,7 @@ def _beside(jobs: Iterator[Job], at_once: int, owner: int) -> Iterator[Job]:
             child, job = running.pop(sentinel)
             child.join()
             yield job
-        if os.getppid() != owner:
-            raise Interrupted(f"process {owner} that asked for it is gone")
+        _check(owner)
         start()
 
 
