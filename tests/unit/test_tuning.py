@@ -331,3 +331,13 @@ def test_results_are_not_used_unless_the_target_asks_for_them(tmp_path):
     atomic.write_json(tuning.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
     matrix = shipped({"models": "bert"})
     assert of_driver.with_results(matrix, tmp_path) == (matrix, [])
+
+
+def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):
+    of = SimpleNamespace(model="conv", target="llvm-cpu")
+    limits = {stage: {"timeout_s": 600} for stage in tree.matrix.limits}
+    for budget_s, minutes in ((60, 12), (600, 21)):
+        tuning_of = dataclasses.replace(tree.matrix.tuning, budget_s=budget_s)
+        matrix = dataclasses.replace(tree.matrix, limits=limits, tuning=tuning_of)
+        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3, submitted=True)
+        assert (asked.timeout_s, asked.runtime) == (600, minutes)

@@ -271,7 +271,8 @@ class Plan:
         model = getattr(wildcards, "model", "")  # a stage of a device has none
         weights = stages.STAGES["reference"].path(model, "weights.irpa")
         budget_s = self.options.stopping_rule(model).budget_s
-        return resources.of(need, limit, _size_mb(weights), attempt, budget_s)
+        before_s = self._configured.tuning.budget_s if declared.kind is Kind.TUNING else 0.0
+        return resources.of(need, limit, _size_mb(weights), attempt, budget_s, before_s)
 
     def node(self, entry: Target | Baseline) -> dict[str, int | str]:
         """The resources that request the node of a target or baseline, with the names of Snakemake's executors."""

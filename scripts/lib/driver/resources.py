@@ -120,12 +120,14 @@ def of(
     weights_mb: float | None,
     attempt: int,
     budget_s: float = 0.0,
+    before_s: float = 0.0,
 ) -> Ask:
     """What a stage with this need requests from a cluster.
 
     `limit` is its entry of `limits` (timeout_s, and memory_mb if that is set). `weights_mb` is the
     size of its model's weights, None if it is not known yet. `attempt` counts from 1. `budget_s` is
-    the time that a measurement (`need.repeats`) may use for its repetitions.
+    the time that a measurement (`need.repeats`) may use for its repetitions. `before_s` is that of steps before
+    the last one, for a job of several steps, each of which has the time limit.
     """
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
@@ -143,7 +145,7 @@ def of(
         memory_mb=math.ceil(memory_mb),
         timeout_s=timeout_s,
         mem_mb=math.ceil(memory_mb) + OVERHEAD_MB,
-        runtime=_minutes(timeout_s + OVERHEAD_S),
+        runtime=_minutes(timeout_s + OVERHEAD_S + before_s),
         more_memory=int(not last and memory_mb < at_most_mb),
         more_time=int(not last and timeout_s < limit["timeout_s"]),
     )
