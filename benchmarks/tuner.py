@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--budgets", nargs="+", type=float, default=[30, 60, 120, 240, 480])
     parser.add_argument("--exhaustive", type=float, default=1800, help="seconds per model")
     args = parser.parse_args()
-    shown = Table("model", "modules", "largest gain", "budget", "seconds", "gain", "share")
+    shown = Table("model", "candidates", "largest gain", "budget", "seconds", "gain", "share")
     for model in args.models:
         whole = latencies(search(model, args.target, args.exhaustive, keep=1))
         for budget_s in args.budgets:
