@@ -25,10 +25,11 @@ ROWS = list(
         for target in TARGETS
         for file in FILES
     )
-)
+) + ["results/machine_limits/cpu/limits.json"]
 
 
 wildcard_constraints:
+    device="[^/@]+",
     env="[^/@]+",
     model="[^/@]+",
     frontend="[^/@]+",
@@ -55,6 +56,19 @@ rule make_env:
         status="results/env/{env}/status.json",
     log:
         "results/env/{env}/log.txt",
+    shell:
+        "touch {output}"
+
+
+rule measure_machine_limits:
+    input:
+        packages=".venvs/torch-mlir/versions.json",
+        env="results/env/torch-mlir/status.json",
+    output:
+        limits="results/machine_limits/{device}/limits.json",
+        status="results/machine_limits/{device}/status.json",
+    log:
+        "results/machine_limits/{device}/log.txt",
     shell:
         "touch {output}"
 

@@ -19,7 +19,9 @@ from scripts.lib.config import expansion, matrix, settings, stages
 from scripts.lib.driver import environments
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.timing import machine_limits
 from scripts.lib.timing.latency import HostLoad, Latency
+from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from scripts.lib.timing.measurement import Measurement, Verification
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +34,7 @@ ARTIFACTS = {
     "export": ("program.mlir", "report.json"),
     "compile": ("module.vmfb", "report.json"),
     "measure": ("measurement.json",),
+    "machine_limits": (machine_limits.FILE,),
 }
 
 _UNUSED = shutil.ignore_patterns("__pycache__")
@@ -93,15 +96,18 @@ def fill_results(folder: Path, whole: matrix.Matrix) -> None:
         for target in whole.targets:
             _record(folder, "compile", f"{model}/{frontend}/{target}")
             _record(folder, "measure", f"{model}/{frontend}/{target}")
+    for device in whole.devices():
+        _record(folder, "machine_limits", device)
     logs = folder / "results" / "logs"
     logs.mkdir()
     (logs / "matrix.json").write_text(json.dumps(whole.to_json()))
 
 
 def jobs(whole: matrix.Matrix) -> int:
-    """Jobs of a full run: a stage each, and the aggregate."""
+    """Jobs of a full run: a stage each, the limits of each device, and the aggregate."""
     cells = sum(1 for _ in whole.cells())
-    return len(whole.models) * (1 + len(whole.frontends)) + 2 * cells + 1
+    builds = len(whole.models) * (1 + len(whole.frontends))
+    return builds + 2 * cells + len(whole.devices()) + 1
 
 
 def _config() -> dict:
@@ -170,6 +176,11 @@ def _write_templates(folder: Path) -> None:
     # The exporter's and the compiler's report go by one name; this one serves for both.
     report = {"export_s": 1.0, "compile_s": 1.0, "vmfb_bytes": 5, "dispatch_count": 1}
     (folder / "report.json").write_text(json.dumps(report))
+    samples = (
+        Sample(TRIAD, "torch", "f32", 10**9, (1.0,)),
+        Sample(PRODUCT, "torch", "f32", 9, (1.0,)),
+    )
+    MachineLimits("cpu", "stub", 1, 0.0, samples).write(folder / machine_limits.FILE)
     Measurement(
         device="local-task",
         device_name="stub",

@@ -8,7 +8,7 @@ from pathlib import Path
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic, exits
 from scripts.lib.driver import outputs
-from scripts.lib.report import fields, writing
+from scripts.lib.report import fields, limits, writing
 from scripts.lib.report.kernels import page, plots, rows
 from scripts.lib.report.kernels.columns import COLUMNS, FIELDS
 from scripts.lib.report.kernels.table import Kernels
@@ -32,8 +32,8 @@ def main() -> None:
             "the configuration selects no kernel; set kernels.select, or raise kernels.max_bytes"
         )
     try:
-        limits = rows.limits(matrix)
-        made = rows.records(matrix, limits)
+        measured = limits.read(matrix)
+        made = rows.records(matrix, measured)
     except (rows.WrongTraffic, ValueError) as error:
         exits.fail(str(error))
     found = list(writing.checked(made, fields.schema(FIELDS), cell_of))
@@ -42,7 +42,7 @@ def main() -> None:
             of_kernel = [one for one in found if one["kernel"]["name"] == name]
             plots.write(name, of_kernel, args.out_plots)
         atomic.write_text(args.out_jsonl, "".join(writing.lines(found)))
-        atomic.write_text(args.out_md, page.page(Kernels.of(found), limits))
+        atomic.write_text(args.out_md, page.page(Kernels.of(found), measured))
         atomic.write_text(args.out_csv, "".join(writing.csv(found, COLUMNS)))
         outputs.record(args.due, [args.out_csv, args.out_md, args.out_jsonl])
         writing.condemn_damaged(found)

@@ -11,6 +11,7 @@ from typing import Any
 
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic, exits
+from scripts.lib.driver import outputs
 from scripts.lib.operators.problem import Problem
 from scripts.lib.report import fields, writing
 from scripts.lib.report.operators import page, record, records_file
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--out-csv", required=True, type=Path)
     parser.add_argument("--out-jsonl", required=True, type=Path)
     parser.add_argument("--out-md", required=True, type=Path)
+    parser.add_argument("--due", default="0", help="what asks for these files (driver/outputs.py)")
     args = parser.parse_args()
     matrix = Matrix.from_json(atomic.read_json(args.matrix))
     schema = fields.schema(FIELDS, "operator_record")
@@ -37,6 +39,7 @@ def main() -> None:
         source = atomic.read_json(args.source) if args.source else {}
         table = Table.of(records_file.data(args.out_jsonl))
         atomic.write_text(args.out_md, page.page(table, source))
+        outputs.record(args.due, [args.out_csv, args.out_md])
         writing.condemn_damaged(records_file.data(args.out_jsonl))
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")

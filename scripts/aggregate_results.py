@@ -26,7 +26,11 @@ def main() -> None:
     parser.add_argument("--out-md", required=True, type=Path)
     parser.add_argument("--due", default="0", help="what asks for these files (driver/outputs.py)")
     args = parser.parse_args()
-    found = check(record.records(Matrix.from_json(atomic.read_json(args.matrix))))
+    try:
+        made = record.records(Matrix.from_json(atomic.read_json(args.matrix)))
+    except ValueError as error:
+        exits.fail(str(error))
+    found = check(made)
     try:
         atomic.write_text(args.out_jsonl, "".join(writing.lines(found)))
         atomic.write_text(args.out_md, latency_page.page(Table.of(found)))

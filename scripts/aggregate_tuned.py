@@ -32,7 +32,10 @@ def main() -> None:
     matrix = Matrix.from_json(atomic.read_json(args.matrix))
     if not matrix.tuning.targets:
         exits.fail("the configuration selects no target to tune for; set tune.targets")
-    made, reports = rows.records(matrix)
+    try:
+        made, reports = rows.records(matrix)
+    except ValueError as error:
+        exits.fail(str(error))
     found = list(writing.checked(made, fields.schema(FIELDS), cell_of))
     try:
         for result in rows.results(found):

@@ -28,7 +28,7 @@ def main() -> int:
     compiler = tools.program("iree-compile", environment) or environment / "bin/iree-compile"
     flags = backends.compile_flags(args.backend, args.arch, args.opt_level, args.flags)
     job = dataclasses.replace(job, command=[str(compiler), *flags])
-    do = compiling.in_modules(tools.version("iree-base-compiler", environment))
+    do = compiling.in_modules(tools.version(compiler))
     work = stage.work(batch_arguments.batch(args, job), do)
     return job_arguments.run(job, lambda: supervise.run(job, work))
 

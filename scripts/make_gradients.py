@@ -76,6 +76,7 @@ def make_gradients(
         has_fp64=found.fp64 is not None,
         rmse_vs_fp64=found.rmse_vs_fp64,
         deterministic=found.deterministic,
+        work=found.work,
     ).write(out_signature)
 
 

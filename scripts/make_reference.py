@@ -94,6 +94,7 @@ def make_reference(model: ModelChoice, files: Outputs) -> None:
         inputs_from=inputs_from,
         generation=asdict(greedy) if greedy else None,
         quantization=distance,
+        work=found.work,
     ).write(files.signature)
 
 

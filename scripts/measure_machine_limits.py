@@ -1,27 +1,30 @@
-"""Measure what a device can do at most: the bandwidth of its memory, and its largest product."""
+"""Measure what a device can do at most: the bandwidth of its memory, and its largest products.
+
+The CPU and CUDA GPUs are measured through PyTorch and IREE, other devices through IREE alone.
+"""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
-import torch
-
-from scripts.lib.baseline.runtime import NoDevice
+from scripts.lib.baseline.runtime import NoDevice as NoTorchDevice
 from scripts.lib.config import plugins
 from scripts.lib.core import channel, exits
-from scripts.lib.iree import limit_samples as iree_samples
+from scripts.lib.iree import limit_samples
+from scripts.lib.iree.backends import BACKENDS
+from scripts.lib.iree.session import NoDevice, device_info
 from scripts.lib.timing import arguments as timing_arguments
 from scripts.lib.timing import machine_limits
 from scripts.lib.timing.hostload import HostWatch
 from scripts.lib.timing.limit_programs import WrongResult
 from scripts.lib.timing.machine_limits import MachineLimits, Sample
-from scripts.lib.torch_runtime import limit_samples as torch_samples
-from scripts.lib.torch_runtime.torch_device import TorchDevice
 
 VERSIONS = {"torch": "torch", "iree-base-compiler": "iree"}
+BY_DEVICE = {backend.device_kind: backend for backend in BACKENDS.values()}
 
 
 def main() -> None:
@@ -29,20 +32,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.measure_machine_limits", description=__doc__
     )
-    parser.add_argument("--device", required=True, choices=plugins.DEVICES)
+    parser.add_argument("--device", required=True, choices=list(BY_DEVICE))
     timing_arguments.add_threads(parser)
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
     threads = timing_arguments.threads(args)
-    try:
-        device = TorchDevice(args.device, threads)
-    except NoDevice as error:
-        exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
-    channel.alone()
-    try:
-        found = measure(device, threads, args.out.parent)
-    except WrongResult as error:
-        exits.fail(str(error), exits.WRONG_RESULT)
+    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="limits-") as scratch:
+        try:
+            found = measure(args.device, threads, Path(scratch))
+        except NoDevice as error:
+            exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
+        except WrongResult as error:
+            exits.fail(str(error), exits.WRONG_RESULT)
+    if not machine_limits.complete(found.samples):
+        exits.fail(f"no triad or no product ran on {found.device_name}; the notes above say why")
     for sample in found.samples:
         unit = "GB/s" if sample.what == machine_limits.TRIAD else "GFLOP/s"
         print(f"{sample.name}, size {sample.size}: {sample.rate:.4g} {unit}")
@@ -51,25 +54,40 @@ def main() -> None:
     found.write(args.out)
 
 
-def measure(device: TorchDevice, threads: int, folder: Path) -> MachineLimits:
-    """The limits of a device. IREE computes them too on the CPU. Raises WrongResult."""
+def measure(kind: str, threads: int, scratch: Path) -> MachineLimits:
+    """The limits of a device. Raises NoDevice and WrongResult."""
     started = time.time()
-    on_cpu = device.kind == "cpu"
-    samples: list[Sample] = []
-    with HostWatch(threads if on_cpu else 1) as host, torch.no_grad():
-        samples += torch_samples.take(device, threads)
-        if on_cpu:
-            with tempfile.TemporaryDirectory(dir=folder, prefix="limits-") as scratch:
-                samples += iree_samples.take(threads, Path(scratch))
+    backend = BY_DEVICE[kind]
+    device = device_info(backend.device, threads)
+    programs = limit_samples.prepare(backend, device["path"], threads, scratch)
+    of_torch = _through_torch(kind, threads) if kind in plugins.DEVICES else ()
+    of_iree = limit_samples.take(programs, kind, threads)
+    on_cpu = kind == "cpu"
+    channel.alone()
+    with HostWatch(threads if on_cpu else 1) as host:
+        samples = (*of_torch, *of_iree)
     return MachineLimits(
-        device=device.kind,
-        device_name=device.name,
+        device=kind,
+        device_name=device["name"],
         threads=threads if on_cpu else None,
         measured_at=started,
-        samples=tuple(samples),
+        samples=samples,
         versions=plugins.installed(VERSIONS),
         doubts=machine_limits.doubts(samples, host.load.foreign + host.load.steal),
     )
+
+
+def _through_torch(kind: str, threads: int) -> Iterable[Sample]:
+    """What takes PyTorch's samples; nothing is taken before it is iterated over. Empty, with a note, if this PyTorch
+    does not have the device."""
+    from scripts.lib.torch_runtime import limit_samples as torch_samples
+    from scripts.lib.torch_runtime.torch_device import TorchDevice
+
+    try:
+        return torch_samples.take(TorchDevice(kind, threads), threads)
+    except NoTorchDevice as error:
+        print(f"note: PyTorch's samples are left out: {error}", flush=True)
+        return ()
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
+import zstandard
 
 from scripts.lib.artifacts.tensors import Signature
 from scripts.lib.report.columns import COLUMNS
@@ -203,6 +205,41 @@ def test_kernels_are_measured_in_the_same_run_beside_the_limits_of_the_machine(r
     assert "Kernels: geometric means" in ran.output
 
 
+def test_rows_say_how_close_they_are_to_what_the_device_can_do(ran):
+    flop = 2 * (64**2 * 16 * 3 * 9 + 32**2 * 32 * 16 * 9)  # the two convolutions of conv
+    measured = [row for row in ran.rows() if row["latency_ms"]]
+    assert {row["runtime"] for row in measured} == {"iree", "eager", "inductor"}
+    for row in measured:
+        assert float(row["gflop"]) > 0 < float(row["moved_bytes"])
+        seconds = float(row["latency_ms"]) / 1e3
+        rate = float(row["moved_bytes"]) / seconds / 1e9
+        assert float(row["gb_per_s"]) == pytest.approx(rate, rel=1e-4)
+        if row["model"] == "conv":
+            assert float(row["gflop"]) == pytest.approx(flop / 1e9, rel=1e-4)
+        if row["device"] == "cpu":
+            assert 0 < float(row["limit_share"]) < 1, row["no_limit_share"]
+        assert bool(row["limit_share"]) != bool(row["no_limit_share"])
+
+
+def test_a_reproducer_times_the_same_module_with_nothing_but_the_wheels_of_iree(ran, tmp_path):
+    bundle(ran, "conv/torchmlir-torch/llvm-cpu", tmp_path)
+    packed = tmp_path / "conv-torchmlir-torch-llvm-cpu.tar.zst"
+    with zstandard.open(packed) as file, tarfile.open(fileobj=file, mode="r|") as tar:
+        tar.extractall(tmp_path / "fresh", filter="data")
+    folder = tmp_path / "fresh/conv-torchmlir-torch-llvm-cpu"
+    done = subprocess.run(["./run.sh"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "BM_main" in done.stdout
+    assert (folder / "module.vmfb").stat().st_size > 0
+    assert (folder / "ISSUE.md").read_text().count("iree-benchmark-module") == 1
+
+
+def bundle(ran, cell: str, folder: Path) -> None:
+    """Make the reproducer of a cell in a folder."""
+    command = [sys.executable, "-m", "scripts.bundle", cell, "-o", str(folder)]
+    subprocess.run(command, cwd=ran.path, check=True)
+
+
 def test_what_inductor_compiled_for_its_second_round_is_not_kept(ran):
     assert not list(ran.path.glob("results/baseline/*/inductor/eval/cache"))
 
@@ -295,7 +332,7 @@ def test_a_profile_names_the_modules_of_dispatches_and_kernels(ran):
         assert {name for one in products for name in one["parts"]} == {"0", "2"}, done.stdout
 
 
-def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ran):
+def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ran, tmp_path):
     bad = {"flags": ["--iree-no-such-flag"]}
     broken = TARGETS | {"cuda": {"backend": "cuda", "overrides": {"conv": bad}}}
     ran.configure(targets=broken)
@@ -309,6 +346,11 @@ def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ra
     assert len(ran.rows()) == ROWS
     assert ran.row("conv", "torchmlir-torch", "llvm-cpu")["status"] == "ok"
     assert ran.row("bert-tiny", "torchmlir-torch", "cuda")["reason"] != "bad-flag"
+    bundle(ran, "conv/torchmlir-torch/cuda", tmp_path)
+    tools = ran.path / ".venvs/iree/bin"
+    script = tmp_path / "conv-torchmlir-torch-cuda/run.sh"
+    shown = subprocess.run([str(script), str(tools)], capture_output=True, text=True)
+    assert (shown.returncode, "--iree-no-such-flag" in shown.stderr) == (1, True)
 
     ran.configure(targets=TARGETS)
     jobs = jobs_of(ran.snakemake("-n", "results/latency.csv").stdout)

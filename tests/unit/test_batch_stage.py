@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.batch import outcomes, stage
+from scripts.lib.batch import artifacts, outcomes, stage
 from scripts.lib.batch.outcomes import Line
 from scripts.lib.core import process
 from scripts.lib.driver import fingerprint
@@ -115,6 +115,13 @@ class Stage:
             journal=self.folder / "journal.jsonl",
         )
 
+    def made_before(self, op: str, text: str) -> dict:
+        """Write a file of the stage before for a problem; return the list of its files, for its result."""
+        folder = self.folder / "results/operator_reference/0" / of(op).name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "golden.npz").write_text(text)
+        return artifacts.record(folder, ["golden.npz"])
+
     def handled(self) -> list[str]:
         """Return the operators that have been handled since the last time, in order."""
         file = self.folder / "handled"
@@ -178,8 +185,9 @@ def test_an_outcome_names_its_problem_and_a_command_that_repeats_it(run):
 
 
 def test_a_problem_that_failed_before_is_skipped_with_its_first_reason(run):
+    files = run.made_before("aten.ok.a", "golden")
     done = Line(
-        "", Outcome("ok", "operator_reference", "0: y"), 0.1, {"files": {"a": 1}, "seconds": 3}
+        "", Outcome("ok", "operator_reference", "0: y"), 0.1, {"files": files, "seconds": 3}
     )
     lines = {"aten.ok.a": done, "aten.ok.b": Line("", SKIPPED)}
     found = run(*lines, before=lines)
@@ -193,11 +201,13 @@ def test_a_problem_that_failed_before_is_skipped_with_its_first_reason(run):
 
 def test_a_change_of_what_the_stage_before_made_is_a_change_of_this_problem_alone(run):
     ok = Outcome("ok", "operator_reference", "0: y")
-    lines = {f"aten.ok.{n}": Line("", ok, 0.1, {"files": {"a": n}}) for n in range(3)}
+    operators = [f"aten.ok.{n}" for n in range(3)]
+    files = {op: run.made_before(op, op) for op in operators}
+    lines = {op: Line("", ok, 0.1, {"files": files[op]}) for op in operators}
     run(*lines, before=lines)
     run.handled()
-    lines["aten.ok.1"] = Line("", ok, 0.7, {"files": {"a": 9}})
-    lines["aten.ok.2"] = Line("", ok, 0.7, {"files": {"a": 2}, "seconds": 0.7})
+    lines["aten.ok.1"] = Line("", ok, 0.7, {"files": run.made_before("aten.ok.1", "other")})
+    lines["aten.ok.2"] = Line("", ok, 0.7, {"files": files["aten.ok.2"], "seconds": 0.7})
     run(*lines, before=lines)
     assert run.handled() == ["aten.ok.1"]
 
@@ -220,11 +230,19 @@ def test_other_pins_run_everything_again(run):
     assert run.handled() == ["aten.ok.a", "aten.refused.x"]
 
 
-@pytest.mark.parametrize("gone", ["made.txt", "files.json"])
-def test_a_problem_whose_files_are_gone_is_handled_again(run, gone):
+def flip(path: Path) -> None:
+    """Change a byte of a file, so that its size stays the same."""
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+@pytest.mark.parametrize("file", ["made.txt", "files.json"])
+def test_a_problem_whose_files_are_gone_or_damaged_is_handled_again(run, damage, file):
     run("aten.ok.a", "aten.ok.b")
     run.handled()
-    (run.own / of("aten.ok.a").name / gone).unlink()
+    damage(run.own / of("aten.ok.a").name / file)
     run("aten.ok.a", "aten.ok.b")
     assert run.handled() == ["aten.ok.a"]
 
@@ -248,6 +266,24 @@ def test_retry_selects_problems_by_their_status(run, retry, again):
 def test_an_empty_batch_is_ok(run):
     assert run() == {}
     assert run.job.artifacts[0].read_text() == ""
+
+
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+def test_a_damaged_file_of_a_problem_is_made_again_by_the_stage_before(run, damage):
+    files = run.made_before("aten.ok.a", "golden")
+    done = Line("", Outcome("ok", "operator_reference", "0: y"), 0.1, {"files": files})
+    run("aten.ok.a", before={"aten.ok.a": done})
+    above = run.folder / "results/operator_reference/0"
+    whole = Outcome("ok", "operator_reference", "0")
+    outcome.write(above / "status.json", whole, outcome.Usage(0, 0))
+    damage(above / of("aten.ok.a").name / "golden.npz")
+    before = {"operator_reference": above / "outcomes.jsonl"}
+    batch = stage.Batch([of("aten.ok.a")], before, "", lambda _: False)
+    ended = supervise.run(run.job, stage.work(batch, stage.in_workers))
+    assert (ended.status, ended.blocked_by) == ("skipped", "operator_reference 0")
+    found = outcome.read(above / "status.json")
+    assert found.status == "damaged"
+    assert "golden.npz is damaged: it" in found.detail
 
 
 def test_a_damaged_file_of_the_stage_before_skips_the_batch(run):

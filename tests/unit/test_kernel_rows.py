@@ -17,7 +17,7 @@ from scripts.lib.config.matrix import Model
 from scripts.lib.core import atomic
 from scripts.lib.driver import outputs
 from scripts.lib.driver.gate import Gate
-from scripts.lib.report import fields
+from scripts.lib.report import fields, limits
 from scripts.lib.report.kernels import page, plots, rows
 from scripts.lib.report.kernels.columns import COLUMNS, FIELDS
 from scripts.lib.report.kernels.screen import Screen
@@ -107,7 +107,7 @@ def write(tree, endings=None, limits=LIMITS, **of_signature) -> None:
 
 
 def records(tree) -> list[dict]:
-    return rows.records(tree.matrix, rows.limits(tree.matrix))
+    return rows.records(tree.matrix, limits.read(tree.matrix))
 
 
 def of(found: list[dict], shape: str, runtime: str = "eager") -> dict:
@@ -248,7 +248,7 @@ def test_page_and_screen_have_means_shares_and_the_reasons_of_failures(tree):
     assert "| 100x400 bf16 |" in text
     assert "SIGSEGV" in text
     assert "![GB/s of own](kernels/own.svg)" in text
-    assert "A CPU, 4 threads: 1 GB/s by the fastest triad." in text
+    assert "A CPU, 4 threads: 1 GB/s from memory." in text
     assert "- others used 40% of the cores" in text
     console = Console(record=True, width=150)
     console.print(Screen(found))

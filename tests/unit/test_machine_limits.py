@@ -13,19 +13,24 @@ TRIADS = (
     Sample(TRIAD, "torch", "f32", 3 * 10**9, (0.2, 0.1, 0.11)),
     Sample(TRIAD, "iree", "f32", 3 * 10**9, (0.12, 0.125)),
 )
+SMALL = (
+    Sample(TRIAD, "torch", "f32", 10**6, (1e-5,)),
+    Sample(TRIAD, "torch", "f32", 10**8, (2e-3,)),
+)
 PRODUCTS = (
     Sample(PRODUCT, "torch", "f32", 1000, (0.02, 0.02)),
     Sample(PRODUCT, "iree", "f32", 1000, (0.01, 0.01)),
     Sample(PRODUCT, "torch", "bf16", 1000, (0.005,)),
 )
-LIMITS = MachineLimits("cpu", "A CPU", 2, 1.5, (*TRIADS, *PRODUCTS), {"torch": "2.15"}, ("busy",))
+LIMITS = MachineLimits(
+    "cpu", "A CPU", 2, 1.5, (*SMALL, *TRIADS, *PRODUCTS), {"torch": "2.15"}, ("busy",)
+)
 
 
 def test_the_limit_is_that_of_the_fastest_call_through_whatever_is_fastest():
     assert LIMITS.gb_per_s == pytest.approx(30.0)
     assert LIMITS.gflop_per_s("f32") == pytest.approx(200.0)
     assert LIMITS.gflop_per_s("bf16") == pytest.approx(400.0)
-    assert LIMITS.gflop_per_s("f16") is None
 
 
 def test_limits_are_those_of_rows_of_the_same_device_and_threads():
@@ -34,11 +39,28 @@ def test_limits_are_those_of_rows_of_the_same_device_and_threads():
     assert not LIMITS.is_of("Another CPU", 2)
 
 
-def test_a_share_is_that_of_the_resource_of_which_more_is_used():
-    assert LIMITS.share(15.0, 20.0, "f32") == (pytest.approx(0.5), "memory")
-    assert LIMITS.share(3.0, 150.0, "f32") == (pytest.approx(0.75), "compute")
-    assert LIMITS.share(15.0, 20.0, "f16") == (pytest.approx(0.5), "memory")
-    assert LIMITS.share(None, None, "f32") is None
+def test_products_in_a_dtype_that_was_not_measured_are_limited_by_the_fastest_ones():
+    assert LIMITS.gflop_per_s("f16") == LIMITS.gflop_per_s("bf16")
+
+
+def test_what_fits_into_a_cache_is_limited_by_the_bandwidth_of_the_cache():
+    assert LIMITS.gb_per_s_of(3 * 10**9) == LIMITS.gb_per_s_of(10**12) == pytest.approx(30.0)
+    assert LIMITS.gb_per_s_of(10**8) == LIMITS.gb_per_s_of(2.9e9) == pytest.approx(50.0)
+    assert LIMITS.gb_per_s_of(10**6) == LIMITS.gb_per_s_of(0) == pytest.approx(100.0)
+
+
+def test_a_larger_triad_that_was_faster_raises_the_limit_of_smaller_programs():
+    slow = Sample(TRIAD, "torch", "f32", 10**6, (1.0,))
+    limits = dataclasses.replace(LIMITS, samples=(slow, *LIMITS.samples[1:]))
+    assert limits.gb_per_s_of(10**6) == limits.gb_per_s_of(10**8)
+
+
+def test_the_time_needed_at_least_is_that_of_the_slower_resource():
+    assert LIMITS.least_seconds(2e9, 3e9, "f32") == (pytest.approx(0.1), "memory")
+    assert LIMITS.least_seconds(100e9, 3e9, "f32") == (pytest.approx(0.5), "compute")
+    assert LIMITS.least_seconds(100e9, 3e9, "bf16") == (pytest.approx(0.25), "compute")
+    part = LIMITS.least_seconds(0, 10**6, "f32", of=3 * 10**9)
+    assert part == (pytest.approx(10**6 / 30e9), "memory")
 
 
 def test_limits_are_read_as_they_were_written(tmp_path):
@@ -69,7 +91,10 @@ def test_figures_that_are_not_plausible_are_doubted():
     assert "3.0 × the time of the fastest" in machine_limits.doubts([uneven], 0.0)[0]
     cached = dataclasses.replace(steady, size=5 * 10**8, seconds=(0.02,))
     [doubt] = machine_limits.doubts([cached, steady], 0.0)
-    assert doubt == "triad f32 through torch: 10 to 25 GB/s, depending on the size"
+    assert doubt == "triad: 10 to 25 GB/s, depending on the size"
+    slower = dataclasses.replace(steady, through="iree", seconds=(0.9,))
+    assert machine_limits.doubts([slower, steady], 0.0) == ()
+    assert machine_limits.doubts([*SMALL, steady], 0.0) == ()
 
 
 def test_a_triad_does_not_fit_into_the_caches(monkeypatch):
@@ -81,6 +106,13 @@ def test_a_triad_does_not_fit_into_the_caches(monkeypatch):
     assert limit_programs.array_bytes("cpu", 2)[1] == limit_programs.ARRAY_BYTES[0]
 
 
+def test_the_triads_of_caches_are_much_smaller_than_those_of_memory(monkeypatch):
+    monkeypatch.setattr(limit_programs, "cache_bytes", lambda: 0)
+    sizes = limit_programs.cached_array_bytes("cpu", 2)
+    assert sizes == [2**17, 2**19, 2**21, 2**23]
+    assert limit_programs.cached_array_bytes("cuda", 2) == []
+
+
 def test_wrong_results_are_refused():
     left, right = limit_programs.signs(64)
     exact = left @ right
@@ -90,6 +122,11 @@ def test_wrong_results_are_refused():
     for rows in (wrong, np.zeros((4, 64)), exact[:4, :32]):
         with pytest.raises(limit_programs.WrongResult, match="product"):
             limit_programs.check_product("product", rows, left, right)
+    shift = limit_programs.permutation(64)
+    thrice = left @ shift @ shift @ shift
+    limit_programs.check_product("product", thrice[:4], left, shift, 3)
+    with pytest.raises(limit_programs.WrongResult, match="product"):
+        limit_programs.check_product("product", (left @ shift)[:4], left, shift, 3)
     limit_programs.check_triad("triad", limit_programs.RESULT, limit_programs.RESULT)
     with pytest.raises(limit_programs.WrongResult, match="from 0 to 7"):
         limit_programs.check_triad("triad", 0.0, limit_programs.RESULT)

@@ -55,7 +55,12 @@ if not patches.on_node:
         logger.warning(f"{problem}: its rows will be errors of stage reference")
     for problem in not_used:
         logger.warning(problem)
-    for files in (outputs.FILES, outputs.KERNEL_FILES, outputs.TUNED_FILES):
+    for files in (
+        outputs.FILES,
+        outputs.KERNEL_FILES,
+        outputs.TUNED_FILES,
+        outputs.OPERATOR_FILES,
+    ):
         for problem in filter(None, map(outputs.difference, files)):
             logger.warning(f"{problem}; it is made again with {files[0]}")
 

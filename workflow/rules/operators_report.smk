@@ -22,10 +22,12 @@ rule aggregate_operators:
     params:
         python=PLAN.report_python(),
         matrix=PLAN.operators_digest(),
+        due=outputs.due(outputs.OPERATOR_FILES),
         gate=GATE.param(),
     # Its errors go to the terminal too: on a full disk, there is no log.
     shell:
         f"{PREFIX}"
         "{params.python} -m scripts.aggregate_operators --matrix results/logs/matrix.json"
         " --source {input.source:q} --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
+        " --due {params.due}"
         " 2>&1 | tee {log:q}"

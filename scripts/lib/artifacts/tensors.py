@@ -66,6 +66,7 @@ class Signature:
     `quantization` has the error of a quantised model (quantization.py).
     `resolved` has the arguments that the functions of the model file were called with, by name.
     `layers` and `vocab_size` come from the model's configuration (depth.py).
+    `work` has the FLOPs and bytes of a call (modeling/work.py); None if they were not counted.
     """
 
     model: str
@@ -87,6 +88,7 @@ class Signature:
     resolved: dict[str, Any] = field(default_factory=dict)
     layers: int | None = None
     vocab_size: int | None = None
+    work: dict[str, Any] | None = None
 
     def write(self, path: str | Path) -> None:
         atomic.write_json(path, asdict(self))

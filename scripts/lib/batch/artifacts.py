@@ -27,11 +27,15 @@ def record(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     return files
 
 
-def are_whole(folder: Path, files: Files) -> bool:
-    """Return whether a folder has these files: its list is the same, and no size has changed."""
+def difference(folder: Path, files: Files) -> str:
+    """Return how the files of a folder differ from the ones that were made, or "" if they do not."""
     try:
-        return atomic.read_json(folder / LIST) == files and all(
-            digest.has_size(str(folder / name), Digest(**made)) for name, made in files.items()
-        )
-    except (OSError, TypeError, ValueError):
-        return False
+        listed = atomic.read_json(folder / LIST)
+    except (OSError, ValueError) as error:
+        return str(error)
+    if listed != files:
+        return f"{folder / LIST} lists other files than the ones that were made"
+    for name, made in files.items():
+        if what := digest.difference(folder / name, Digest(**made)):
+            return f"{folder / name} is damaged: {what}"
+    return ""

@@ -20,6 +20,7 @@ from scripts.lib.batch.outcomes import Line
 from scripts.lib.operators.problem import Problem
 from scripts.lib.supervision import damage, outcome, supervise
 from scripts.lib.supervision.caplog import CappedLog
+from scripts.lib.supervision.damage import Damage
 from scripts.lib.supervision.job import Job
 from scripts.lib.supervision.outcome import Outcome
 from scripts.lib.supervision.supervise import Ran
@@ -56,6 +57,8 @@ def work(batch: Batch, do: Do) -> supervise.Work:
         if damaged := damage.first([str(path) for path in batch.before.values()], ()):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         known, skipped = _sorted_out(job, batch)
+        if damaged := _damage(known, batch):
+            return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         lines, processes = do(dataclasses.replace(job, owner=owner), known, batch)
         ended = {line.problem: line for line in [*lines, *skipped]}
         (made,) = job.artifacts
@@ -97,7 +100,7 @@ def in_workers(
         own = folder / names[one.outcome.cell]
         is_ok = one.outcome.status == outcome.OK
         return batch.again(one.outcome) or bool(
-            is_ok and files and not artifacts.are_whole(own, files)
+            is_ok and files and artifacts.difference(own, files)
         )
 
     return lines, host.run(job, tasks, folder, done, again)
@@ -124,6 +127,17 @@ def _passed_on(line: Line, folder: Path) -> dict[str, Any]:
     """Return what later stages use of a stage's result. `folder`: that of its batch."""
     found = {key: line.result[key] for key in PASSED_ON if key in line.result}
     return found | {"folder": str(folder / line.problem)}
+
+
+def _damage(known: Mapping[str, Mapping[str, Any]], batch: Batch) -> Damage | None:
+    """Return the first damaged file that an earlier stage made for a problem, or None."""
+    for name in known:
+        for stage, result in known[name].items():
+            files = result.get("files")
+            if files and (what := artifacts.difference(Path(result["folder"]), files)):
+                status = batch.before[stage].with_name(outcome.STATUS)
+                return Damage(status, f"{what}; the next run makes it again")
+    return None
 
 
 def _skipped(job: Job, name: str, above: Outcome) -> Outcome:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from scripts.lib.config import cell, flag_sets, plugins, remedies, stages, tuning
+from scripts.lib.config import cell, flag_sets, remedies, stages, tuning
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import BASES
 from scripts.lib.config.remedies import Attempt, Hang, Remedy, Variant
@@ -367,14 +367,12 @@ class Matrix:
         return list(dict.fromkeys(found))
 
     def devices(self) -> dict[str, Target | Baseline]:
-        """The devices whose limits can be measured, by torch's name, each with the first entry that runs on
-        it."""
+        """The kinds of devices that rows run on, each with the first entry that does so."""
         found: dict[str, Target | Baseline] = {}
         for baseline in self.baselines.values():
             found.setdefault(baseline.device, baseline)
         for target in self.targets.values():
-            if target.device_kind in plugins.DEVICES:
-                found.setdefault(target.device_kind, target)
+            found.setdefault(target.device_kind, target)
         return found
 
     def attempts(self, frontend: str, target: Target) -> list[Attempt]:

@@ -27,6 +27,7 @@ TUNED_CSV = Path("results/tuned.csv")
 TUNED_JSONL = TUNED_CSV.with_suffix(".jsonl")
 TUNED_FILES = (TUNED_CSV, TUNED_CSV.with_suffix(".md"), TUNED_JSONL)
 OPERATOR_CSV = Path("results/operators.csv")
+OPERATOR_FILES = (OPERATOR_CSV, OPERATOR_CSV.with_suffix(".md"))
 
 
 def is_written(file: Path, since: float) -> bool:
@@ -48,8 +49,9 @@ def written_rows(since: float, table: Path = CSV) -> list[dict[str, str]] | None
 
 def record_path(file: Path) -> Path:
     """Return the path of the digests of a file that the aggregate writes into results/."""
-    own = f"_{file.stem}" if file.stem in (KERNEL_CSV.stem, TUNED_CSV.stem) else ""
-    return file.parent / "logs" / f"aggregate{own}.json"
+    own = {KERNEL_CSV.stem, OPERATOR_CSV.stem, TUNED_CSV.stem}
+    name = f"aggregate_{file.stem}.json" if file.stem in own else "aggregate.json"
+    return file.parent / "logs" / name
 
 
 def record(due: str, files: Sequence[Path]) -> None:

@@ -312,8 +312,8 @@ class Plan:
         return [stages.STAGES["export"].path(self.matrix.program(row), file)]
 
     def results(self) -> list[str]:
-        """Every file that the aggregation of models reads."""
-        return self._aggregated(self._configured)
+        """Every file that the aggregation of models reads: those of the rows, and the limits of their devices."""
+        return self._with_limits(self._configured)
 
     def traced(self) -> list[str]:
         """The files of the traces that operator problems come from."""
@@ -344,19 +344,22 @@ class Plan:
         of = self._configured.kernels
         if not of or not of.models:
             return []
-        return [*self._aggregated(of), *self.machine_limits(of.devices())]
+        return self._with_limits(of)
 
     def tuned_results(self) -> list[str]:
         """Every file that the aggregation of tuned models reads."""
         of = self._configured
         rows = [*of.tuned_rows(), *of.tuned_baselines()]
-        return self._aggregated(of, rows)
+        return self._with_limits(of, rows)
 
     def kernel_plots(self) -> list[str]:
         """The plots of the selected kernels: results/kernels/<kernel>.svg and .png."""
         of = self._configured.kernels
         files = dict.fromkeys(model.file for model in of.models.values()) if of else ()
         return [f"results/kernels/{Path(file).stem}.{kind}" for file in files for kind in PLOTS]
+
+    def _with_limits(self, matrix: Matrix, rows: Iterable[Cell] | None = None) -> list[str]:
+        return [*self._aggregated(matrix, rows), *self.machine_limits(matrix.devices())]
 
     def _aggregated(self, matrix: Matrix, rows: Iterable[Cell] | None = None) -> list[str]:
         """Every file that the aggregation of a matrix, or of some rows of it, reads."""

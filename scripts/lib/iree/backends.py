@@ -26,7 +26,8 @@ class Backend:
     `torch_device` is what PyTorch calls that kind. `allocator_flags` are for
     iree-benchmark-module. `signs` are globs of files that show that a device may be present: a
     cell that found no device is tried again when they change. `opt_level` is the default one.
-    `plugins`: the target plugins of iree-compile that it needs.
+    `plugins`: the target plugins of iree-compile that it needs. `limit_archs`: architectures for which
+    the programs that measure a device's limits are compiled; "" is the default one.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Backend:
     signs: tuple[str, ...] = ()
     opt_level: str = "O2"
     plugins: tuple[str, ...] = ()
+    limit_archs: tuple[str, ...] = ("",)
 
 
 CONSTANTS = ("hal_target_local", "hal_target_llvm_cpu")
@@ -82,6 +84,8 @@ BACKENDS: dict[str, Backend] = {
             torch_device="vulkan",
             signs=(_DRM, "/usr/share/vulkan/icd.d/*.json", "/etc/vulkan/icd.d/*.json"),
             plugins=(*CONSTANTS, "hal_target_vulkan_spirv"),
+            # Without an architecture, products do not use the matrix units of a GPU.
+            limit_archs=("", "ada", "rdna3"),
         ),
         # No allocator flags: CUDA and HIP have memory pools (--cuda_async_allocations).
         Backend(

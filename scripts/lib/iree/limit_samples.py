@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,8 @@ import numpy as np
 
 from scripts.lib.artifacts import tensors
 from scripts.lib.core import process
-from scripts.lib.iree import benchmark
-from scripts.lib.iree.backends import BACKENDS, compile_flags
+from scripts.lib.iree import benchmark, vulkan_profile
+from scripts.lib.iree.backends import Backend, compile_flags
 from scripts.lib.iree.session import Module, Session
 from scripts.lib.iree.tools import tool
 from scripts.lib.timing.arguments import Timing
@@ -19,6 +20,8 @@ from scripts.lib.timing.limit_programs import (
     ADDED,
     AT_LEAST,
     CHECKED_ROWS,
+    LONG,
+    OTHER_SIZES,
     SCALE,
     SCALED,
     SECONDS,
@@ -26,15 +29,18 @@ from scripts.lib.timing.limit_programs import (
     array_bytes,
     check_product,
     check_triad,
+    permutation,
     signs,
 )
 from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, Sample
 from scripts.lib.timing.stopping import StoppingRule, plan, typical_seconds
 
-BACKEND = BACKENDS["llvm-cpu"]
-FLAGS = ("--iree-dispatch-creation-data-tiling",)
-"""What makes products fastest on a CPU (docs/performance.md)."""
-OPT_LEVEL = "O3"
+CHAIN = 8
+"""Products of a call. A layout of the right matrix that suits the device is made once for all of them, as it is
+for weights."""
+BEST = {"cpu": ("O3", ("--iree-dispatch-creation-data-tiling",))}
+"""The optimization level and the flags that make products fastest, by kind of device (docs/performance.md); for
+others, the backend's own."""
 DTYPES = {"f32": "float32", "bf16": "bfloat16"}
 
 _TRIAD = """\
@@ -53,86 +59,138 @@ func.func @main(%b: tensor<{n}xf32>, %c: tensor<{n}xf32>) -> tensor<{n}xf32> {{
   return %a : tensor<{n}xf32>
 }}
 """
-_PRODUCT = """\
-func.func @main(%a: tensor<{n}x{n}x{dtype}>, %b: tensor<{n}x{n}x{dtype}>) -> tensor<{n}x{n}xf32> {{
+_PRODUCTS = """\
+func.func @main(%left: tensor<{n}x{n}x{dtype}>, %b: tensor<{n}x{n}x{dtype}>) -> tensor<{n}x{n}xf32> {{
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<{n}x{n}xf32>
   %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<{n}x{n}xf32>) -> tensor<{n}x{n}xf32>
-  %c = linalg.matmul ins(%a, %b : tensor<{n}x{n}x{dtype}>, tensor<{n}x{n}x{dtype}>)
-      outs(%zeros : tensor<{n}x{n}xf32>) -> tensor<{n}x{n}xf32>
-  return %c : tensor<{n}x{n}xf32>
+{products}\
+  return %c{last} : tensor<{n}x{n}xf32>
 }}
+"""
+_PRODUCT = """\
+  %c{i} = linalg.matmul ins(%{left}, %b : tensor<{n}x{n}x{dtype}>, tensor<{n}x{n}x{dtype}>)
+      outs(%zeros : tensor<{n}x{n}xf32>) -> tensor<{n}x{n}xf32>
+"""
+_ROUNDED = """\
+  %r{i} = arith.truncf %c{i} : tensor<{n}x{n}xf32> to tensor<{n}x{n}x{dtype}>
 """
 
 
+def _products(dtype: str, n: int) -> str:
+    """A program with CHAIN products, each of the result of the one before and the same right matrix."""
+    products, left = "", "left"
+    for i in range(CHAIN):
+        products += _PRODUCT.format(i=i, left=left, n=n, dtype=dtype)
+        left = f"c{i}"
+        if dtype != "f32":
+            products += _ROUNDED.format(i=i, n=n, dtype=dtype)
+            left = f"r{i}"
+    return _PRODUCTS.format(n=n, dtype=dtype, products=products, last=CHAIN - 1)
+
+
 @dataclass(frozen=True)
-class _Work:
-    """A folder for programs, modules and reports, and the number of CPU threads."""
+class Program:
+    """A compiled triad, or products. `size`: elements of an array, or n of n × n matrices."""
 
-    folder: Path
-    threads: int
+    module: Module
+    what: str
+    dtype: str
+    size: int
 
 
-def take(threads: int, folder: Path) -> Iterator[Sample]:
-    """Yield the samples of this machine's CPU. A program that does not compile is left out, with a note.
+def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Program]:
+    """Compile all programs for the architectures of a backend that a device has; `path`: the device, by the driver's
+    name. A program that does not compile is left out, with a note, and so are larger ones of its dtype."""
+    found: list[Program] = []
+    refused: set[tuple[str, str, str]] = set()
+    for arch in backend.limit_archs:
+        opt_level, extra = BEST.get(backend.device_kind, (None, ()))
+        flags = compile_flags(backend.name, arch, opt_level, extra)
+        for what, dtype, size, text in _texts(backend.device_kind, threads):
+            if (what, dtype, arch) in refused:
+                continue
+            name = "-".join(filter(None, (what, dtype, str(size), arch)))
+            if (vmfb := _compiled(folder / name, text, flags)) is None:
+                refused.add((what, dtype, arch))
+                continue
+            if lacking := vulkan_profile.lacking(vmfb, backend.device, path):
+                print(f"note: {name} is left out: the device lacks {lacking}", flush=True)
+                break
+            found.append(Program(Module(vmfb, None, backend.device), what, dtype, size))
+    return found
 
-    Raises WrongResult.
-    """
-    work = _Work(folder, threads)
-    for each in array_bytes("cpu", threads):
-        yield from _triad(work, each)
+
+def _texts(kind: str, threads: int) -> Iterator[tuple[str, str, int, str]]:
+    """Yield what each program is, its dtype, its size (see Program) and its text."""
+    for each in array_bytes(kind, threads):
+        yield TRIAD, "f32", each // 4, _TRIAD.format(n=each // 4, scale=SCALE)
     for dtype in DTYPES:
-        for n in SIZES["cpu"]:
-            yield from _product(work, dtype, n)
+        for n in SIZES.get(kind, OTHER_SIZES):
+            yield PRODUCT, dtype, n, _products(dtype, n)
 
 
-def _triad(work: _Work, each: int) -> Iterator[Sample]:
-    count = each // 4
-    module = _compiled(work, f"triad-{count}", _TRIAD.format(n=count, scale=SCALE))
-    if module is None:
-        return
-    inputs = [np.full(count, value, np.float32) for value in (ADDED, SCALED)]
-    result, call_s = _called(work, module, inputs)
-    check_triad("triad of IREE", float(result.min()), float(result.max()))
-    given = [f"--input={count}xf32={value}" for value in (ADDED, SCALED)]
-    yield Sample(TRIAD, "iree", "f32", 3 * each, _timed(work, module, given, call_s))
-
-
-def _product(work: _Work, dtype: str, n: int) -> Iterator[Sample]:
-    module = _compiled(work, f"product-{dtype}-{n}", _PRODUCT.format(n=n, dtype=dtype))
-    if module is None:
-        return
-    left, right = signs(n)
-    inputs = [tensors.as_native(m, DTYPES[dtype]) for m in (left, right)]
-    result, call_s = _called(work, module, inputs)
-    check_product(f"product {dtype} of IREE", result[:CHECKED_ROWS], left, right)
-    given = [f"--input={n}x{n}x{dtype}=1"] * 2
-    yield Sample(PRODUCT, "iree", dtype, n, _timed(work, module, given, call_s))
-
-
-def _compiled(work: _Work, name: str, text: str) -> Module | None:
-    program, vmfb = (work.folder / f"{name}.{suffix}" for suffix in ("mlir", "vmfb"))
+def _compiled(path: Path, text: str, flags: Sequence[str]) -> Path | None:
+    program, vmfb = path.with_suffix(".mlir"), path.with_suffix(".vmfb")
     program.write_text(text, encoding="utf-8")
-    flags = compile_flags(BACKEND.name, None, OPT_LEVEL, FLAGS)
     done = process.run_tool([tool("iree-compile"), *flags, str(program), "-o", str(vmfb)])
-    if done.returncode != 0:
-        print(f"note: IREE does not compile {name}; it is left out", flush=True)
-        return None
-    return Module(vmfb, None, BACKEND.device)
+    if done.returncode == 0:
+        return vmfb
+    print(f"note: IREE does not compile {path.name}; it is left out", flush=True)
+    return None
 
 
-def _called(work: _Work, module: Module, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, float]:
-    """The result of a call, and the seconds of later calls."""
-    session = Session(module, work.threads)
-    [result], _ = session.call(inputs)
-    return result, typical_seconds(session.uploaded(inputs), StoppingRule())
+def take(programs: Sequence[Program], kind: str, threads: int) -> Iterator[Sample]:
+    """Yield the samples of a device of a kind. If the kind has no SIZES, a product that is larger than one that takes
+    LONG seconds is not run. Raises WrongResult."""
+    enough: set[str] = set()
+    for program in programs:
+        if program.what == PRODUCT and program.dtype in enough:
+            continue
+        session = Session(program.module, threads)
+        triad = program.what == TRIAD
+        inputs, flags = (_of_triad if triad else _of_product)(program)
+        [result], _ = session.call(inputs)
+        call_s = typical_seconds(session.uploaded(inputs), StoppingRule())
+        del session
+        _check(program, result)
+        size = 3 * 4 * program.size if triad else program.size
+        count = 1 if triad else CHAIN
+        seconds = tuple(s / count for s in _timed(program.module, flags, threads, call_s))
+        yield Sample(program.what, "iree", program.dtype, size, seconds)
+        if kind not in SIZES and not triad and call_s > LONG:
+            enough.add(program.dtype)
 
 
-def _timed(work: _Work, module: Module, inputs: Sequence[str], call_s: float) -> tuple[float, ...]:
+def _of_triad(program: Program) -> tuple[list[np.ndarray], list[str]]:
+    n, values = program.size, (ADDED, SCALED)
+    return [np.full(n, v, np.float32) for v in values], [f"--input={n}xf32={v}" for v in values]
+
+
+def _of_product(program: Program) -> tuple[list[np.ndarray], list[str]]:
+    n, dtype = program.size, program.dtype
+    given = [tensors.as_native(m, DTYPES[dtype]) for m in _matrices(n)]
+    return given, [f"--input={n}x{n}x{dtype}=1"] * 2
+
+
+@functools.lru_cache(maxsize=1)
+def _matrices(n: int) -> tuple[np.ndarray, np.ndarray]:
+    return signs(n)[0], permutation(n)
+
+
+def _check(program: Program, result: np.ndarray) -> None:
+    if program.what == TRIAD:
+        check_triad("triad of IREE", float(result.min()), float(result.max()))
+    else:
+        name = f"product {program.dtype} of IREE"
+        check_product(name, result[:CHECKED_ROWS], *_matrices(program.size), CHAIN)
+
+
+def _timed(module: Module, inputs: Sequence[str], threads: int, call_s: float) -> tuple[float, ...]:
     """Seconds per call of each repetition of about a tenth of SECONDS."""
     rule = StoppingRule(
-        repeat=2 * AT_LEAST, repetition_s=SECONDS / 10, warmup_s=0.1, budget_s=60, rounds=1
+        repeat=2 * AT_LEAST, repetition_s=SECONDS / 10, warmup_s=0.1, budget_s=2, rounds=1
     )
     report = module.vmfb.with_suffix(".json")
-    found = benchmark.run(module, inputs, Timing(rule, work.threads), plan(rule, call_s), report)
+    found = benchmark.run(module, inputs, Timing(rule, threads), plan(rule, call_s), report)
     return tuple(ms / 1e3 for ms in found.latency.values_ms)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -40,8 +40,10 @@ def program(name: str, environment: Path) -> Path | None:
     return None
 
 
-def version(package: str, environment: Path) -> str:
-    """Return the version of a package in an environment, or "" if it is not installed there."""
-    sites = [str(site) for site in environment.glob("lib/python*/site-packages")]
-    found = importlib.metadata.distributions(name=package, path=sites)
-    return next((one.version for one in found), "")
+def version(compiler: Path) -> str:
+    """Return what iree-compile says about its version, with its commit, or "" if it cannot be run."""
+    try:
+        said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return said.stdout.strip()

@@ -8,12 +8,13 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from scripts.lib.artifacts import tensors
-from scripts.lib.modeling import convert, errors, float64, loading, trees
+from scripts.lib.modeling import convert, errors, float64, loading, trees, work
 from scripts.lib.modeling.errors import changes_buffer
 from scripts.lib.modeling.step import EvalStep, TrainStep
 from scripts.lib.verification import codes, scaling, tolerances, torch_same
@@ -23,12 +24,14 @@ Step = EvalStep | TrainStep
 
 @dataclass(frozen=True)
 class Golden:
-    """Results of a step in eager mode, in order. `fp64` is None if torch cannot compute them in float64."""
+    """Results of a step in eager mode, in order. `fp64` is None if torch cannot compute them in float64, and `work`
+    (work.totals) if it could not be counted."""
 
     types: tuple[tensors.TensorType, ...]
     eager: list[np.ndarray]
     fp64: list[np.ndarray] | None
     deterministic: bool
+    work: dict[str, Any] | None = None
 
     @property
     def rmse_vs_fp64(self) -> float | None:
@@ -71,8 +74,18 @@ def observe(
     check(file, twice.eager)
     if not twice.deterministic:
         raise errors.ModelError(f"{file}: {_why_undecided(loaded.module, buffers)}")
+    counted = _counted(step, loaded)
     del step
-    return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step))
+    return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step), work=counted)
+
+
+def _counted(step: Step, loaded: loading.LoadedModel) -> dict[str, Any] | None:
+    """The work of a call; None, with a note, if an operator cannot be called while it is counted."""
+    try:
+        return work.count(step, loaded).totals()
+    except Exception as error:
+        print(f"note: its work could not be counted: {type(error).__name__}: {error}", flush=True)
+        return None
 
 
 def _digests(module: torch.nn.Module) -> dict[str, bytes]:

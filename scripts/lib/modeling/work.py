@@ -1,4 +1,4 @@
-"""What a forward pass has to do at least: its FLOPs, and the bytes that it must read and write.
+"""What a call of a model has to do at least: its FLOPs, and the bytes that it must read and write.
 
 The FLOPs are those of torch.utils.flop_counter (a multiplication and an addition are two). An operator
 without a formula there counts 0; the counter lists it. The bytes are each weight and input once,
@@ -58,19 +58,26 @@ class Work:
         """All bytes that must be moved."""
         return self.weight_bytes + self.input_bytes + self.output_bytes
 
+    def totals(self) -> dict[str, Any]:
+        """The work of the whole call, without that of single modules, for a signature."""
+        return {key: value for key, value in vars(self).items() if key != "modules"}
+
     def of(self, module: str) -> ModuleWork:
         """The part of a module, to which more may be added."""
         return self.modules.setdefault(module, ModuleWork())
 
 
 def count(call: Callable[[], Any], loaded: LoadedModel) -> Work:
-    """The work of one call of `call`, which calls `loaded.module` with its inputs once, without gradients."""
+    """The work of one call of `call`, which calls `loaded.module` with its inputs once and returns its results.
+
+    Of a training step, the weights count once, although the forward and the backward pass read them.
+    """
     model = loaded.module
     weights = [*model.parameters(), *model.buffers()]
     stored = {_storage(t): "weight_bytes" for t in weights}
     stored |= {_storage(tensor): "input_bytes" for _, tensor in loaded.inputs}
     counter = _Counter(stored)
-    with _current_module(model, counter), _no_fast_path(), torch.no_grad(), counter:
+    with _current_module(model, counter), _no_fast_path(), counter:
         outputs = call()
     work = counter.finished()
     written = {_storage(t): t for _, t in trees.flat_tensors(outputs)}

@@ -13,6 +13,7 @@ from scripts.lib.config import cell, stages
 from scripts.lib.report import remedied
 from scripts.lib.report.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
 from scripts.lib.report.speedups import BASES
+from scripts.lib.timing.machine_limits import COMPUTE, MEMORY
 
 POSITIVE = {"exclusiveMinimum": 0}
 FROM_0 = {"minimum": 0}
@@ -129,6 +130,15 @@ COLUMNS = (
     Field("latency.speedup_trust", TEXT, "The lower `trust` of the two latencies in `speedup_vs_eager`.", column="speedup_trust", nullable=True, varies=True, choices="trust"),
     Field("latency.ttft_ms", NUMBER, "Time to the first token: the latency of a prefill.", unit="ms", column="ttft_ms", optional=True, varies=True, checks=POSITIVE),
     Field("latency.tokens_per_s", NUMBER, "New tokens per second of the whole batch, of a decode.", unit="tokens/s", column="tokens_per_s", optional=True, varies=True, checks=POSITIVE),
+    Field("work.gflop", NUMBER, "1e9 floating-point operations of a call, by torch.utils.flop_counter (a multiplication and an addition are two); operators that it has no formula for count 0 (`reference.work.no_formula` in results.jsonl). Null if they were not counted.", unit="GFLOP", column="gflop", nullable=True, checks=FROM_0),
+    Field("work.moved_bytes", INTEGER, "Bytes that a call must read and write: weights, inputs and outputs once; of a table that is only gathered from, the rows that are read. Null if they were not counted, or another precision than the model's was chosen.", unit="bytes", column="moved_bytes", nullable=True, checks=FROM_0),
+    Field("work.gflop_per_s", NUMBER, "`gflop` / latency.", unit="GFLOP/s", column="gflop_per_s", nullable=True, varies=True, checks=FROM_0),
+    Field("work.gb_per_s", NUMBER, "`moved_bytes` / latency, in 1e9 bytes per second.", unit="GB/s", column="gb_per_s", nullable=True, varies=True, checks=FROM_0),
+    Field("work.limit_share", NUMBER, "The time that the device needs at least, for its FLOPs or for its bytes ([limits](timing.md#what-the-device-can-do)), / latency.", unit="ratio", column="limit_share", nullable=True, varies=True, checks=FROM_0),
+    Field("work.limit_share_low", NUMBER, "Lower end of its 95 % interval, which is that of the latency.", unit="ratio", column="limit_share_low", nullable=True, varies=True, checks=FROM_0),
+    Field("work.limit_share_high", NUMBER, "Its upper end.", unit="ratio", column="limit_share_high", nullable=True, varies=True, checks=FROM_0),
+    Field("work.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks={"enum": [MEMORY, COMPUTE, None]}),
+    Field("work.no_limit_share", TEXT, "Why a latency has no `limit_share`. If it is above 1 beyond its interval, a count or the limits are wrong, and this says so.", column="no_limit_share", nullable=True, varies=True),
     Field("run.load_ms", NUMBER, "Module and weights loaded until the first call can be made.", unit="ms", column="load_ms", nullable=True, varies=True),
     Field("run.cold_run_shared", FLAG, "Whether other stages of the run may have been running during the load and the first call of a baseline; then `load_ms`, `first_call_ms` and `compile_s` may be longer than alone. Latencies are always measured alone.", column="cold_run_shared", nullable=True),
     Field("run.first_call_ms", NUMBER, "First call, outputs on the host; of a baseline this includes just-in-time compilation.", unit="ms", column="first_call_ms", nullable=True, varies=True),
@@ -172,6 +182,14 @@ OTHERS = (
     Field("reference", OBJECT, "What the reference stage found out about the model; empty where it failed.", checks=CLOSED),
     Field("reference.resolved", OBJECT, "Options that the model's functions were called with, by name: the entry's, and the functions' defaults for the rest.", optional=True),
     Field("reference.quantization", OBJECT, "How far a quantized model is from its float model.", optional=True),
+    Field("reference.work", OBJECT, "What a call of the model has to do.", optional=True, checks=CLOSED),
+    Field("reference.work.flop", INTEGER, "Floating-point operations.", unit="FLOP", checks=FROM_0),
+    Field("reference.work.weight_bytes", INTEGER, "Bytes of weights that are read.", unit="bytes", checks=FROM_0),
+    Field("reference.work.input_bytes", INTEGER, "Bytes of inputs that are read.", unit="bytes", checks=FROM_0),
+    Field("reference.work.output_bytes", INTEGER, "Bytes of outputs that are written.", unit="bytes", checks=FROM_0),
+    Field("reference.work.no_formula", OBJECT, "Calls of operators without a formula for FLOPs, by operator.", checks={"additionalProperties": FROM_1}),
+    Field("work", OBJECT, "The FLOPs and bytes of a call, and how close the row is to what its device can do at most.", checks=CLOSED),
+    Field("work.limit_ms", NUMBER, "The time that the device needs at least.", unit="ms", nullable=True, varies=True, checks=FROM_0),
     Field("outcome", OBJECT, "How the cell ended: the outcome of the first stage that failed.", checks=CLOSED),
     Field("outcome.command", TEXT, "Command of that stage, to be run in the folder of the Snakefile."),
     Field("verification", OBJECT, "The comparison with the golden outputs."),

@@ -29,7 +29,7 @@ from scripts.lib.config.stages import IREE_ENV, Stage, status_path
 from scripts.lib.config.tuning import TUNED
 from scripts.lib.core import atomic
 from scripts.lib.driver import environments, fingerprint, verdict
-from scripts.lib.report import rounds, shapes, speedups
+from scripts.lib.report import limits, rounds, shapes, speedups
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
 from scripts.lib.report.rounds import Measured
@@ -46,17 +46,31 @@ _OF_MEASUREMENT = names(FIELDS, "run")
 _OF_SIGNATURE = names(FIELDS, "reference")
 _OF_REMEDY = names(FIELDS, "remedy")
 _OF_TRIED = names(FIELDS, "remedy.tried[]")
-_ALSO_READ = {"reference": ("signature.json",)}
+_ALSO_READ = {"reference": ("signature.json",), "gradients": ("signature.json",)}
 """Files of a stage that records are made from, and that are not inputs of the aggregation's rule."""
 
 
 def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
-    """The records of all cells, then of all baselines, in the order of the matrix."""
+    """The records of all cells, then of all baselines, in the order of the matrix.
+
+    Raises ValueError if the file with the limits of a device has another form.
+    """
     found = [iree_record(root, matrix, *cell) for cell in matrix.cells()]
     found += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
+    compare(found, matrix, root)
+    return found
+
+
+def compare(found: list[dict], matrix: Matrix, root: Path) -> None:
+    """Add to records what compares them with each other and with what their devices can do.
+
+    Raises ValueError if the file with the limits of a device has another form.
+    """
+    measured = limits.read(matrix, root)
+    for record in found:
+        record["work"] = limits.section(record, _work(root, record), measured)
     speedups.add_machine_speeds(found)
     speedups.add_speedups(found)
-    return found
 
 
 def iree_record(
@@ -312,6 +326,13 @@ def _reference(root: Path, model: Model) -> dict:
     """The information about the model from the reference stage, without outputs; {} if it failed."""
     signature = _read_if_whole(root, stages.STAGES["reference"], model.name, "signature.json")
     return {key: signature[key] for key in _OF_SIGNATURE if signature.get(key)}
+
+
+def _work(root: Path, record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The work of a call, by the signature of its test; None if it is not known."""
+    stage = "gradients" if record["experiment"]["test"] == "train" else "reference"
+    model = record["model"]["name"]
+    return _read_if_whole(root, stages.STAGES[stage], model, "signature.json").get("work")
 
 
 def _of_language_model(latency_ms: float, model: Model) -> dict[str, float]:

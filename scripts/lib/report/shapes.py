@@ -25,8 +25,10 @@ from scripts.lib.timing.measurement import TIMERS, Measurement
 from scripts.lib.timing.rounds import NOT_TIMED
 from scripts.lib.verification import codes
 
-_SECTIONS = ("export", "compile", "remedy", "reference")
-"""Stages whose JSON is a section of a record; the section has the name of the stage."""
+_SECTIONS = {name: name for name in ("export", "compile", "remedy", "reference")} | {
+    "gradients": "reference"
+}
+"""Stages whose JSON is a section of a record, or has its form, with the name of the section."""
 
 
 def problem(stage: Stage, data: Any) -> str:
@@ -40,7 +42,7 @@ def problem(stage: Stage, data: Any) -> str:
     if stage.name == "tune":
         return _of_tuning(data)
     if stage.name in _SECTIONS:
-        return _of_section(stage.name, data)
+        return _of_section(_SECTIONS[stage.name], data)
     return _of_measurement(data)
 
 

@@ -18,13 +18,18 @@ RESULT = ADDED + SCALE * SCALED
 """The values of a."""
 SIZES = {"cpu": (1024, 2048), "cuda": (4096, 8192)}
 """n of the products of two n × n matrices, by kind of device."""
-SECONDS = 0.5
+OTHER_SIZES = (512, 1024, 2048, 4096, 8192)
+"""The same for other devices, up to the first of which a call takes LONG seconds."""
+LONG = 0.1
+SECONDS = 0.3
 """How long each sample is timed, after one call that does not count."""
 AT_LEAST = 5
 """The minimum number of calls of a sample."""
 ARRAY_BYTES = (64 * 2**20, 512 * 2**20)
 """Minimum and maximum bytes of each array of the largest triad. STREAM asks for four times the last-level
 caches."""
+CACHED_ARRAY_BYTES = tuple(2**exponent for exponent in range(17, 30, 2))
+"""Bytes of each array of the small triads: 128 KiB, and four times as many for each next one."""
 CHECKED_ROWS = 4
 """Rows of a product that are compared with numpy's."""
 
@@ -34,11 +39,22 @@ class WrongResult(Exception):
 
 
 def array_bytes(device: str, cores: int) -> tuple[int, int]:
-    """Bytes of an array of the two triads of a device. The caches hold neither."""
+    """Bytes of an array of the two large triads of a device. The caches hold neither."""
     at_least, at_most = ARRAY_BYTES
+    if device not in SIZES:  # Vulkan may allow no larger buffer than 128 MiB
+        return at_least, 2 * at_least
     cached = at_most if device != "cpu" else 4 * cache_bytes() * cores
     largest = min(at_most, max(at_least, cached))
     return largest // 2, largest
+
+
+def cached_array_bytes(device: str, cores: int) -> list[int]:
+    """Bytes of an array of the small triads, which caches may hold. Only for a CPU: on other devices,
+    starting a small triad takes longer than the triad."""
+    if device != "cpu":
+        return []
+    smallest, _ = array_bytes(device, cores)
+    return [size for size in CACHED_ARRAY_BYTES if 4 * size <= smallest]
 
 
 def timed(call: Callable[[], Any], finish: Callable[[], None]) -> tuple[float, ...]:
@@ -68,8 +84,18 @@ def check_triad(what: str, least: float, most: float) -> None:
         raise WrongResult(f"{what}: values from {least:g} to {most:g}, expected {RESULT:g}")
 
 
-def check_product(what: str, rows: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
-    """Raise WrongResult if the first rows of left @ right are off by more than bfloat16 rounds."""
-    want = left[: len(rows)].astype(np.float64) @ right
+def permutation(n: int) -> np.ndarray:
+    """An n × n permutation matrix. Any number of products with it are exact in every dtype."""
+    return np.eye(n, dtype=np.float32)[np.random.default_rng(1).permutation(n)]
+
+
+def check_product(
+    what: str, rows: np.ndarray, left: np.ndarray, right: np.ndarray, count: int = 1
+) -> None:
+    """Raise WrongResult if the first rows of left @ right are off by more than bfloat16 rounds; of `count` products
+    by the same right matrix, those of the last one."""
+    want = left[: len(rows)].astype(np.float64)
+    for _ in range(count):
+        want = want @ right
     if rows.shape != want.shape or not np.allclose(rows, want, rtol=1e-2, atol=1e-2):
         raise WrongResult(f"{what}: its first {len(rows)} rows differ from those of numpy")

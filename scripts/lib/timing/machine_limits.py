@@ -5,12 +5,14 @@ per machine and number of threads, and other figures are shares of them.
 
 The triad is that of STREAM (McCalpin 1995, "Memory Bandwidth and Machine Balance in Current High
 Performance Computers"): a = b + s × c. As there, three arrays are counted, and the fastest call counts.
+Smaller triads give the bandwidth of the caches, because a program that is called again and again finds
+its data there if they fit (Ilic et al. 2014, "Cache-aware Roofline model").
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -61,7 +63,7 @@ class Sample:
 class MachineLimits:
     """The limits of one device of one machine, with `threads` CPU threads (None on other devices).
 
-    `device`: cpu or cuda. `measured_at`: seconds since the epoch. `doubts`: what suggests that a figure is
+    `device`: a kind of device. `measured_at`: seconds since the epoch. `doubts`: what suggests that a figure is
     too low or too high, one sentence each.
     """
 
@@ -75,33 +77,40 @@ class MachineLimits:
 
     @property
     def gb_per_s(self) -> float:
-        """The bandwidth of the memory in 1e9 bytes per second: that of the fastest triad."""
-        return max(sample.rate for sample in self.samples if sample.what == TRIAD)
+        """The bandwidth of the memory in 1e9 bytes per second: that of the fastest triad that is too large
+        for the caches."""
+        return max(sample.rate for sample in in_memory(self.samples))
 
-    def gflop_per_s(self, dtype: str) -> float | None:
-        """The 1e9 FLOP per second of the fastest product in this dtype; None if none was measured."""
-        rates = [s.rate for s in self.samples if s.what == PRODUCT and s.dtype == dtype]
-        return max(rates, default=None)
+    def gb_per_s_of(self, moved: float) -> float:
+        """The bandwidth for a program that moves `moved` bytes per call, from memory or caches: that of
+        the fastest triad of this size or larger. If none is as small, that of all."""
+        triads = [sample for sample in self.samples if sample.what == TRIAD]
+        smaller = [sample.size for sample in triads if sample.size <= moved]
+        least = max(smaller, default=0)
+        return max(sample.rate for sample in triads if sample.size >= least)
+
+    def gflop_per_s(self, dtype: str) -> float:
+        """The 1e9 FLOP per second of the fastest product in this dtype; if none was measured, in any."""
+        products = [sample for sample in self.samples if sample.what == PRODUCT]
+        alike = [sample for sample in products if sample.dtype == dtype]
+        return max(sample.rate for sample in alike or products)
 
     def is_of(self, device_name: str | None, threads: int | None) -> bool:
         """Whether these are the limits of a row that was measured on this device with these threads."""
         return (device_name, threads) == (self.device_name, self.threads)
 
-    def share(
-        self, gb_per_s: float | None, gflop_per_s: float | None, dtype: str
-    ) -> tuple[float, str] | None:
-        """The share of the limit that a program reaches, and which limit it is: MEMORY or COMPUTE.
+    def least_seconds(
+        self, flop: float, moved: float, dtype: str, of: float | None = None
+    ) -> tuple[float, str]:
+        """The time that the device needs at least for a call, and what limits it: MEMORY or COMPUTE.
 
-        By the roofline model (Williams et al. 2009), a program is limited by the resource of which it
-        uses the larger share. None if neither rate is known.
+        By the roofline model (Williams et al. 2009), the larger one of the times for `flop` operations and
+        for moving `moved` bytes. `of`: for a part of a program, the bytes that the whole program moves.
         """
-        most = self.gflop_per_s(dtype)
-        shares = []
-        if gb_per_s is not None:
-            shares.append((gb_per_s / self.gb_per_s, MEMORY))
-        if gflop_per_s is not None and most is not None:
-            shares.append((gflop_per_s / most, COMPUTE))
-        return max(shares, default=None)
+        return max(
+            (moved / self.gb_per_s_of(moved if of is None else of) / 1e9, MEMORY),
+            (flop / self.gflop_per_s(dtype) / 1e9, COMPUTE),
+        )
 
     def write(self, path: str | Path) -> None:
         atomic.write_json(path, asdict(self))
@@ -123,14 +132,26 @@ class MachineLimits:
             raise ValueError(
                 f"{path}: {error}; delete it, and the next run makes it again"
             ) from error
-        if not {TRIAD, PRODUCT} <= {sample.what for sample in found.samples}:
+        if not complete(found.samples):
             raise ValueError(
                 f"{path}: no triad or no product; delete it, and the next run makes it again"
             )
         return found
 
 
-def doubts(samples: Iterable[Sample], used_by_others: float) -> tuple[str, ...]:
+def complete(samples: Iterable[Sample]) -> bool:
+    """Whether there is a triad and a product."""
+    return {TRIAD, PRODUCT} <= {sample.what for sample in samples}
+
+
+def in_memory(samples: Iterable[Sample]) -> list[Sample]:
+    """The triads that are too large for the caches: those of at least half of the largest size."""
+    triads = [sample for sample in samples if sample.what == TRIAD]
+    largest = max((sample.size for sample in triads), default=0)
+    return [sample for sample in triads if 2 * sample.size >= largest]
+
+
+def doubts(samples: Sequence[Sample], used_by_others: float) -> tuple[str, ...]:
     """What suggests that the figures are not those of the idle device.
 
     `used_by_others`: share of the cores that other processes and guests used meanwhile.
@@ -140,17 +161,15 @@ def doubts(samples: Iterable[Sample], used_by_others: float) -> tuple[str, ...]:
         found.append(
             f"others used {used_by_others:.0%} of the cores while the limits were measured"
         )
-    groups: dict[str, list[Sample]] = {}
     for sample in samples:
-        groups.setdefault(sample.name, []).append(sample)
         apart = statistics.median(sample.seconds) / min(sample.seconds)
         if apart > SPREAD:
             found.append(f"{sample.name}, size {sample.size}: the median call takes {apart:.1f} × the time of the fastest")  # fmt: skip
-    for name, group in groups.items():
-        rates = [sample.rate for sample in group]
-        # Caches would make the smaller triad faster. A product may be faster the larger it is.
-        if group[0].what == TRIAD and max(rates) > SPREAD * min(rates):
-            found.append(
-                f"{name}: {min(rates):.3g} to {max(rates):.3g} GB/s, depending on the size"
-            )
+    # Caches would make the smaller triad faster. (A product may be faster the larger it is.)
+    fastest: dict[int, float] = {}
+    for sample in in_memory(samples):
+        fastest[sample.size] = max(sample.rate, fastest.get(sample.size, 0.0))
+    least, most = min(fastest.values(), default=1.0), max(fastest.values(), default=1.0)
+    if most > SPREAD * least:
+        found.append(f"triad: {least:.3g} to {most:.3g} GB/s, depending on the size")
     return tuple(found)

@@ -13,6 +13,7 @@ from scripts.lib.timing.limit_programs import (
     SCALED,
     SIZES,
     array_bytes,
+    cached_array_bytes,
     check_product,
     check_triad,
     signs,
@@ -26,7 +27,8 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 def take(device: TorchDevice, threads: int) -> Iterator[Sample]:
     """Yield the samples of a device. Raises WrongResult."""
-    for each in array_bytes(device.kind, threads):
+    small = cached_array_bytes(device.kind, threads)
+    for each in (*small, *array_bytes(device.kind, threads)):
         yield _triad(device, each)
     for dtype in DTYPES:
         for n in SIZES[device.kind]:

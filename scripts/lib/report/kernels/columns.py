@@ -20,8 +20,9 @@ OWN = (
     Field("kernel.gflop_per_s", NUMBER, "`flop` / latency.", unit="GFLOP/s", column="gflop_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.machine_gb_per_s", NUMBER, "Bandwidth of the device's memory, by a triad ([how](kernels.md#what-the-machine-can-do)); null if it was not measured on this device with as many threads.", unit="GB/s", column="machine_gb_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.bandwidth_share", NUMBER, "`gb_per_s` / `machine_gb_per_s`. Above 1 where caches hold what a kernel moves.", unit="ratio", column="bandwidth_share", nullable=True, varies=True, checks=POSITIVE),
-    Field("kernel.limit_share", NUMBER, "The larger one of `bandwidth_share` and the share of the largest product in this dtype.", unit="ratio", column="limit_share", nullable=True, varies=True, checks=POSITIVE),
-    Field("kernel.limited_by", TEXT, "Which of the two it is.", column="limited_by", nullable=True, varies=True, checks={"enum": [MEMORY, COMPUTE, None]}),
+    Field("kernel.limit_share", NUMBER, "The time that the device needs at least, for the FLOPs or for the bytes, / latency. Smaller problems are compared with the bandwidth of the caches ([limits](timing.md#what-the-device-can-do)).", unit="ratio", column="limit_share", nullable=True, varies=True, checks=POSITIVE),
+    Field("kernel.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks={"enum": [MEMORY, COMPUTE, None]}),
+    Field("kernel.no_limit_share", TEXT, "Why a share above 1, beyond the interval of the latency, is not given.", column="no_limit_share", nullable=True, varies=True),
 )  # fmt: skip
 """The section `kernel` of a line of results/kernels.jsonl."""
 
@@ -50,6 +51,7 @@ COLUMNS = (
     *_taken("min_ms", "cv", "repetitions", "trust", "trust_reason"),
     *_own("memory_bytes", "gb_per_s", "gb_per_s_low", "gb_per_s_high", "machine_gb_per_s"),
     *_own("bandwidth_share", "flop", "flop_per_byte", "gflop_per_s", "limit_share", "limited_by"),
+    *_own("no_limit_share"),
     *_taken("speedup_vs_eager", "speedup_vs_eager_low", "speedup_vs_eager_high"),
     *_taken("speedup_vs_inductor", "speedup_vs_inductor_low", "speedup_vs_inductor_high"),
     *_taken("no_interval", "compile_s", "first_call_ms", "dispatch_count", "torch_version"),

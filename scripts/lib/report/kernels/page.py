@@ -87,10 +87,10 @@ def _cell(record: Record | None) -> str:
 def _limits(limits: Sequence[MachineLimits]) -> Iterator[str]:
     for one in limits:
         threads = f", {one.threads} threads" if one.threads else ""
-        yield f"{text(one.device_name)}{threads}: {one.gb_per_s:.3g} GB/s by the fastest triad.\n\n"
+        yield f"{text(one.device_name)}{threads}: {one.gb_per_s:.3g} GB/s from memory.\n\n"
         head = ["program", "dtype", "through", "size", "fastest call"]
         units = {TRIAD: "GB/s", PRODUCT: "GFLOP/s"}
-        sizes = {TRIAD: "{:.0f} MB", PRODUCT: "{0}×{0}×{0}"}
+        sizes = {TRIAD: "{:.3g} MB", PRODUCT: "{0}×{0}×{0}"}
         rows = [
             [
                 s.what,

@@ -11,8 +11,7 @@ from scripts.lib.config import kernels, stages
 from scripts.lib.config.kernels import BITS, Kernel
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import checkout
-from scripts.lib.report import ratio, record, speedups
-from scripts.lib.timing import machine_limits
+from scripts.lib.report import limits, record
 from scripts.lib.timing.machine_limits import MachineLimits
 
 Record = dict[str, Any]
@@ -22,24 +21,23 @@ class WrongTraffic(Exception):
     """A kernel declares other tensors than its functions have. Names both."""
 
 
-def records(matrix: Matrix, limits: Sequence[MachineLimits], root: Path = Path()) -> list[Record]:
-    """The records of all rows of the kernels' matrix. Raises WrongTraffic."""
+def records(matrix: Matrix, measured: Sequence[MachineLimits], root: Path = Path()) -> list[Record]:
+    """The records of all rows of the kernels' matrix. `measured`: the limits of its devices. Raises WrongTraffic."""
     declared = {name: _kernel(model.file) for name, model in matrix.models.items()}
     for name, kernel in declared.items():
         if signature := _signature(root, name):
             _require_traffic(kernel, matrix.models[name].options["shape"], signature)
     found = record.records(matrix, root)
     for one in found:
-        one["kernel"] = section(one, declared[one["model"]["name"]], limits)
+        one["kernel"] = section(one, declared[one["model"]["name"]], measured)
     return found
 
 
-def section(one: Record, kernel: Kernel, limits: Sequence[MachineLimits]) -> dict[str, Any]:
-    """The section `kernel` of a record. `limits`: those of all devices."""
+def section(one: Record, kernel: Kernel, measured: Sequence[MachineLimits]) -> dict[str, Any]:
+    """The section `kernel` of a record. `measured`: the limits of all devices."""
     shape, dtype = one["model"]["options"]["shape"], one["experiment"]["dtype"]
     moved, flop = kernel.memory_bytes(shape, dtype), kernel.flop(shape)
-    run, latency = one["run"], one["latency"]
-    of_device = next((x for x in limits if x.is_of(run["device_name"], run["threads"])), None)
+    latency, of_device = one["latency"], limits.of_row(one, measured)
     found: dict[str, Any] = {
         "name": kernel.name,
         "shape": shape,
@@ -53,24 +51,21 @@ def section(one: Record, kernel: Kernel, limits: Sequence[MachineLimits]) -> dic
         found |= _rates(moved, flop, latency)
         if of_device:
             found["bandwidth_share"] = found["gb_per_s"] / of_device.gb_per_s
-            share = of_device.share(found["gb_per_s"], found["gflop_per_s"], dtype)
-            found["limit_share"], found["limited_by"] = share or (None, None)
+            share = limits.share(of_device, flop, moved, dtype, latency)
+            found |= {key: share[key] for key in ("limit_share", "limited_by", "no_limit_share")}
     return found
 
 
 _OF_LATENCY = (
     *("gb_per_s", "gb_per_s_low", "gb_per_s_high", "gflop_per_s"),
-    *("bandwidth_share", "limit_share", "limited_by"),
+    *("bandwidth_share", "limit_share", "limited_by", "no_limit_share"),
 )
 
 
 def _rates(moved: int, flop: float, latency: Mapping[str, Any]) -> dict[str, float | None]:
     """The rates of a call, in 1e9 bytes or FLOP per second. Their interval is that of the latency."""
-    rounds = speedups.row_of(latency)
-    low = high = None
-    if not ratio.why_none(rounds):
-        slow_to_fast = sorted(ratio.ends_ms(ratio.log_latency(rounds)), reverse=True)
-        low, high = (moved / ms / 1e6 for ms in slow_to_fast)
+    ends = limits.interval_ms(latency)
+    low, high = sorted(moved / ms / 1e6 for ms in ends) if ends else (None, None)
     return {
         "gb_per_s": moved / latency["median_ms"] / 1e6,
         "gb_per_s_low": low,
@@ -81,14 +76,6 @@ def _rates(moved: int, flop: float, latency: Mapping[str, Any]) -> dict[str, flo
 
 def _kernel(file: str) -> Kernel:
     return kernels.read(Path(file).stem, checkout.ROOT)
-
-
-def limits(matrix: Matrix, root: Path = Path()) -> list[MachineLimits]:
-    """The limits of the devices of the matrix that were measured. Raises ValueError for a file of another
-    form."""
-    stage = stages.STAGES["machine_limits"]
-    paths = [root / stage.path(device, machine_limits.FILE) for device in matrix.devices()]
-    return [found for path in paths if (found := MachineLimits.read(path))]
 
 
 def _signature(root: Path, model: str) -> Signature | None:

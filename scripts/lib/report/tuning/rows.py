@@ -19,7 +19,10 @@ Reports = Mapping[tuple[str, str], Report]
 
 
 def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]:
-    """The records of all tuned rows, then of the baselines that they are compared with; and the reports."""
+    """The records of all tuned rows, then of the baselines that they are compared with; and the reports.
+
+    Raises ValueError if the file with the limits of a device has another form.
+    """
     made = {row: record.tuned_record(root, matrix, row) for row in matrix.tuned_rows()}
     reports = {(row["model"], row["target"]): found for row, (_, found) in made.items() if found}
     baselines = [
@@ -27,8 +30,7 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
         for of in matrix.tuned_baselines()
     ]  # fmt: skip
     found = [*(one for one, _ in made.values()), *baselines]
-    speedups.add_machine_speeds(found)
-    speedups.add_speedups(found)
+    record.compare(found, matrix, root)
     for one in baselines:
         one["tuning"] = None
     for row, (one, report) in made.items():

@@ -91,7 +91,7 @@ def account(profiles: Profiles) -> Account:
         _kernels(dispatches, shown),
         _call_ms(profiles),
         {name: sum(found.values()) for name, found in times.items()},
-        limit_ms(profiles.limits, work["flop"], _bytes(work)) if work else None,
+        limit_ms(profiles.limits, work) if work else None,
     )
 
 
@@ -99,13 +99,16 @@ def _bytes(work: Mapping[str, Any]) -> int:
     return work["weight_bytes"] + work["input_bytes"] + work["output_bytes"]
 
 
-def limit_ms(limits: MachineLimits | None, flop: int, moved: int) -> float | None:
-    """The time that the machine needs at least: for the FLOPs at its f32 peak, or for the bytes at its bandwidth."""
+def limit_ms(
+    limits: MachineLimits | None, work: Mapping[str, Any], part: Mapping[str, Any] | None = None
+) -> float | None:
+    """The time that the machine needs at least for a model in float32, or for a part of its work; None without its
+    limits."""
     if limits is None:
         return None
-    peak = limits.gflop_per_s("f32")
-    computing = flop / peak / 1e9 if peak else 0.0
-    return max(computing, moved / limits.gb_per_s / 1e9) * MS
+    whole = _bytes(work)
+    flop, moved = (part["flop"], part["bytes"]) if part else (work["flop"], whole)
+    return limits.least_seconds(flop, moved, "f32", of=whole)[0] * MS
 
 
 def _by_module(dispatches: Iterable[Mapping[str, Any]]) -> dict[str | None, float]:
@@ -154,7 +157,7 @@ def _add_limits(
         if part is None:
             continue
         part.flop += one["flop"]
-        least = limit_ms(limits, one["flop"], one["bytes"])
+        least = limit_ms(limits, work, one)
         if least is not None:
             part.limit_ms = (part.limit_ms or 0.0) + least
 

@@ -1,0 +1,129 @@
+"""Write a reproducer of an IREE cell: a folder, and an archive of it, that needs only IREE's wheels.
+
+It has the program, the bare commands of IREE's tools (run.sh), what the failing one printed (log.txt) and the text
+of an issue (ISSUE.md). For a failure at run time, it also has inputs and golden outputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from scripts.lib.bundling import case as cases
+from scripts.lib.bundling import writing
+from scripts.lib.bundling.case import COMPILE, Case, NoCase
+from scripts.lib.config.stages import IREE_ENV
+from scripts.lib.core import checkout, exits
+from scripts.lib.driver import environments
+from scripts.lib.report import results_file
+from scripts.lib.report.results_file import Record
+from scripts.lib.supervision import outcome
+
+REDUCED = "reduced.mlir"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m scripts.bundle", description=__doc__)
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("cell", nargs="?", help="such as bert/torchmlir-stablehlo/cuda")
+    chosen.add_argument(
+        "--failed", action="store_true", help="one cell per group of failures with the same message"
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("-o", "--out", type=Path, help="default: <results>/bundles")
+    parser.add_argument(
+        "--weights", action="store_true", help="add the weights although their values do not matter"
+    )
+    parser.add_argument(
+        "--reduce",
+        action="store_true",
+        help="add a program of few operations that fails to compile with the same message",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="time for a reduction (default: 300)",
+    )
+    args = parser.parse_args()
+    root = args.results.absolute().parent
+    try:
+        records = results_file.read(args.results / "results.jsonl")
+        found = list(_groups(root, records)) if args.failed else [_case(root, records, args.cell)]
+    except (NoCase, results_file.BadRecords) as error:
+        exits.fail(str(error))
+    for case in found:
+        folder = (args.out or args.results / "bundles") / case.name
+        shutil.rmtree(folder, ignore_errors=True)
+        writing.write(case, folder, args.weights)
+        if args.reduce:
+            reduce(case, folder, args.budget)
+        print(f"{folder}: {case.stage} {case.cell}: {case.status} ({case.reason or 'no failure'})")
+        print(f"    {writing.pack(folder)}")
+    if not found:
+        print("no stage of an IREE cell has failed")
+
+
+def _case(root: Path, records: Iterable[Record], cell: str) -> Case:
+    """The case of a cell, by its name. Raises NoCase."""
+    by_name = {record["cell"]: record for record in records}
+    if cell not in by_name:
+        raise NoCase(
+            f"no row {cell!r} in results.jsonl; the rows are {', '.join(list(by_name)[:5])} …"
+        )
+    return cases.of(root, by_name[cell])
+
+
+def _groups(root: Path, records: Iterable[Record]) -> Iterator[Case]:
+    """The first case of each group of failures that have the same message, without names and numbers."""
+    seen: set[tuple[str, ...]] = set()
+    for record in records:
+        if not record.is_iree:
+            continue
+        try:
+            case = cases.of(root, record)
+        except NoCase as error:
+            print(f"note: {error}")
+            continue
+        if case.status in outcome.FAILED and (group := cases.group(case)) not in seen:
+            seen.add(group)
+            yield case
+
+
+def reduce(case: Case, folder: Path, budget_s: float) -> None:
+    """Add the reduced program of a case to its bundle, and to the issue."""
+    if case.stage != COMPILE or case.status not in outcome.FAILED:
+        print(
+            f"note: {case.cell}: only failures to compile are reduced; this is {case.stage}: {case.status}"
+        )
+        return
+    out, report = folder / REDUCED, folder / "reduction.json"
+    python = checkout.ROOT / environments.python(IREE_ENV, False)
+    done = subprocess.run(
+        [
+            *(
+                str(python),
+                "-m",
+                "scripts.reduce_program",
+                "--program",
+                str(folder / "program.mlir"),
+            ),
+            *("--flags", json.dumps(case.flags), "--budget", f"{budget_s:g}"),
+            *("--out", str(out), "--out-report", str(report)),
+        ],
+        check=False,
+    )
+    if done.returncode != 0:
+        print(f"note: {case.cell} was not reduced; the messages above say why")
+        return
+    log = (folder / "log.txt").read_text(encoding="utf-8")
+    writing.write_issue(case, folder, log, out.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Reproducers: a folder that shows what one IREE cell does, and needs only IREE's wheels."""

@@ -1,0 +1,122 @@
+"""What a reproducer is of: an IREE cell, the stage that failed, and the files that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.lib.config import stages
+from scripts.lib.config.cell import Kind
+from scripts.lib.iree import float64
+from scripts.lib.iree.backends import compile_flags
+from scripts.lib.reduction.signature import normalised
+from scripts.lib.report.results_file import Record, cell_of
+from scripts.lib.supervision import outcome
+
+COMPILE, MEASURE = "compile", "measure"
+EXPECTS = ("wrong-result",)
+"""Reasons of failures that only show with the model's own weights."""
+
+
+class NoCase(Exception):
+    """There is nothing to make a reproducer of. Says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cell of which a reproducer is made.
+
+    `stage`: COMPILE if its compilation failed, else MEASURE. `status`, `reason`, `detail`: how that stage ended.
+    `flags`: of iree-compile. `files`: the artifacts that the tools read, by the names of their stages. `threads`: None
+    on other devices than CPUs. `tol`: absolute and relative tolerance of the verification.
+    """
+
+    cell: str
+    stage: str
+    status: str
+    reason: str
+    detail: str
+    flags: tuple[str, ...]
+    files: Mapping[str, Path]
+    log: Path
+    device: str
+    threads: int | None
+    tol: float | None
+    median_ms: float | None
+    versions: Mapping[str, str | None]
+    exporter: str
+    dialect: str
+
+    @property
+    def program_path(self) -> str:
+        """The path of the program as logs and messages have it."""
+        exported, _, _ = self.cell.rpartition("/")
+        return stages.STAGES["export"].path(exported, "program.mlir")
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether the failure depends on the values of the weights."""
+        return self.reason in EXPECTS
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.cell.replace("/", "-")
+
+
+def of(root: Path, record: Record) -> Case:
+    """The case of a record; `root`: the folder that has results/. Raises NoCase."""
+    data = record.data
+    cell = cell_of(data)
+    if cell.kind is not Kind.IREE:
+        raise NoCase(
+            f"{cell} is a baseline; a reproducer is of an IREE cell, model/frontend/target"
+        )
+    asked = _ended(root, COMPILE, str(cell))
+    ended = asked if asked.status != outcome.OK else _ended(root, MEASURE, str(cell))
+    if ended.status == outcome.SKIPPED:
+        raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
+    experiment = data["experiment"]
+    files = {
+        "program": root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir"),
+        **{
+            name: root / stages.STAGES["reference"].path(cell["model"], name)
+            for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
+        },
+    }
+    missing = [
+        str(path) for path in files.values() if not path.is_file() or not path.stat().st_size
+    ]
+    if missing:
+        raise NoCase(
+            f"{cell}: no {', '.join(missing)}; run it again: snakemake --cores 8 results/latency.csv"
+        )
+    given = tuple(experiment["flags"])
+    flags = compile_flags(experiment["backend"], experiment["arch"], experiment["opt_level"], given)
+    return Case(
+        cell=str(cell),
+        stage=ended.stage,
+        status=ended.status,
+        reason=ended.reason,
+        detail=ended.detail,
+        flags=(*flags, *float64.flags(files["program"], given)),
+        files=files,
+        log=root / ended.log,
+        device=experiment["device_uri"],
+        threads=data["run"]["threads"],
+        tol=data["verification"].get("tol"),
+        median_ms=(data["latency"] or {}).get("median_ms"),
+        versions=data["versions"],
+        exporter=experiment["exporter"],
+        dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
+    )
+
+
+def _ended(root: Path, stage: str, cell: str) -> outcome.Outcome:
+    return outcome.read_or_damaged(root / stages.status_path(stage, cell))
+
+
+def group(case: Case) -> tuple[str, ...]:
+    """What failures of one group have in common: stage, reason, and the message without names and numbers."""
+    return case.stage, case.reason, normalised(case.detail)

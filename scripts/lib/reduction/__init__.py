@@ -1,0 +1,1 @@
+"""Reduces a program while a failure of it stays the same."""

@@ -1,0 +1,45 @@
+"""Compiles a text, and says how that failed."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.lib.supervision.diagnose import Diagnosis, diagnose
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """`failure`: None if the program compiled. `log`: what the compiler printed."""
+
+    failure: Diagnosis | None
+    log: str
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """iree-compile with some flags; `folder`: for its files."""
+
+    path: str
+    flags: tuple[str, ...]
+    folder: Path
+
+    def run(self, text: str, limit_s: float) -> Compiled:
+        """Compile a program. One that reaches the time limit has the failure `timeout`."""
+        (self.folder / "program.mlir").write_text(text, encoding="utf-8")
+        command = [self.path, *self.flags, "program.mlir", "-o", "/dev/null"]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.folder,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=limit_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Compiled(Diagnosis("timeout", "time-limit", f"more than {limit_s:.0f} s"), "")
+        log = done.stdout + done.stderr
+        return Compiled(diagnose(done.returncode, log) if done.returncode else None, log)

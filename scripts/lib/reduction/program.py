@@ -1,0 +1,188 @@
+"""A program of one function whose operations can be taken out, by IREE's Python bindings.
+
+A part of it is a program too: what its operations use and do not compute themselves becomes an argument,
+and what they compute for others becomes a result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+ENTRY = "main"
+_LINE = re.compile(r":(\d+):\d+\)")
+_TENSORS = ("tensor<", "!torch.vtensor<", "!torch.tensor<")
+"""What the types of values begin with that can be arguments and results of a function."""
+
+Key = tuple[int, int]
+"""A value: the position of its operation in the function (ARGUMENT for arguments), and its number there."""
+ARGUMENT = -1
+
+
+class NotReducible(Exception):
+    """A program does not have the form that is reduced: one function `main` of one block."""
+
+
+class Program:
+    """The operations of `main`, without its terminator, by their positions.
+
+    `free`: positions of constants and of operations whose results are no tensors. They are part of any
+    part that uses them. Raises NotReducible.
+    """
+
+    def __init__(self, text: str) -> None:
+        from iree.compiler import ir
+
+        self._ir = ir
+        self._context = ir.Context()
+        with self._context:
+            try:
+                self._module = ir.Module.parse(text)
+            except ir.MLIRError as error:
+                raise NotReducible(f"it does not parse: {str(error).splitlines()[0]}") from error
+        top = list(self._module.body.operations)
+        entries = [one for one in top if str(one.operation.name) == "func.func"]
+        if len(entries) != 1 or len(entries[0].regions[0].blocks) != 1:
+            raise NotReducible(f"{len(entries)} functions; expected one, {ENTRY}, of one block")
+        self._globals = {
+            str(one.operation.attributes["sym_name"]): one.operation
+            for one in top
+            if str(one.operation.name) == "util.global"
+        }
+        self._block = entries[0].regions[0].blocks[0]
+        *self._ops, self._end = [one.operation for one in self._block.operations]
+        self._position = {op: place for place, op in enumerate(self._ops)}
+        self._arguments = {arg.arg_number: arg for arg in self._block.arguments}
+        self._uses = [sorted(set(self._used(op))) for op in self._ops]
+        self.free = frozenset(place for place, op in enumerate(self._ops) if self._is_free(op))
+
+    @property
+    def operations(self) -> list[int]:
+        """The positions of all operations that are not free."""
+        return [place for place in range(len(self._ops)) if place not in self.free]
+
+    def name(self, place: int) -> str:
+        """Such as `stablehlo.add`."""
+        return str(self._ops[place].name)
+
+    def at_lines(self, lines: Collection[int]) -> set[int]:
+        """The operations that begin in these lines of the text."""
+        return {
+            place
+            for place, op in enumerate(self._ops)
+            if (found := _LINE.search(str(op.location))) and int(found[1]) in lines
+        } - self.free
+
+    def neighbours(self, place: int) -> set[int]:
+        """The operations that an operation uses, or that use it; those behind a free one too."""
+        return (self._near(place, set()) | self._users(place, set())) - {place} - self.free
+
+    def _near(self, place: int, seen: set[int]) -> set[int]:
+        for other, _ in self._uses[place]:
+            if other != ARGUMENT and other not in seen:
+                seen.add(other)
+                if other in self.free:
+                    self._near(other, seen)
+        return seen
+
+    def _users(self, place: int, seen: set[int]) -> set[int]:
+        for other, uses in enumerate(self._uses):
+            if other not in seen and any(used == place for used, _ in uses):
+                seen.add(other)
+                if other in self.free:
+                    self._users(other, seen)
+        return seen
+
+    def _used(self, op: Any) -> Iterator[Key]:
+        """The values of the function that an operation uses, also inside its regions."""
+        for operand in op.operands:
+            key = self._key(operand)
+            if key is not None:
+                yield key
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    yield from self._used(inner.operation)
+
+    def _key(self, value: Any) -> Key | None:
+        """The key of a value; None if it belongs to an inner block."""
+        owner = value.owner
+        if isinstance(owner, self._ir.Block):
+            if owner == self._block:
+                return ARGUMENT, self._ir.BlockArgument(value).arg_number
+            return None
+        place = self._position.get(owner.operation if hasattr(owner, "operation") else owner)
+        return None if place is None else (place, self._ir.OpResult(value).result_number)
+
+    def _is_free(self, op: Any) -> bool:
+        if not all(str(result.type).startswith(_TENSORS) for result in op.results):
+            return True
+        return not op.operands and "global" not in str(op.name)
+
+    def part(self, keep: Collection[int], results: Collection[Key] | None = None) -> str:
+        """The text of the program with these operations only. `results`: its results (default: `results(keep)`)."""
+        kept = self._closed(keep)
+        wanted = sorted(self.results(keep) if results is None else results)
+        outer = sorted({key for place in kept for key in self._uses[place] if key[0] not in kept})
+        ir = self._ir
+        with self._context, ir.Location.unknown():
+            from iree.compiler.dialects import func
+
+            module = ir.Module.create()
+            with ir.InsertionPoint(module.body):
+                for one in self._loaded(kept):
+                    one.clone()
+                kind = ir.FunctionType.get([self._value(key).type for key in outer], [self._value(key).type for key in wanted])  # fmt: skip
+                entry = func.FuncOp(ENTRY, kind)
+            block = entry.add_entry_block()
+            known: dict[Key, Any] = dict(zip(outer, block.arguments, strict=True))
+            with ir.InsertionPoint(block):
+                for place in sorted(kept):
+                    copy = self._ops[place].clone()
+                    self._rewire(copy, known)
+                    known |= {(place, number): one for number, one in enumerate(copy.results)}
+                func.ReturnOp([known[key] for key in wanted])
+            return str(module.operation.get_asm(assume_verified=True))
+
+    def _closed(self, keep: Collection[int]) -> set[int]:
+        """The operations, and the free ones that they use."""
+        found, left = set(), list(keep)
+        while left:
+            place = left.pop()
+            if place not in found:
+                found.add(place)
+                left += [other for other, _ in self._uses[place] if other in self.free]
+        return found
+
+    def results(self, keep: Collection[int]) -> list[Key]:
+        """The values of operations that are used by no other of them."""
+        inside = {key for place in self._closed(keep) for key in self._uses[place]}
+        return [
+            (place, number)
+            for place in sorted(keep)
+            for number in range(len(self._ops[place].results))
+            if (place, number) not in inside
+        ]
+
+    def _loaded(self, kept: Collection[int]) -> Iterator[Any]:
+        """The globals that operations load."""
+        for place in sorted(kept):
+            attributes = self._ops[place].attributes
+            if "global" in attributes:
+                yield self._globals[f'"{attributes["global"].value}"']
+
+    def _value(self, key: Key) -> Any:
+        place, number = key
+        return self._arguments[number] if place == ARGUMENT else self._ops[place].results[number]
+
+    def _rewire(self, copy: Any, known: dict[Key, Any]) -> None:
+        """Let a copied operation use the values of the new function."""
+        for number, operand in enumerate(copy.operands):
+            key = self._key(operand)
+            if key is not None:
+                copy.operands[number] = known[key]
+        for region in copy.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    self._rewire(inner.operation, known)

@@ -1,0 +1,68 @@
+"""Prints, as JSON, the parts of a program of several dialects. Runs in the environment `iree`."""
+
+import json
+import sys
+
+from scripts.lib.reduction.program import Program
+
+STABLEHLO = """
+util.global private @w = #flow.parameter.named<"model"::"w"> : tensor<4xf32>
+func.func @main(%x: tensor<4xf32>) -> tensor<f32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %w = util.global.load @w : tensor<4xf32>
+  %a = stablehlo.add %x, %w : tensor<4xf32>
+  %b = stablehlo.multiply %a, %a : tensor<4xf32>
+  %c = stablehlo.reduce(%b init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+  return %c : tensor<f32>
+}
+"""
+LINALG = """
+#id = affine_map<(d0) -> (d0)>
+func.func @main(%x: tensor<4xf32>, %y: tensor<f32>) -> tensor<4xf32> {
+  %s = tensor.extract %y[] : tensor<f32>
+  %empty = tensor.empty() : tensor<4xf32>
+  %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf32>) outs(%empty : tensor<4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %sum = arith.addf %in, %s : f32
+    linalg.yield %sum : f32
+  } -> tensor<4xf32>
+  return %a : tensor<4xf32>
+}
+"""
+TORCH = """
+func.func @main(%x: !torch.vtensor<[4,4],f32>) -> !torch.vtensor<[4,4],f32> {
+  %one = torch.constant.int 1
+  %none = torch.constant.int 0
+  %dims = torch.prim.ListConstruct %one, %none : (!torch.int, !torch.int) -> !torch.list<int>
+  %a = torch.aten.permute %x, %dims : !torch.vtensor<[4,4],f32>, !torch.list<int> -> !torch.vtensor<[4,4],f32>
+  %b = torch.aten.add.Tensor %a, %a, %one : !torch.vtensor<[4,4],f32>, !torch.vtensor<[4,4],f32>, !torch.int -> !torch.vtensor<[4,4],f32>
+  return %b : !torch.vtensor<[4,4],f32>
+}
+"""
+
+
+def described(text: str) -> list[dict]:
+    """The part of each single operation, and of all."""
+    program = Program(text)
+    parts = [[one] for one in program.operations] + [program.operations]
+    return [
+        {
+            "names": [program.name(one) for one in part],
+            "near": sorted(program.name(near) for near in program.neighbours(part[0])),
+            "text": program.part(part),
+        }
+        for part in parts
+    ]
+
+
+found = {
+    name: described(text)
+    for name, text in (("stablehlo", STABLEHLO), ("linalg", LINALG), ("torch", TORCH))
+}
+for parts in found.values():
+    for part in parts:
+        Program(part["text"])  # is valid
+lines = Program(STABLEHLO).at_lines({6})
+found["at line 6"] = [Program(STABLEHLO).name(one) for one in lines]
+json.dump(found, sys.stdout)

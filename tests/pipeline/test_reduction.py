@@ -1,0 +1,86 @@
+"""Parts of programs in IREE's parser, and the reduction of a program that really fails to compile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from scripts.lib.iree import backends
+from tests.checkouts import ROOT, environment, in_environment
+
+FAILING = """
+func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = stablehlo.add %x, %x : tensor<8xf32>
+  %1 = stablehlo.multiply %0, %x : tensor<8xf32>
+  %2 = stablehlo.tanh %1 : tensor<8xf32>
+  %3 = stablehlo.custom_call @unknown(%2, %0) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %4 = stablehlo.add %3, %1 : tensor<8xf32>
+  %5 = stablehlo.exponential %4 : tensor<8xf32>
+  %6 = stablehlo.subtract %5, %3 : tensor<8xf32>
+  return %6 : tensor<8xf32>
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def parts(environments) -> dict:
+    return in_environment(environments / "iree/bin/python", "reduced_in_iree")
+
+
+def test_a_part_has_its_operations_and_what_is_not_computed_is_an_argument(parts):
+    add = next(part for part in parts["stablehlo"] if part["names"] == ["stablehlo.add"])
+    assert (
+        "func.func @main(%arg0: tensor<4xf32>, %arg1: tensor<4xf32>) -> tensor<4xf32>"
+        in add["text"]
+    )
+    assert "util.global" not in add["text"]
+    assert add["near"] == ["stablehlo.multiply", "util.global.load"]
+    assert parts["at line 6"] == ["stablehlo.add"]
+
+
+def test_a_part_with_a_weight_has_its_parameter(parts):
+    load = parts["stablehlo"][0]
+    assert load["names"] == ["util.global.load"]
+    assert '#flow.parameter.named<"model"::"w">' in load["text"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name", "said"),
+    [
+        ("stablehlo", "stablehlo.reduce", "stablehlo.constant dense<0.0"),
+        ("linalg", "linalg.generic", "tensor.extract %arg1[]"),  # used inside its region
+        ("torch", "torch.aten.permute", "torch.prim.ListConstruct %int1, %int0"),
+    ],
+)
+def test_constants_and_what_is_no_tensor_come_with_the_operation_that_uses_them(
+    parts, dialect, name, said
+):
+    part = next(part for part in parts[dialect] if part["names"] == [name])
+    assert said in part["text"]
+
+
+def test_a_program_that_does_not_compile_is_reduced_to_the_operation_at_fault(
+    environments, tmp_path
+):
+    program, out, report = (tmp_path / name for name in ("program.mlir", "out.mlir", "report.json"))
+    program.write_text(FAILING)
+    flags = backends.compile_flags("llvm-cpu", None, None, ())
+    done = subprocess.run(
+        [
+            *(str(environments / "iree/bin/python"), "-m", "scripts.reduce_program"),
+            *("--program", str(program), "--flags", json.dumps(flags)),
+            *("--out", str(out), "--out-report", str(report)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_text())
+    assert found["operations"] == {"stablehlo.custom_call": 1}
+    assert (found["of"], found["complete"]) == (7, True)
+    assert "(%arg0: tensor<8xf32>, %arg1: tensor<8xf32>) -> tensor<8xf32>" in out.read_text()

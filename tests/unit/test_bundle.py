@@ -1,0 +1,169 @@
+"""bundle: which cells have a reproducer, and what its files say."""
+
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+
+from scripts import aggregate_results, bundle
+from scripts.lib.artifacts import tensors
+from scripts.lib.artifacts.tensors import Signature, TensorType
+from scripts.lib.bundling import case as cases
+from scripts.lib.core import atomic
+from scripts.lib.report import results_file
+
+CELL = "conv/mlir/llvm-cpu"
+DETAIL = "function 'main_dispatch_0' uses 81920 bytes of shared memory [program.mlir:2: %0 = x]"
+
+
+@pytest.fixture
+def tree(results, monkeypatch):
+    """Writes a results tree with endings, with whole artifacts of the reference and export."""
+
+    def write(endings=None) -> Path:
+        results.write(endings)
+        reference, exported = Path("results/reference/conv"), Path("results/export/conv/mlir")
+        signature = Signature.read(reference / "signature.json")
+        kind = TensorType("[0]", (2, 3), "bfloat16")
+        weight = TensorType("fc.weight", (4, 3), "float32")
+        values = signature.__dict__ | {
+            "inputs": (kind,),
+            "outputs": (kind,),
+            "parameters": (weight,),
+        }
+        Signature(**values).write(reference / "signature.json")
+        tensors.save_npz(reference / "inputs.npz", {"0": np.ones((2, 3), np.float32)})
+        tensors.save_npz(reference / "golden.npz", {"golden.0": np.ones((2, 3), np.float32)})
+        (reference / "weights.irpa").write_text("weights")
+        (exported / "program.mlir").write_text("func.func @main()\n")
+        for stage in ("compile", "measure"):
+            for log in Path("results", stage).rglob("status.json"):
+                log.with_name("log.txt").write_text("$ command\nresults/export/conv/mlir/program.mlir:2:1: error: no\n")  # fmt: skip
+        atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
+        words = ["--matrix", "results/logs/matrix.json", "--out-csv", "results/latency.csv"]
+        words += ["--out-jsonl", "results/results.jsonl", "--out-md", "results/latency.md"]
+        monkeypatch.setattr(sys, "argv", ["x", *words])
+        aggregate_results.main()
+        return Path("results/results.jsonl")
+
+    return write
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["x", *words])
+        bundle.main()
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_a_compilation_that_failed_needs_the_program_and_one_command(tree, run, ended):
+    tree(ended("error", "compile", CELL, "shared-memory-limit", DETAIL))
+    said = run(CELL)
+    folder = Path("results/bundles/conv-mlir-llvm-cpu")
+    assert str(folder) in said
+    assert {path.name for path in folder.iterdir()} == {
+        "program.mlir",
+        "run.sh",
+        "log.txt",
+        "ISSUE.md",
+    }
+    script = (folder / "run.sh").read_text()
+    assert "iree-compile" in script
+    assert "--iree-opt-level=O3 \\\n    --x \\\n    program.mlir \\\n    -o module.vmfb\n" in script
+    assert "iree-base-compiler==3" in script
+    assert "iree-run-module" not in script
+    issue = (folder / "ISSUE.md").read_text()
+    assert (
+        "# [shared-memory-limit] function 'main_dispatch_0' uses 81920 bytes of shared memory\n"
+        in issue
+    )
+    assert "```text\nprogram.mlir:2:1: error: no\n```" in issue
+    assert "$ command" not in issue
+
+
+def test_a_module_that_runs_is_timed_with_weights_of_the_same_shapes(tree, run):
+    tree()
+    run(CELL)
+    folder = Path("results/bundles/conv-mlir-llvm-cpu")
+    script = (folder / "run.sh").read_text()
+    assert "iree-benchmark-module" in script
+    assert "--input=2x3xbf16=@inputs/0.bin" in script
+    assert (folder / "weights.flags").read_text() == "--splat=fc.weight=4x3xf32=0.01\n"
+    assert not (folder / "weights.irpa").exists()
+    assert (folder / "inputs/0.bin").stat().st_size == 2 * 3 * 2
+    run(CELL, "--weights")
+    assert (folder / "weights.irpa").read_text() == "weights"
+    assert not (folder / "weights.flags").exists()
+
+
+def test_wrong_results_come_with_weights_and_golden_outputs(tree, run, ended):
+    tree(ended("error", "measure", CELL, "wrong-result", "FAIL: output 0"))
+    run(CELL)
+    folder = Path("results/bundles/conv-mlir-llvm-cpu")
+    script = (folder / "run.sh").read_text()
+    assert "--expected_output=2x3xbf16=@golden/0.bin" in script
+    assert (folder / "weights.irpa").exists()
+    assert (folder / "golden/0.bin").stat().st_size == 2 * 3 * 2
+
+
+def test_a_crash_at_run_time_needs_neither_golden_outputs_nor_weights(tree, run, ended):
+    tree(ended("crashed", "measure", CELL, "SIGSEGV", "signal 11"))
+    run(CELL)
+    folder = Path("results/bundles/conv-mlir-llvm-cpu")
+    assert "iree-run-module" in (folder / "run.sh").read_text()
+    assert not (folder / "golden").exists()
+
+
+def test_failures_with_the_same_message_have_one_reproducer(tree, run, ended):
+    other = DETAIL.replace("81920", "70000").replace("main_dispatch_0", "main_dispatch_7")
+    tree(
+        ended("error", "compile", CELL, "shared-memory-limit", DETAIL)
+        | ended("error", "compile", "conv/mlir/vulkan", "shared-memory-limit", other)
+    )
+    said = run("--failed")
+    assert said.count("compile conv/mlir/") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["conv/eager/eval"], "conv/eager/eval is a baseline"),
+        (["conv/mlir/cpu"], "no row 'conv/mlir/cpu' in results.jsonl; the rows are conv/mlir/llvm-cpu"),
+        (["tiny/mlir/llvm-cpu"], "results/reference/tiny/weights.irpa"),
+    ],
+)  # fmt: skip
+def test_what_has_no_reproducer_says_why(tree, run, capsys, words, said):
+    tree()
+    with pytest.raises(SystemExit):
+        run(*words)
+    assert said in capsys.readouterr().err
+
+
+def test_a_cell_that_was_not_compiled_has_none(tree, run, capsys, ended):
+    tree(ended("unsupported", "export", "conv/mlir", "legalization", "failed to legalize"))
+    with pytest.raises(SystemExit):
+        run(CELL)
+    assert "ended before its compilation: export conv/mlir" in capsys.readouterr().err
+
+
+def test_the_archive_has_the_folder_and_no_user_of_this_machine(tree, run):
+    tree()
+    run(CELL)
+    archive = "results/bundles/conv-mlir-llvm-cpu.tar.zst"
+    with zstandard.open(archive) as file, tarfile.open(fileobj=file, mode="r|") as tar:
+        members = {one.name: one for one in tar}
+    assert members["conv-mlir-llvm-cpu/run.sh"].mode & 0o100
+    assert {(one.uid, one.uname) for one in members.values()} == {(0, "")}
+
+
+def test_a_case_knows_its_flags(tree):
+    [record] = [one for one in results_file.read(tree()) if one["cell"] == CELL]
+    case = cases.of(Path(), record)
+    assert case.flags[-1] == "--x"
+    assert case.program_path == "results/export/conv/mlir/program.mlir"

@@ -1,0 +1,104 @@
+"""reduction: few operations that show the same failure, whatever the failure needs."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.lib.reduction import search, signature
+from scripts.lib.reduction.search import Search
+from scripts.lib.supervision.diagnose import Diagnosis
+
+LATER = 1e9
+
+
+def chain(size: int):
+    """The neighbours of each operation in a program where each uses the one before it."""
+    return lambda one: {other for other in (one - 1, one + 1) if 0 <= other < size}
+
+
+def reduced(size, needed, named=(), neighbours=None, deadline=LATER):
+    """What is found if a failure needs some operations; and the search."""
+    found = Search(lambda part: set(needed) <= part, time.monotonic() + deadline)
+    kept = search.reduce(range(size), named, neighbours or chain(size), found)
+    return kept, found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_exactly_the_operations_that_a_failure_needs_are_left(data):
+    size = data.draw(st.integers(1, 60))
+    positions = st.integers(0, size - 1)
+    needed = data.draw(st.sets(positions, min_size=1, max_size=6))
+    named = data.draw(st.sets(positions, max_size=3))
+    kept, found = reduced(size, needed, named)
+    assert kept == needed
+    assert all(found.fails(kept) != found.fails(kept - {one}) for one in kept)
+
+
+def test_what_is_close_to_the_named_operation_is_tried_before_the_whole_program():
+    kept, found = reduced(10_000, {5000, 5002}, named={5000})
+    assert kept == {5000, 5002}
+    assert max(map(len, found.known)) < 20
+
+
+def test_a_failure_far_from_the_named_operation_is_found_in_the_whole_program():
+    kept, _ = reduced(500, {3, 490}, named={250})
+    assert kept == {3, 490}
+
+
+def test_a_failure_that_the_parts_do_not_show_is_said_to_be_none():
+    found = Search(lambda part: False, time.monotonic() + LATER)
+    assert search.reduce(range(9), {4}, chain(9), found) is None
+
+
+def test_at_the_time_limit_the_smallest_part_so_far_is_kept():
+    kept, found = reduced(100, {50}, named={50}, deadline=-1)
+    assert kept is None
+    assert found.is_over
+    assert found.tests == 0
+
+
+def test_no_part_is_tested_twice():
+    tested = []
+
+    def fails(part):
+        tested.append(part)
+        return {2, 17} <= part
+
+    search.reduce(range(40), (), chain(40), Search(fails, time.monotonic() + LATER))
+    assert len(tested) == len(set(tested))
+
+
+def test_results_that_are_not_needed_are_left_out():
+    assert search.fewer("abcde", lambda some: {"b", "d"} <= set(some)) == ["b", "d"]
+    assert search.fewer("abc", lambda some: True) == ["c"]
+
+
+SHARED = "function 'main_dispatch_4_conv_56x56x64x3x3x64_f32' uses 81920 bytes of shared memory; exceeded the limit of 65536 bytes [program.mlir:227: %8 = stablehlo.convolution(%7)]"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (SHARED, "function 'main_dispatch_0_matmul' uses 70000 bytes of shared memory; exceeded the limit of 65536 bytes"),
+        ("failed to legalize 'torch.operator' : tensor<3x4xf32>", "failed to legalize 'torch.aten.x' : tensor<f16>"),
+        ('failed to bufferize op [program.mlir:586: %145 = x "y"]', "failed to bufferize op"),
+        ("no value %3 for @main$async", "no value %12 for @other"),
+    ],
+)  # fmt: skip
+def test_names_numbers_and_types_do_not_make_another_failure(one, other):
+    assert signature.normalised(one) == signature.normalised(other)
+
+
+def test_other_words_or_another_reason_are_another_failure():
+    of = signature.of(Diagnosis("error", "shared-memory-limit", SHARED))
+    assert of[2] == "function '…' uses N bytes of shared memory; exceeded the limit of N bytes"
+    assert of != signature.of(Diagnosis("error", "distribution", SHARED))
+    assert of != signature.of(Diagnosis("error", "shared-memory-limit", "uses shared memory"))
+
+
+def test_the_lines_that_a_compiler_names_are_those_of_the_program():
+    log = "results/x/program.mlir:227:10: error: no\nprogram.mlir:104:3: note: called from\n  at f.cpp:12:3: x\n"
+    assert signature.lines(log) == {227, 104}
