@@ -15,6 +15,7 @@ from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import Field
 from scripts.lib.report.kernels import columns as kernels
 from scripts.lib.report.operators import columns as operators
+from scripts.lib.report.tuning import columns as tuning
 from scripts.lib.verification.codes import CODES
 
 INTRODUCTION = """\
@@ -61,6 +62,14 @@ TABLES = (
         "`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.",
         "scripts/lib/report/kernels/columns.py",
         (*kernels.COLUMNS, kernels.OWN[0]),
+    ),
+    Table(
+        "tuned.csv",
+        "tuned.jsonl",
+        "For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those\n"
+        "of `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.",
+        "scripts/lib/report/tuning/columns.py",
+        tuning.OWN,
     ),
 )
 

@@ -34,11 +34,7 @@ def main() -> None:
 
 def with_tables(page: str, table: Table) -> str:
     """Return a page with the tables between its two marks. Raises ValueError if it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the lines {BEGIN.strip()!r} and {END.strip()!r} are missing")
-    return f"{before}{begin}\n{tables(table)}\n{end}{after}"
+    return markdown.with_made(page, BEGIN, END, tables(table))
 
 
 def tables(table: Table) -> str:

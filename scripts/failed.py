@@ -103,7 +103,8 @@ def remedy(results: Path, matrix: Matrix | None, one: Outcome) -> Remedy:
 def _has_remedies(matrix: Matrix, one: Outcome) -> bool:
     of = Cell.parse(one.cell, Kind.IREE)
     part = matrix.part_of(of["model"])
-    return bool(part.attempts(of["frontend"], part.target(of["model"], of["target"])))
+    target = part.target(of["model"], of["frontend"], of["target"])
+    return bool(part.attempts(of["frontend"], target))
 
 
 def _described(one: Outcome, by: Remedy) -> dict[str, str]:
@@ -180,13 +181,15 @@ def _cell_of(one: Outcome) -> str:
 
 def _cells(matrix: Matrix) -> set[tuple[str, str]]:
     """(stage, cell) of every stage of a matrix, as status files name them."""
-    return {
+    found = {
         (stage.folder, str(of))
         for stage in stages.STAGES.values()
         if stage.kind is not Kind.ENV
         for part in matrix.parts
         for of in part.of_kind(stage.kind)
     }
+    rows = [(*matrix.chain(row), *matrix.second_round(row)) for row in matrix.tuned_rows()]
+    return found | {(stage.folder, str(of)) for row in rows for stage, of in row}
 
 
 if __name__ == "__main__":

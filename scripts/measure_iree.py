@@ -51,8 +51,16 @@ def main() -> None:
 
 
 def _made(modules: Sequence[Path]) -> Path:
-    """Return the module that was made: a stage that failed, or had nothing to do, left an empty file."""
-    return next((path for path in modules if path.stat().st_size), modules[-1])
+    """Return the module that was made: a stage that failed, or had nothing to do, left an empty file.
+
+    Exits if there is none, as where nothing that a target asks for has passed in its tuning.
+    """
+    made = next((path for path in modules if path.stat().st_size), None)
+    if made is None:
+        exits.fail(
+            f"{modules[-1]} is empty: nothing that is configured has passed", reason="no-module"
+        )
+    return made
 
 
 if __name__ == "__main__":

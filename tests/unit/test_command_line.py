@@ -226,7 +226,7 @@ def test_every_rule_says_what_it_is_for():
         assert len(said) == len(lines) == len(set(said.values())), done.stdout
     menu = {"all", "aggregate_results", "check", "coverage", "report_coverage", "dumps", "traces"}
     menu |= {"profile", "select_operators", "aggregate_operators"}
-    menu |= {"kernels", "aggregate_kernels", "machine_limits"}
+    menu |= {"kernels", "aggregate_kernels", "aggregate_tuned", "machine_limits"}
     assert said.keys() == menu | {
         f"clean_{step}" for step in ("dumps", "inputs", "weights", "envs")
     }
@@ -234,6 +234,14 @@ def test_every_rule_says_what_it_is_for():
 
 def test_coverage_is_a_short_name():
     assert jobs("coverage", "--config", "models=conv")["report_coverage"] == 1
+
+
+def test_tuning_needs_the_programs_of_all_paths_and_measures_nothing_else():
+    found = jobs("results/tuned.csv", "--config", "models=conv", "targets=llvm-cpu")
+    assert (found["make_reference"], found["export_program"], found["tune_iree"]) == (1, 3, 1)
+    assert found["measure_iree"] == found["measure_iree_again"] == 2  # tuned and default
+    assert found["measure_baseline"] == found["measure_baseline_again"] == 2
+    assert "compile_iree" not in found
 
 
 def test_a_quick_run_of_a_file_is_small(tmp_path):

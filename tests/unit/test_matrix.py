@@ -74,7 +74,10 @@ def test_a_matrix_comes_back_from_json_as_it_was():
     assert again.override("a/half/train") == FULL.overrides["a/half/train"]
     assert again.tests == ("eval", "train")
     assert again.targets["gpu"].frontends == ("g",)
-    assert (again.target("a", "gpu").flags, again.target("b", "gpu").flags) == ((), ("--b",))
+    assert (again.target("a", "f", "gpu").flags, again.target("b", "f", "gpu").flags) == (
+        (),
+        ("--b",),
+    )
 
 
 def test_what_is_no_matrix_is_refused_with_the_key():

@@ -479,6 +479,7 @@ def test_a_rule_records_under_the_modules_that_its_stage_declares(rule):
     # Compilations have no worker: the command that supervises them is the stage's own.
     started = re.search(r"-m (scripts\.\w+)", rule.split(" -- ")[1])
     own = "scripts.compile_operators" if "SUPERVISE_COMPILING" in rule else started[1]
+    own = "scripts.tune_iree" if "SUPERVISE_TUNING" in rule else own
     assert own == recorded[0]
 
 

@@ -114,7 +114,7 @@ def shipped(**changes) -> Matrix:
 
 
 def names(matrix: Matrix, model: str, frontend: str, target: str) -> list[str]:
-    return [one.remedy for one in matrix.attempts(frontend, matrix.target(model, target))]
+    return [one.remedy for one in matrix.attempts(frontend, matrix.target(model, frontend, target))]
 
 
 def test_targets_have_the_remedies_of_their_backend_unless_they_are_switched_off():

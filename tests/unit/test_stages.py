@@ -23,10 +23,10 @@ CELL = Cell.of(Kind.IREE, **vars(WILDCARDS))
 
 
 @pytest.fixture
-def tune(monkeypatch):
+def polish(monkeypatch):
     """A stage that there is not: after compile, under limits of its own."""
     made_up = Stage(
-        "tune",
+        "polish",
         Kind.IREE,
         ("scripts.failed",),
         env="iree",
@@ -36,37 +36,37 @@ def tune(monkeypatch):
         skipped="cell",
         aggregated=("best.json",),
     )
-    monkeypatch.setitem(STAGES, "tune", made_up)
-    monkeypatch.setitem(STAGES, "measure", dataclasses.replace(STAGES["measure"], after="tune"))
+    monkeypatch.setitem(STAGES, "polish", made_up)
+    monkeypatch.setitem(STAGES, "measure", dataclasses.replace(STAGES["measure"], after="polish"))
     return made_up
 
 
-def test_a_stage_more_is_in_the_plan(tune, results):
-    limits = results.matrix.limits | {"tune": {"timeout_s": 7, "memory_mb": 8}}
+def test_a_stage_more_is_in_the_plan(polish, results):
+    limits = results.matrix.limits | {"polish": {"timeout_s": 7, "memory_mb": 8}}
     plan = Plan(dataclasses.replace(results.matrix, limits=limits), frozenset(), with_conda=False)
     code = fingerprint.of_modules(["scripts.failed"])
-    assert plan.due("tune", WILDCARDS) == code
-    assert fingerprint.of_stage("tune", ("scripts.failed",)).startswith(f"{code}-")
-    assert plan.env("tune", WILDCARDS) == "iree"
-    assert (plan.timeout_s("tune"), plan.memory_mb("tune")) == (7, 8)
-    assert plan.skip("tune", WILDCARDS) == ""
-    assert "results/tune/conv/mlir/vulkan/best.json" in plan.results()
+    assert plan.due("polish", WILDCARDS) == code
+    assert fingerprint.of_stage("polish", ("scripts.failed",)).startswith(f"{code}-")
+    assert plan.env("polish", WILDCARDS) == "iree"
+    assert (plan.timeout_s("polish"), plan.memory_mb("polish")) == (7, 8)
+    assert plan.skip("polish", WILDCARDS) == ""
+    assert "results/polish/conv/mlir/vulkan/best.json" in plan.results()
     assert [stage.name for stage, _ in stages.of_row(CELL)] == [
-        *("reference", "export", "compile", "tune", "measure"),
+        *("reference", "export", "compile", "polish", "measure"),
     ]
-    assert tune.pattern("best.json") == "results/tune/{model}/{frontend}/{target}/best.json"
+    assert polish.pattern("best.json") == "results/polish/{model}/{frontend}/{target}/best.json"
 
 
-def test_a_stage_more_asks_for_what_it_needs(tune, results):
-    limits = results.matrix.limits | {"tune": {"timeout_s": 1e6}}
+def test_a_stage_more_asks_for_what_it_needs(polish, results):
+    limits = results.matrix.limits | {"polish": {"timeout_s": 1e6}}
     plan = Plan(dataclasses.replace(results.matrix, limits=limits), frozenset(), with_conda=False)
-    ask = plan.ask("tune", WILDCARDS, 1, submitted=True)
+    ask = plan.ask("polish", WILDCARDS, 1, submitted=True)
     assert (ask.memory_mb, ask.timeout_s, ask.more_time) == (1000, 60, 1)
 
 
-def test_a_stage_more_has_an_entry_of_limits_in_the_schema(tune):
+def test_a_stage_more_has_an_entry_of_limits_in_the_schema(polish):
     limits = schemas.read("config")["properties"]["limits"]
-    assert "tune" in limits["properties"]
+    assert "polish" in limits["properties"]
     assert list(limits["properties"]) == list(stages.limits())
     optional = set(limits["properties"]) - set(limits["required"])
     assert optional == set(stages.OPTIONAL_LIMITS)
@@ -81,36 +81,38 @@ def test_limits_of_what_is_no_stage_are_refused_with_the_stages():
     )
 
 
-def test_a_stage_more_is_in_the_account_and_the_table_of_a_run(tune, tmp_path, monkeypatch, capsys):
+def test_a_stage_more_is_in_the_account_and_the_table_of_a_run(
+    polish, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results/logs").mkdir(parents=True)
     path = tmp_path / "results/logs/journal.jsonl"
     journal.begin(path)
-    for stage in ("tune", "measure"):
+    for stage in ("polish", "measure"):
         journal.append(path, {"stage": stage, "start": 0.0, "child_seconds": 3.0})
     summary.show(path)
-    assert re.search(r"tune\W+1\W+3", capsys.readouterr().err)
-    rows = [{"status": "error", "stage": "tune", "verification_code": ""}]
-    assert [column.header for column in summary.table(rows).columns] == ["status", "tune", "all"]
+    assert re.search(r"polish\W+1\W+3", capsys.readouterr().err)
+    rows = [{"status": "error", "stage": "polish", "verification_code": ""}]
+    assert [column.header for column in summary.table(rows).columns] == ["status", "polish", "all"]
 
 
-def test_a_stage_more_is_among_those_that_failed(tune, results, monkeypatch, capsys):
+def test_a_stage_more_is_among_those_that_failed(polish, results, monkeypatch, capsys):
     results.write()
     atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
     for name in (CELL.name, "gone/mlir/vulkan"):
-        one = Outcome("error", "tune", name, "why", "what")
-        outcome.write(stages.status_path("tune", name), one, Usage(0, 0))
+        one = Outcome("error", "polish", name, "why", "what")
+        outcome.write(stages.status_path("polish", name), one, Usage(0, 0))
     monkeypatch.setattr(sys, "argv", ["failed", "--cell", "*/vulkan"])
     assert failed.main() == 0
     said = capsys.readouterr().out
-    assert "tune conv/mlir/vulkan: error (why)" in said
+    assert "polish conv/mlir/vulkan: error (why)" in said
     assert "gone" not in said
 
 
 def test_stages_are_in_the_order_of_a_run_and_each_is_after_one_that_is_before_it():
     assert stages.folders() == (
-        *("env", "reference", "gradients", "trace", "export", "compile", "remedy", "measure"),
-        *("baseline", "machine_limits", "measure_again", "baseline_again", "dumps"),
+        *("env", "reference", "gradients", "trace", "export", "compile", "remedy", "tune"),
+        *("measure", "baseline", "machine_limits", "measure_again", "baseline_again", "dumps"),
         *("operator_reference", "operator_export", "operator_compile", "operator_measure"),
         *("operator_baseline", "profile"),
     )

@@ -12,7 +12,7 @@ from snakemake.exceptions import WorkflowError
 from scripts.lib import snakemake_patches
 from scripts.lib.config import cell, expansion, settings
 from scripts.lib.core import checkout
-from scripts.lib.driver import environments, gate, live, outputs, plan, progress
+from scripts.lib.driver import environments, gate, live, outputs, plan, progress, tuning
 from scripts.lib.snakemake_patches import terminal
 
 IS_MODULE = not os.path.samefile(workflow.basedir, checkout.ROOT)
@@ -35,6 +35,7 @@ try:
     MATRIX = expansion.expand(_declared, _selections, checkout.ROOT)
     if not checkout.is_here():
         MATRIX = expansion.with_absolute_paths(MATRIX, checkout.ROOT)
+    MATRIX, not_used = tuning.with_results(MATRIX)
     PLAN = plan.Plan(
         MATRIX,
         retry=plan.parse_retry(_declared.get("retry")),
@@ -52,7 +53,14 @@ patches = snakemake_patches.apply(workflow, logger)
 if not patches.on_node:
     for problem in PLAN.broken_models():
         logger.warning(f"{problem}: its rows will be errors of stage reference")
-    for files in (outputs.FILES, outputs.KERNEL_FILES, outputs.OPERATOR_FILES):
+    for problem in not_used:
+        logger.warning(problem)
+    for files in (
+        outputs.FILES,
+        outputs.KERNEL_FILES,
+        outputs.TUNED_FILES,
+        outputs.OPERATOR_FILES,
+    ):
         for problem in filter(None, map(outputs.difference, files)):
             logger.warning(f"{problem}; it is made again with {files[0]}")
 
@@ -93,6 +101,7 @@ OF_BATCH = (
 )
 SUPERVISE_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.supervise_batch{OF_BATCH}"
 SUPERVISE_COMPILING = f"exec {PREFIX}{DRIVER} -m scripts.compile_operators{OF_BATCH}"
+SUPERVISE_TUNING = f"exec {PREFIX}{DRIVER} -m scripts.tune_iree{OF_JOB}"
 
 
 def start_run():

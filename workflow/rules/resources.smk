@@ -51,6 +51,11 @@ def measuring_threads(prepares):
     here = job_resources.slot_threads(workflow.cores)
     if not prepares:
         here *= patches.jobs_per_slot
+    return timed_threads(here)
+
+
+def timed_threads(here):
+    """Threads of a job that times something: `here` on this machine."""
     if ALL_HERE:
         return here
 
@@ -60,6 +65,11 @@ def measuring_threads(prepares):
         return (workflow.cores or 1) if patches.on_node else here
 
     return of
+
+
+def all_threads():
+    """Threads of a job that times something and uses the whole machine before that."""
+    return timed_threads(workflow.cores or 1)
 
 
 def asks(stage):

@@ -97,10 +97,13 @@ def compiled():
     """The module of a cell and the status of what made it, as inputs.
 
     A cell that remedies take part in has two modules, of which the one that was not made is empty. A
-    measurement of a module that compiled as asked ignores the age of what its remedies left.
+    measurement of a module that compiled as asked ignores the age of what its remedies left. The rows of
+    results/tuned.csv have the modules of their tuning.
     """
 
     def made(w, file):
+        if PLAN.tuning.is_row(w):
+            return [PLAN.tuning.made(w, file.removesuffix("module.vmfb"))]
         asked, *remedied = PLAN.remedies.modules(w, file)
         stands = PLAN.remedies.compiled_as_asked(w)
         return [asked, *(ancient(f) if stands else f for f in remedied)]

@@ -30,6 +30,7 @@ class Kind(enum.StrEnum):
     PROGRAM = "program"
     IREE = "iree"
     IREE_DUMP = "iree-dump"
+    TUNING = "tuning"
     BASELINE = "baseline"
     BATCH = "batch"
     BATCH_PROGRAM = "batch-program"
@@ -78,7 +79,10 @@ AXES = (
     Axis("env", (Kind.ENV,)),
     Axis("device", (Kind.DEVICE,)),
     Axis("batch", OF_BATCHES),
-    Axis("model", (Kind.MODEL, Kind.PROGRAM, Kind.IREE, Kind.IREE_DUMP, Kind.BASELINE)),
+    Axis(
+        "model",
+        (Kind.MODEL, Kind.PROGRAM, Kind.IREE, Kind.IREE_DUMP, Kind.TUNING, Kind.BASELINE),
+    ),
     Axis(
         "runtime", (Kind.IREE_DUMP,), values=("iree",)
     ),  # in the same folder as dumps of baselines
@@ -87,7 +91,7 @@ AXES = (
         (Kind.PROGRAM, Kind.IREE, Kind.IREE_DUMP, Kind.BATCH_PROGRAM, Kind.BATCH_IREE),
         column="frontend",
     ),
-    Axis("target", (Kind.IREE, Kind.IREE_DUMP, Kind.BATCH_IREE), column="target"),
+    Axis("target", (Kind.IREE, Kind.IREE_DUMP, Kind.TUNING, Kind.BATCH_IREE), column="target"),
     Axis("baseline", (Kind.BASELINE, Kind.BATCH_BASELINE), column="target"),
     Axis("test", (Kind.BASELINE,), values=TESTS, column="test"),
 )

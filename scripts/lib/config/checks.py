@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import plugins, settings
+from scripts.lib.config import plugins, settings, tuning
 from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target
 from scripts.lib.config.precision import POLICY, TESTS
 from scripts.lib.config.torchbench import TorchbenchFile
@@ -39,6 +39,7 @@ def problems(
     found += expect_problems(config.get("expect", {}), known)
     found += glob_problems({**known, "models": {**known["models"], **kernels}})
     found += node_problems(known, config.get("nodes", {}))
+    found += reserved_problems(known["frontends"])
     return found + reference_problems(config["reference"]["env"], root)
 
 
@@ -57,6 +58,15 @@ def entry_problems(
     for baseline in chosen["baselines"].values():
         found += baseline_problems(baseline, root, torchbench, frontends)
     return found
+
+
+def reserved_problems(frontends: Collection[str]) -> list[str]:
+    """Error messages about frontends that have the name of a row of results/tuned.csv."""
+    return [
+        f"frontends.{name}: found the name of a row of results/tuned.csv, expected another name"
+        for name in tuning.FRONTENDS
+        if name in frontends
+    ]
 
 
 def reference_problems(env: str, root: Path) -> list[str]:

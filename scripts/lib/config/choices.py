@@ -27,3 +27,5 @@ COMPILE_MODES = (
 
 PROFILES = ("profiler", "operators", "dynamo_counters")
 """Possible values of `measure.collect`: profiles of a baseline, taken by one more call after the timing."""
+BASES = ("eager", "inductor")
+"""The runtimes with which every latency is compared; each has a column."""

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.config import (
+    cell,
     checks,
+    flag_sets,
     kernel_matrix,
     operators,
     remedies,
@@ -17,6 +19,7 @@ from scripts.lib.config import (
     stages,
     suites,
     torchbench_pass,
+    tuning,
 )
 from scripts.lib.config.matrix import (
     Baseline,
@@ -25,6 +28,7 @@ from scripts.lib.config.matrix import (
     Model,
     Target,
     TargetOverride,
+    Tuning,
 )
 from scripts.lib.config.precision import TESTS
 from scripts.lib.config.settings import ConfigError
@@ -85,8 +89,9 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         matrix = torchbench_pass.apply(matrix, lists, root)
     sized = {name: _with_suite_size(model) for name, model in matrix.models.items()}
     matrix = dataclasses.replace(matrix, models=sized)
+    kernels = kernel_matrix.expand(matrix, config, selections, known, of_kernels, root)
     return dataclasses.replace(
-        matrix, kernels=kernel_matrix.expand(matrix, config, selections, known, of_kernels, root)
+        matrix, kernels=kernels, tuning=_tuning(config, known, chosen, selections)
     )
 
 
@@ -133,6 +138,23 @@ def _chosen(
         for kind, entries in known.items()
     }
     return chosen | {"models": _filtered(chosen["models"], config, problems)}
+
+
+def _tuning(
+    config: Mapping[str, Any],
+    known: Mapping[str, dict],
+    chosen: Mapping[str, dict],
+    selections: Mapping[str, str],
+) -> Tuning:
+    """Return what is tuned: for the targets that the command line selects, or those of `tune.targets`."""
+    section = dict(config.get("tune") or {})
+    globs = section.pop("targets", ["*"])
+    targets = (
+        chosen["targets"]
+        if "targets" in selections
+        else {name: one for name, one in known["targets"].items() if cell.selects(globs, name)}
+    )
+    return Tuning(targets=targets, **section)
 
 
 def _programs(
@@ -333,29 +355,48 @@ def _target(
         backend=backend.name,
         arch=entry.get("arch") or backend.arch,
         opt_level=entry.get("opt_level") or backend.opt_level,
-        flags=tuple(entry.get("flags", ())),
+        flags=_flags(entry.get("flags", ()), f"targets.{name}", backend.name, problems),
         frontends=tuple(entry.get("frontends", ("*",))),
         models=tuple(entry.get("models", ("*",))),
-        overrides=_overrides(entry.get("overrides") or {}),
+        overrides=_overrides(name, entry.get("overrides") or {}, backend.name, problems),
         node=entry.get("node", "cpu"),
         device=entry.get("device") or backend.device,
         remedies=table.of(backend.name, wanted or None) if remedied else (),
         hangs=table.hangs if remedied else (),
+        tuned=entry.get("tuned") == tuning.AUTO,
     )
 
 
-def _overrides(entries: Mapping[str, Mapping[str, Any] | None]) -> tuple[TargetOverride, ...]:
+def _overrides(
+    target: str,
+    entries: Mapping[str, Mapping[str, Any] | None],
+    backend: str,
+    problems: list[str],
+) -> tuple[TargetOverride, ...]:
     """Return the overrides of a target's entry, without those that a later file has set to null."""
     return tuple(
         TargetOverride(
             models=glob,
             frontends=_tuple(entry.get("frontends")),
             opt_level=entry.get("opt_level"),
-            flags=_tuple(entry.get("flags")),
+            flags=_flags(entry["flags"], f"targets.{target}.overrides.{glob}", backend, problems)
+            if "flags" in entry
+            else None,
         )
         for glob, entry in entries.items()
         if entry is not None
     )
+
+
+def _flags(
+    entries: Sequence[str], where: str, backend: str, problems: list[str]
+) -> tuple[str, ...]:
+    """Return flags with those of the sets that are named among them."""
+    try:
+        return flag_sets.table().expanded(entries, backend)
+    except ConfigError as error:
+        problems.append(f"{where}.flags: {error}")
+        return ()
 
 
 def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -14,10 +14,12 @@ from typing import Any
 
 import msgspec
 
-from scripts.lib.config import cell, remedies, stages
+from scripts.lib.config import cell, flag_sets, remedies, stages, tuning
 from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.choices import BASES
 from scripts.lib.config.remedies import Attempt, Hang, Remedy, Variant
 from scripts.lib.config.stages import Stage
+from scripts.lib.config.tuning import Candidate
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.operators.selection import Selection
 from scripts.lib.timing.stopping import StoppingRule
@@ -102,10 +104,23 @@ class TargetOverride:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A kept result of tuning that a target uses for a model: how the program of `frontend` is compiled.
+    `file` has the whole result."""
+
+    frontend: str
+    opt_level: str
+    flags: tuple[str, ...]
+    file: str
+
+
+@dataclass(frozen=True)
 class Target:
     """What a program is compiled for, the device URI on which it runs, and the kind of cluster node
     (Matrix.nodes) that has such a device. `overrides` are in the order of the
     configuration. `remedies` are tried in this order where a compilation fails; `hangs` are not run.
+    `tuned`: whether kept results of tuning are used; `choices` are those that apply, by model.
+    `tuned_by`: the file of the one that has set opt level and flags.
     """
 
     name: str
@@ -120,6 +135,9 @@ class Target:
     overrides: tuple[TargetOverride, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     hangs: tuple[Hang, ...] = ()
+    tuned: bool = False
+    choices: dict[str, Choice] = field(default_factory=dict)
+    tuned_by: str = ""
 
     def of(self, model: Model) -> Target:
         """Return the target with its overrides for a model; the last override of a value counts."""
@@ -127,6 +145,16 @@ class Target:
         for one in self.overrides:
             changes |= one.changes(model)
         return dataclasses.replace(self, **changes) if changes else self
+
+    def by_path(self, model: Model, frontend: str) -> Target:
+        """Return the target (with its overrides for a model) for the program of a frontend: with the kept
+        result of tuning, if that is for this frontend."""
+        choice = self.choices.get(model.name)
+        if choice is None or choice.frontend != frontend:
+            return self
+        return dataclasses.replace(
+            self, opt_level=choice.opt_level, flags=choice.flags, tuned_by=choice.file
+        )
 
     def takes(self, model: Model, frontend: Frontend) -> bool:
         """Whether a program is compiled for this target, by the globs of its entry. The name of a model's
@@ -222,6 +250,16 @@ class Operators:
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """What results/tuned.csv covers: all models on these targets, `budget_s` seconds for each pair. `keep`: the
+    share of the modules of a round that take part in the next one."""
+
+    targets: dict[str, Target] = field(default_factory=dict)
+    budget_s: float = 300.0
+    keep: float = 1 / 3
+
+
+@dataclass(frozen=True)
 class Override:
     """What a TorchBench file sets for one cell.
 
@@ -258,6 +296,7 @@ class Matrix:
     programs: dict[str, Frontend] = field(default_factory=dict)
     remedied_by: tuple[str, ...] = ()
     operators: Operators = field(default_factory=Operators)
+    tuning: Tuning = field(default_factory=Tuning)
     kernels: Matrix | None = None
 
     @property
@@ -271,7 +310,7 @@ class Matrix:
             self,
             models=_united(part.models for part in self.parts),
             frontends=_united(part.frontends for part in self.parts),
-            targets=_united(part.targets for part in self.parts),
+            targets=_united([self.tuning.targets, *(part.targets for part in self.parts[::-1])]),
             baselines=_united(part.baselines for part in self.parts),
             programs=_united(part.programs for part in self.parts),
             kernels=None,
@@ -282,13 +321,13 @@ class Matrix:
         return next((part for part in self.parts if model in part.models), self)
 
     def cells(self) -> Iterator[tuple[Model, Frontend, Target]]:
-        """Yield the cells of IREE. Each target has the overrides for the model."""
+        """Yield the cells of IREE. Each target has the overrides for the model, and what tuning has found."""
         for model in self.models.values():
             targets = [target.of(model) for target in self.targets.values()]
             for frontend in self.frontends.values():
                 for target in targets:
                     if target.takes(model, frontend):
-                        yield model, frontend, target
+                        yield model, frontend, target.by_path(model, frontend.name)
 
     def baseline_cells(self) -> Iterator[tuple[Model, Baseline, str]]:
         """(model, baseline, test) of every baseline cell. (IREE cells are always eval.)"""
@@ -312,6 +351,8 @@ class Matrix:
         if kind in cell.OF_BATCHES:
             from_rows = [row for row in self.operators.rows() if cell.stands_on(row.kind, kind)]
             return list(dict.fromkeys(row.to(kind) for row in from_rows))
+        if kind is Kind.TUNING:
+            return list(dict.fromkeys(row.to(kind) for row in self.tuned_rows()))
         if kind is Kind.DEVICE:
             return [Cell.of(Kind.DEVICE, device=name) for name in self.devices()]
         of = Kind.BASELINE if kind is Kind.BASELINE else Kind.IREE
@@ -350,6 +391,8 @@ class Matrix:
 
     def chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
         """The stages on which a row depends, each with its cell, in order."""
+        if row.kind is Kind.IREE and row["frontend"] in tuning.FRONTENDS:
+            return [*stages.chain("tune", row.to(Kind.TUNING)), (stages.STAGES["measure"], row)]
         found = stages.of_row(row)
         if row.kind is Kind.BATCH_IREE and row["target"] in self.operators.compile_only:
             return found[:-1]
@@ -366,9 +409,35 @@ class Matrix:
         """The number of rounds in which each row is measured."""
         return self.measure.get("rounds", StoppingRule().rounds)
 
-    def target(self, model: str, name: str) -> Target:
-        """Return the target of that name with its overrides for a model."""
-        return self.targets[name].of(self.models[model])
+    def target(self, model: str, frontend: str, name: str) -> Target:
+        """Return the target of that name, with its overrides for a model and what tuning has found for the
+        program of a frontend."""
+        known = self.models[model]
+        return self.targets[name].of(known).by_path(known, frontend)
+
+    def tuned_rows(self) -> Iterator[Cell]:
+        """Yield the cells of IREE in results/tuned.csv: for each model and target the fastest candidate,
+        and the fastest one that is configured."""
+        for model in self.models:
+            for target in self.tuning.targets:
+                for frontend in tuning.FRONTENDS:
+                    yield Cell.of(Kind.IREE, model=model, frontend=frontend, target=target)
+
+    def tuned_baselines(self) -> Iterator[Cell]:
+        """Yield the cells of baselines that tuned modules are compared with: those of eager and inductor,
+        without options of their own, on the devices that are tuned for."""
+        devices = {BACKENDS[one.backend].torch_device for one in self.tuning.targets.values()}
+        for model, baseline, test in self.baseline_cells():
+            plain = baseline.runtime in BASES and not baseline.compile
+            if plain and test == "eval" and baseline.device in devices:
+                yield baseline_cell(model, baseline, test)
+
+    def candidates(self, model: str, target: str) -> list[Candidate]:
+        """Return what is tried when a model is tuned for a target."""
+        known = self.models[model]
+        of = self.tuning.targets[target].of(known)
+        configured = [of.asked(f.name) for f in self.frontends.values() if of.takes(known, f)]
+        return tuning.candidates(of.backend, configured, self.frontends, flag_sets.table())
 
     def entry(self, axis: str, name: str) -> Frontend | Baseline:
         """The configuration's entry of that name for an axis that has environments: frontend or

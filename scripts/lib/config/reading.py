@@ -8,6 +8,7 @@ because it has no decimal point).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,11 @@ def _marked(error: yaml.MarkedYAMLError, path: str | Path) -> str:
     where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     said = "; ".join(part for part in (error.problem, error.context, error.note) if part)
     return f"{path}{where}: no YAML: {said}"
+
+
+def not_among(where: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
+    """Yield an error message for each of the names that is not among the known ones. `where`: the key."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            yield f"{where}: found {name!r}, allowed is one of {', '.join(known)}"

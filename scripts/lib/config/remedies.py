@@ -6,10 +6,9 @@ The table is workflow/remedies.yaml. This module reads it and says what a remedy
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -140,20 +139,14 @@ def table(path: Path = FILE) -> Table:
 
 def _problems(found: Table) -> Iterator[str]:
     for backend, names in found.order.items():
-        yield from _unknown(f"order.{backend}", [backend], BACKENDS)
-        yield from _unknown(f"order.{backend}", names, found.remedies)
+        yield from reading.not_among(f"order.{backend}", [backend], BACKENDS)
+        yield from reading.not_among(f"order.{backend}", names, found.remedies)
     for remedy in found.remedies.values():
         where = f"remedies.{remedy.name}"
         if remedy.opt_level is not None:
-            yield from _unknown(f"{where}.opt_level", [remedy.opt_level], OPT_LEVELS)
+            yield from reading.not_among(f"{where}.opt_level", [remedy.opt_level], OPT_LEVELS)
         if not (remedy.frontend or remedy.opt_level or remedy.add_flags or remedy.drop_flags):
             yield f"{where}: changes nothing; set frontend, opt_level, add_flags or drop_flags"
     for number, hang in enumerate(found.hangs):
-        yield from _unknown(f"hangs[{number}].backends", hang.backends, BACKENDS)
-        yield from _unknown(f"hangs[{number}].opt_levels", hang.opt_levels, OPT_LEVELS)
-
-
-def _unknown(where: str, names: Iterable[str], known: Mapping[str, Any] | Iterable[str]) -> Iterator[str]:  # fmt: skip
-    for name in names:
-        if name not in known:
-            yield f"{where}: found {name!r}, allowed is one of {', '.join(known)}"
+        yield from reading.not_among(f"hangs[{number}].backends", hang.backends, BACKENDS)
+        yield from reading.not_among(f"hangs[{number}].opt_levels", hang.opt_levels, OPT_LEVELS)

@@ -176,6 +176,18 @@ _DECLARED = (
         remedies="compile",
     ),
     Stage(
+        "tune",
+        Kind.TUNING,
+        ("scripts.tune_iree", "scripts.compile_iree", "scripts.measure_iree"),
+        env=IREE_ENV,
+        after="reference",
+        limits="compile",
+        forked=True,
+        need=Need(3000, 900, 60, "weights"),
+        wants_device=True,
+        aggregated=(STATUS, REPORT),
+    ),
+    Stage(
         "measure",
         Kind.IREE,
         ("scripts.measure_iree",),

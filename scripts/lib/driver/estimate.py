@@ -19,6 +19,7 @@ TYPICAL_S = {
     "export": 3.5,
     "compile": 3.0,
     "remedy": 0.5,
+    "tune": 200.0,
     "baseline": 5.0,
     "measure": 4.5,
     "measure_again": 3.5,

@@ -74,7 +74,7 @@ class Gate:
 
     def problem(self) -> str:
         """Return a message if the rows of a written CSV end the run, else ""."""
-        tables = (outputs.CSV, outputs.KERNEL_CSV, outputs.OPERATOR_CSV)
+        tables = (outputs.CSV, outputs.KERNEL_CSV, outputs.TUNED_CSV, outputs.OPERATOR_CSV)
         for table in tables if self.wanted else ():
             if found := self.of_rows(outputs.written_rows(self._since, table) or ()):
                 more = f", and {len(found) - 1} more" if len(found) > 1 else ""

@@ -79,7 +79,9 @@ class Options:
 
     def compile(self, wildcards) -> str:
         """The target of a model's cell, as options of scripts.compile_iree."""
-        return self._flags(self.matrix.target(wildcards.model, wildcards.target))
+        return self._flags(
+            self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
+        )
 
     def compile_operators(self, wildcards) -> str:
         """The target of a batch, as options of scripts.compile_operators."""

@@ -23,6 +23,9 @@ FILES = (CSV, CSV.with_name("latency.md"), JSONL)
 KERNEL_CSV = Path("results/kernels.csv")
 KERNEL_JSONL = KERNEL_CSV.with_suffix(".jsonl")
 KERNEL_FILES = (KERNEL_CSV, KERNEL_CSV.with_suffix(".md"), KERNEL_JSONL)
+TUNED_CSV = Path("results/tuned.csv")
+TUNED_JSONL = TUNED_CSV.with_suffix(".jsonl")
+TUNED_FILES = (TUNED_CSV, TUNED_CSV.with_suffix(".md"), TUNED_JSONL)
 OPERATOR_CSV = Path("results/operators.csv")
 OPERATOR_FILES = (OPERATOR_CSV, OPERATOR_CSV.with_suffix(".md"))
 
@@ -46,7 +49,7 @@ def written_rows(since: float, table: Path = CSV) -> list[dict[str, str]] | None
 
 def record_path(file: Path) -> Path:
     """Return the path of the digests of a file that the aggregate writes into results/."""
-    own = {KERNEL_CSV.stem, OPERATOR_CSV.stem}
+    own = {KERNEL_CSV.stem, OPERATOR_CSV.stem, TUNED_CSV.stem}
     name = f"aggregate_{file.stem}.json" if file.stem in own else "aggregate.json"
     return file.parent / "logs" / name
 

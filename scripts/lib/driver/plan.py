@@ -31,11 +31,13 @@ from scripts.lib.config.matrix import (
     compact,
     iree_cell,
 )
+from scripts.lib.config.matrix import Tuning as Declared
 from scripts.lib.config.stages import Stage
 from scripts.lib.core import checkout
 from scripts.lib.driver import environments, fingerprint, recorded, resources
 from scripts.lib.driver.options import Options
 from scripts.lib.driver.remedies import Remedies
+from scripts.lib.driver.tuning import Tuning
 from scripts.lib.iree.backends import runs_on_cpu
 from scripts.lib.modeling import source
 from scripts.lib.supervision import outcome
@@ -93,6 +95,7 @@ class Plan:
         self.with_conda = with_conda
         self.options = Options(matrix)
         self.remedies = Remedies(self.matrix)
+        self.tuning = Tuning(matrix, self.remedies)
         self._memory_mb = {
             key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
         }
@@ -113,7 +116,7 @@ class Plan:
         return self.matrix.all_frontends()[wildcards.frontend]
 
     def target(self, wildcards) -> Target:
-        return self.matrix.target(wildcards.model, wildcards.target)
+        return self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
 
     def baseline(self, wildcards) -> Baseline:
         return self.matrix.all_baselines()[wildcards.baseline]
@@ -268,7 +271,8 @@ class Plan:
         model = getattr(wildcards, "model", "")  # a stage of a device has none
         weights = stages.STAGES["reference"].path(model, "weights.irpa")
         budget_s = self.options.stopping_rule(model).budget_s
-        return resources.of(need, limit, _size_mb(weights), attempt, budget_s)
+        before_s = self._configured.tuning.budget_s if declared.kind is Kind.TUNING else 0.0
+        return resources.of(need, limit, _size_mb(weights), attempt, budget_s, before_s)
 
     def node(self, entry: Target | Baseline) -> dict[str, int | str]:
         """The resources that request the node of a target or baseline, with the names of Snakemake's executors."""
@@ -342,21 +346,27 @@ class Plan:
             return []
         return self._with_limits(of)
 
+    def tuned_results(self) -> list[str]:
+        """Every file that the aggregation of tuned models reads."""
+        of = self._configured
+        rows = [*of.tuned_rows(), *of.tuned_baselines()]
+        return self._with_limits(of, rows)
+
     def kernel_plots(self) -> list[str]:
         """The plots of the selected kernels: results/kernels/<kernel>.svg and .png."""
         of = self._configured.kernels
         files = dict.fromkeys(model.file for model in of.models.values()) if of else ()
         return [f"results/kernels/{Path(file).stem}.{kind}" for file in files for kind in PLOTS]
 
-    def _with_limits(self, matrix: Matrix) -> list[str]:
-        return [*self._aggregated(matrix), *self.machine_limits(matrix.devices())]
+    def _with_limits(self, matrix: Matrix, rows: Iterable[Cell] | None = None) -> list[str]:
+        return [*self._aggregated(matrix, rows), *self.machine_limits(matrix.devices())]
 
-    def _aggregated(self, matrix: Matrix) -> list[str]:
-        """Every file that the aggregation of a matrix reads."""
+    def _aggregated(self, matrix: Matrix, rows: Iterable[Cell] | None = None) -> list[str]:
+        """Every file that the aggregation of a matrix, or of some rows of it, reads."""
         return list(
             dict.fromkeys(
                 stage.path(of, file)
-                for row in matrix.rows()
+                for row in (matrix.rows() if rows is None else rows)
                 for stage, of in reversed(self._stages(row, matrix))
                 for file in stage.aggregated
             )
@@ -365,7 +375,8 @@ class Plan:
     def _stages(self, row: Cell, matrix: Matrix) -> list[tuple[Stage, Cell]]:
         """The stages of a row: its chain, its second round, and its remedies if they take part."""
         found = matrix.chain(row) + matrix.second_round(row)
-        if row.kind is Kind.IREE and self.remedies.take_part(SimpleNamespace(**row.by_axis())):
+        of = SimpleNamespace(**row.by_axis())
+        if row.kind is Kind.IREE and not self.tuning.is_row(of) and self.remedies.take_part(of):
             found.append((stages.STAGES["remedy"], row))
         return found
 
@@ -412,8 +423,15 @@ class Plan:
         text = compact(self.matrix.to_json()["operators"])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    def tuning_digest(self) -> str:
+        """A hash of everything that the aggregation of tuned models reads from the matrix."""
+        of = dataclasses.replace(self._configured, kernels=None, operators=Operators(), expect={})
+        return hashlib.sha256(compact(of.to_json()).encode()).hexdigest()[:12]
+
     def digest(self, matrix: Matrix | None = None) -> str:
         """A hash of everything that the aggregation reads from the matrix of models, or from another one."""
-        own = dataclasses.replace(matrix or self._configured, kernels=None, operators=Operators())
+        own = dataclasses.replace(
+            matrix or self._configured, kernels=None, operators=Operators(), tuning=Declared()
+        )
         text = compact(own.to_json())
         return hashlib.sha256(text.encode()).hexdigest()[:12]

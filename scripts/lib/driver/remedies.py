@@ -15,7 +15,7 @@ from typing import Any
 
 from scripts.lib.config import stages
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.matrix import Matrix
+from scripts.lib.config.matrix import Matrix, Target
 from scripts.lib.config.remedies import Attempt as Declared
 from scripts.lib.config.remedies import Variant
 from scripts.lib.config.stages import IREE_ENV, STAGES
@@ -42,7 +42,7 @@ class Remedies:
 
     def attempts(self, wildcards) -> list[Attempt]:
         """What is tried where the compilation of a cell fails, in order."""
-        target = self.matrix.target(wildcards.model, wildcards.target)
+        target = self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
         found = self.matrix.attempts(wildcards.frontend, target)
         return [self._attempt(wildcards, one) for one in found]
 
@@ -52,8 +52,8 @@ class Remedies:
 
     def hang(self, wildcards) -> str:
         """`--hang <why>` if the compilation that was asked for is not run."""
-        target = self.matrix.target(wildcards.model, wildcards.target)
-        why = self._hang(wildcards, target.asked(wildcards.frontend))
+        target = self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
+        why = self.known_hang(wildcards.model, target, target.asked(wildcards.frontend))
         return f"--hang {shlex.quote(why)}" if why else ""
 
     def exports(self, wildcards, file: str) -> list[str]:
@@ -135,7 +135,7 @@ class Remedies:
         return atomic.read_json(REMEDY.path(_cell(wildcards), stages.REPORT))
 
     def _attempt(self, wildcards, declared: Declared) -> Attempt:
-        target = self.matrix.target(wildcards.model, wildcards.target)
+        target = self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
         variant = declared.variant
         exported = _program(wildcards, variant.frontend)
         return Attempt(
@@ -147,17 +147,17 @@ class Remedies:
             options=tuple(compile_options(target, variant.opt_level, variant.flags)),
             program=STAGES["export"].path(exported, "program.mlir"),
             export=STAGES["export"].path(exported, stages.STATUS),
-            hang=self._hang(wildcards, variant),
+            hang=self.known_hang(wildcards.model, target, variant),
         )
 
-    def _hang(self, wildcards, variant: Variant) -> str:
-        target = self.matrix.target(wildcards.model, wildcards.target)
+    def known_hang(self, model: str, target: Target, variant: Variant) -> str:
+        """Why a variant is not compiled for a target; "" if it is."""
         iree = environments.pins(IREE_ENV).get(COMPILER, "") if target.hangs else ""
         return next(
             (
                 f"{hang.why} (workflow/remedies.yaml, IREE {iree})"
                 for hang in target.hangs
-                if hang.covers(wildcards.model, target.backend, variant, iree)
+                if hang.covers(model, target.backend, variant, iree)
             ),
             "",
         )

@@ -74,21 +74,25 @@ def slot_threads(cores: int | None) -> int:
 
     `snakemake --cores 8` on two cores would start eight compilers of two threads each.
     """
-    slots = min(usable_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
-    return max(1, math.ceil((cores or 1) / max(1, slots)))
+    at_most = min(usable_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
+    return max(1, math.ceil((cores or 1) / max(1, at_most)))
+
+
+def slots(cores: int | None) -> int:
+    """How many ordinary jobs run at a time."""
+    return max(1, (cores or 1) // slot_threads(cores))
 
 
 def threads_beside(cores: int | None) -> int:
     """CPU threads that a job may compute with while all other slots are taken."""
-    slots = max(1, (cores or 1) // slot_threads(cores))
-    return max(1, usable_cores() // slots)
+    return max(1, usable_cores() // slots(cores))
 
 
 def jobs_per_slot(cores: int | None) -> int:
     """How many measurements may prepare in the slot of one ordinary job: two if there are several slots
     and enough memory for all of them."""
-    slots = (cores or 1) // slot_threads(cores)
-    return 2 if slots > 1 and machine_memory_mb() >= 2 * slots * MEMORY_MB_A_JOB else 1
+    found = slots(cores)
+    return 2 if found > 1 and machine_memory_mb() >= 2 * found * MEMORY_MB_A_JOB else 1
 
 
 @dataclass(frozen=True)
@@ -116,12 +120,14 @@ def of(
     weights_mb: float | None,
     attempt: int,
     budget_s: float = 0.0,
+    before_s: float = 0.0,
 ) -> Ask:
     """What a stage with this need requests from a cluster.
 
     `limit` is its entry of `limits` (timeout_s, and memory_mb if that is set). `weights_mb` is the
     size of its model's weights, None if it is not known yet. `attempt` counts from 1. `budget_s` is
-    the time that a measurement (`need.repeats`) may use for its repetitions.
+    the time that a measurement (`need.repeats`) may use for its repetitions. `before_s` is that of steps before
+    the last one, for a job of several steps, each of which has the time limit.
     """
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
@@ -139,7 +145,7 @@ def of(
         memory_mb=math.ceil(memory_mb),
         timeout_s=timeout_s,
         mem_mb=math.ceil(memory_mb) + OVERHEAD_MB,
-        runtime=_minutes(timeout_s + OVERHEAD_S),
+        runtime=_minutes(timeout_s + OVERHEAD_S + before_s),
         more_memory=int(not last and memory_mb < at_most_mb),
         more_time=int(not last and timeout_s < limit["timeout_s"]),
     )

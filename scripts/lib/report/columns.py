@@ -89,6 +89,7 @@ COLUMNS = (
     Field("experiment.backend", TEXT, "Backend of iree-compile; null for a baseline.", column="backend", nullable=True),
     Field("experiment.opt_level", TEXT, "`--iree-opt-level`, of an IREE cell.", column="opt_level", optional=True, choices="opt_level"),
     Field("experiment.flags", LIST, "Further flags of iree-compile, of an IREE cell: those of the target, or of its override for the model.", column="flags", optional=True, checks={"items": {"type": "string"}}),
+    Field("experiment.tuned", TEXT, "File of the tuning result that has set opt level and flags (`tuned: auto`, [tuning](tuning.md#use-the-results)), of an IREE cell; null where none has.", column="tuned", nullable=True, optional=True),
     Field("experiment.device", TEXT, "Kind of device; latencies are compared only within one kind.", column="device", choices="device_kind"),
     Field("run.device_name", TEXT, "Name of the device, as its driver gives it; for a CPU that of the processor.", column="device_name", nullable=True),
     Field("run.threads", INTEGER, "CPU threads that the runtime used; null for other devices.", unit="threads", column="threads", nullable=True),

@@ -26,6 +26,7 @@ from scripts.lib.config.matrix import (
 )
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.config.stages import IREE_ENV, Stage, status_path
+from scripts.lib.config.tuning import TUNED
 from scripts.lib.core import atomic
 from scripts.lib.driver import environments, fingerprint, verdict
 from scripts.lib.report import limits, rounds, shapes, speedups
@@ -34,6 +35,8 @@ from scripts.lib.report.fields import names
 from scripts.lib.report.rounds import Measured
 from scripts.lib.supervision import damage, outcome, remedies
 from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.supervision.tuning import Report
+from scripts.lib.supervision.tuning import read as read_report
 from scripts.lib.timing.latency import trust
 from scripts.lib.verification import codes
 
@@ -54,12 +57,20 @@ def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
     """
     found = [iree_record(root, matrix, *cell) for cell in matrix.cells()]
     found += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
+    compare(found, matrix, root)
+    return found
+
+
+def compare(found: list[dict], matrix: Matrix, root: Path) -> None:
+    """Add to records what compares them with each other and with what their devices can do.
+
+    Raises ValueError if the file with the limits of a device has another form.
+    """
     measured = limits.read(matrix, root)
     for record in found:
         record["work"] = limits.section(record, _work(root, record), measured)
     speedups.add_machine_speeds(found)
     speedups.add_speedups(found)
-    return found
 
 
 def iree_record(
@@ -81,6 +92,26 @@ def iree_record(
     _add_export(root, record, row_cell.to(Kind.PROGRAM), frontend)
     record["versions"]["iree"] = iree
     return record
+
+
+def tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[dict, Report | None]:
+    """The record of a row of results/tuned.csv, and the report of its tuning (None: there is none)."""
+    model, target = matrix.models[row["model"]], matrix.tuning.targets[row["target"]]
+    target = target.of(model)
+    record = _record(root, matrix, row, matrix.chain(row), None, model, target.device_kind)
+    found = _read_if_whole(root, stages.STAGES["tune"], row.to(Kind.TUNING), stages.REPORT)
+    report = read_report(found) if found else None
+    chosen = report and report.of(report.tuned if row["frontend"] == TUNED else report.default)
+    record["versions"] = dict.fromkeys(VERSIONS) | record["versions"]
+    if chosen:
+        target = replace(target, opt_level=chosen.opt_level, flags=chosen.flags)
+        record["compile"] = chosen.compile
+        exported = Cell.of(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
+        _add_export(root, record, exported, matrix.frontends[chosen.frontend])
+    record["experiment"] |= {"test": "eval"} | of_target(row, target)
+    iree = record["versions"]["iree"]
+    record["versions"]["iree"] = iree or pin(IREE_ENV, "iree-base-compiler")
+    return record, report
 
 
 def baseline_record(
@@ -116,6 +147,7 @@ def of_target(row: Cell, target: Target) -> dict[str, Any]:
         "arch": target.arch,
         "opt_level": target.opt_level,
         "flags": list(target.flags),
+        "tuned": target.tuned_by or None,
         "device_uri": target.device,
     }
 

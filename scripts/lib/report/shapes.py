@@ -20,7 +20,7 @@ import msgspec
 from scripts.lib.config.stages import Stage
 from scripts.lib.report import fields
 from scripts.lib.report.columns import FIELDS
-from scripts.lib.supervision import outcome
+from scripts.lib.supervision import outcome, tuning
 from scripts.lib.timing.measurement import TIMERS, Measurement
 from scripts.lib.timing.rounds import NOT_TIMED
 from scripts.lib.verification import codes
@@ -39,6 +39,8 @@ def problem(stage: Stage, data: Any) -> str:
         json.dumps(data, allow_nan=False)
     except ValueError:
         return f"{next(_not_finite(data))} is not a finite number"
+    if stage.name == "tune":
+        return _of_tuning(data)
     if stage.name in _SECTIONS:
         return _of_section(_SECTIONS[stage.name], data)
     return _of_measurement(data)
@@ -69,6 +71,14 @@ def _section(name: str) -> tuple[frozenset[str], jsonschema.Draft202012Validator
     """Return the keys that a section declares, and its validator."""
     schema = fields.schema(FIELDS)["properties"][name]
     return frozenset(schema["properties"]), jsonschema.Draft202012Validator(schema)
+
+
+def _of_tuning(data: Mapping[str, Any]) -> str:
+    try:
+        tuning.read(data)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
 
 
 def _of_measurement(data: Mapping[str, Any]) -> str:

@@ -6,12 +6,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from scripts.lib.config.choices import BASES
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.report import ratio
 from scripts.lib.timing.latency import GRADES, geometric_mean
-
-BASES = ("eager", "inductor")
-"""The runtimes with which every latency is compared; each has a column."""
 
 Record = dict[str, Any]
 Comparable = Callable[[Mapping[str, Any]], tuple]

@@ -23,6 +23,7 @@ from scripts.lib.report.operators import records_file
 from scripts.lib.report.operators import screen as operators_screen
 from scripts.lib.report.operators.table import Table as OperatorsTable
 from scripts.lib.report.screen import Screen, plain_table
+from scripts.lib.report.tuning import page as tuning_page
 from scripts.lib.supervision import journal, outcome
 from scripts.lib.supervision.journal import Account
 
@@ -53,6 +54,14 @@ def show(path: Path) -> None:
         console.print(counted(rows), "")
         console.print(kernels_screen.Screen(Kernels.of(list(records(outputs.KERNEL_JSONL)))), "")
         for line in pointers(rows, outputs.KERNEL_CSV):
+            console.print(line, soft_wrap=True)
+
+    if (rows := outputs.written_rows(began, outputs.TUNED_CSV)) is not None:
+        console.print(counted(rows), "")
+        for line in tuning_page.said(list(records(outputs.TUNED_JSONL))):
+            console.print(line, soft_wrap=True)
+        console.print()
+        for line in pointers(rows, outputs.TUNED_CSV):
             console.print(line, soft_wrap=True)
 
 

@@ -28,20 +28,20 @@ class Room:
 
     def try_enter(self) -> bool:
         """Enter the room; False while another stage has exclusive access or waits for it."""
-        if not _try(self._door, fcntl.LOCK_EX):
+        if not try_lock(self._door, fcntl.LOCK_EX):
             return False
         try:
-            return _try(self._inside, fcntl.LOCK_SH)
+            return try_lock(self._inside, fcntl.LOCK_SH)
         finally:
             fcntl.flock(self._door, fcntl.LOCK_UN)
 
     def try_be_alone(self) -> bool:
         """Get exclusive access; False while others are inside. A stage that waits counts as outside."""
-        if not _try(self._door, fcntl.LOCK_SH):
+        if not try_lock(self._door, fcntl.LOCK_SH):
             return False
         # A conversion that fails releases the shared lock, which is intended: otherwise two stages
         # that wait for each other to leave would wait forever.
-        return _try(self._inside, fcntl.LOCK_EX)
+        return try_lock(self._inside, fcntl.LOCK_EX)
 
     def leave(self) -> None:
         """Leave the room and release all locks."""
@@ -49,7 +49,8 @@ class Room:
         self._inside.close()
 
 
-def _try(file: IO[str], how: int) -> bool:
+def try_lock(file: IO[str], how: int) -> bool:
+    """Lock a file, if no other process holds a lock that excludes it. `how`: LOCK_SH or LOCK_EX of fcntl."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,0 +1,135 @@
+"""Write results/tuned.md: what tuning has found for each model, and every candidate. The same rows give the same page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from scripts.lib.config.tuning import AS_CONFIGURED, TUNED
+from scripts.lib.report import markdown, wording
+from scripts.lib.report.markdown import text
+from scripts.lib.report.results_table import Table
+from scripts.lib.report.tuning.rows import Reports
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.tuning import NOT_APPLICABLE, OUT_OF_BUDGET, Line
+
+Record = Mapping[str, Any]
+
+NOT_TRIED = (NOT_APPLICABLE, OUT_OF_BUDGET)
+"""Reasons of candidates that are counted and not listed; there may be dozens."""
+
+FOUND = """\
+Milliseconds per call, measured in turns in two rounds after tuning. *Default* is the fastest of what the target compiles anyway,
+*tuned* the fastest candidate. The gain is their ratio with its 95 % interval. It is kept if the interval is above 1.
+"""
+CANDIDATES = """\
+Milliseconds of each round of the search: all modules took part in the first one, the fastest ones of each in the next, with
+twice the repetitions. Each was verified in the same process. These are single measurements; the table above has those that count.
+"""
+
+
+def page(records: Sequence[Record], reports: Reports) -> str:
+    """Return the whole page as Markdown."""
+    table = Table.of(records)
+    of = table.provenance
+    when = f"\nMeasured {of.when}.\n" if of.when else ""
+    parts = [f"# Tuned models\n\n{wording.title(table)}.\n{when}", f"{FOUND}\n{_found(records)}"]
+    measured = "".join(f"- {text(line)}\n" for line in (*of.where, *of.with_what))
+    parts.append(f"## Measured with\n\n{measured}")
+    parts.append(f"## Candidates\n\n{CANDIDATES}")
+    for (model, target), report in reports.items():
+        seconds = report.compile_s + report.measure_s
+        head = f"### {text(model)} on {text(target)}\n\n{seconds:.0f} of {report.budget_s:g} s.\n"
+        rows = [_candidate(one) for one in report.candidates if one.reason not in NOT_TRIED]
+        shown = markdown.table(("candidate", "ms by round", "outcome"), rows)
+        parts.append("\n".join(filter(None, (head, shown, "".join(_not_tried(report.candidates))))))
+    return "\n".join(parts)
+
+
+HEAD = ("model", "target", "eager", "inductor", "default", "tuned", "gain", "kept", "candidate", "verified")  # fmt: skip
+
+
+def found_rows(records: Sequence[Record]) -> Iterator[list[str]]:
+    """Yield what was found for each model and target, as cells under HEAD."""
+    by_name = {
+        (one["model"]["name"], one["experiment"]["frontend"] or one["experiment"]["runtime"], one["experiment"]["target"]): one
+        for one in records
+    }  # fmt: skip
+    for (model, frontend, target), one in by_name.items():
+        if frontend != TUNED:
+            continue
+        tuning = one["tuning"]
+        same_device = one["experiment"]["device"]
+        baselines = [_baseline(records, model, runtime, same_device) for runtime in ("eager", "inductor")]  # fmt: skip
+        yield [
+            model,
+            target,
+            *(_ms(found) for found in (*baselines, by_name[model, AS_CONFIGURED, target], one)),
+            _gain(tuning),
+            "yes" if tuning["kept"] else f"no: {tuning['why']}",
+            tuning["candidate"] or "",
+            ""
+            if tuning["candidates"] is None
+            else f"{tuning['verified']} of {tuning['candidates']}",
+        ]
+
+
+def _found(records: Sequence[Record]) -> str:
+    rows = [[text(cell) for cell in row] for row in found_rows(records)]
+    return markdown.table(HEAD, rows, right=range(2, 7))
+
+
+def said(records: Sequence[Record]) -> Iterator[str]:
+    """Yield a sentence about each model and target, for the end of a run."""
+    for row in found_rows(records):
+        of = dict(zip(HEAD, row, strict=True))
+        best = f"{of['tuned']} ms ({of['candidate']})" if of["candidate"] else of["tuned"]
+        gain = f"; gain {of['gain']}" if of["gain"] else ""
+        kept = "kept" if of["kept"] == "yes" else f"not kept: {of['kept'].removeprefix('no: ')}"
+        yield f"{of['model']} on {of['target']}: default {of['default']} ms, tuned {best}{gain}, {kept}"
+
+
+def _baseline(records: Sequence[Record], model: str, runtime: str, device: str) -> Record | None:
+    return next(
+        (
+            one
+            for one in records
+            if (one["model"]["name"], one["experiment"]["runtime"]) == (model, runtime)
+            and one["experiment"]["device"] == device
+        ),
+        None,
+    )
+
+
+def _ms(record: Record | None) -> str:
+    if record is None:
+        return wording.NOT_IN_MATRIX
+    if record["latency"]:
+        return wording.milliseconds(record["latency"]["median_ms"])
+    ended = record["outcome"]
+    return "skipped" if ended["status"] == outcome.SKIPPED else ended["reason"]
+
+
+def _gain(tuning: Mapping[str, Any]) -> str:
+    if tuning["speedup_vs_default"] is None:
+        return ""
+    low, high = tuning["speedup_vs_default_low"], tuning["speedup_vs_default_high"]
+    ends = "" if low is None else f" ({low:.2f} to {high:.2f})"
+    return f"{tuning['speedup_vs_default']:.2f}{ends}"
+
+
+def _not_tried(lines: Iterable[Line]) -> Iterator[str]:
+    """Yield how many candidates were not tried, by reason."""
+    found = Counter((one.reason, one.detail) for one in lines if one.reason in NOT_TRIED)
+    for (reason, detail), count in found.items():
+        yield f"- {count} not tried ({reason}): {text(detail)}\n"
+
+
+def _candidate(one: Line) -> list[str]:
+    times = ", ".join(wording.milliseconds(found.median_ms) for found in one.rounds)
+    ended = "verified" if one.status == outcome.OK else f"{one.status} ({one.reason}): {one.detail}"
+    if one.same_as:
+        ended += f"; the module of {one.same_as}"
+    name = f"{one.name} (configured)" if one.configured else one.name
+    return [text(name), times, markdown.text(ended[:300])]

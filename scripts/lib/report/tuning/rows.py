@@ -1,0 +1,146 @@
+"""Makes the records of results/tuned.csv, and the results that `tuned: auto` uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.lib.config.cell import Cell
+from scripts.lib.config.matrix import Matrix
+from scripts.lib.config.tuning import AS_CONFIGURED, TUNED, Result
+from scripts.lib.report import ratio, record, speedups
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.tuning import Line, Report
+
+Record = dict[str, Any]
+Reports = Mapping[tuple[str, str], Report]
+"""The reports of tuning by model and target."""
+
+
+def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]:
+    """The records of all tuned rows, then of the baselines that they are compared with; and the reports.
+
+    Raises ValueError if the file with the limits of a device has another form.
+    """
+    made = {row: record.tuned_record(root, matrix, row) for row in matrix.tuned_rows()}
+    reports = {(row["model"], row["target"]): found for row, (_, found) in made.items() if found}
+    baselines = [
+        record.baseline_record(root, matrix, matrix.models[of["model"]], matrix.baselines[of["baseline"]], of["test"])
+        for of in matrix.tuned_baselines()
+    ]  # fmt: skip
+    found = [*(one for one, _ in made.values()), *baselines]
+    record.compare(found, matrix, root)
+    for one in baselines:
+        one["tuning"] = None
+    for row, (one, report) in made.items():
+        one["tuning"] = _section(row, report)
+    _add_gains({row: one for row, (one, _) in made.items()})
+    return found, reports
+
+
+def results(found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
+    """Yield the result of each model and target, from the records."""
+    for one in found:
+        experiment, of = one["experiment"], one["tuning"]
+        if experiment["frontend"] != TUNED:
+            continue
+        latency = one["latency"] or {}
+        default = next(_alike(one, found, AS_CONFIGURED))["latency"] or {}
+        yield Result(
+            model=one["model"]["name"],
+            target=experiment["target"],
+            options=one["model"]["options"],
+            kept=of["kept"],
+            why=of["why"],
+            frontend=of["frontend"],
+            opt_level=experiment["opt_level"] if of["frontend"] else None,
+            flags=tuple(experiment["flags"]) if of["frontend"] else (),
+            backend=experiment["backend"],
+            arch=experiment["arch"],
+            device=experiment["device_uri"],
+            device_name=one["run"]["device_name"],
+            threads=one["run"]["threads"],
+            versions={k: v for k, v in one["versions"].items() if v and not k.endswith("_build")},
+            latency_ms=latency.get("median_ms"),
+            default_ms=default.get("median_ms"),
+            speedup=of["speedup_vs_default"],
+            speedup_low=of["speedup_vs_default_low"],
+            speedup_high=of["speedup_vs_default_high"],
+        )
+
+
+def _alike(
+    of: Mapping[str, Any], found: Sequence[Mapping[str, Any]], frontend: str
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the record of the other row of the same model and target."""
+    for one in found:
+        same = one["model"]["name"] == of["model"]["name"]
+        experiment = one["experiment"]
+        if same and (experiment["frontend"], experiment["target"]) == (
+            frontend, of["experiment"]["target"],
+        ):  # fmt: skip
+            yield one
+
+
+def _section(row: Cell, report: Report | None) -> Record:
+    """The section `tuning` of a row, without its gain."""
+    found: Record = dict.fromkeys(
+        (
+            *("candidate", "frontend", "candidates", "compiled", "verified", "failed", "seconds"),
+            *("speedup_vs_default", "speedup_vs_default_low", "speedup_vs_default_high"),
+            *("kept", "why"),
+        )
+    )
+    if report is None:
+        return found
+    chosen = report.of(report.tuned if row["frontend"] == TUNED else report.default)
+    lines = report.candidates
+    return found | {
+        "candidate": chosen.name if chosen else None,
+        "frontend": chosen.frontend if chosen else None,
+        "candidates": len(lines),
+        "compiled": sum(is_compiled(one) for one in lines),
+        "verified": sum(one.status == outcome.OK and not one.same_as for one in lines),
+        "failed": sum(one.status in outcome.FAILED and not one.same_as for one in lines),
+        "seconds": report.compile_s + report.measure_s,
+    }
+
+
+def is_compiled(one: Line) -> bool:
+    """Whether a candidate has a module."""
+    return one.step == "measure" or one.status == outcome.OK
+
+
+def _add_gains(rows: Mapping[Cell, Record]) -> None:
+    """Compare each row `tuned` with the row `default` of the same model and target."""
+    for row, one in rows.items():
+        if row["frontend"] != TUNED:
+            continue
+        other = Cell.of(row.kind, **{**row.by_axis(), "frontend": AS_CONFIGURED})
+        one["tuning"] |= _gain(one, rows[other])
+
+
+def _gain(tuned: Record, default: Record) -> Record:
+    """The speed-up of a tuned row, and whether it is kept."""
+    if not tuned["latency"]:
+        ended = tuned["outcome"]
+        return {"kept": False, "why": f"no latency: {ended['status']}: {ended['detail']}"}
+    if not default["latency"]:
+        return {"kept": True, "why": "nothing that is configured has a verified latency"}
+    if tuned["tuning"]["candidate"] == default["tuning"]["candidate"]:
+        return {"kept": False, "why": "what is configured was the fastest"}
+    both = [speedups.row_of(one["latency"]) for one in (default, tuned)]
+    if why := next(filter(None, map(ratio.why_none, both)), ""):
+        found = {"speedup_vs_default": ratio.point(*both)}
+        return found | {"kept": False, "why": f"no interval: {why}"}
+    of_default, of_tuned = map(ratio.log_latency, both)
+    between = ratio.ratio(of_default, of_tuned)
+    kept = between.low > 1
+    return {
+        "speedup_vs_default": between.ratio,
+        "speedup_vs_default_low": between.low,
+        "speedup_vs_default_high": between.high,
+        "kept": kept,
+        "why": "faster than what is configured" if kept else "no gain beyond its interval",
+    }

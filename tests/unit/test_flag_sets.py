@@ -1,0 +1,81 @@
+"""Flag sets: the table, its page, and the names of sets among the flags of targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import document_flag_sets
+from scripts.lib.config import expansion, flag_sets, settings
+from scripts.lib.config.settings import ConfigError
+
+ROOT = Path(__file__).parents[2]
+TILED = "--iree-dispatch-creation-data-tiling"
+FUSED = "--iree-dispatch-creation-enable-aggressive-fusion"
+CHANNELS = "--iree-preprocessing-pass-pipeline=builtin.module(util.func(iree-preprocessing-convert-conv-to-channels-last))"
+ENTRY = "does: x, backends: [llvm-cpu], iree: [3.13.0], why: y, seen: z"
+WHOLE = "properties: {{big: [x]}}\nopt_levels: {{llvm-cpu: [O3]}}\npreprocessing: {{}}\nflag_sets: {{a: {{{}}}}}"
+
+
+def test_the_page_has_the_tables_of_the_file():
+    page = (ROOT / "docs/tuning.md").read_text(encoding="utf-8")
+    assert document_flag_sets.with_tables(page, flag_sets.table()) == page, (
+        "run python -m scripts.document_flag_sets"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (WHOLE.format(ENTRY), "missing required field `flags`"),
+        (WHOLE.format(ENTRY + ", flags: [O3]"), "flag_sets.a.flags: found 'O3', expected a flag that begins with --"),
+        (WHOLE.format(ENTRY + ", flags: [--x], needs: [small]"), "flag_sets.a.needs: found 'small', allowed is one of big"),
+        (WHOLE.format(ENTRY + ", flags: [--x], need: [big]"), "unknown field `need`"),
+        (WHOLE.format(ENTRY.replace("llvm-cpu", "cpu") + ", flags: [--x]"), "flag_sets.a.backends: found 'cpu', allowed is one of llvm-cpu"),
+        (WHOLE.format(ENTRY + ", flags: [--x]").replace("[O3]", "[O9]"), "opt_levels.llvm-cpu: found 'O9', allowed is one of O0"),
+        (WHOLE.format(ENTRY + ", flags: [--x]").replace("preprocessing: {}", f"preprocessing: {{a: {{{ENTRY}, flags: [--y]}}}}"), "preprocessing.a: found the name of a flag set"),
+        ("flag_sets: {}", "missing required field"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_file_is_named(tmp_path, text, problem):
+    (tmp_path / "table.yaml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        flag_sets.table(tmp_path / "table.yaml")
+    assert problem in str(error.value)
+    assert "table.yaml" in str(error.value)
+
+
+def flags(model: str, changes: dict | None = None) -> tuple[str, ...]:
+    """The flags of a model on the shipped target llvm-cpu, or one that is changed."""
+    config = {"targets": {"llvm-cpu": changes}} if changes else {}
+    declared, selections = settings.load(config, [ROOT / "config.yaml"])
+    return expansion.expand(declared, selections, ROOT).target(model, "torchmlir-torch", "llvm-cpu").flags  # fmt: skip
+
+
+def test_the_shipped_targets_name_sets_and_have_the_flags_of_before():
+    assert flags("vit") == flags("gpt2-decode") == flags("mobilenet") == (TILED,)
+    assert flags("bert") == flags("gat") == flags("gatv2") == flags("graphsage") == (TILED, FUSED)
+    assert flags("resnet") == (TILED, CHANNELS)
+    assert flags("gcn") == flags("llama-qlora") == flags("llama-decode") == ()
+
+
+def test_sets_and_flags_may_be_mixed_and_an_override_replaces_both():
+    changes = {"flags": ["--a", "fused", "--b"], "overrides": {"vit": {"flags": ["channels-last"]}}}
+    assert flags("conv", changes) == ("--a", TILED, FUSED, "--b")
+    assert flags("vit", changes) == (CHANNELS,)
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ({"backend": "llvm-cpu", "flags": ["data-tilng"]}, "targets.mine.flags: unknown flag set 'data-tilng'; for llvm-cpu there are: data-tiling, fused"),
+        ({"backend": "cuda", "flags": ["fused"]}, "targets.mine.flags: flag set 'fused' is for llvm-cpu, the backend is cuda"),
+        ({"backend": "llvm-cpu", "overrides": {"vit": {"flags": ["O3"]}}}, "targets.mine.overrides.vit.flags: unknown flag set 'O3'"),
+    ],
+)  # fmt: skip
+def test_a_set_that_does_not_exist_for_the_backend_is_an_error(target, problem):
+    declared, selections = settings.load({"targets": {"mine": target}}, [ROOT / "config.yaml"])
+    with pytest.raises(ConfigError) as error:
+        expansion.expand(declared, selections, ROOT)
+    assert problem in str(error.value)

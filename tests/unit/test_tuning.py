@@ -1,0 +1,343 @@
+"""Tuning: the candidates, the files of a run, results/tuned.csv, and `tuned: auto`."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from scripts import aggregate_tuned
+from scripts.lib.config import expansion, flag_sets, settings, tuning
+from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.matrix import Matrix, Tuning
+from scripts.lib.config.remedies import Variant
+from scripts.lib.config.settings import ConfigError
+from scripts.lib.config.stages import STAGES
+from scripts.lib.config.tuning import Result
+from scripts.lib.core import atomic
+from scripts.lib.driver import tuning as of_driver
+from scripts.lib.driver.plan import Plan
+from scripts.lib.report import record
+from scripts.lib.report.tuning import page as tuning_page
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.supervision.tuning import Line, Report, Search, Timed
+from scripts.lib.timing.latency import HostLoad, Latency
+
+ROOT = Path(__file__).parents[2]
+TUNED = SimpleNamespace(model="conv", frontend="tuned", target="llvm-cpu")
+
+
+def shipped(selections: dict | None = None, **changes) -> Matrix:
+    declared, found = settings.load(changes, [ROOT / "config.yaml"])
+    return expansion.expand(declared, found | (selections or {}), ROOT)
+
+
+# Candidates
+
+
+def test_candidates_are_what_is_configured_then_all_combinations_each_once():
+    one = {"does": "x", "backends": ("llvm-cpu",), "iree": (), "why": "y", "seen": "z"}
+    table = flag_sets.Table(
+        properties={"big": ("x",), "odd": ("y",)},
+        opt_levels={"llvm-cpu": ("O3", "O2")},
+        flag_sets={
+            "a": flag_sets.FlagSet(name="a", flags=("--a",), needs=("big",), **one),
+            "gpu": flag_sets.FlagSet(name="gpu", flags=("--g",), **one | {"backends": ("cuda",)}),
+        },
+        preprocessing={"p": flag_sets.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)},
+    )
+    found = tuning.candidates("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
+    assert [(c.name, c.variant.flags) for c in found] == [
+        ("f-as-configured", ("--a",)),
+        ("f-O2", ()), ("g-O2", ()), ("g-O2-a", ("--a",)),
+        ("f-O2-p", ("--p",)), ("g-O2-p", ("--p",)), ("f-O2-a-p", ("--a", "--p")), ("g-O2-a-p", ("--a", "--p")),
+        ("f-O3", ()), ("g-O3", ()), ("f-O3-a", ("--a",)), ("g-O3-a", ("--a",)),
+        ("f-O3-p", ("--p",)), ("g-O3-p", ("--p",)), ("f-O3-a-p", ("--a", "--p")), ("g-O3-a-p", ("--a", "--p")),
+    ]  # fmt: skip
+    last = found[-1]
+    assert (last.needs, last.avoid, last.configured) == (("big",), ("odd",), False)
+    assert [c.configured for c in found].count(True) == 1
+
+
+def test_every_configured_path_of_the_shipped_target_is_a_candidate():
+    matrix = shipped({"models": "bert"})
+    found = matrix.candidates("bert", "llvm-cpu")
+    assert [c.variant for c in found if c.configured] == [
+        matrix.tuning.targets["llvm-cpu"].of(matrix.models["bert"]).asked(name)
+        for name in matrix.frontends
+    ]
+    assert len({c.variant for c in found}) == len({c.name for c in found}) == len(found)
+
+
+def test_targets_are_those_of_the_command_line_or_of_the_configuration():
+    assert list(shipped().tuning.targets) == ["llvm-cpu"]
+    assert list(shipped({"targets": "cuda,rocm"}).tuning.targets) == ["cuda", "rocm"]
+    assert shipped(tune={"budget_s": 7}).tuning.budget_s == 7
+
+
+def test_a_frontend_cannot_have_the_name_of_a_row():
+    entry = {"exporter": "torch_mlir", "env": "torch-mlir", "options": {"dialect": "torch", "rewrites": "all"}}  # fmt: skip
+    with pytest.raises(ConfigError, match=r"frontends\.tuned: found the name of a row"):
+        shipped(frontends={"tuned": entry})
+
+
+# The files of a run
+
+
+@pytest.fixture
+def tree(results):
+    """A results tree in which `conv` is tuned for llvm-cpu, in two rounds."""
+    cpu = results.matrix.targets["llvm-cpu"]
+    results.matrix = dataclasses.replace(
+        results.matrix,
+        models={"conv": results.matrix.models["conv"]},
+        measure={"rounds": 2},
+        tuning=Tuning({"llvm-cpu": cpu}, budget_s=50),
+    )
+    return results
+
+
+def test_a_tuned_row_is_measured_by_the_stages_of_models(tree):
+    plan = Plan(tree.matrix, frozenset(), with_conda=False)
+    files = plan.tuned_results()
+    for name in ("tuned", "default"):
+        assert f"results/measure/conv/{name}/llvm-cpu/measurement.json" in files
+        assert f"results/measure_again/conv/{name}/llvm-cpu/measurement.json" in files
+    assert "results/tune/conv/llvm-cpu/report.json" in files
+    assert "results/baseline_again/conv/eager/eval/measurement.json" in files
+    assert not [file for file in files if "/compile/" in file or "/mlir/" in file]
+    assert plan.tuning.is_row(TUNED)
+    assert plan.tuning.made(TUNED) == "results/tune/conv/llvm-cpu/tuned.vmfb"
+    assert not set(plan.results()) & {f for f in files if "/tune" in f or "/default/" in f}
+
+
+def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
+    plan = Plan(tree.matrix, frozenset(), with_conda=False)
+    of = SimpleNamespace(model="conv", target="llvm-cpu")
+    search = msgspec.json.decode(plan.tuning.search(of), type=Search)
+    first = search.candidates[0]
+    assert (first.name, first.flags, first.configured) == ("mlir-as-configured", ("--x",), True)
+    assert first.program == "results/export/conv/mlir/program.mlir"
+    assert first.options[-1] == '["--x"]'
+    assert search.budget_s == 50
+    assert set(search.properties) == set(flag_sets.table().properties)
+    assert plan.tuning.exports("status.json", of) == ["results/export/conv/mlir/status.json"]
+
+
+# results/tuned.csv
+
+
+def line(name: str, ms: float, configured: bool = False, **changes) -> Line:
+    of = Line(
+        name=name, frontend="mlir", opt_level="O3", flags=("--x",) if configured else ("--y",),
+        configured=configured, status="ok", step="measure", reason="", detail="", log="log.txt", same_as="",
+        rounds=(Timed(ms, 3),), compile={"compile_s": 2.0, "vmfb_bytes": 10, "dispatch_count": 1, "max_rss_mb": 1.0},
+    )  # fmt: skip
+    return msgspec.structs.replace(of, **changes)
+
+
+FAILED = line("bad", 1.0, status="crashed", reason="SIGSEGV", detail="it crashed", rounds=(), step="compile", compile={})  # fmt: skip
+LEFT_OUT = line("late", 1.0, status="skipped", reason="budget", detail="used up", rounds=(), step="compile", compile={})  # fmt: skip
+
+
+@pytest.fixture
+def aggregate(tree, monkeypatch):
+    """Aggregate; the rows of results/tuned.csv by frontend or runtime, and the result that was written."""
+
+    def run(tuned_ms=2.0, default_ms=4.0, lines=None, ended="ok"):
+        tree.write()
+        lines = lines or [
+            line("as-configured", default_ms, True),
+            line("other", tuned_ms),
+            FAILED,
+            LEFT_OUT,
+        ]
+        passed = [one for one in lines if one.rounds]
+        best = min(passed, key=lambda one: one.rounds[0].median_ms, default=None)
+        default = next((one for one in passed if one.configured), None)
+        folder = Path("results/tune/conv/llvm-cpu")
+        folder.mkdir(parents=True, exist_ok=True)
+        report = Report(50, 20.0, 10.0, best and best.name, default and default.name, tuple(lines))
+        atomic.write_json(folder / "report.json", msgspec.to_builtins(report))
+        found = Outcome(ended, "tune", "conv/llvm-cpu", *(["why", "what"] if ended != "ok" else []), log="l")  # fmt: skip
+        outcome.write(folder / "status.json", found, Usage(1, 1))
+        for name, ms in (("tuned", tuned_ms), ("default", default_ms)):
+            _measure(tree, name, ms, ended, has_module=bool(best if name == "tuned" else default))
+        atomic.write_json("results/logs/matrix.json", tree.matrix.to_json())
+        out = [f"--out-{kind}=results/tuned.{kind}" for kind in ("csv", "jsonl", "md")]
+        monkeypatch.setattr(sys, "argv", ["aggregate_tuned", "--matrix", "results/logs/matrix.json", "--out-results=results/tuned", *out])  # fmt: skip
+        aggregate_tuned.main()
+        with open("results/tuned.csv", newline="") as file:
+            rows = {row["frontend"] or row["runtime"]: row for row in csv.DictReader(file)}
+        return rows, tuning.read(tuning.path_of("conv", "llvm-cpu"))
+
+    return run
+
+
+def _measure(tree, name: str, ms: float, ended: str, has_module: bool) -> None:
+    """Write both rounds of a row, or what is left where its tuning failed."""
+    row = Cell.of(Kind.IREE, model="conv", frontend=name, target="llvm-cpu")
+    for stage in ("measure", "measure_again"):
+        status = Path(STAGES[stage].path(row, "status.json"))
+        status.parent.mkdir(parents=True, exist_ok=True)
+        done = Outcome("ok", stage, row.name, log="l", fingerprint="c0de")
+        if ended != "ok":
+            done = dataclasses.replace(done, status="skipped", reason="why", detail="what", blocked_by="tune conv/llvm-cpu")  # fmt: skip
+        elif not has_module:
+            done = dataclasses.replace(done, status="error", reason="no-module", detail="empty")
+        outcome.write(status, done, Usage(1, 1))
+        if done.status == "ok":
+            values = tuple(ms * (1 + n / 1000) for n in range(5))
+            tree.measure(status.with_name("measurement.json"), latency=Latency(values), host=HostLoad(0, 0))  # fmt: skip
+        else:
+            status.with_name("measurement.json").write_text("")
+
+
+def test_a_gain_beyond_its_interval_is_kept(aggregate):
+    rows, result = aggregate(tuned_ms=2.0, default_ms=4.0)
+    assert list(rows) == ["tuned", "default", "eager"]
+    tuned = rows["tuned"]
+    assert (tuned["status"], tuned["kept"], tuned["candidate"]) == ("ok", "True", "other")
+    assert 1.8 < float(tuned["speedup_vs_default_low"]) < float(tuned["speedup_vs_default"]) < 2.3
+    assert (tuned["flags"], tuned["frontend_used"]) == ("--y", "mlir")
+    assert (rows["default"]["flags"], rows["default"]["kept"]) == ("--x", "")
+    assert (tuned["candidates"], tuned["candidates_compiled"], tuned["modules_verified"], tuned["candidates_failed"], tuned["tuning_s"]) == ("4", "2", "2", "1", "30")  # fmt: skip
+    assert float(tuned["speedup_vs_eager"]) > 1
+    assert (result.kept, result.frontend, result.flags) == (True, "mlir", ("--y",))
+    assert (result.device_name, result.threads) == ("A CPU", 4)
+    assert result.default_ms == pytest.approx(4.0, rel=0.01)
+    page = Path("results/tuned.md").read_text()
+    assert "| bad |  | crashed (SIGSEGV): it crashed |" in page
+    assert "- 1 not tried (budget): used up" in page
+    [said] = tuning_page.said(
+        list(map(json.loads, Path("results/tuned.jsonl").read_text().splitlines()))
+    )
+    assert said.startswith("conv on llvm-cpu: default 4.01 ms, tuned 2.00 ms (other); gain 2.00 (")
+    assert said.endswith("), kept")
+
+
+def test_a_gain_within_its_interval_is_not_kept(aggregate):
+    rows, result = aggregate(tuned_ms=3.99, default_ms=4.0)
+    assert (rows["tuned"]["kept"], result.kept) == ("False", False)
+    assert result.why == "no gain beyond its interval"
+
+
+def test_what_is_configured_may_be_the_fastest(aggregate):
+    rows, result = aggregate(lines=[line("as-configured", 1.0, True), line("other", 2.0)])
+    assert (rows["tuned"]["candidate"], result.kept) == ("as-configured", False)
+    assert result.why == "what is configured was the fastest"
+
+
+def test_without_a_module_that_is_configured_the_fastest_one_is_kept(aggregate):
+    rows, result = aggregate(lines=[line("other", 2.0)])
+    assert (rows["default"]["status"], rows["default"]["reason"]) == ("error", "no-module")
+    assert (result.kept, result.speedup) == (True, None)
+
+
+def test_a_search_that_has_failed_is_the_failure_of_its_rows(aggregate):
+    rows, result = aggregate(lines=[FAILED], ended="error")
+    for name in ("tuned", "default"):
+        assert (rows[name]["status"], rows[name]["stage"]) == ("error", "tune")
+        assert (rows[name]["reason"], rows[name]["detail"]) == ("why", "what")
+    assert not result.kept
+    assert result.why == "no latency: error: what"
+
+
+# tuned: auto
+
+
+RESULT = Result(
+    model="bert", target="llvm-cpu", options={"seq_len": 128}, kept=True, why="",
+    frontend="torchxla-stablehlo", opt_level="O2", flags=("--z",), backend="llvm-cpu", arch="host",
+    device="local-task", device_name="A CPU", threads=2,
+)  # fmt: skip
+
+
+@pytest.fixture
+def auto(tmp_path, monkeypatch):
+    """The shipped matrix with `tuned: auto`, and a result with changes; the matrix and the warnings."""
+    monkeypatch.setattr(of_driver, "cpu_name", lambda: "A CPU")
+    matrix = shipped({"models": "bert,vit"}, targets={"llvm-cpu": {"tuned": "auto"}})
+    matrix = dataclasses.replace(matrix, measure={"threads": 2})
+    versions = of_driver.versions(matrix, "torchxla-stablehlo")
+
+    def run(**changes):
+        result = msgspec.structs.replace(RESULT, **{"versions": versions, **changes})
+        path = tuning.path_of("bert", "llvm-cpu", tmp_path)
+        atomic.write_json(path, msgspec.to_builtins(result))  # JSON is YAML
+        return of_driver.with_results(matrix, tmp_path)
+
+    return run
+
+
+def compiled(matrix: Matrix) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
+    return {
+        (m.name, f.name): (t.opt_level, t.flags)
+        for m, f, t in matrix.cells()
+        if t.name == "llvm-cpu"
+    }
+
+
+def test_a_kept_result_sets_flags_and_level_of_its_path_alone(auto, tmp_path):
+    matrix, notes = auto()
+    before = compiled(auto(kept=False)[0])
+    found = compiled(matrix)
+    assert found.pop(("bert", "torchxla-stablehlo")) == ("O2", ("--z",))
+    assert before.pop(("bert", "torchxla-stablehlo"))[0] == "O3"
+    assert (found, notes) == (before, [])
+    target = matrix.target("bert", "torchxla-stablehlo", "llvm-cpu")
+    row = Cell.of(Kind.IREE, model="bert", frontend="torchxla-stablehlo", target="llvm-cpu")
+    assert record.of_target(row, target)["tuned"] == str(tmp_path / "bert/llvm-cpu.yaml")
+    assert matrix.target("bert", "torchmlir-torch", "llvm-cpu").tuned_by == ""
+    assert matrix.tuning.targets["llvm-cpu"].choices == {}, "tuning starts from the configuration"
+    assert Matrix.from_json(matrix.to_json()) == matrix
+    plan = Plan(matrix, frozenset(), with_conda=False)
+    of = SimpleNamespace(model="bert", frontend="torchxla-stablehlo", target="llvm-cpu")
+    assert plan.options.compile(of).endswith("""--opt-level O2 --flags '["--z"]'""")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"options": {"seq_len": 64}}, "options of the model: {'seq_len': 64}; now: {'seq_len': 128}"),
+        ({"device_name": "Another"}, "CPU: Another; now: A CPU"),
+        ({"threads": 8}, "threads: 8; now: 2"),
+        ({"arch": "znver4"}, "arch: znver4; now: host"),
+        ({"versions": {"iree": "3.0.0"}}, "; now: "),
+    ],
+)  # fmt: skip
+def test_a_result_of_something_else_is_not_used_and_a_warning_says_why(auto, changes, problem):
+    matrix, [note] = auto(**changes)
+    assert compiled(matrix) == compiled(auto(kept=False)[0])
+    assert "bert/llvm-cpu.yaml is not used: " in note
+    assert problem in note
+
+
+def test_a_damaged_result_is_named(auto, tmp_path):
+    auto()
+    tuning.path_of("bert", "llvm-cpu", tmp_path).write_text("model: bert\n")
+    with pytest.raises(ConfigError, match=r"llvm-cpu.yaml: .*delete it, or restore it"):
+        tuning.read(tuning.path_of("bert", "llvm-cpu", tmp_path))
+
+
+def test_results_are_not_used_unless_the_target_asks_for_them(tmp_path):
+    atomic.write_json(tuning.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
+    matrix = shipped({"models": "bert"})
+    assert of_driver.with_results(matrix, tmp_path) == (matrix, [])
+
+
+def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):
+    of = SimpleNamespace(model="conv", target="llvm-cpu")
+    limits = {stage: {"timeout_s": 600} for stage in tree.matrix.limits}
+    for budget_s, minutes in ((60, 12), (600, 21)):
+        tuning_of = dataclasses.replace(tree.matrix.tuning, budget_s=budget_s)
+        matrix = dataclasses.replace(tree.matrix, limits=limits, tuning=tuning_of)
+        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3, submitted=True)
+        assert (asked.timeout_s, asked.runtime) == (600, minutes)

@@ -1,0 +1,222 @@
+"""supervision.tuning: the search for the fastest candidate, with a compiler and a module that are stubs."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import os
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts.lib.core import atomic
+from scripts.lib.supervision import outcome, supervise, tuning
+from scripts.lib.supervision.job import Job
+from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.supervision.tuning import Candidate, Search
+
+CELL = "m/t"
+PYTHON = f"""#!{sys.executable}
+import json, os, signal, sys, time
+_, stage, of = sys.argv[1], sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2]))
+with open("calls", "a") as calls:
+    calls.write(stage + " ")
+if stage == "scripts.compile_iree":
+    how = of["--flags"]
+    if how == "fail":
+        sys.exit("program.mlir:1:1: error: failed to bufferize op")
+    if how == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "hang":
+        time.sleep(60)
+    open(of["--out-vmfb"], "w").write(how.removeprefix("same "))
+    json.dump({{"compile_s": 1.5}}, open(of["--out-report"], "w"))
+else:
+    how, _, ms = open(of["--vmfb"]).read().partition(" ")
+    if how == "gone":
+        print("error: no device", file=sys.stderr)
+        sys.exit(69)
+    if how == "abort":
+        os.kill(os.getpid(), signal.SIGABRT)
+    rule = json.loads(of["--rule"])
+    if how == "wrong":
+        json.dump({{}}, open(of["--out"], "w"))
+        print("error: FAIL: an output differs", file=sys.stderr)
+        sys.exit(4)
+    json.dump({{"latency": {{"values_ms": [float(ms)] * rule["repeat"]}}}}, open(of["--out"], "w"))
+"""
+"""Compiles `--flags` to a module with this text; measures the module `ok <ms>` as that many milliseconds."""
+
+
+def candidate(how: str, **changes) -> Candidate:
+    """A candidate that is compiled and measured as `how` says."""
+    given = {
+        "name": how.replace(" ", "-"),
+        "frontend": "f",
+        "opt_level": "O3",
+        "flags": (how,),
+        "options": ("--flags", how),
+        "program": "export/program.mlir",
+        "export": "export/status.json",
+    }
+    return Candidate(**given | changes)
+
+
+@pytest.fixture
+def tune(tmp_path, monkeypatch, nothing_is_left):
+    """Search among candidates; returns the outcome, the report, and the texts of the two modules."""
+    monkeypatch.chdir(tmp_path)
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    Path("export").mkdir()
+    Path("export/program.mlir").write_text("torch.aten.mm")
+    outcome.write("export/status.json", Outcome("ok", "export", "m/f"), Usage(0, 0))
+    folder = Path("results/tune") / CELL
+
+    def run(*candidates, budget_s=100.0, at_once=2, **changes):
+        made = [folder / name for name in ("tuned.vmfb", "default.vmfb", "report.json")]
+        job = Job(
+            stage="tune",
+            cell=CELL,
+            status_path=folder / "status.json",
+            log_path=folder / "log.txt",
+            command=[str(python), "-m", "scripts.measure_iree", "--vmfb", str(made[0]), "--raw-inputs", str(folder / "inputs"), "--out", str(folder / "measurement.json")],
+            timeout_s=60,
+            memory_mb=4000,
+            artifacts=made,
+            fingerprint="c0de",
+            due="c0de",
+        )  # fmt: skip
+        properties = {"products": ("torch.aten.mm",), "convolutions": ("torch.aten.convolution",)}
+        search = Search(tuple(candidates), properties, budget_s, keep=1 / 3)
+        assert tuning.of_text(search.to_text()) == search
+        result = supervise.run(dataclasses.replace(job, **changes), tuning.work(search, at_once))
+        return (
+            result,
+            tuning.read(atomic.read_json(made[2])),
+            [path.read_text() for path in made[:2]],
+        )
+
+    return run
+
+
+def endings(report: tuning.Report) -> dict[str, tuple[str, str]]:
+    return {one.name: (one.status, one.reason) for one in report.candidates}
+
+
+def test_the_fastest_candidate_and_the_fastest_configured_one_are_found(tune):
+    result, report, modules = tune(
+        candidate("ok 5", configured=True),
+        candidate("ok 4", configured=True),
+        candidate("ok 3"),
+        candidate("ok 9"),
+    )
+    assert (result.status, modules) == ("ok", ["ok 3", "ok 4"])
+    assert (report.tuned, report.default) == ("ok-3", "ok-4")
+    rounds = {one.name: [found.repetitions for found in one.rounds] for one in report.candidates}
+    assert rounds == {"ok-5": [3], "ok-4": [3, 6], "ok-3": [3, 6], "ok-9": [3]}
+    left = [path.name for path in Path("results/tune").rglob("*.vmfb")]
+    assert sorted(left) == ["default.vmfb", "tuned.vmfb"], "modules of the others are removed"
+    assert set(outcome.read_usage("results/tune/m/t/status.json").artifacts) == {"tuned.vmfb", "default.vmfb", "report.json"}  # fmt: skip
+
+
+def test_whatever_happens_to_a_candidate_is_a_line_of_the_report_and_the_search_goes_on(
+    tune, monkeypatch
+):
+    monkeypatch.setattr(tuning, "AT_MOST", 0.06)  # of 100 s
+    result, report, modules = tune(
+        candidate("ok 5", configured=True),
+        *map(candidate, ("fail", "crash", "hang", "wrong", "abort", "ok 4")),
+    )
+    assert (result.status, modules) == ("ok", ["ok 4", "ok 5"])
+    assert endings(report) == {
+        "ok-5": ("ok", ""),
+        "fail": ("error", "bufferization"),
+        "crash": ("crashed", "SIGSEGV"),
+        "hang": ("timeout", "time-limit"),
+        "wrong": ("error", "wrong-result"),
+        "abort": ("crashed", "SIGABRT"),
+        "ok-4": ("ok", ""),
+    }
+    assert [one.rounds for one in report.candidates if one.name == "wrong"] == [()], (
+        "a latency counts only after the verification"
+    )
+    steps = {one.name: one.step for one in report.candidates}
+    assert (steps["hang"], steps["abort"]) == ("compile", "measure")
+
+
+def test_candidates_with_the_same_module_are_measured_once(tune):
+    _, report, _ = tune(candidate("ok 5", configured=True), candidate("same ok 5"))
+    first, second = report.candidates
+    assert (second.same_as, second.rounds) == ("ok-5", first.rounds)
+    assert Path("calls").read_text().split().count("scripts.measure_iree") == 1
+
+
+def test_conditions_are_those_of_the_program(tune):
+    _, report, _ = tune(
+        candidate("ok 5", needs=("products",)),
+        candidate("ok 4", needs=("products", "convolutions")),
+        candidate("ok 3", avoid=("products",)),
+        candidate("ok 2", hang="it takes an hour"),
+    )
+    assert endings(report) == {
+        "ok-5": ("ok", ""),
+        "ok-4": ("skipped", "not-applicable"),
+        "ok-3": ("skipped", "not-applicable"),
+        "ok-2": ("skipped", "known-hang"),
+    }
+    assert report.candidates[1].detail == "the program has no convolutions"
+
+
+def test_when_the_budget_is_used_up_only_what_is_configured_is_tried(tune):
+    result, report, modules = tune(
+        candidate("ok 5", configured=True), candidate("ok 1"), budget_s=1e-6, at_once=1
+    )
+    assert (result.status, modules) == ("ok", ["ok 5", "ok 5"])
+    assert endings(report)["ok-1"] == ("skipped", "budget")
+
+
+def test_where_nothing_passes_the_failure_is_that_of_what_is_configured(tune):
+    result, report, modules = tune(candidate("crash"), candidate("fail", configured=True))
+    assert (result.status, result.reason) == ("error", "bufferization")
+    assert result.detail.startswith("no candidate has passed; fail: ")
+    assert (report.tuned, report.default, modules) == (None, None, ["", ""])
+
+
+def test_a_faster_candidate_is_found_where_nothing_configured_works(tune):
+    result, report, modules = tune(candidate("fail", configured=True), candidate("ok 5"))
+    assert (result.status, report.default, modules) == ("ok", None, ["ok 5", ""])
+
+
+def test_without_a_device_nothing_is_measured_after_the_first_one(tune):
+    result, _, _ = tune(candidate("gone 1", configured=True), candidate("gone 2"))
+    assert (result.status, result.detail) == ("unavailable", "no device")
+    assert Path("calls").read_text().split().count("scripts.measure_iree") == 1
+
+
+def test_a_program_that_was_not_exported_is_a_line(tune):
+    ended = Outcome("unsupported", "export", "m/g", "operator", "no such operator")
+    outcome.write("export/other.json", ended, Usage(0, 0))
+    _, report, _ = tune(candidate("ok 5"), candidate("ok 4", export="export/other.json"))
+    assert endings(report)["ok-4"] == ("skipped", "operator")
+
+
+def test_a_search_ends_when_the_run_is_gone(tune):
+    with pytest.raises(supervise.Interrupted):
+        tune(candidate("ok 5"), owner=os.getpid())
+
+
+def test_one_search_of_a_run_is_in_progress_at_a_time(tune, tmp_path):
+    room = tmp_path / "room"
+    room.mkdir()
+    with (room / "tuning.lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        threading.Timer(0.5, fcntl.flock, [held, fcntl.LOCK_UN]).start()
+        begun = time.monotonic()
+        result, _, _ = tune(candidate("ok 5", configured=True), room=room)
+        assert (result.status, time.monotonic() - begun >= 0.5) == ("ok", True)

@@ -1,0 +1,77 @@
+"""`snakemake results/tuned.csv`: for each model the fastest way to compile it, found by measuring many."""
+
+
+rule tune_iree:
+    """The fastest module of a model for a target, and the fastest one that is configured anyway."""
+    input:
+        **environment("tune"),
+        programs=of_cell(lambda w: PLAN.tuning.exports("program.mlir", w)),
+        exports=of_cell(lambda w: PLAN.tuning.exports("status.json", w)),
+        before=artifact("reference", "status.json"),
+        weights=artifact("reference", "weights.irpa"),
+        inputs=artifact("reference", "inputs.npz"),
+        golden=artifact("reference", "golden.npz"),
+        signature=artifact("reference", "signature.json"),
+    output:
+        tuned=artifact("tune", "tuned.vmfb"),
+        default=artifact("tune", "default.vmfb"),
+        report=artifact("tune", "report.json"),
+        status=artifact("tune", "status.json"),
+    log:
+        artifact("tune", "log.txt"),
+    group:
+        together(lambda w: measured_on(PLAN.tuning.target(w).node))
+    conda:
+        "../../envs/iree.yaml"
+    # All of them, for compilations beside each other.
+    threads: all_threads()
+    resources:
+        **asks("tune"),
+        **alone_on(PLAN.tuning.target),
+    params:
+        **stage_params("tune"),
+        search=of_cell(PLAN.tuning.search),
+        device=of_cell(lambda w: PLAN.tuning.target(w).device),
+        tolerance=of_cell(lambda w: PLAN.options.tolerance("tune", w)),
+        worker_threads=PLAN.options.threads(),
+        measurement=artifact("tune", "measurement.json"),
+        raw_inputs=artifact("tune", "inputs"),
+    shell:
+        SUPERVISE_TUNING
+        + " --module scripts.tune_iree scripts.compile_iree scripts.measure_iree"
+        " --search {params.search:q} --cores {threads}"
+        " --upstream {input.env:q} {input.before:q}"
+        " --artifact {output.tuned:q} {output.default:q} {output.report:q}"
+        " -- {params.python} -m scripts.measure_iree --vmfb {output.tuned:q}"
+        " --weights {input.weights:q} --inputs {input.inputs:q}"
+        " --golden {input.golden:q} --signature {input.signature:q}"
+        " --device {params.device:q} {params.worker_threads}"
+        " --tolerance {params.tolerance:q}"
+        " --raw-inputs {params.raw_inputs:q} --out {params.measurement:q}"
+
+
+rule aggregate_tuned:
+    """The rows of results/tuned.csv, and results/tuned/<model>/<target>.yaml for `tuned: auto`."""
+    input:
+        lambda w: PLAN.tuned_results(),
+    output:
+        csv="results/tuned.csv",
+        jsonl="results/tuned.jsonl",
+        md="results/tuned.md",
+    log:
+        "results/logs/tuned.txt",
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    params:
+        python=PLAN.report_python(),
+        matrix=lambda w: PLAN.tuning_digest(),
+        code=PLAN.measuring_code(),
+        due=outputs.due(outputs.TUNED_FILES),
+        gate=GATE.param(),
+    shell:
+        f"{PREFIX}"
+        "{params.python} -m scripts.aggregate_tuned --matrix results/logs/matrix.json"
+        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
+        " --out-results results/tuned --due {params.due}"
+        " 2>&1 | tee {log:q}"
