@@ -7,6 +7,9 @@ The figure is the geometric mean over entries (models) of min(eager, inductor) /
 is faster. It is printed for each lowering path and for the best path of each entry. An entry that
 is missing or has no verified latency counts as 0.1, so that a path does not gain by failing.
 
+Every baseline of the runtimes eager and inductor counts, those with `rewrites: speed` too. If a row
+was rewritten for speed, the figures are printed a second time from the rows that were not.
+
 Cross-fitting. The fastest of several noisy measurements is partly fast by chance, so a minimum over
 paths, or over eager and inductor, would look faster than it is. Every row is measured in two
 rounds, minutes apart. The fastest row is chosen by the first round and timed by the second round,
@@ -37,6 +40,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from scripts.lib.config import plugins
 from scripts.lib.core import exits
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.report import ratio, remedied
@@ -49,6 +53,8 @@ FAILED = 0.1
 """The ratio of an entry without a verified latency."""
 BEST = "best"
 """The name of the figure over the best lowering path of each entry."""
+PLAIN = "without rewrites for speed"
+"""The name of the figures over rows that were not rewritten for speed."""
 
 
 def main() -> None:
@@ -65,29 +71,38 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="the same, and every entry, as JSON")
     args = parser.parse_args()
     try:
-        names, everything = entries(read(args.results), args.target)
+        records = read(args.results)
+        names, everything = entries(records, args.target)
+        plain, only_rewritten = as_captured(records, args.target)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
     found = [entry for entry in everything if entry.bases]
     if not found:
         exits.fail(f"{args.results}: no latency of {' or '.join(BASES)} to compare with")
     fewer = [entry for entry in found if entry.name != args.without]
-    figures = [figure(found, path) for path in names]
-    without = [figure(fewer, path) for path in names] if fewer else []
+    figures = {"all": [figure(found, path) for path in names]}
+    figures[f"without {args.without}"] = [figure(fewer, path) for path in names] if fewer else []
+    if plain is not None:
+        figures[PLAIN] = [figure(plain, path) for path in names] if plain else []
+    said = notes(everything) + [
+        f"{name}: left out of the figures {PLAIN}; a frontend with `rewrites: needed` would have a row"
+        for name in only_rewritten
+    ]
     if args.json:
-        print(json.dumps(as_json(args, names, everything, figures, without), indent=2))
+        print(json.dumps(as_json(args, names, found, figures, said), indent=2))
         return
     console = Console(width=110)
-    console.print(table(f"{args.target}, all entries", figures))
-    if len(fewer) < len(found):
-        console.print(table(f"{args.target}, without {args.without}", without))
-    for note in notes(everything):
+    console.print(table(f"{args.target}, all entries", figures.pop("all")))
+    for name, of in figures.items():
+        if of and (name == PLAIN or len(fewer) < len(found)):
+            console.print(table(f"{args.target}, {name}", of))
+    for note in said:
         console.print(note, highlight=False)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model and its rows with a latency: `bases` by runtime, `paths` by lowering path."""
+    """A model and its rows with a latency: `bases` by baseline, `paths` by lowering path."""
 
     name: str
     bases: Mapping[str, ratio.Row]
@@ -155,11 +170,34 @@ def entries(records: Sequence[Record], target: str) -> tuple[list[str], list[Ent
     bases = [one for one in records if _is_base(one, device)]
     names = list(dict.fromkeys(one["frontend"] for one in rows))
     models = dict.fromkeys(one["model"] for one in (*rows, *bases))
-    found = [
-        Entry(model, _measured(bases, model, "runtime"), _measured(rows, model, "frontend"))
-        for model in models
-    ]
+    found = [Entry(model, _measured(bases, model), _measured(rows, model)) for model in models]
     return ([*names, BEST] if len(names) > 1 else names), found
+
+
+def as_captured(records: Sequence[Record], target: str) -> tuple[list[Entry] | None, list[str]]:
+    """Return the entries by the rows that were not rewritten for speed, and the names of those left out.
+
+    Left out are entries of which every row of the target was rewritten. The first value is None if no
+    row was rewritten.
+    """
+    names = set(plugins.speed_rewrites())
+    plain = [one for one in records if names.isdisjoint(_rewrites(one))]
+    if len(plain) == len(records):
+        return None, []
+    every, there = (_models(of, target) for of in (records, plain))
+    left = [model for model in every if model not in there]
+    found = entries(plain, target)[1] if there else []
+    return [entry for entry in found if entry.bases and entry.name not in left], left
+
+
+def _rewrites(record: Record) -> Sequence[str]:
+    """Return the names of the rewrites of a row."""
+    return (record.data.get("export") or {}).get("rewrites") or ()
+
+
+def _models(records: Sequence[Record], target: str) -> list[str]:
+    """Return the models that have a row of a target."""
+    return list(dict.fromkeys(r["model"] for r in records if r.is_iree and r["target"] == target))
 
 
 def _is_base(record: Record, device: str) -> bool:
@@ -168,8 +206,8 @@ def _is_base(record: Record, device: str) -> bool:
     return record["runtime"] in BASES and as_iree
 
 
-def _measured(records: Sequence[Record], model: str, key: str) -> dict[str, ratio.Row]:
-    """Return the rows of a model that have a latency, by the value of `key`.
+def _measured(records: Sequence[Record], model: str) -> dict[str, ratio.Row]:
+    """Return the rows of a model that have a latency, by frontend or by the name of the baseline.
 
     Raises BadRecords for a row of an older version without rounds.
     """
@@ -179,7 +217,7 @@ def _measured(records: Sequence[Record], model: str, key: str) -> dict[str, rati
             continue
         if "rounds" not in one.latency:
             raise BadRecords(f"{one.where}: no latency.rounds; run the workflow again")
-        found[one[key]] = ratio.of_latency(one.latency["values_ms"], one.latency["rounds"])
+        found[one.parts[0]] = ratio.of_latency(one.latency["values_ms"], one.latency["rounds"])
     return found
 
 
@@ -266,18 +304,16 @@ def notes(found: Sequence[Entry]) -> list[str]:
 def as_json(
     args: argparse.Namespace,
     names: Sequence[str],
-    everything: Sequence[Entry],
-    figures: Sequence[Figure],
-    without: Sequence[Figure],
+    found: Sequence[Entry],
+    figures: Mapping[str, Sequence[Figure]],
+    said: Sequence[str],
 ) -> dict:
-    """Return the figures and the ratios of each entry, for JSON."""
-    found = [entry for entry in everything if entry.bases]
+    """Return the figures and the ratios of each entry, for JSON. `said`: the notes."""
     each = [(path, compared(entry, path)) for entry in found for path in names]
     return {
         "target": args.target,
         "failed_counts_as": FAILED,
-        "all": [dataclasses.asdict(one) for one in figures],
-        f"without {args.without}": [dataclasses.asdict(one) for one in without],
+        **{name: [dataclasses.asdict(one) for one in of] for name, of in figures.items()},
         "entries": [
             {
                 "entry": one.entry,
@@ -291,7 +327,7 @@ def as_json(
             }
             for path, one in each
         ],
-        "notes": notes(everything),
+        "notes": said,
     }
 
 

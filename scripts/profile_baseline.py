@@ -44,6 +44,8 @@ def main() -> None:
                 f"expected eval of {' or '.join(MODULE_PROFILES)} on cpu",
                 exits.UNSUPPORTED,
             )
+        if cell.rewrites:
+            exits.fail("a rewritten graph has no modules to profile", exits.UNSUPPORTED)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cell.scratch)
         atomic.write_json(args.out, profile(cell, check_arguments.check(args)))
 

@@ -14,7 +14,7 @@ __all__ = ["Device", "eager_in_precision", "open_session"]
 
 DEVICES = ("cpu", "cuda")
 TESTS = ("eval", "train")
-TAKES = ("precision",)
+TAKES = ("precision", "rewrites")
 LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0

@@ -35,7 +35,7 @@ __all__ = [
 
 DEVICES = ("cpu", "cuda")
 TESTS = ("eval", "train")
-TAKES = ("precision", "compile")
+TAKES = ("precision", "compile", "rewrites")
 LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 2.0

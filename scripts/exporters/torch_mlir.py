@@ -26,7 +26,7 @@ from scripts.lib.modeling import loading
 
 OPTIONS = {
     "dialect": ("torch", "stablehlo", "linalg-on-tensors"),
-    "rewrites": ("all", "none"),
+    "rewrites": ("all", "needed", "none"),
 }
 REWRITES = {
     "fold-constant-nonzero": ("torch", "stablehlo", "linalg-on-tensors"),
@@ -62,8 +62,8 @@ _TO_BACKEND_IR = (
 def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
     """Lower a model to the dialect `options["dialect"]`; return it with the seconds of each step.
 
-    `options["rewrites"]`: `all` rewrites the graph so that the lowering path accepts it, `none` leaves
-    it as captured.
+    `options["rewrites"]`: `needed` rewrites the graph so that the lowering path accepts it, `all` also so that
+    it is faster. `none` leaves it as captured.
 
     Raises capture.UnsupportedProgram, and whatever torch.export and torch-mlir raise.
     """
@@ -75,12 +75,13 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     with timed(seconds, "decompose"):
         program = captured.program.run_decompositions(get_decomposition_table())
     rewrites: tuple[str, ...] = ()
-    if options["rewrites"] == "all":
+    if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
-            needed = [name for name, dialects in REWRITES.items() if dialect in dialects]
-            rewrites = fx_rewrites.apply(program, needed)
+            wanted = [name for name, dialects in REWRITES.items() if dialect in dialects]
+            wanted += fx_rewrites.SPEED if options["rewrites"] == "all" else ()
+            rewrites = fx_rewrites.apply(program, wanted)
     text = lower(program.graph, dialect, seconds)
-    if options["rewrites"] == "all" and dialect == "stablehlo":
+    if options["rewrites"] != "none" and dialect == "stablehlo":
         with timed(seconds, "rewrite"):
             text, names = for_iree(text)
         rewrites += tuple(names)
@@ -106,7 +107,7 @@ def export_graph(
     needed for graphs that a rewrite may change and for graphs that hold constants. `captured`
     returns the graph of functional operators under decompositions. `types`: of its arguments.
     """
-    dialect, rewrites = options["dialect"], options["rewrites"] == "all"
+    dialect, rewrites = options["dialect"], options["rewrites"] != "none"
     graph = captured(_decompositions()).graph
     if any(node.op == "get_attr" or (rewrites and _may_change(node)) for node in graph.nodes):
         return None

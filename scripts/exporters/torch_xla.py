@@ -24,7 +24,7 @@ from scripts.lib.lowering.link import Argument, Constant, Input, Lowered
 from scripts.lib.lowering.stablehlo import for_iree
 from scripts.lib.modeling import loading
 
-OPTIONS = {"rewrites": ("all", "none")}
+OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES = {
     "fold-constant-nonzero": ("stablehlo",),
     "scan-of-booleans-in-int64": ("stablehlo",),
@@ -49,8 +49,8 @@ _NOT_CAPTURABLE = "This model contains ops not capturable by Pytorch/XLA: "
 def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
     """Lower a model to StableHLO; return it with the seconds of each step.
 
-    `options["rewrites"]`: `all` rewrites the graph so that PyTorch/XLA accepts it, and the StableHLO
-    so that IREE accepts it; `none` changes neither.
+    `options["rewrites"]`: `needed` rewrites the graph so that PyTorch/XLA accepts it, and the StableHLO
+    so that IREE accepts it. `all` also rewrites the graph so that it is faster. `none` changes neither.
 
     Raises capture.UnsupportedProgram naming the operators that PyTorch/XLA cannot lower, and
     whatever torch.export and torch_xla raise.
@@ -64,15 +64,16 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
         program = captured.program.run_decompositions({})
         capture.results(program)
     rewrites: list[str] = []
-    if options["rewrites"] == "all":
+    if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
-            rewrites += fx_rewrites.apply(program, REWRITES)
+            speed = fx_rewrites.SPEED if options["rewrites"] == "all" else ()
+            rewrites += fx_rewrites.apply(program, (*REWRITES, *speed))
     origins = locations.of_nodes(program.graph.nodes, capture.PREFIX)
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     arguments = _arguments(capture.arguments(captured, program), bundle)
     text = xla_text.with_locations(bundle.stablehlo_funcs[0].text)
-    if options["rewrites"] == "all":
+    if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             text, names = for_iree(text)
         rewrites += names

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
+from models.parts import int4
 from scripts.lib.config import plugins
 from scripts.lib.lowering import fx_rewrites
 
@@ -46,15 +47,15 @@ def judge(path: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
     """Names of the rewrites, whether anything changed, and whether the results are the same."""
     want = module(*[tensor.clone() for tensor in inputs])
     program = torch.export.export(module.eval(), inputs, strict=False)
-    if path == "xla":
+    if path in ("xla", "speed"):
         program = program.run_decompositions({})
     else:
         from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
         program = program.run_decompositions(get_decomposition_table())
     before = program.graph_module.code
-    names = fx_rewrites.apply(program, needed(path))
-    shapes = [node.meta["val"] for node in program.graph.nodes if node.op == "call_function"]
+    names = fx_rewrites.apply(program, wanted(path))
+    shapes = [node.meta.get("val") for node in program.graph.nodes if node.op == "call_function"]
     dynamic = sum(not isinstance(s, int) for v in shapes if hasattr(v, "shape") for s in v.shape)
     got = program.module()(*[tensor.clone() for tensor in inputs])
     return {
@@ -66,10 +67,13 @@ def judge(path: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
     }
 
 
-def needed(path: str) -> list[str]:
-    """The rewrites that programs of a dialect of torch-mlir, or of PyTorch/XLA, need."""
+def wanted(path: str) -> list[str]:
+    """The rewrites of programs of a dialect of torch-mlir, of PyTorch/XLA, or of baselines (`speed`)."""
+    if path == "speed":
+        return list(fx_rewrites.SPEED)
     exporter, dialect = ("torch_xla", "stablehlo") if path == "xla" else ("torch_mlir", path)
-    return [name for name, into in plugins.exporter(exporter).rewrites.items() if dialect in into]
+    needed = [name for name, into in plugins.exporter(exporter).rewrites.items() if dialect in into]
+    return [*needed, *fx_rewrites.SPEED]
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:
@@ -232,9 +236,93 @@ def uneven_bags(rng: random.Random):
     return lambda i, t: functional.embedding_bag(i, t, offsets, mode="sum"), inputs
 
 
+def aggregated(rng: random.Random):
+    """A product, with fewer columns, of rows that are gathered, added and scaled."""
+    return _aggregation(rng, rng.choice((torch.float32, torch.float64)))
+
+
+def kept_aggregation(rng: random.Random):
+    """The same, but with a reason to keep the order: the rewrite must not change it."""
+    why = rng.choice(("wide", "used", "base", "columns", "divided", "pooled", "half"))
+    dtype = torch.float16 if why == "half" else torch.float32
+    return _aggregation(rng, dtype, why)
+
+
+def _aggregation(rng: random.Random, dtype: torch.dtype, why: str = ""):
+    nodes, columns = rng.randint(2, 6), rng.randint(3, 9)
+    edges = rng.randint(
+        9 if why else 1, 15
+    )  # more than nodes, so that they are not projected instead
+    into = nodes - 1 if why == "pooled" else nodes + rng.randint(0, 2)
+    width = columns + 1 if why == "wide" else rng.randint(1, columns - 1)
+    twice, scaled, mean, by_rows = (rng.random() < 0.5 for _ in range(4))
+    product = rng.choice(("linear", "biased", "mm", "addmm"))
+    edge = torch.stack([torch.randint(0, nodes, (edges,)), torch.randint(0, into, (edges,))])
+    factors = {
+        "columns": torch.randn(1, columns),
+        "divided": torch.randn(edges, 1),
+    }.get(why, torch.randn(rng.choice((edges, 1)), 1))
+
+    def function(x, edge, factor, w, bias):
+        rows = x.index_select(-2, edge[0]) if by_rows else x[edge[0]]
+        if twice:
+            rows = rows[torch.arange(edges).flip(0)]
+        if why == "divided":
+            rows = factor / rows
+        elif scaled or why == "columns":
+            rows = factor * rows
+        spread = edge[1].view(-1, 1).expand_as(rows)
+        base = rows.new_full((into, columns), 0.5 if why == "base" else 0.0)
+        found = base.scatter_add(0, spread, rows)
+        if mean:
+            count = rows.new_zeros(into).scatter_add(0, edge[1], rows.new_ones(edges)).clamp(min=1)
+            found = found / count.view(-1, 1).expand_as(found)
+        result = {
+            "linear": lambda: functional.linear(found, w.T),
+            "biased": lambda: functional.linear(found, w.T, bias),
+            "mm": lambda: found @ w,
+            "addmm": lambda: torch.addmm(bias, found, w),
+        }[product]()
+        return result + found.sum() if why == "used" else result
+
+    given = [torch.randn(nodes, columns), factors, torch.randn(columns, width), torch.randn(width)]
+    x, factors, w, bias = (tensor.to(dtype) for tensor in given)
+    return function, (x, edge, factors, w, bias)
+
+
+def interleaved(rng: random.Random):
+    """A product with a 4-bit weight that is unpacked and scaled in groups."""
+    return _unpacked(rng, rng.choice((torch.float32, torch.float64)))
+
+
+def kept_interleaving(rng: random.Random):
+    """The same, but with a reason to interleave: the rewrite must not change it."""
+    why = rng.choice(("used", "columns", "many", "half"))
+    return _unpacked(rng, torch.float16 if why == "half" else torch.float32, why)
+
+
+def _unpacked(rng: random.Random, dtype: torch.dtype, why: str = ""):
+    groups, size, outputs = rng.randint(1, 3), 2 * rng.randint(1, 4), rng.randint(5, 9)
+    columns, tokens = groups * size, outputs if why == "many" else rng.randint(1, 4)
+    batched, shifted, biased = (rng.random() < 0.5 for _ in range(3))
+    packed = torch.randint(-128, 128, (outputs, columns // 2), dtype=torch.int8)
+    x = torch.randn((1, tokens, columns) if batched else (tokens, columns))
+    scales = torch.randn(outputs, groups, size if why == "columns" else 1)
+    given = [tensor.to(dtype) for tensor in (x, scales, torch.randn(outputs))]
+
+    def function(x, packed, scales, bias):
+        values = int4.unpack(packed).to(dtype).unflatten(-1, (groups, size))
+        weight = ((values - 0.5 if shifted else values) * scales).flatten(-2)
+        result = functional.linear(x, weight, bias if biased else None)
+        return result + weight.sum() if why == "used" else result
+
+    return function, (given[0], packed, *given[1:])
+
+
 FAMILIES = (
     *(scatter_reduce, rows, many_rows, masked_graph, counted_mask, negative_index),
     *(arange_index, boolean_scan, constant_nonzero, plain, bags, uneven_bags),
+    *(aggregated, kept_aggregation, interleaved, kept_interleaving),
 )
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@ from collections import Counter
 
 import pytest
 
-from tests.checkouts import ROOT, in_environment, keep_models
+from tests.checkouts import EAGER, ROOT, in_environment, keep_models
 
 ENVIRONMENT = {
     "torch": "torch-mlir",
     "stablehlo": "torch-mlir",
     "linalg-on-tensors": "torch-mlir",
     "xla": "torch-xla",
+    "speed": "torch-mlir",
 }
 COUNT = 8
 """Random graphs of each family and lowering path."""
@@ -24,15 +25,18 @@ EVERYWHERE = {
     "scatter-without-self",
     "scatter-sum-as-add",
     "scatter-add-by-rows",
+    "project-before-aggregation",
     "mask-index-at-full-length",
     "scatter-from-memory",
     "embedding-bag-as-sum",
+    "unpack-without-interleaving",
 }
 EXPECTED = {
     "torch": EVERYWHERE | {"scatter-reduce-as-comparison"},
     "stablehlo": EVERYWHERE | {"scatter-reduce-as-comparison", "index-from-the-front"},
     "linalg-on-tensors": EVERYWHERE | {"scatter-reduce-as-comparison"},
     "xla": EVERYWHERE | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64"},
+    "speed": {"project-before-aggregation", "unpack-without-interleaving"},
 }
 
 
@@ -80,6 +84,21 @@ def test_what_needs_no_rewrite_is_not_touched(judged, path):
 
 
 @pytest.mark.parametrize("path", ENVIRONMENT)
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("project-before-aggregation", "aggregated"),
+        ("unpack-without-interleaving", "interleaved"),
+    ],
+)
+def test_a_rewrite_for_speed_is_applied_where_it_is_less_work_and_nowhere_else(
+    judged, path, name, family
+):
+    for case in judged(path):
+        assert (name in case["rewrites"]) == (case["case"] == family), case
+
+
+@pytest.mark.parametrize("path", [path for path in ENVIRONMENT if path != "speed"])
 def test_no_shape_depends_on_data_where_a_mask_could_be_followed(judged, path):
     for case in judged(path):
         if case["case"] in ("masked_graph", "constant_nonzero"):
@@ -119,7 +138,7 @@ def checkout(make_checkout):
         models=dict.fromkeys(GRAPHS, SMALL),
         frontends=PATHS | BARE,
         targets={"cpu": {"backend": "llvm-cpu", "opt_level": "O3"}},
-        baselines={},
+        baselines={"eager+rewrite": EAGER["eager"] | {"rewrites": "speed"}},
         measure={"repeat": 2, "repetition_s": 0.01, "warmup_s": 0, "budget_s": 1, "rounds": 1},
     )
     keep_models(made, *GRAPHS)
@@ -134,7 +153,19 @@ def checkout(make_checkout):
 def test_a_graph_network_is_verified_through_every_lowering_path(checkout, name, path):
     row = checkout.row(name, path, "cpu")
     assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row
-    assert row["rewrites"]
+    named = row["rewrites"].split("; ")
+    assert named[0]
+    assert ("project-before-aggregation" in named) == (name == "graphsage")
+
+
+def test_eager_runs_the_graph_that_is_rewritten_for_speed_and_none_that_is_not(checkout):
+    rows = {name: checkout.row(name, "", "eager+rewrite") for name in GRAPHS}
+    rewritten = rows.pop("graphsage")
+    assert (rewritten["status"], rewritten["verification_code"]) == ("ok", "PASS"), rewritten
+    assert rewritten["rewrites"] == "project-before-aggregation"
+    for row in rows.values():
+        assert row["status"] == "unsupported"
+        assert "no rewrite for speed changes the graph" in row["detail"]
 
 
 def test_without_rewrites_one_sees_what_the_frontend_does_bare(checkout):

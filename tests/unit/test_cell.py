@@ -12,7 +12,7 @@ from scripts.lib.config import cell, stages
 from scripts.lib.config.cell import Axis, Cell, Kind
 
 # What the configuration's schema and the suites let a name be.
-NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]*", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]*", fullmatch=True)
 
 
 @st.composite

@@ -151,7 +151,9 @@ def test_a_row_of_one_round_counts_without_an_interval_and_is_named():
     assert geomean.notes(found)[1] == "a, f: 3 repetitions in 1 round; an interval needs 6 in 2"
 
 
-def record(model, runtime, ms, frontend=None, target=None, device="cpu", **experiment) -> dict:
+def record(
+    model, runtime, ms, frontend=None, target=None, device="cpu", rewrites=(), **experiment
+) -> dict:
     """Return a record of two rounds; without a latency if `ms` is None."""
     described = {"repetitions": 3, "foreign": 0.0, "steal": 0.0, "compute_s": [], "memory_s": []}
     latency = {"values_ms": [ms] * 6, "rounds": [described, described]} if ms else None
@@ -165,6 +167,7 @@ def record(model, runtime, ms, frontend=None, target=None, device="cpu", **exper
         "verification": {"code": "PASS"},
         "latency": latency,
         "run": {},
+        "export": {"rewrites": list(rewrites)},
     }
 
 
@@ -217,6 +220,31 @@ def test_the_tables_have_a_line_per_path_with_and_without_conv(run):
     assert "llvm-cpu, without conv" in shown
     assert shown.count("2 of 3") == 2
     assert run(RECORDS, "--without", "none").count("lowering path") == 1
+
+
+SPEED = ("scatter-add-by-rows", "project-before-aggregation")
+REWRITTEN = [
+    record("sage", "iree", 2.0, "f", "llvm-cpu", rewrites=SPEED),
+    record("sage", "iree", 8.0, "needed", "llvm-cpu", rewrites=SPEED[:1]),
+    record("conv", "iree", 1.0, "f", "llvm-cpu"),
+    record("only", "iree", 1.0, "f", "llvm-cpu", rewrites=SPEED),
+    record("sage", "eager", 6.0),
+    record("sage", "eager", 4.0, target="eager+rewrite", rewrites=SPEED[1:]),
+    record("conv", "eager", 2.0),
+    record("only", "eager", 3.0),
+]
+
+
+def test_both_sides_may_be_rewritten_and_the_figures_without_rewrites_stand_beside_them(run):
+    found = json.loads(run(REWRITTEN, "--json"))
+    best, plain = (found[name][-1] for name in ("all", geomean.PLAIN))
+    assert best["ratio"] == pytest.approx((4 / 2 * 2 / 1 * 3 / 1) ** (1 / 3))
+    assert (plain["entries"], plain["ratio"]) == (2, pytest.approx((6 / 8 * 2 / 1) ** 0.5))
+    chosen = {one["entry"]: one for one in found["entries"] if one["path"] == BEST}["sage"]
+    assert (chosen["base_chosen"], chosen["path_chosen"]) == (["eager+rewrite"] * 2, ["f"] * 2)
+    assert any(note.startswith(f"only: left out of the figures {geomean.PLAIN}") for note in found["notes"])  # fmt: skip
+    assert f"llvm-cpu, {geomean.PLAIN}" in run(REWRITTEN)
+    assert geomean.PLAIN not in run(RECORDS)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class Work:
 
     `runtime` is a module of scripts/baselines, `device` cpu or cuda, `threads` those of the CPU,
     `test` one of precision.TESTS, `precision` one of precision.PRECISIONS. `compile`: arguments of
-    torch.compile.
+    torch.compile. `rewrites`: "speed" for the captured graph, rewritten for speed; "" for the model as it is.
     """
 
     model: ModelChoice
@@ -54,6 +54,7 @@ class Work:
     matmul_precision: str
     xla_flags: str
     compile: Mapping[str, Any]
+    rewrites: str
     optimizer: Optimizer
     program: Path | None
     scratch: Path
@@ -73,6 +74,9 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--xla-flags", default="", help="XLA_FLAGS of the runtime")
     parser.add_argument(
         "--compile", default="{}", type=json.loads, help='JSON: {"mode": "max-autotune"}'
+    )
+    parser.add_argument(
+        "--rewrites", default="", choices=("", "speed"), help="of the captured graph"
     )
     parser.add_argument(
         "--optimizer", default="{}", type=json.loads, help='JSON: {"name": "SGD", "lr": 0.01}'
@@ -99,6 +103,7 @@ def work(args: argparse.Namespace, scratch: Path) -> Work:
         matmul_precision=args.matmul_precision,
         xla_flags=args.xla_flags,
         compile=args.compile,
+        rewrites=args.rewrites,
         optimizer=Optimizer(**args.optimizer),
         program=args.program,
         scratch=scratch,
@@ -115,6 +120,10 @@ def prepare_process(work: Work) -> None:
     if ("program" in declared.takes) != (work.program is not None):
         needs = "needs" if "program" in declared.takes else "takes no"
         exits.fail(f"{work.runtime} {needs} --program")
+    if work.rewrites and work.test != "eval":
+        exits.fail(
+            f"a graph is captured and rewritten for eval, not for {work.test}", exits.UNSUPPORTED
+        )
     if work.device == "cuda" and not has_cuda_driver():
         exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
     if work.xla_flags:

@@ -69,6 +69,7 @@ def measure(
         "load_ms": session.load_s * 1e3,
         "first_call_ms": cold.first_call_s * 1e3,
         "versions": plugins.installed(declared.versions),
+        "rewrites": getattr(session, "rewrites", ()),
     }
     del expected
     _require_right(common, out)

@@ -115,7 +115,7 @@ def _known(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
     """Everything that the configuration declares, selected or not."""
     return {
         "models": _models(config["models"], root) | _suite_models(config, root, problems),
-        "frontends": {k: Frontend(name=k, **_own(v)) for k, v in config["frontends"].items()},
+        "frontends": {k: _frontend(k, v, config) for k, v in config["frontends"].items()},
         "targets": {k: _target(k, v, config, problems) for k, v in config["targets"].items()},
         "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
     }
@@ -335,6 +335,14 @@ def _with_suite_size(model: Model) -> Model:
 
 def _of_torchbench(model: Model) -> bool:
     return model.suite == "torchbench"
+
+
+def _frontend(name: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> Frontend:
+    """The frontend of an entry; with `speed_rewrites: false`, without the rewrites for speed."""
+    found = Frontend(name=name, **_own(entry))
+    if config.get("speed_rewrites", True) or found.options.get("rewrites") != "all":
+        return found
+    return dataclasses.replace(found, options=found.options | {"rewrites": "needed"})
 
 
 def _target(

@@ -179,6 +179,7 @@ class Baseline:
     XLA flags. It runs the PyTorch model, or the program that the frontend `program` exports.
 
     `compile`: arguments of torch.compile that differ from this project's defaults.
+    `rewrites`: "speed" for the captured graph of the model, rewritten for speed; "" for the model as it is.
     """
 
     name: str
@@ -190,6 +191,7 @@ class Baseline:
     program: str = ""
     node: str = "cpu"
     compile: dict[str, Any] = field(default_factory=dict)
+    rewrites: str = ""
 
 
 @dataclass(frozen=True)

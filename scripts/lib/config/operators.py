@@ -75,7 +75,8 @@ def of(
 
 def _runs(baseline: Baseline) -> bool:
     """Return whether a baseline runs single operators."""
-    return baseline.runtime in RUNTIMES and baseline.precision == "none"
+    as_it_is = baseline.precision == "none" and not baseline.rewrites
+    return baseline.runtime in RUNTIMES and as_it_is
 
 
 def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: list[str]) -> dict:

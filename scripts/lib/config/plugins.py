@@ -24,7 +24,7 @@ EXPORTERS = "scripts/exporters"
 RUNTIMES = "scripts/baselines"
 DEVICES = ("cpu", "cuda")
 """The kinds of device that a baseline's entry may name."""
-TAKES = ("precision", "xla_flags", "program", "compile")
+TAKES = ("precision", "xla_flags", "program", "compile", "rewrites")
 """Keys of a baseline's entry that only some runtimes support."""
 
 
@@ -130,6 +130,12 @@ def exporters() -> list[Exporter]:
 def runtimes() -> list[Runtime]:
     """All of them."""
     return [runtime(name) for name in _names(RUNTIMES)]
+
+
+def speed_rewrites(root: Path = ROOT) -> tuple[str, ...]:
+    """The names of the rewrites for speed, which scripts/lib/lowering/fx_rewrites declares."""
+    path = root / "scripts/lib/lowering/fx_rewrites/__init__.py"
+    return _literal(path, "SPEED", "a tuple of names", _texts)
 
 
 def installed(versions: Mapping[str, str]) -> dict[str, str]:

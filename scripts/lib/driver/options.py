@@ -119,6 +119,8 @@ class Options:
             options["xla-flags"] = baseline.xla_flags
         if baseline.compile:
             options["compile"] = compact(baseline.compile)
+        if baseline.rewrites:
+            options["rewrites"] = baseline.rewrites
         if baseline.program:
             of = Cell.of(Kind.PROGRAM, model=model.name, frontend=baseline.program)
             options["program"] = stages.STAGES["export"].path(of, "program.mlir")

@@ -128,6 +128,10 @@ def baseline_record(
     }
     if baseline.compile:
         record["experiment"]["compile"] = baseline.compile
+    if baseline.rewrites:
+        record["experiment"]["rewrites"] = baseline.rewrites
+        measured = _measured(root, stages.STAGES["baseline"], row_cell)
+        record["export"] = {"rewrites": measured.get("rewrites", [])}
     versions = plugins.runtime(baseline.runtime).versions
     add_versions(record, baseline.env, versions, record["versions"])
     if matrix.runs_program(row_cell):

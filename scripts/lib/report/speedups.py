@@ -62,12 +62,14 @@ def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None
 
 
 def runtime_of(record: Mapping[str, Any]) -> str:
-    """The runtime of a row; for a baseline with own arguments of torch.compile, the name of its entry.
+    """The runtime of a row; for a baseline with own arguments of torch.compile or with rewrites, the name of
+    its entry.
 
-    Such a baseline is compared with the runtime in its default mode.
+    Such a baseline is compared with the runtime in its default mode, on the model as it is.
     """
     experiment = record["experiment"]
-    own_name = experiment["target"] if experiment.get("compile") else None
+    is_own = experiment.get("compile") or experiment.get("rewrites")
+    own_name = experiment["target"] if is_own else None
     return own_name or experiment["runtime"]
 
 

@@ -65,6 +65,7 @@ class Measurement:
     process, as counted by the kernel (for a baseline, without the verification). `device_memory_mb`:
     peak memory of tensors on a device with its own memory. `profile`: the profiles of
     `measure.collect`, taken after the timing.
+    `rewrites`: names of the rewrites that have changed the graph, of a baseline with `rewrites`.
     """
 
     device: str
@@ -86,6 +87,7 @@ class Measurement:
     profile: dict | None = None
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    rewrites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         passed = self.verification.code == "PASS"

@@ -37,7 +37,7 @@ PRECISIONS: dict[str, tuple[torch.dtype | None, torch.dtype | None]] = {
 
 class TorchSession:
     """The model on its device; calling it is one timed call. `load_s`: seconds to fill and place the built
-    model."""
+    model. `rewrites`: names of the rewrites that have changed its graph."""
 
     def __init__(self, work: Work, check: Check, device: Any, prepare: Prepare) -> None:
         self._device = device
@@ -45,7 +45,7 @@ class TorchSession:
         if not plugins.runtime(work.runtime).cold_run_beside:
             channel.alone()
         start = time.perf_counter()
-        self.step = _step(work, check, built, device, prepare)
+        self.step, self.rewrites = _step(work, check, built, device, prepare)
         self.load_s = time.perf_counter() - start
 
     def __call__(self) -> Any:
@@ -109,10 +109,16 @@ def eager_in_precision(work: Work, check: Check) -> Expected:
 
 def _step(
     work: Work, check: Check, built: loading.LoadedModel, device: Any, prepare: Prepare
-) -> EvalStep | TrainStep:
-    """The model with the reference's weights and inputs on the device, as one timed call."""
+) -> tuple[EvalStep | TrainStep, tuple[str, ...]]:
+    """The model with the reference's weights and inputs on the device, as one timed call; and the names of
+    the rewrites that have changed its graph."""
     loaded, autocast = _fill(work, built)
     loaded = placed(loaded, device.device)
+    rewrites: tuple[str, ...] = ()
+    if work.rewrites:
+        from scripts.lib.torch_runtime import rewritten  # imports torch.export and fx_rewrites
+
+        loaded, rewrites = rewritten.for_speed(loaded)
     context = functools.partial(device.autocast, autocast) if autocast else None
     step = _eager_step(work, check, loaded, device.device, context)
     step.call = prepare(loaded)
@@ -120,7 +126,7 @@ def _step(
         optimizer = getattr(torch.optim, work.optimizer.name)
         step.set_optimizer(lambda weights: optimizer(weights, lr=work.optimizer.lr))
     device.finish()
-    return step
+    return step, rewrites
 
 
 def _fill(

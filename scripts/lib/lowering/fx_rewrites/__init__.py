@@ -1,8 +1,11 @@
-"""Rewrites of exported graphs that a frontend, or IREE behind it, does not accept.
+"""Rewrites of exported graphs: those that a lowering path needs, and those that make programs faster.
 
 Each is exact: the rewritten graph computes the same values as the original, up to the order of a sum
-where its docstring says so. An exporter declares which rewrites its programs need (REWRITES). An export
-names those that changed its graph. `rewrites: none` leaves every graph as PyTorch captured it.
+where its docstring says so. An exporter declares which rewrites its programs need (REWRITES), because a
+frontend, or IREE behind it, does not accept the graph without them. Rewrites for speed (SPEED) are
+applied by every exporter, and by baselines with `rewrites: speed`. An export names the rewrites that
+changed its graph. With `rewrites: needed` no graph is rewritten for speed, and `rewrites: none` leaves
+every graph as PyTorch captured it.
 """
 
 from __future__ import annotations
@@ -11,7 +14,15 @@ from collections.abc import Callable, Collection
 
 from torch.export import ExportedProgram
 
-from scripts.lib.lowering.fx_rewrites import bags, edit, masks, scatters, values
+from scripts.lib.lowering.fx_rewrites import (
+    aggregations,
+    bags,
+    edit,
+    masks,
+    scatters,
+    unpacking,
+    values,
+)
 
 REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "fold-constant-nonzero": values.fold_constant_nonzero,
@@ -21,25 +32,30 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "scatter-without-self": scatters.without_self,
     "scatter-sum-as-add": scatters.sum_as_add,
     "scatter-add-by-rows": scatters.add_by_rows,
+    "project-before-aggregation": aggregations.project_before_aggregation,
     "scatter-reduce-by-columns": scatters.reduce_by_columns,
     "mask-index-at-full-length": masks.at_full_length,
     "scatter-reduce-as-comparison": scatters.reduce_as_comparison,
     "scatter-from-memory": scatters.from_memory,
     "embedding-bag-as-sum": bags.embedding_bag_as_sum,
+    "unpack-without-interleaving": unpacking.unpack_without_interleaving,
 }
 """All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite
 changes a program in place and returns whether it did."""
 
+SPEED = ("project-before-aggregation", "unpack-without-interleaving")
+"""The names of those that make programs faster and that no lowering path needs."""
 
-def apply(program: ExportedProgram, needed: Collection[str]) -> tuple[str, ...]:
+
+def apply(program: ExportedProgram, wanted: Collection[str]) -> tuple[str, ...]:
     """Rewrite a functional program in place; return the names of the rewrites that changed it, in order.
 
-    `needed`: names of REWRITES. A program that needs none of them is not touched. Raises ValueError
-    for another name.
+    `wanted`: names of REWRITES. A program that none of them changes is not touched. Raises ValueError for
+    another name.
     """
-    if unknown := sorted(set(needed) - REWRITES.keys()):
+    if unknown := sorted(set(wanted) - REWRITES.keys()):
         raise ValueError(f"rewrite {unknown[0]!r}; one of {', '.join(REWRITES)}")
-    names = tuple(name for name, rewrite in REWRITES.items() if name in needed and rewrite(program))
+    names = tuple(name for name, rewrite in REWRITES.items() if name in wanted and rewrite(program))
     if names:
         edit.finish(program)
     return names

@@ -42,22 +42,24 @@ MODULES = "nn_module_stack"
 
 
 class Builder:
-    """Adds calls before a node, of the same nn.Module, each typed as capture would have typed it.
+    """Adds calls before a node, each typed as capture would have typed it.
 
-    `typed=False` leaves types to `settle`, where arguments' types are about to change.
+    They belong to the nn.Module of the node `like`, or of `before` if it is None. `typed=False` leaves
+    types to `settle`, where arguments' types are about to change.
     """
 
-    def __init__(self, before: fx.Node, typed: bool = True) -> None:
+    def __init__(self, before: fx.Node, typed: bool = True, like: fx.Node | None = None) -> None:
         self.before = before
         self.typed = typed
+        self.like = like or before
 
     def __call__(self, target, *args, **kwargs) -> fx.Node:
         """A node that calls `target`; tensors among the arguments are nodes."""
         graph = self.before.graph
         with graph.inserting_before(self.before):
             node = graph.call_function(target, args, kwargs)
-        if MODULES in self.before.meta:
-            node.meta[MODULES] = self.before.meta[MODULES]
+        if MODULES in self.like.meta:
+            node.meta[MODULES] = self.like.meta[MODULES]
         if self.typed:
             retype(node)
         return node

@@ -112,7 +112,7 @@ def add_by_rows(program: ExportedProgram) -> bool:
     changed = False
     for node in calls(program, aten.scatter_add.default):
         base, dim, index, src = node.args[:4]
-        rows = _rows(base, dim, index, src)
+        rows = rows_of_index(base, dim, index, src)
         if rows is not None:
             build = Builder(node)
             rows = build(aten.view.default, rows, [-1])
@@ -130,7 +130,7 @@ def reduce_by_columns(program: ExportedProgram) -> bool:
     """
     changed = False
     for node, base, dim, index, src, reduction in _reductions(program, "prod", "amax", "amin"):
-        rows = _rows(base, dim, index, src)
+        rows = rows_of_index(base, dim, index, src)
         shape = value(base).shape
         width = math.prod(shape[1:])
         column_by_column = len(shape) > 1 and 1 <= width <= COLUMNS
@@ -246,7 +246,7 @@ def _full(build: Builder, like: fx.Node, number: float) -> fx.Node:
     return build.full(list(found.shape), number, found.dtype)
 
 
-def _rows(base: fx.Node, dim: int, index: fx.Node, src: fx.Node) -> fx.Node | None:
+def rows_of_index(base: fx.Node, dim: int, index: fx.Node, src: fx.Node) -> fx.Node | None:
     """The vector, or column, that `index` repeats along each row of `src`, if it does that."""
     shape, given = value(base).shape, value(src).shape
     if not len(shape) or dim % len(shape) != 0:

@@ -1,0 +1,103 @@
+"""Rewrites for speed: the switch, baselines that run the rewritten graph, and their rows."""
+
+import dataclasses
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import jsonschema
+import pytest
+
+from scripts.lib.baseline import arguments
+from scripts.lib.config import expansion, plugins, settings
+from scripts.lib.config.matrix import Baseline
+from scripts.lib.core import exits
+from scripts.lib.driver.options import Options
+from scripts.lib.report import fields, record
+from scripts.lib.report.columns import FIELDS
+
+ROOT = Path(__file__).parents[2]
+NAME = "project-before-aggregation"
+
+
+def expanded(given: dict | None = None, **selections: str):
+    declared, _ = settings.load(given or {}, [ROOT / "config.yaml"], ROOT)
+    return expansion.expand(declared, {"models": "conv", **selections}, ROOT)
+
+
+def test_the_names_are_those_that_the_package_declares():
+    assert NAME in plugins.speed_rewrites()
+
+
+def test_one_switch_leaves_every_frontend_the_rewrites_that_it_needs():
+    def rewrites(matrix):
+        return {f.name: f.options["rewrites"] for f in matrix.all_frontends().values()}
+
+    usual = rewrites(expanded(frontends="*"))
+    assert set(usual.values()) == {"all"}
+    off = rewrites(expanded({"speed_rewrites": False}, frontends="*"))
+    assert off == dict.fromkeys(usual, "needed")
+    bare = {"frontends": {"torchxla-stablehlo": {"options": {"rewrites": "none"}}}}
+    assert rewrites(expanded({"speed_rewrites": False, **bare}))["torchxla-stablehlo"] == "none"
+
+
+def test_the_rewritten_baselines_run_when_named_and_say_so_on_their_command_line():
+    assert not any(one.rewrites for one in expanded().baselines.values())
+    matrix = expanded(baselines="*+rewrite,eager")
+    assert list(matrix.baselines) == ["eager", "eager+rewrite", "inductor+rewrite"]
+    options = Options(matrix)
+    for name in matrix.baselines:
+        words = options.step(SimpleNamespace(model="conv", baseline=name, test="eval"))
+        assert ("--rewrites=speed" in shlex.split(words)) == (name != "eager")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"baselines": {"own": {"runtime": "xla", "device": "cpu", "env": "torch-xla", "rewrites": "speed"}}}, "baselines.own.rewrites: means nothing to xla"),
+        ({"baselines": {"eager+rewrite": {"rewrites": "all"}}}, "baselines.eager+rewrite.rewrites: found \"all\""),
+        ({"operators": {"baselines": ["eager+rewrite"]}}, "eager+rewrite is of runtime eager, precision none; single operators run in"),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_a_rewritten_graph_is_refused(given, said):
+    with pytest.raises(settings.ConfigError) as problem:
+        expanded(given, **({"baselines": "own"} if "own" in given.get("baselines", {}) else {}))
+    assert said in str(problem.value)
+
+
+def test_a_training_step_of_a_rewritten_graph_is_unsupported(capsys):
+    parser = arguments.argument_parser("x", "")
+    files = ("name", "model-file", "weights", "inputs", "golden", "signature")
+    given = [f"--{name}=x" for name in files] + ["--runtime=eager", "--rewrites=speed"]
+    arguments.prepare_process(arguments.work(parser.parse_args(given), Path("s")))
+    with pytest.raises(SystemExit) as refused:
+        arguments.prepare_process(
+            arguments.work(parser.parse_args([*given, "--test=train"]), Path("s"))
+        )
+    assert refused.value.code == exits.UNSUPPORTED
+    assert "rewritten for eval, not for train" in capsys.readouterr().err
+
+
+def test_the_row_names_the_rewrites_and_is_compared_with_the_runtime_as_it_is(results):
+    own = Baseline("eager+rewrite", "eager", "cpu", "torch-mlir", rewrites="speed")
+    plain = Baseline("eager", "eager", "cpu", "torch-mlir")
+    baselines = {"eager+rewrite": own, "eager": plain}
+    results.matrix = dataclasses.replace(results.matrix, baselines=baselines)
+    results.write()
+    for again in ("", "_again"):
+        path = Path(f"results/baseline{again}/conv/eager+rewrite/eval/measurement.json")
+        if path.exists():
+            results.measure(path, rewrites=(NAME,))
+    found = {
+        one["experiment"]["target"]: one
+        for one in record.records(results.matrix)
+        if one["experiment"]["runtime"] == "eager" and one["model"]["name"] == "conv"
+    }
+    rewritten, usual = fields.row(found["eager+rewrite"], FIELDS), fields.row(found[None], FIELDS)
+    assert (rewritten["rewrites"], usual["rewrites"]) == (NAME, None)
+    assert found["eager+rewrite"]["experiment"]["rewrites"] == "speed"
+    # The median of eager is 10 ms, that of the other 20 ms.
+    assert rewritten["speedup_vs_eager"] == pytest.approx(0.5)
+    assert usual["speedup_vs_eager"] == 1.0
+    valid = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
+    assert all(map(valid, found.values()))
