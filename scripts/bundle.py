@@ -24,7 +24,6 @@ from scripts.lib.report.results_file import Record
 from scripts.lib.supervision import outcome
 
 REDUCED = "reduced.mlir"
-LEVEL = "--iree-opt-level="
 
 
 def main() -> None:
@@ -126,9 +125,8 @@ def _mode(case: Case) -> list[str] | None:
     if case.stage == COMPILE and case.status in outcome.FAILED:
         return []
     if case.reason == cases.WRONG_RESULT and case.threads:
-        right = [flag for flag in case.flags if not flag.startswith(LEVEL)]
         return [
-            *("--right-flags", json.dumps([*right, f"{LEVEL}O0"])),
+            *("--right-flags", json.dumps(case.right_flags)),
             *("--device", case.device, "--threads", str(case.threads)),
         ]
     return None

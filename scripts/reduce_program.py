@@ -19,7 +19,7 @@ from scripts.lib.core import atomic, exits
 from scripts.lib.iree.tools import tool
 from scripts.lib.reduction import mismatch, search, signature
 from scripts.lib.reduction.mismatch import Comparison
-from scripts.lib.reduction.oracle import Compiler
+from scripts.lib.reduction.oracle import TIMEOUT, Compiler
 from scripts.lib.reduction.program import NotReducible, Program
 from scripts.lib.reduction.search import Search
 
@@ -110,10 +110,14 @@ def of_failure(of: Reduction, compiler: Compiler) -> Reduced:
     whole = compiler.run(of.text, of.deadline - started)
     if whole.failure is None:
         raise NotReducible("it compiles; there is no failure to reduce it for")
+    if whole.failure.status == TIMEOUT:
+        raise NotReducible(
+            "it reaches the time limit; only failures that end by themselves are reduced"
+        )
     limit_s, wanted = of.limit_s(started), signature.of(whole.failure)
 
     def fails(part: str) -> bool:
-        found = compiler.run(part, limit_s).failure
+        found = compiler.run(part, min(limit_s, max(1.0, of.deadline - time.monotonic()))).failure
         return found is not None and signature.of(found) == wanted
 
     steps = Search(lambda keep: fails(program.part(keep)), of.deadline)
@@ -137,8 +141,9 @@ def of_mismatch(of: Reduction, comparison: Comparison, folder: Path) -> Reduced:
     whole = comparison.difference(program.part(computed), of.deadline - started)
     if whole is None:
         raise NotReducible(
-            "with random inputs and weights, it computes the same with both sets of flags. If its results are wrong, "
-            "the frontend may be at fault; snakemake results/operators.csv verifies each operator of the model"
+            "no difference was found between both sets of flags, with random inputs and weights: the results are the "
+            "same, or one of the two does not compile or run, or an input has a type that is not supported. If the results "
+            "of the cell are wrong, the frontend may be at fault; snakemake results/operators.csv verifies each operator"
         )
     limit_s = of.limit_s(started)
     steps = Search(

@@ -223,10 +223,10 @@ def test_rows_say_how_close_they_are_to_what_the_device_can_do(ran):
 
 def test_a_reproducer_times_the_same_module_with_nothing_but_the_wheels_of_iree(ran, tmp_path):
     bundle(ran, "conv/torchmlir-torch/llvm-cpu", tmp_path)
-    packed = tmp_path / "conv-torchmlir-torch-llvm-cpu.tar.zst"
+    packed = tmp_path / "conv__torchmlir-torch__llvm-cpu.tar.zst"
     with zstandard.open(packed) as file, tarfile.open(fileobj=file, mode="r|") as tar:
         tar.extractall(tmp_path / "fresh", filter="data")
-    folder = tmp_path / "fresh/conv-torchmlir-torch-llvm-cpu"
+    folder = tmp_path / "fresh/conv__torchmlir-torch__llvm-cpu"
     done = subprocess.run(["./run.sh"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "BM_main" in done.stdout
@@ -348,7 +348,7 @@ def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ra
     assert ran.row("bert-tiny", "torchmlir-torch", "cuda")["reason"] != "bad-flag"
     bundle(ran, "conv/torchmlir-torch/cuda", tmp_path)
     tools = ran.path / ".venvs/iree/bin"
-    script = tmp_path / "conv-torchmlir-torch-cuda/run.sh"
+    script = tmp_path / "conv__torchmlir-torch__cuda/run.sh"
     shown = subprocess.run([str(script), str(tools)], capture_output=True, text=True)
     assert (shown.returncode, "--iree-no-such-flag" in shown.stderr) == (1, True)
 

@@ -65,7 +65,7 @@ def run(monkeypatch, capsys):
 def test_a_compilation_that_failed_needs_the_program_and_one_command(tree, run, ended):
     tree(ended("error", "compile", CELL, "shared-memory-limit", DETAIL))
     said = run(CELL)
-    folder = Path("results/bundles/conv-mlir-llvm-cpu")
+    folder = Path("results/bundles/conv__mlir__llvm-cpu")
     assert str(folder) in said
     assert {path.name for path in folder.iterdir()} == {
         "program.mlir",
@@ -90,7 +90,7 @@ def test_a_compilation_that_failed_needs_the_program_and_one_command(tree, run, 
 def test_a_module_that_runs_is_timed_with_weights_of_the_same_shapes(tree, run):
     tree()
     run(CELL)
-    folder = Path("results/bundles/conv-mlir-llvm-cpu")
+    folder = Path("results/bundles/conv__mlir__llvm-cpu")
     script = (folder / "run.sh").read_text()
     assert "iree-benchmark-module" in script
     assert "--input=2x3xbf16=@inputs/0.bin" in script
@@ -105,7 +105,7 @@ def test_a_module_that_runs_is_timed_with_weights_of_the_same_shapes(tree, run):
 def test_wrong_results_come_with_weights_and_golden_outputs(tree, run, ended):
     tree(ended("error", "measure", CELL, "wrong-result", "FAIL: output 0"))
     run(CELL)
-    folder = Path("results/bundles/conv-mlir-llvm-cpu")
+    folder = Path("results/bundles/conv__mlir__llvm-cpu")
     script = (folder / "run.sh").read_text()
     assert "--expected_output=2x3xbf16=@golden/0.bin" in script
     assert (folder / "weights.irpa").exists()
@@ -115,7 +115,7 @@ def test_wrong_results_come_with_weights_and_golden_outputs(tree, run, ended):
 def test_a_crash_at_run_time_needs_neither_golden_outputs_nor_weights(tree, run, ended):
     tree(ended("crashed", "measure", CELL, "SIGSEGV", "signal 11"))
     run(CELL)
-    folder = Path("results/bundles/conv-mlir-llvm-cpu")
+    folder = Path("results/bundles/conv__mlir__llvm-cpu")
     assert "iree-run-module" in (folder / "run.sh").read_text()
     assert not (folder / "golden").exists()
 
@@ -155,10 +155,10 @@ def test_a_cell_that_was_not_compiled_has_none(tree, run, capsys, ended):
 def test_the_archive_has_the_folder_and_no_user_of_this_machine(tree, run):
     tree()
     run(CELL)
-    archive = "results/bundles/conv-mlir-llvm-cpu.tar.zst"
+    archive = "results/bundles/conv__mlir__llvm-cpu.tar.zst"
     with zstandard.open(archive) as file, tarfile.open(fileobj=file, mode="r|") as tar:
         members = {one.name: one for one in tar}
-    assert members["conv-mlir-llvm-cpu/run.sh"].mode & 0o100
+    assert members["conv__mlir__llvm-cpu/run.sh"].mode & 0o100
     assert {(one.uid, one.uname) for one in members.values()} == {(0, "")}
 
 

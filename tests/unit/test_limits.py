@@ -34,6 +34,7 @@ def row(median_ms: float = 200.0, rounds: int = 2, **run) -> dict:
     values = [median_ms * factor for factor in (0.99, 1.0, 1.01)] * rounds
     return {
         "experiment": {"device": "cpu", "dtype": "f32", "precision": "none"},
+        "export": None,
         "run": {"device_name": "A CPU", "threads": 4} | run,
         "latency": {"median_ms": median_ms, "values_ms": values, "rounds": [one] * rounds},
     }
@@ -64,6 +65,18 @@ def test_a_call_that_is_faster_than_the_device_can_be_is_a_failed_check_and_no_n
     alone = limits.section(row(99.0, rounds=1), WORK, [LIMITS])
     assert alone["limit_share"] is None
     assert alone["no_limit_share"]
+
+
+def test_a_graph_that_was_rewritten_for_speed_may_need_less_than_was_counted():
+    one = row(80.0) | {"export": {"rewrites": ["x", "project-before-aggregation"]}}
+    said = limits.section(one, WORK, [LIMITS])["no_limit_share"]
+    assert said.endswith(", or the rewrite project-before-aggregation saves work")
+
+
+def test_products_of_another_precision_have_no_share_on_a_gpu():
+    one = row()
+    one["experiment"] |= {"device": "cuda", "matmul_precision": "high"}
+    assert "precision high" in limits.section(one, WORK, [LIMITS])["no_limit_share"]
 
 
 def test_a_share_above_one_within_its_interval_is_shown():

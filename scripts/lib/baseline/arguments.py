@@ -124,6 +124,11 @@ def prepare_process(work: Work) -> None:
         exits.fail(
             f"a graph is captured and rewritten for eval, not for {work.test}", exits.UNSUPPORTED
         )
+    if work.rewrites and work.precision != "none":
+        exits.fail(
+            f"a graph is rewritten for the model's own dtype, not for precision {work.precision}",
+            exits.UNSUPPORTED,
+        )
     if work.device == "cuda" and not has_cuda_driver():
         exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
     if work.xla_flags:

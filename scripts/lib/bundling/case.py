@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from scripts.lib.reduction.signature import normalised
 from scripts.lib.report.results_file import Record, cell_of
 from scripts.lib.supervision import outcome
 
-COMPILE, MEASURE = "compile", "measure"
+COMPILE, MEASURE, AGAIN = "compile", "measure", "measure_again"
 WRONG_RESULT = "wrong-result"
 """The reason of failures that only show with the model's own weights."""
 
@@ -28,7 +29,7 @@ class Case:
     """A cell of which a reproducer is made.
 
     `stage`: COMPILE if its compilation failed, else MEASURE. `status`, `reason`, `detail`: how that stage ended.
-    `flags`: of iree-compile. `files`: the artifacts that the tools read, by the names of their stages. `threads`: None
+    `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target. `files`: the artifacts that the tools read, by the names of their stages. `threads`: None
     on other devices than CPUs. `tol`: absolute and relative tolerance of the verification.
     """
 
@@ -38,6 +39,7 @@ class Case:
     reason: str
     detail: str
     flags: tuple[str, ...]
+    right_flags: tuple[str, ...]
     files: Mapping[str, Path]
     log: Path
     device: str
@@ -62,7 +64,7 @@ class Case:
     @property
     def name(self) -> str:
         """The name of its folder."""
-        return self.cell.replace("/", "-")
+        return self.cell.replace("/", "__")
 
 
 def of(root: Path, record: Record) -> Case:
@@ -74,7 +76,7 @@ def of(root: Path, record: Record) -> Case:
             f"{cell} is a baseline; a reproducer is of an IREE cell, model/frontend/target"
         )
     asked = _ended(root, COMPILE, str(cell))
-    ended = asked if asked.status != outcome.OK else _ended(root, MEASURE, str(cell))
+    ended = asked if asked.status != outcome.OK else _measured(root, str(cell))
     if ended.status == outcome.SKIPPED:
         raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
     experiment = data["experiment"]
@@ -93,14 +95,17 @@ def of(root: Path, record: Record) -> Case:
             f"{cell}: no {', '.join(missing)}; run it again: snakemake --cores 8 results/latency.csv"
         )
     given = tuple(experiment["flags"])
-    flags = compile_flags(experiment["backend"], experiment["arch"], experiment["opt_level"], given)
+    backend, arch = experiment["backend"], experiment["arch"]
+    flags = compile_flags(backend, arch, experiment["opt_level"], given)
+    added = float64.flags(files["program"], given)
     return Case(
         cell=str(cell),
         stage=ended.stage,
         status=ended.status,
         reason=ended.reason,
         detail=ended.detail,
-        flags=(*flags, *float64.flags(files["program"], given)),
+        flags=(*flags, *added),
+        right_flags=(*compile_flags(backend, arch, "O0", ()), *added),
         files=files,
         log=root / ended.log,
         device=experiment["device_uri"],
@@ -110,6 +115,18 @@ def of(root: Path, record: Record) -> Case:
         versions=data["versions"],
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
+    )
+
+
+def _measured(root: Path, cell: str) -> outcome.Outcome:
+    """How the measurement ended: the second round, if that failed."""
+    first, again = (root / stages.status_path(name, cell) for name in (MEASURE, AGAIN))
+    second = outcome.read_or_damaged(again) if again.is_file() else None
+    failed = second is not None and second.status in outcome.FAILED
+    return (
+        dataclasses.replace(second, stage=MEASURE)
+        if failed and second
+        else outcome.read_or_damaged(first)
     )
 
 

@@ -430,7 +430,8 @@ class Matrix:
         without options of their own, on the devices that are tuned for."""
         devices = {BACKENDS[one.backend].torch_device for one in self.tuning.targets.values()}
         for model, baseline, test in self.baseline_cells():
-            plain = baseline.runtime in BASES and not baseline.compile
+            plain = baseline.runtime in BASES and baseline.precision == "none"
+            plain = plain and not baseline.compile and not baseline.rewrites
             if plain and test == "eval" and baseline.device in devices:
                 yield baseline_cell(model, baseline, test)
 

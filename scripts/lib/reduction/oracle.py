@@ -8,6 +8,9 @@ from pathlib import Path
 
 from scripts.lib.supervision.diagnose import Diagnosis, diagnose
 
+TIMEOUT = "timeout"
+"""The status of a compilation that reached its time limit."""
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -40,6 +43,6 @@ class Compiler:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Compiled(Diagnosis("timeout", "time-limit", f"more than {limit_s:.0f} s"), "")
+            return Compiled(Diagnosis(TIMEOUT, "time-limit", f"more than {limit_s:.0f} s"), "")
         log = done.stdout + done.stderr
         return Compiled(diagnose(done.returncode, log) if done.returncode else None, log)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import stages
+from scripts.lib.config import plugins, stages
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.report import ratio, speedups
 from scripts.lib.timing import machine_limits
@@ -50,16 +50,39 @@ def section(
         what = f"the bytes are known for the model's own dtype, not for {record['experiment']['precision']}"
         return found | {"no_limit_share": what}
     found["gb_per_s"] = found["moved_bytes"] / latency["median_ms"] / 1e6
+    if why := _other_precision(record):
+        return found | {"no_limit_share": why}
     of_device = of_row(record, limits)
     if of_device is None:
         return found | {"no_limit_share": _no_limits(record, limits)}
     dtype = record["experiment"]["dtype"]
-    return found | share(of_device, counted["flop"], found["moved_bytes"], dtype, latency)
+    found |= share(of_device, counted["flop"], found["moved_bytes"], dtype, latency)
+    if found["no_limit_share"]:
+        found["no_limit_share"] += _rewritten(record)
+    return found
 
 
 _MOVED = ("weight_bytes", "input_bytes", "output_bytes")
 _SHARE = ("limit_ms", "limited_by", "limit_share", "limit_share_low", "limit_share_high", "no_limit_share")  # fmt: skip
 _ALL = ("gflop", "moved_bytes", "gflop_per_s", "gb_per_s", *_SHARE)
+
+
+def _other_precision(record: Record) -> str:
+    """Why products may be faster than the limits, which are those of the model's dtype; "" if they are not."""
+    precision = record["experiment"].get("matmul_precision", "highest")
+    if precision == "highest" or record["experiment"]["device"] == "cpu":
+        return ""
+    return f"products have precision {precision}, and the limits are those of {record['experiment']['dtype']}"
+
+
+def _rewritten(record: Record) -> str:
+    """What to add about a row whose graph was rewritten for speed: the counts are those of the original."""
+    names = [
+        one
+        for one in (record["export"] or {}).get("rewrites", ())
+        if one in plugins.speed_rewrites()
+    ]
+    return f", or the rewrite {', '.join(names)} saves work" if names else ""
 
 
 def _no_limits(record: Record, limits: Sequence[MachineLimits]) -> str:

@@ -97,7 +97,9 @@ def _interleaved(node: fx.Node) -> Halves | None:
         parts = [part.args[0] for part in node.args[0]]
     else:
         return None
-    return (parts[0], parts[1]) if len(parts) == 2 else None
+    # A part of another type would be converted when it is stacked, before the steps that follow.
+    alike = all(value(part).dtype is value(node).dtype for part in parts)
+    return (parts[0], parts[1]) if len(parts) == 2 and alike else None
 
 
 def _are_columns(parts: Sequence[fx.Node], rank: int) -> bool:
@@ -125,7 +127,8 @@ def _half_of(step: fx.Node, operand: fx.Node, build: Builder) -> fx.Node:
     """An operator on one half of its operand."""
     if step.target is aten.view.default:
         *shape, last = value(step).shape
-        return build(aten.view.default, operand, [*shape, last // 2])
+        # The stacked tensor can be viewed in other shapes, but its parts may have any strides.
+        return build(aten.reshape.default, operand, [*shape, last // 2])
     return build(step.target, operand, *step.args[1:], **step.kwargs)
 
 

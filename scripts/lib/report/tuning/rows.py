@@ -39,11 +39,18 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
     return found, reports
 
 
+_NO_RESULT = (outcome.UNAVAILABLE, outcome.SKIPPED, outcome.DAMAGED)
+
+
 def results(found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
-    """Yield the result of each model and target, from the records."""
+    """Yield the result of each model and target, from the records.
+
+    If the fastest candidate was not measured because there is no such device, or because something else failed, there
+    is no result: an earlier one stays.
+    """
     for one in found:
         experiment, of = one["experiment"], one["tuning"]
-        if experiment["frontend"] != TUNED:
+        if experiment["frontend"] != TUNED or one["outcome"]["status"] in _NO_RESULT:
             continue
         latency = one["latency"] or {}
         default = next(_alike(one, found, AS_CONFIGURED))["latency"] or {}

@@ -8,7 +8,7 @@ report.views.kernels = {
     const { h } = report;
     const data = { rows: this.named(given.rows) };
     const width = report.panelWidth(element, 380);
-    const groups = d3.groups(data.rows, (one) => `${one.name}, ${one.dtype}`);
+    const groups = d3.groups(data.rows, (one) => [one.name, one.dtype, one.device, one.threads && `${one.threads} threads`].filter(Boolean).join(", "));
     const paths = [...new Set(data.rows.filter((one) => one.gb_per_s).map((one) => one.path))];
     element.append(
       this.means(data, paths),
