@@ -1,7 +1,7 @@
 """Write a reproducer of an IREE cell: a folder, and an archive of it, that needs only IREE's wheels.
 
-It has the program, the bare commands of IREE's tools (run.sh), what the failing one printed (log.txt) and the text
-of an issue (ISSUE.md). For a failure at run time, it also has inputs and golden outputs.
+It has the program, the bare commands of IREE's tools (run.sh), the output of the failing command (log.txt) and the text
+of an issue (ISSUE.md). For a cell that compiles, it also has inputs; for wrong results, weights and golden outputs too.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ def main() -> None:
     chosen.add_argument(
         "--failed", action="store_true", help="one cell per group of failures with the same message"
     )
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="folder (default: results)"
+    )
     parser.add_argument("-o", "--out", type=Path, help="default: <results>/bundles")
     parser.add_argument(
-        "--weights", action="store_true", help="add the weights although their values do not matter"
+        "--weights",
+        action="store_true",
+        help="add the weights even if the failure does not depend on them",
     )
     parser.add_argument(
         "--reduce",

@@ -1,4 +1,4 @@
-"""Write the smallest part of a program that is found to fail in the same way.
+"""Reduce a program to a small part that still fails in the same way.
 
 Two failures to compile are the same if they have the same reason and the same message without numbers and names. With
 --right-flags, a part fails if it computes other values than with those flags, from the same random inputs.
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument(
         "--right-flags",
         type=json.loads,
-        help="for a program that computes wrong values on a CPU: flags with which it computes right ones",
+        help="for wrong results on a CPU: flags with which the results are right",
     )
     parser.add_argument("--device", default="local-task", help="IREE device URI of a CPU")
     parser.add_argument("--threads", type=int, default=1)
