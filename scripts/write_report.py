@@ -14,7 +14,9 @@ from scripts.lib.report.web.source import Source
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.write_report", description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results/results.jsonl"))
+    parser.add_argument(
+        "--results", type=Path, default=Path("results/results.jsonl"), help="file of records"
+    )
     parser.add_argument("--out", required=True, type=Path, help="such as results/report.html")
     args = parser.parse_args()
     try:
@@ -22,6 +24,11 @@ def main() -> None:
         atomic.write_text(args.out, page(Source(args.results.parent, records)))
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
+    except (ValueError, LookupError) as error:
+        exits.fail(
+            f"a file below {args.results.parent} has another form than expected ({type(error).__name__}: {error}); was it "
+            "made by another version? Its next run makes it again"
+        )
 
 
 if __name__ == "__main__":
