@@ -87,5 +87,6 @@ def test_the_architecture_has_every_patch_in_its_table():
 
 @pytest.mark.parametrize("file", [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")], ids=lambda f: f.name)  # fmt: skip
 def test_rules_leave_snakemakes_internals_to_the_package(file):
-    used = set(re.findall(r"\bworkflow\.(\w+)", file.read_text(encoding="utf-8")))
+    # Not a file named workflow.rst.
+    used = set(re.findall(r"(?<![/\w])workflow\.(\w+)", file.read_text(encoding="utf-8")))
     assert used <= READ_BY_RULES

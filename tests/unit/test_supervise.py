@@ -522,7 +522,7 @@ def test_by_hand_a_stage_waits_for_nobody():
 
 def test_the_memory_of_a_stage_is_kept_over_time_with_its_marks(run):
     code = "from scripts.lib.core import channel; import time; time.sleep(0.2); channel.mark('timed calls'); "
-    _, _, job = run(WRITE + code + "held = b'x' * 200_000_000; time.sleep(0.5)")
+    _, _, job = run(WRITE + code + "held = b'x' * 300_000_000; time.sleep(0.5)")
     series = memory_series.read(job.status_path)
     assert max(series.mb) > 200 > series.mb[0]
     [(seconds, name)] = series.marks

@@ -84,7 +84,8 @@ def iree_record(
         chain = stages.remedied(chain)
     record = _record(root, matrix, row_cell, chain, None, model, target.device_kind)
     record["remedy"] = {key: remedy[key] for key in _OF_REMEDY if key in remedy} or None
-    record["experiment"] |= {"test": "eval"} | of_target(row_cell, target)
+    record["experiment"] |= {"test": "eval", "tuned": target.tuned_by or None}
+    record["experiment"] |= of_target(row_cell, target)
     record["compile"] = remedy.get("compile") or _read_if_whole(
         root, stages.STAGES["compile"], row_cell, stages.REPORT
     )
@@ -108,7 +109,7 @@ def tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[dict, Report | 
         record["compile"] = chosen.compile
         exported = Cell.of(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
         _add_export(root, record, exported, matrix.frontends[chosen.frontend])
-    record["experiment"] |= {"test": "eval"} | of_target(row, target)
+    record["experiment"] |= {"test": "eval", "tuned": None} | of_target(row, target)
     iree = record["versions"]["iree"]
     record["versions"]["iree"] = iree or pin(IREE_ENV, "iree-base-compiler")
     return record, report
@@ -151,7 +152,6 @@ def of_target(row: Cell, target: Target) -> dict[str, Any]:
         "arch": target.arch,
         "opt_level": target.opt_level,
         "flags": list(target.flags),
-        "tuned": target.tuned_by or None,
         "device_uri": target.device,
     }
 
