@@ -23,7 +23,6 @@ from scripts.lib.config.tuning import Result
 from scripts.lib.core import atomic
 from scripts.lib.driver import tuning as of_driver
 from scripts.lib.driver.plan import Plan
-from scripts.lib.report import record
 from scripts.lib.report.tuning import page as tuning_page
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
@@ -293,8 +292,7 @@ def test_a_kept_result_sets_flags_and_level_of_its_path_alone(auto, tmp_path):
     assert before.pop(("bert", "torchxla-stablehlo"))[0] == "O3"
     assert (found, notes) == (before, [])
     target = matrix.target("bert", "torchxla-stablehlo", "llvm-cpu")
-    row = Cell.of(Kind.IREE, model="bert", frontend="torchxla-stablehlo", target="llvm-cpu")
-    assert record.of_target(row, target)["tuned"] == str(tmp_path / "bert/llvm-cpu.yaml")
+    assert target.tuned_by == str(tmp_path / "bert/llvm-cpu.yaml")
     assert matrix.target("bert", "torchmlir-torch", "llvm-cpu").tuned_by == ""
     assert matrix.tuning.targets["llvm-cpu"].choices == {}, "tuning starts from the configuration"
     assert Matrix.from_json(matrix.to_json()) == matrix
