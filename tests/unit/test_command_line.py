@@ -245,6 +245,16 @@ def test_tuning_needs_the_programs_of_all_paths_and_measures_nothing_else():
     assert "compile_iree" not in found
 
 
+def test_tuning_results_are_not_used_where_jobs_may_go_to_a_cluster(tmp_path):
+    overlay = tmp_path / "tuned.yaml"
+    overlay.write_text("{targets: {llvm-cpu: {tuned: auto}}}")
+    line = ("-n", "results/latency.csv", "--configfile", str(overlay), "--config", "models=conv")
+    assert snakemake("--cores", "2", *line).returncode == 0
+    done = snakemake("--cores", "2", "--jobs", "2", *line)
+    assert done.returncode != 0
+    assert "targets.llvm-cpu.tuned: auto is for runs on one machine" in done.stdout
+
+
 def test_a_quick_run_of_a_file_is_small(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def get_model(): ...\ndef get_dummy_input(): ...\n")

@@ -50,6 +50,14 @@ watched = live.Live(Console(stderr=True, highlight=False))
 job_events = terminal.Jobs(logger, watched)
 patches = snakemake_patches.apply(workflow, logger)
 
+# A node would decide again, by its own CPU, which tuning results are used.
+if patches.may_submit and (
+    tuned := [t.name for t in MATRIX.targets.values() if t.tuned]
+):
+    raise WorkflowError(
+        f"configuration:\ntargets.{tuned[0]}.tuned: auto is for runs on one machine; leave it out where jobs may go to a cluster"
+    )
+
 if not patches.on_node:
     for problem in PLAN.broken_models():
         logger.warning(f"{problem}: its rows will be errors of stage reference")
