@@ -6,12 +6,8 @@ from scripts.lib.bundling.case import COMPILE, WRONG_RESULT, Case
 
 LOG_LINES = 40
 LINE_CHARS = 400
-TRACKERS = {
-    "iree": "https://github.com/iree-org/iree/issues",
-    "torch_mlir": "https://github.com/llvm/torch-mlir/issues",
-    "torch_xla": "https://github.com/pytorch/xla/issues",
-}
-"""Where a failure can be reported, by the component at fault."""
+TRACKER = "https://github.com/iree-org/iree/issues"
+"""Where it is filed: the failures that have reproducers are of IREE's compiler or runtime."""
 
 
 def text(case: Case, steps: str, log: str, reduced: str = "") -> str:
@@ -29,7 +25,7 @@ def text(case: Case, steps: str, log: str, reduced: str = "") -> str:
     }
     versions = "".join(f"- {name}: {value}\n" for name, value in named.items() if value)
     return f"""\
-<!-- Tracker: {TRACKERS["iree"]} -->
+<!-- Tracker: {TRACKER} -->
 
 # {_title(case)}
 
