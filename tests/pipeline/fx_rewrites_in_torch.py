@@ -319,10 +319,47 @@ def _unpacked(rng: random.Random, dtype: torch.dtype, why: str = ""):
     return function, (given[0], packed, *given[1:])
 
 
+def patches(rng: random.Random):
+    """A convolution that cuts an image into patches, as the first layer of vision transformers."""
+    return _convolution(rng, rng.choice((torch.float32, torch.float64)))
+
+
+def kept_convolution(rng: random.Random):
+    """The same, but with a reason why it is no product of patches: the rewrite must not change it."""
+    why = rng.choice(("overlap", "gap", "rest", "padding", "dilation", "groups", "single", "half"))
+    return _convolution(rng, torch.float16 if why == "half" else torch.float32, why)
+
+
+def _convolution(rng: random.Random, dtype: torch.dtype, why: str = ""):
+    down, across = (1, 1) if why == "single" else (rng.randint(2, 4), rng.randint(1, 4))
+    stride = {"overlap": (down - 1, across), "gap": (down + 1, across)}.get(why, (down, across))
+    rows, columns = rng.randint(2, 4), rng.randint(2, 4)
+    height, width = rows * down + (why == "rest"), columns * across
+    groups, channels, out = (
+        2 if why == "groups" else 1,
+        2 * rng.randint(1, 2),
+        2 * rng.randint(1, 3),
+    )
+    image = torch.randn(rng.randint(1, 3), channels, height, width)
+    weight = torch.randn(out, channels // groups, down, across)
+    biased = rng.random() < 0.5
+    options = {"stride": stride, "groups": groups}
+    options |= {"padding": 1} if why == "padding" else {}
+    options |= {"dilation": (2, 1)} if why == "dilation" else {}
+    if why == "dilation":
+        image = torch.randn(*image.shape[:2], height * 2, width)
+
+    def function(image, weight, bias):
+        found = functional.conv2d(image, weight, bias if biased else None, **options)
+        return found.flatten(2).transpose(1, 2)
+
+    return function, tuple(one.to(dtype) for one in (image, weight, torch.randn(out)))
+
+
 FAMILIES = (
     *(scatter_reduce, rows, many_rows, masked_graph, counted_mask, negative_index),
     *(arange_index, boolean_scan, constant_nonzero, plain, bags, uneven_bags),
-    *(aggregated, kept_aggregation, interleaved, kept_interleaving),
+    *(aggregated, kept_aggregation, interleaved, kept_interleaving, patches, kept_convolution),
 )
 
 if __name__ == "__main__":

@@ -30,13 +30,14 @@ EVERYWHERE = {
     "scatter-from-memory",
     "embedding-bag-as-sum",
     "unpack-without-interleaving",
+    "patches-as-product",
 }
 EXPECTED = {
     "torch": EVERYWHERE | {"scatter-reduce-as-comparison"},
     "stablehlo": EVERYWHERE | {"scatter-reduce-as-comparison", "index-from-the-front"},
     "linalg-on-tensors": EVERYWHERE | {"scatter-reduce-as-comparison"},
     "xla": EVERYWHERE | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64"},
-    "speed": {"project-before-aggregation", "unpack-without-interleaving"},
+    "speed": {"project-before-aggregation", "unpack-without-interleaving", "patches-as-product"},
 }
 
 
@@ -89,6 +90,7 @@ def test_what_needs_no_rewrite_is_not_touched(judged, path):
     [
         ("project-before-aggregation", "aggregated"),
         ("unpack-without-interleaving", "interleaved"),
+        ("patches-as-product", "patches"),
     ],
 )
 def test_a_rewrite_for_speed_is_applied_where_it_is_less_work_and_nowhere_else(

@@ -19,6 +19,7 @@ from scripts.lib.lowering.fx_rewrites import (
     bags,
     edit,
     masks,
+    patches,
     scatters,
     unpacking,
     values,
@@ -39,11 +40,12 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "scatter-from-memory": scatters.from_memory,
     "embedding-bag-as-sum": bags.embedding_bag_as_sum,
     "unpack-without-interleaving": unpacking.unpack_without_interleaving,
+    "patches-as-product": patches.patches_as_product,
 }
 """All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite
 changes a program in place and returns whether it did."""
 
-SPEED = ("project-before-aggregation", "unpack-without-interleaving")
+SPEED = ("project-before-aggregation", "unpack-without-interleaving", "patches-as-product")
 """The names of those that make programs faster and that no lowering path needs."""
 
 
