@@ -14,7 +14,7 @@ import pytest
 
 from tests.checkouts import EAGER, QUICK, environment, keep_models, without_timings
 
-KILLS = 10
+KILLS = 6
 SEED = 20261121
 LINE = (
     "--cores",
@@ -36,7 +36,7 @@ def make_run(make_checkout):
     return make
 
 
-def test_a_run_killed_ten_times_ends_like_one_left_alone(make_run):
+def test_a_run_killed_again_and_again_ends_like_one_left_alone(make_run):
     quiet = make_run("undisturbed")
     start = time.monotonic()
     quiet.snakemake(*LINE)
