@@ -13,6 +13,7 @@ from typing import TextIO
 import psutil
 
 from scripts.lib.config.stages import STAGES
+from scripts.lib.config.toolchains import SEPARATOR
 from scripts.lib.core import checkout, exits
 from scripts.lib.driver import environments, progress
 
@@ -57,11 +58,12 @@ def files(step: str, models: Sequence[str]) -> Iterator[Path]:
 
 
 def environment_folders() -> Iterator[Path]:
-    """Yield the folders of the stages' environments, without the driver's environment."""
+    """Yield the folders of the stages' environments, also those of toolchains, without the driver's
+    environment."""
     for file in sorted((checkout.ROOT / "envs").glob("*.yaml")):
         folder = Path(environments.prefix(file.stem))
-        if folder.exists():
-            yield folder
+        found = [folder, *sorted(folder.parent.glob(f"{folder.name}{SEPARATOR}*"))]
+        yield from (one for one in found if one.is_dir())
 
 
 def delete(path: Path) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.lib.core import atomic, channel, process
-from scripts.lib.iree import float64
-from scripts.lib.iree.backends import add_arguments, compile_flags
+from scripts.lib.core import atomic, channel, exits, process
+from scripts.lib.iree import float64, parsing
+from scripts.lib.iree.backends import add_arguments, flags_of
 from scripts.lib.iree.tools import tool
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     run = process.run_tool(
         [
             tool("iree-compile"),
-            *compile_flags(args.backend, args.arch, args.opt_level, args.flags),
+            *flags_of(args),
             *added,
             "--iree-scheduling-dump-statistics-format=json",
             f"--iree-scheduling-dump-statistics-file={statistics}",
@@ -34,6 +34,12 @@ def main() -> None:
         ]
     )
     if run.returncode != 0:
+        if args.toolchain and (why := parsing.problem(args.program)):
+            exits.fail(
+                f"iree-compile of the toolchain {args.toolchain} cannot parse the program, which the "
+                f"pinned IREE has written: {why}",
+                reason="program-version",
+            )
         process.exit_like(run.returncode)
     execution = atomic.read_json(statistics)["stream-aggregate"]["execution"]
     statistics.unlink()

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from scripts.lib.batch import outcomes
-from scripts.lib.config import cell, stages
+from scripts.lib.config import cell, stages, toolchains
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic, exits
@@ -162,8 +162,13 @@ def failures(results: Path, matrix: Matrix | None) -> list[Outcome]:
         for path, one in found
         if path.parent == results / one.stage / _cell_of(one)
         and one.status in outcome.FAILED
-        and (wanted is None or one.stage == "env" or (one.stage, _cell_of(one)) in wanted)
+        and (wanted is None or _is_env(one, matrix) or (one.stage, _cell_of(one)) in wanted)
     ]
+
+
+def _is_env(one: Outcome, matrix: Matrix | None) -> bool:
+    """Whether a failure is that of an environment of the last run: one of envs/, or of its toolchains."""
+    return one.stage == "env" and (matrix is None or toolchains.of(one.cell) in matrix.toolchains)
 
 
 def names(one: Outcome) -> list[str]:

@@ -1,19 +1,25 @@
 """Make or check the locks of the environments from the pins of envs/<env>.yaml.
 
-A lock is envs/<env>.lock, and the script that installs it under conda. Needs a package index.
+IREE's version is pinned once, in envs/IREE_VERSION, and written from there into every environment file
+that pins IREE. A lock is envs/<env>.lock, and the script that installs it under conda. Needs a package
+index.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-import tempfile
+import re
 from pathlib import Path
 
-from uv import find_uv_bin
-
+from scripts.lib.config import env_files
+from scripts.lib.config.build_trees import PACKAGES
+from scripts.lib.config.env_files import EnvironmentFileError
 from scripts.lib.core import atomic, exits
-from scripts.lib.driver import environments, locks
+from scripts.lib.driver import environments, locks, resolving
+
+IREE_VERSION = environments.ROOT / env_files.FOLDER / "IREE_VERSION"
+"""The file with the version of IREE that all environments pin."""
+_IREE_PIN = re.compile(rf"\b({'|'.join(PACKAGES['iree'])})==\S+")
 
 
 def main() -> None:
@@ -28,21 +34,24 @@ def main() -> None:
         help="take the newest version of every package that no file pins",
     )
     args = parser.parse_args()
-    folder = environments.ROOT / "envs"
+    folder = environments.ROOT / env_files.FOLDER
     envs = args.envs or sorted(path.stem for path in folder.glob("*.yaml"))
     stale = []
     for env in envs:
         file = environments.env_file(env)
         if not file.is_file():
             exits.fail(f"{file}: not found; expected the file of an environment")
+        changed = pin_iree(file, write=not args.check)
         try:
             wanted = files(file, resolve(file, args.upgrade))
-        except (environments.EnvironmentFileError, locks.LockError) as error:
+        except EnvironmentFileError as error:
             exits.fail(str(error))
-        changed = [path for path, text in wanted.items() if _text(path) != text]
+        except locks.LockError as error:
+            exits.fail(f"{file}: {error}")
+        changed += [path for path, text in wanted.items() if _text(path) != text]
         stale += changed
         if not args.check:
-            for path in changed:
+            for path in wanted.keys() & changed:
                 atomic.write_text(path, wanted[path])
         print(f"{env}: {', '.join(path.name for path in changed) or 'as it was'}")
     if args.check and stale:
@@ -52,35 +61,34 @@ def main() -> None:
         )
 
 
+def pin_iree(env_file: Path, write: bool) -> list[Path]:
+    """Write the version of IREE_VERSION into an environment file. Return the file if it had another one."""
+    text = _text(env_file)
+    pinned = with_iree(text, iree_version())
+    if write and pinned != text:
+        atomic.write_text(env_file, pinned)
+    return [env_file] if pinned != text else []
+
+
+def iree_version() -> str:
+    """The version of IREE that all environments pin."""
+    return IREE_VERSION.read_text(encoding="utf-8").strip()
+
+
+def with_iree(text: str, version: str) -> str:
+    """The text of an environment file with this version of IREE's packages."""
+    return _IREE_PIN.sub(rf"\1=={version}", text)
+
+
 def resolve(env_file: Path, upgrade: bool = False) -> str:
     """The lock of an environment file, resolved by uv for every system and the file's Python.
 
-    Versions of an existing lock are kept if they still fit. uv uses the indexes that it is
-    configured for; the lock does not name them. Raises LockError with uv's message.
+    Versions of an existing lock are kept if they still fit. Raises LockError with uv's message.
     """
-    declared = environments.declared(env_file)
-    with tempfile.TemporaryDirectory() as folder:
-        wanted = Path(folder) / f"{env_file.stem}.in"
-        wanted.write_text("".join(f"{r}\n" for r in declared.requirements), encoding="utf-8")
-        made = Path(folder) / "lock"
-        if before := _text(locks.lock_file(env_file)):
-            made.write_text(before, encoding="utf-8")
-        done = subprocess.run(
-            [
-                *(find_uv_bin(), "pip", "compile", wanted.name, "--output-file", made.name),
-                *("--universal", "--python-version", declared.python, "--fork-strategy", "fewest"),
-                *("--generate-hashes", "--quiet", "--custom-compile-command", locks.REFRESH),
-                "--no-annotate",
-                *(["--upgrade"] if upgrade else []),
-            ],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise locks.LockError(f"{env_file}: uv finds no versions that fit:\n{done.stderr}")
-        return made.read_text(encoding="utf-8")
+    declared = env_files.declared(env_file)
+    options = ["--universal", "--fork-strategy", "fewest", *(["--upgrade"] if upgrade else [])]
+    before = _text(locks.lock_file(env_file))
+    return resolving.resolve(declared.requirements, declared.python, before, options)
 
 
 def files(env_file: Path, lock: str) -> dict[Path, str]:

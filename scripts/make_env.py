@@ -1,19 +1,16 @@
-"""Make `.venvs/<env>/` with uv from the lock of an environment file."""
+"""Make `.venvs/<env>/` with uv from the lock of an environment file, or from what a toolchain changes of it."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
-import json
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-from uv import find_uv_bin
-
-from scripts.lib.core import atomic, channel, exits, process
-from scripts.lib.driver import environments, locks
+from scripts.lib.config.build_trees import TreeError
+from scripts.lib.config.env_files import EnvironmentFileError
+from scripts.lib.core import atomic, channel, exits
+from scripts.lib.driver import environments, installing, locks, toolchains
+from scripts.lib.driver.toolchains import Definition
+from scripts.lib.iree import tools
 
 
 def main() -> None:
@@ -23,95 +20,38 @@ def main() -> None:
     parser.add_argument("--prefix", required=True, type=Path, help="folder of the environment")
     parser.add_argument("--pins", required=True, help="digest of what is pinned")
     parser.add_argument(
+        "--toolchain", default="", help="JSON object: what a toolchain changes of the file"
+    )
+    parser.add_argument(
         "--reuse", action="store_true", help="keep an environment that was made of these pins"
     )
     parser.add_argument("--out-versions", required=True, type=Path)
     parser.add_argument("--out-pins", required=True, type=Path)
+    parser.add_argument("--out-tools", type=Path, help="JSON file: what tools say of themselves")
     args = parser.parse_args()
-    try:
-        python, packages = what_to_install(args.env_file)
-    except (environments.EnvironmentFileError, locks.LockError) as error:
-        exits.fail(str(error))
-    with alone(args.prefix) as waited:
+    with installing.alone(args.prefix) as waited:
         if (args.reuse or waited) and environments.whole(args.prefix) == args.pins:
             print(f"{args.prefix} is made of these pins already")
         else:
-            install(args.prefix, python, packages)
+            make(args)
             atomic.write_text(args.prefix / environments.MARK, f"{args.pins}\n")
-        versions = installed(args.prefix)
+        versions = installing.installed(args.prefix)
+    if args.out_tools:
+        atomic.write_json(args.out_tools, tools.said(args.prefix))
     atomic.write_json(args.out_versions, versions)
     atomic.write_text(args.out_pins, f"{args.pins}\n")
 
 
-@contextlib.contextmanager
-def alone(prefix: Path) -> Iterator[bool]:
-    """Take the lock of the environment; yield whether another process had to be waited for.
-
-    Runs in several folders share the environment.
-    """
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    with (prefix.parent / f".{prefix.name}.lock").open("w") as lock:
-        waited = False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting: another run is making {prefix}", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            waited = True
-        yield waited
-
-
-def install(prefix: Path, python: str, packages: list[str]) -> None:
-    """Make the environment from scratch."""
-    uv = find_uv_bin()
-    run([uv, "venv", "--clear", "--quiet", "--python", python, str(prefix)])
-    interpreter = prefix / "bin" / "python"
-    # Importing torch without bytecode takes two to three times as long, in every process. If
-    # PYTHONDONTWRITEBYTECODE is set or the folder is read-only, no process would write bytecode.
-    run([uv, "pip", "install", "--compile-bytecode", "--python", str(interpreter), *packages])
-
-
-def installed(prefix: Path) -> dict[str, str]:
-    """Return the environment's package versions, from the list of its run if there is one."""
-    there = prefix / "versions.json"
-    if there.is_file() and there.stat().st_size:
-        return atomic.read_json(there)
-    python = str(prefix / "bin" / "python")
-    listed = subprocess.run(
-        [find_uv_bin(), "pip", "list", "--format", "json", "--python", python],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return {package["name"]: package["version"] for package in json.loads(listed.stdout)}
-
-
-def what_to_install(env_file: Path) -> tuple[str, list[str]]:
-    """The version of Python of an environment, and its packages as arguments of `uv pip install`.
-
-    The packages are those of the lock, with hashes. Without a lock they are the pins of the file,
-    and a line on the log says so. Raises LockError if the lock does not match the pins.
-    """
-    declared = environments.declared(env_file)
-    lock = locks.lock_file(env_file)
-    if not lock.is_file():
-        print(
-            f"{lock}: not found; packages that {env_file} does not pin are installed in their newest "
-            f"version. `{locks.REFRESH}` makes it."
-        )
-        return declared.python, list(declared.requirements)
-    if problems := locks.disagreements(declared.requirements, locks.read(lock)):
-        raise locks.LockError(
-            f"{lock} is not of {env_file}: {'; '.join(problems)}. `{locks.REFRESH}` makes it again."
-        )
-    return declared.python, ["--no-deps", "--require-hashes", "--requirements", str(lock)]
-
-
-def run(command: list[str]) -> None:
-    """Run an installer step. Its output goes to the log, and its exit code becomes that of the stage."""
-    done = process.run_tool(command)
-    if done.returncode != 0:
-        process.exit_like(done.returncode)
+def make(args: argparse.Namespace) -> None:
+    """Make the environment. Exits with a message if its file, lock or local build is wrong."""
+    try:
+        if args.toolchain:
+            changed = Definition.of_text(args.toolchain)
+            toolchains.install(args.prefix, args.env_file, changed, args.pins)
+        else:
+            installing.install(args.prefix, *installing.what_to_install(args.env_file))
+    except (EnvironmentFileError, locks.LockError, TreeError) as error:
+        exits.fail(str(error))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 from scripts.lib.artifacts import tensors
 from scripts.lib.core import atomic, channel, exits
 from scripts.lib.iree import benchmark, float64, profile, sites
-from scripts.lib.iree.backends import add_arguments, compile_flags
+from scripts.lib.iree.backends import add_arguments, flags_of
 from scripts.lib.iree.session import Module, NoDevice, device_info
 from scripts.lib.lowering.locations import Locations
 from scripts.lib.timing import arguments as timing_arguments
@@ -52,7 +52,7 @@ def main() -> None:
     located = _locations(args.locations)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
-        flags = compile_flags(args.backend, args.arch, args.opt_level, args.flags)
+        flags = flags_of(args)
         flags += float64.flags(args.program, args.flags)
         found = sites.sites(args.program, flags, scratch / "phases")
         inputs = _raw_inputs(args, scratch / "inputs")

@@ -16,8 +16,8 @@ from scripts.lib.core import atomic, exits
 from scripts.lib.report import coverage, markdown, remedied
 from scripts.lib.report.coverage import ENDINGS, FIELDS
 from scripts.lib.report.markdown import text
-from scripts.lib.report.record import VERSIONS
 from scripts.lib.report.results_file import BadRecords, Record, read
+from scripts.lib.report.versions import OF_EVERY_RECORD
 
 LOWERING_PATH = ["frontend", "target"]
 MODEL = ["suite", "model"]
@@ -258,7 +258,9 @@ def versions(records: Sequence[Record]) -> pd.DataFrame:
         of, has = record.parts[0], record.data.get("versions") or {}
         exporter = record.data["experiment"].get("exporter") or ""
         frontend = f"{exporter} {has['frontend']}".strip() if has.get("frontend") else None
-        others = [f"{k} {v}" for k, v in has.items() if v and k not in (*VERSIONS, "torch_build")]
+        others = [
+            f"{k} {v}" for k, v in has.items() if v and k not in (*OF_EVERY_RECORD, "torch_build")
+        ]
         build = f"+{has['torch_build']}" if has.get("torch_build") else ""
         values = [
             f"{has['torch']}{build}" if has.get("torch") else None,

@@ -18,12 +18,11 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from scripts.lib.config import cell
 from scripts.lib.report.results_file import BadRecords, Record
 
 CELL_KEYS = (
     "cell", "model", "suite", "runtime", "frontend", "target", "test", "dtype", "precision",
-    "batch_size", "device", "xla_flags", *cell.optional_columns(),
+    "batch_size", "device", "xla_flags", "toolchain",
 )  # fmt: skip
 """Keys that distinguish records, and by which `--only` selects."""
 
@@ -85,5 +84,5 @@ def as_text(value: Any) -> str:
 # Keys to choose between two records, the simplest first; `cell` follows from the others.
 _TELLING = (
     "device", "precision", "dtype", "test", "batch_size", "runtime", "frontend", "target",
-    "xla_flags", *cell.optional_columns(), "suite", "model",
+    "xla_flags", "toolchain", "suite", "model",
 )  # fmt: skip

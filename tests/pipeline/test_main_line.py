@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -34,6 +35,8 @@ TARGETS = {
         "models": ["conv"],
     },
 }
+BAD_FLAG = "--iree-hal-memoization=perhaps"
+"""A flag that iree-compile knows, with a value that it rejects. (A run with an unknown flag does not start.)"""
 ROWS = 2 * (4 * 4 + 3) + 1
 KERNELS = {
     "select": [{"softmax_forward": {"shape": ["64x32", "32x64"]}}],
@@ -333,15 +336,15 @@ def test_a_profile_names_the_modules_of_dispatches_and_kernels(ran):
 
 
 def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ran, tmp_path):
-    bad = {"flags": ["--iree-no-such-flag"]}
+    bad = {"flags": [BAD_FLAG]}
     broken = TARGETS | {"cuda": {"backend": "cuda", "overrides": {"conv": bad}}}
     ran.configure(targets=broken)
     done = ran.snakemake("--cores", "8", "results/latency.csv")
     assert done.returncode == 0
     row = ran.row("conv", "torchmlir-torch", "cuda")
     assert (row["status"], row["stage"], row["reason"]) == ("error", "compile", "bad-flag")
-    assert "--iree-no-such-flag" in row["detail"]
-    assert row["flags"] == "--iree-no-such-flag"
+    assert "--iree-hal-memoization" in row["detail"]
+    assert row["flags"] == BAD_FLAG
     assert row["blocked_by"] == "compile conv/torchmlir-torch/cuda"
     assert len(ran.rows()) == ROWS
     assert ran.row("conv", "torchmlir-torch", "llvm-cpu")["status"] == "ok"
@@ -350,7 +353,7 @@ def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ra
     tools = ran.path / ".venvs/iree/bin"
     script = tmp_path / "conv__torchmlir-torch__cuda/run.sh"
     shown = subprocess.run([str(script), str(tools)], capture_output=True, text=True)
-    assert (shown.returncode, "--iree-no-such-flag" in shown.stderr) == (1, True)
+    assert (shown.returncode, "--iree-hal-memoization" in shown.stderr) == (1, True)
 
     ran.configure(targets=TARGETS)
     jobs = jobs_of(ran.snakemake("-n", "results/latency.csv").stdout)
@@ -395,8 +398,39 @@ def test_expectations_decide_the_exit_code_of_check(ran):
     assert "conv/torchmlir-torch/llvm-cpu" in done.stdout
 
 
+def test_a_local_build_is_a_toolchain_and_what_it_compiled_is_made_again_with_it(
+    ran, environments, tmp_path
+):
+    site = next((environments / "iree").glob("lib/python*/site-packages"))
+    tree = tmp_path / "build"
+    shutil.copytree(site / "iree", tree / "iree", copy_function=os.link)
+    ran.configure(targets=TARGETS, expect={}, toolchains={"build": {"iree": str(tree)}})
+    only = ("--config", "models=conv", "frontends=torchmlir-torch", "targets=llvm-cpu", "baselines=eager", "toolchains=pinned,build")  # fmt: skip
+    ran.snakemake("--cores", "8", "results/latency.csv", *only)
+    row, pinned = (ran.row("conv", "torchmlir-torch", t) for t in ("llvm-cpu@build", "llvm-cpu"))
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert (row["toolchain"], pinned["toolchain"]) == ("build", "pinned")
+    assert re.fullmatch(r"3\.\d+\.\S+ @ [0-9a-f]{12}", row["iree_build"])
+    assert row["iree_version"] == row["iree_build"].partition(" ")[0]
+    assert row["dispatch_count"] == pinned["dispatch_count"]
+    used = (ran.path / ".venvs/iree@build/bin/iree-compile").resolve()
+    assert used.is_relative_to(tree)
+    again = ran.snakemake("--cores", "8", "results/latency.csv", *only)
+    assert "Nothing to be done" in again.stdout
+
+    # Built again: another file of the same content.
+    program = used.read_bytes()
+    used.unlink()
+    used.write_bytes(program)
+    used.chmod(0o755)
+    jobs = jobs_of(ran.snakemake("-n", "results/latency.csv", *only).stdout)
+    cell = "conv/torchmlir-torch/llvm-cpu@build"
+    assert {of for rule, of in jobs if rule != "aggregate_results"} == {cell, "iree@build"}
+    assert {rule for rule, _ in jobs} >= {"make_env", "compile_iree", "measure_iree"}
+
+
 def test_a_module_by_a_remedy_is_measured_once_and_its_first_error_stays(ran):
-    bad = "--iree-no-such-flag"
+    bad = BAD_FLAG
     table = {
         "order": {},
         "remedies": {

@@ -9,6 +9,7 @@ from scripts.lib.config import expansion, schemas, settings
 from scripts.lib.driver import fingerprint
 from scripts.lib.iree import backends, session
 from scripts.lib.iree.backends import BACKENDS, Backend
+from scripts.lib.supervision.diagnose import diagnose
 
 CONFIG = yaml.safe_load((schemas.ROOT / "config.yaml").read_text(encoding="utf-8"))
 PAGE = schemas.ROOT / "docs" / "configuration.md"
@@ -126,3 +127,42 @@ def test_the_plugins_of_other_targets_and_inputs_are_unused(name):
 def test_no_plugin_is_unused_if_the_flags_choose_targets_or_plugins(more):
     flags = backends.compile_flags("llvm-cpu", None, None, (more,))
     assert backends.unused_plugins(flags, "") == []
+
+
+@pytest.mark.parametrize(
+    ("release", "flag"),
+    [
+        ("", "--iree-rocm-target=gfx942"),
+        ("3.13.0rc20261016", "--iree-rocm-target=gfx942"),
+        ("3.11.0", "--iree-rocm-target=gfx942"),
+        ("3.10.0", "--iree-hip-target=gfx942"),
+        ("3.8.0", "--iree-hip-target=gfx942"),
+    ],
+)
+def test_a_flag_is_written_as_the_release_of_the_compiler_calls_it(release, flag):
+    flags = backends.compile_flags("rocm", None, None, ("--a=--b=c",))
+    found = backends.renamed(flags, release)
+    assert flag in found
+    assert [f for f in found if f != flag] == [f for f in flags if not f.startswith("--iree-rocm")]
+
+
+@pytest.mark.parametrize(
+    ("release", "arch", "fails"),
+    [("3.11.0", "ada", True), ("3.12.0", "ada", False), ("3.11.0", "ampere", False)],
+)
+def test_an_architecture_that_the_release_does_not_know_is_an_error_of_its_own(
+    monkeypatch, capsys, release, arch, fails
+):
+    monkeypatch.setattr(backends.tools, "tool", str)
+    monkeypatch.setattr(backends.tools, "release", lambda compiler: release)
+    parser = argparse.ArgumentParser()
+    backends.add_target_arguments(parser)
+    args = parser.parse_args(["--backend", "vulkan", "--arch", arch, "--toolchain", "old"])
+    if not fails:
+        assert f"--iree-vulkan-target={arch}" in backends.flags_of(args)
+        return
+    with pytest.raises(SystemExit):
+        backends.flags_of(args)
+    found = diagnose(1, capsys.readouterr().err)
+    assert (found.status, found.reason) == ("error", "unknown-target")
+    assert "since 3.12, the toolchain old has 3.11.0" in found.detail

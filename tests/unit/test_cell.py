@@ -8,18 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.config import cell, stages
-from scripts.lib.config.cell import Axis, Cell, Kind
+from scripts.lib.config import cell
+from scripts.lib.config.cell import Cell, Kind
 
 # What the configuration's schema and the suites let a name be.
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]*", fullmatch=True)
+VARIED = st.one_of(NAMES, st.builds("{}@{}".format, NAMES, NAMES))
 
 
 @st.composite
 def cells(draw, kind: Kind) -> Cell:
     """Any cell of a kind."""
     values = {
-        axis.name: draw(st.sampled_from(axis.values) if axis.values else NAMES)
+        axis.name: draw(
+            st.sampled_from(axis.values) if axis.values else VARIED if axis.varied else NAMES
+        )
         for axis in cell.shape(kind).axes
     }
     return Cell.of(kind, **values)
@@ -34,6 +37,9 @@ def cells(draw, kind: Kind) -> Cell:
         (Kind.PROGRAM, {"model": "m", "frontend": "torchmlir-torch"}, "m/torchmlir-torch"),
         (Kind.IREE, {"model": "m.v2", "frontend": "f", "target": "llvm-cpu"}, "m.v2/f/llvm-cpu"),
         (Kind.IREE_DUMP, {"model": "m", "frontend": "f", "target": "t"}, "m/iree/f/t"),
+        (Kind.IREE, {"model": "m", "frontend": "f", "target": "t@iree-3.12"}, "m/f/t@iree-3.12"),
+        (Kind.PROGRAM, {"model": "m", "frontend": "f@nightly"}, "m/f@nightly"),
+        (Kind.ENV, {"env": "iree@iree-3.12"}, "iree@iree-3.12"),
         (Kind.BASELINE, {"model": "m", "baseline": "eager", "test": "train"}, "m/eager/train"),
     ],
 )
@@ -70,7 +76,19 @@ def test_any_text_is_the_name_of_one_cell_or_is_refused_with_what_was_expected(k
     assert all(cell.shape(kind).pattern in str(problem.value) for kind in kinds)
 
 
-@pytest.mark.parametrize("text", ["m/f", "m/f/t/u", "m/eager/evil", "m//eval", "/f/t", "m/f/t\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m/f",
+        "m/f/t/u",
+        "m/eager/evil",
+        "m//eval",
+        "m@x/eager/eval",
+        "m/eager@x/eval",
+        "/f/t",
+        "m/f/t\n",
+    ],
+)
 def test_the_name_of_another_kind_of_cell_is_refused(text):
     with pytest.raises(ValueError, match="expected \\{model\\}/\\{baseline\\}/\\{test\\}"):
         Cell.parse(text, Kind.BASELINE)
@@ -123,52 +141,3 @@ def test_the_option_of_the_commands_selects_by_globs_of_names(globs, chosen):
     found = parser.parse_args([word for glob in globs for word in ("--cell", glob)]).cell
     named = {"a": "m/f/t", "b": "m/eager/eval", "c": "n/eager/eval"}
     assert "".join(key for key, name in named.items() if cell.selects(found, name)) == chosen
-
-
-@pytest.fixture
-def toolchain(monkeypatch):
-    """One axis more, in the one table."""
-
-    def forget():
-        cell.shape.cache_clear()
-        cell._shared.cache_clear()
-
-    further = Axis("toolchain", (Kind.IREE, Kind.IREE_DUMP), default="pinned", column="toolchain")
-    monkeypatch.setattr(cell, "AXES", (*cell.AXES, further))
-    forget()
-    yield
-    monkeypatch.undo()
-    forget()
-
-
-@pytest.mark.parametrize(
-    ("value", "name"), [("pinned", "m/f/t"), ("3.12.0-rc1", "m/f/t@toolchain=3.12.0-rc1")]
-)
-def test_an_axis_more_is_in_names_paths_patterns_globs_and_columns(toolchain, value, name):
-    one = Cell.of(Kind.IREE, model="m", frontend="f", target="t", toolchain=value)
-    assert str(one) == name
-    assert Cell.parse(name, Kind.IREE) == one
-    assert (
-        stages.STAGES["compile"].path(one, "module.vmfb") == f"results/compile/{name}/module.vmfb"
-    )
-    chain = [stage.path(of) for stage, of in stages.of_row(one)]
-    assert chain == ["results/reference/m", "results/export/m/f", f"results/compile/{name}", f"results/measure/{name}"]  # fmt: skip
-    # As a rule sees it: the wildcard is empty for the default.
-    pattern = stages.STAGES["compile"].pattern("status.json")
-    assert pattern == "results/compile/{model}/{frontend}/{target}{toolchain}/status.json"
-    limits = cell.constraints()
-    regex = re.sub(r"\{(\w+)\}", lambda w: f"(?P<{w[1]}>{limits[w[1]]})", pattern)
-    wildcards = re.fullmatch(regex, f"results/compile/{name}/status.json").groupdict()
-    assert cell.name(Kind.IREE, SimpleNamespace(**wildcards)) == name
-    assert cell.selects(["*/t"], str(one)) == (value == "pinned")
-    assert cell.selects(["*@toolchain=3.12*"], str(one)) == (value != "pinned")
-    assert one.columns() == {"frontend": "f", "target": "t", "toolchain": value}
-    assert cell.of_columns(Kind.IREE, "m", one.columns()) == one
-    assert cell.optional_columns() == ("toolchain",)
-
-
-def test_an_axis_more_leaves_the_names_of_other_kinds_and_of_older_rows_as_they_are(toolchain):
-    columns = {"frontend": "f", "target": "t"}
-    assert str(cell.of_columns(Kind.IREE, "m", columns)) == "m/f/t"
-    assert cell.shape(Kind.PROGRAM).pattern == "{model}/{frontend}"
-    assert cell.shape(Kind.BASELINE).pattern == "{model}/{baseline}/{test}"

@@ -10,7 +10,7 @@ import pytest
 
 from scripts import make_env
 from scripts.lib.core import checkout
-from scripts.lib.driver import environments
+from scripts.lib.driver import environments, installing
 from tests.checkouts import ROOT
 
 
@@ -72,9 +72,9 @@ def made(tmp_path, monkeypatch):
         installs.append(folder)
         (folder / "bin").mkdir(parents=True, exist_ok=True)
 
-    monkeypatch.setattr(make_env, "install", install)
-    monkeypatch.setattr(make_env, "installed", lambda _: {"a": "1"})
-    monkeypatch.setattr(make_env, "what_to_install", lambda _: ("3.11", []))
+    monkeypatch.setattr(installing, "install", install)
+    monkeypatch.setattr(installing, "installed", lambda _: {"a": "1"})
+    monkeypatch.setattr(installing, "what_to_install", lambda _: ("3.11", []))
 
     def make(pins: str, *options: str) -> list[Path]:
         out = [f"--out-versions={tmp_path / 'versions.json'}", f"--out-pins={tmp_path / 'pins'}"]
@@ -97,11 +97,11 @@ def test_a_shared_environment_is_kept_where_it_is_of_the_pins(made):
 
 def test_an_environment_that_another_run_makes_is_waited_for(made, tmp_path):
     prefix = tmp_path / ".venvs/e"
-    with make_env.alone(prefix) as waited:
+    with installing.alone(prefix) as waited:
         assert not waited
         code = (
-            "import sys; from pathlib import Path; from scripts import make_env\n"
-            "with make_env.alone(Path(sys.argv[1])) as waited: print('waited', waited)"
+            "import sys; from pathlib import Path; from scripts.lib.driver import installing\n"
+            "with installing.alone(Path(sys.argv[1])) as waited: print('waited', waited)"
         )
         other = subprocess.Popen(
             [sys.executable, "-c", code, str(prefix)], cwd=ROOT, stdout=subprocess.PIPE, text=True

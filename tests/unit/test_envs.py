@@ -11,8 +11,9 @@ import yaml
 
 from benchmarks import synthetic
 from scripts import lock_envs
+from scripts.lib.config import env_files
 from scripts.lib.driver import environments, locks
-from scripts.make_env import what_to_install
+from scripts.lib.driver.installing import what_to_install
 from tests.checkouts import Checkout
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ each_env = pytest.mark.parametrize("env", ENVS, ids=lambda path: path.stem)
 
 def requirements() -> dict[str, list[str]]:
     """Requirements by the file that states them."""
-    found = {path.name: list(environments.declared(path).requirements) for path in ENVS}
+    found = {path.name: list(env_files.declared(path).requirements) for path in ENVS}
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     found["requirements.txt"] = [line for line in lines if line and line[0] != "#"]
     return found
@@ -67,7 +68,7 @@ def test_pytorch_xla_is_pinned_beside_the_torch_of_its_own_version():
 @each_env
 def test_uv_installs_all_that_conda_would(env):
     dependencies = yaml.safe_load(env.read_text(encoding="utf-8"))["dependencies"]
-    declared = environments.declared(env)
+    declared = env_files.declared(env)
     python, packages = declared.python, list(declared.requirements)
     assert dependencies == [f"python={python}", "pip", {"pip": packages}]
     assert re.fullmatch(r"3\.\d+(\.\d+)?", python)
@@ -76,7 +77,7 @@ def test_uv_installs_all_that_conda_would(env):
 @each_env
 def test_what_a_row_says_of_a_version_is_what_is_pinned(env):
     pinned = [f"{n}=={v}" for n, v in environments.pins(env.stem).items()]
-    assert pinned == list(environments.declared(env).requirements)
+    assert pinned == list(env_files.declared(env).requirements)
 
 
 def test_no_file_makes_snakemake_skip_the_pip_section():
@@ -95,14 +96,14 @@ def test_no_file_makes_snakemake_skip_the_pip_section():
 def test_an_environment_without_one_python_and_one_pip_section_is_refused(tmp_path, dependencies):
     path = tmp_path / "odd.yaml"
     path.write_text(yaml.safe_dump({"dependencies": dependencies}))
-    with pytest.raises(environments.EnvironmentFileError, match="expected one `python=` and one"):
-        environments.declared(path)
+    with pytest.raises(env_files.EnvironmentFileError, match="expected one `python=` and one"):
+        env_files.declared(path)
 
 
 @each_env
 def test_every_environment_has_a_lock_of_its_pins_with_hashes(env):
     packages = locks.read(locks.lock_file(env))
-    assert locks.disagreements(environments.declared(env).requirements, packages) == []
+    assert locks.disagreements(env_files.declared(env).requirements, packages) == []
     assert all(package.hashes for package in packages)
 
 
@@ -243,3 +244,15 @@ def test_another_version_in_a_lock_makes_the_environment_again_and_what_was_done
 def test_the_rule_that_makes_an_environment_has_its_lock_as_an_input():
     assert environments.lock_files("iree") == ["envs/iree.lock"]
     assert environments.lock_files("none") == []
+
+
+def test_the_version_of_iree_is_pinned_once_and_written_into_every_file():
+    version = lock_envs.iree_version()
+    pinned = [r for stated in requirements().values() for r in stated if r.startswith("iree-base")]
+    assert len(pinned) >= 2 * len(SHARED[:2])
+    assert {r.partition("==")[2] for r in pinned} == {version}
+    for file in ENVS:
+        text = file.read_text(encoding="utf-8")
+        assert lock_envs.with_iree(text, version) == text
+        newer = lock_envs.with_iree(text, "9.9.0")
+        assert newer == text.replace(f"=={version}", "==9.9.0")

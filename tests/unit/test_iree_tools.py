@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.iree import float64, tools
+from scripts.lib.iree import float64, module_links, tools
 
 
 @pytest.fixture
@@ -74,3 +74,28 @@ def test_float64_is_kept_where_the_interface_of_a_program_has_it(
     flag = "--iree-input-demote-f64-to-f32"
     assert float64.flags(program) == ([f"{flag}=false"] if kept else [])
     assert float64.flags(program, [f"{flag}=true"]) == []
+
+
+def test_a_module_below_a_folder_of_a_toolchain_is_opened_by_a_link(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain, of_toolchain = (Path(f"results/compile/m/f/{t}/module.vmfb") for t in ("t", "t@x"))
+    for module in (plain, of_toolchain):
+        module.parent.mkdir(parents=True)
+        module.write_text(str(module))
+    assert module_links.openable(plain) == plain
+    link = module_links.openable(of_toolchain)
+    assert "@" not in str(link)
+    assert link.read_text() == str(of_toolchain)
+    assert module_links.openable(of_toolchain) == link
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("IREE (https://iree.dev):\n  IREE compiler version 3.13.0rc20261016 @ 89ece87b89852100c0a4ac3d515e14842d090967\n  LLVM version 24.0.0git\n", "3.13.0rc20261016 @ 89ece87b8985"),
+        ("  IREE compiler version 3.14.0.dev\n", "3.14.0.dev"),
+        ("no such thing", ""),
+    ],
+)  # fmt: skip
+def test_a_compiler_is_identified_by_what_it_says(text, shown):
+    assert tools.identified(text) == shown

@@ -8,7 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from scripts.lib.config.matrix import Baseline, Override, TargetOverride
+from scripts.lib.config.matrix import Baseline, Override, TargetOverride, varied
+from scripts.lib.config.toolchains import Toolchain
 from scripts.lib.driver import environments
 from scripts.lib.report import fields, record, results_file
 from scripts.lib.report.columns import FIELDS
@@ -452,3 +453,36 @@ def test_a_speedup_is_worth_no_more_than_the_worse_of_the_two(results):
             grades = (one["latency"]["trust"], one["latency"]["speedup_trust"])
             assert GRADES.index(grades[1]) >= GRADES.index(grades[0])
     assert any(one["latency"] and one["latency"]["speedup_trust"] for one in found.values())
+
+
+SAID = "IREE (https://iree.dev):\n  IREE compiler version 3.14.0.dev @ 89ece87b89852100c0a4ac3d515e14842d090967\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "version"),
+    [
+        ({"packages": {"iree-base-compiler": "3.12.0", "iree-base-runtime": "3.12.0"}}, "3.12.0"),
+        ({"packages": {"iree-base-compiler": "/w/iree_base_compiler-3.14.1-cp311-linux.whl"}}, "3.14.1"),
+        ({"builds": {"iree": "/a/build"}}, "3.14.0.dev"),
+    ],
+)  # fmt: skip
+def test_a_row_of_a_toolchain_has_its_name_and_what_its_compiler_says(
+    results, ended, changed, version
+):
+    toolchain = Toolchain("mine", envs=("iree",), **changed)
+    chosen = {"pinned": Toolchain("pinned"), "mine": toolchain}
+    results.matrix = dataclasses.replace(
+        results.matrix, toolchains=chosen, targets=varied(results.matrix.targets, chosen)
+    )
+    results.write(ended("error", "compile", "conv/mlir/vulkan@mine", "program-version"))
+    said = Path("results/env/iree@mine/tools.json")
+    said.parent.mkdir(parents=True)
+    said.write_text(json.dumps({"iree-compile": SAID}))
+    found = rows(record.records(results.matrix))
+    row = found["conv/mlir/vulkan@mine"]
+    assert (row["toolchain"], row["reason"]) == ("mine", "program-version")
+    assert (row["iree_version"], row["iree_build"]) == (version, "3.14.0.dev @ 89ece87b8985")
+    pinned = found["conv/mlir/vulkan"]
+    assert (pinned["toolchain"], pinned["iree_build"]) == ("pinned", None)
+    assert found["conv/eager/eval"]["toolchain"] is None
+    assert all(map(VALID, record.records(results.matrix)))

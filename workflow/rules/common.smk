@@ -11,8 +11,18 @@ from snakemake.exceptions import WorkflowError
 # Snakemake has put the folder of the Snakefile on sys.path.
 from scripts.lib import snakemake_patches
 from scripts.lib.config import cell, expansion, settings
+from scripts.lib.config.toolchains import PINNED
 from scripts.lib.core import checkout
-from scripts.lib.driver import environments, gate, live, outputs, plan, progress, tuning
+from scripts.lib.driver import (
+    environments,
+    flag_checks,
+    gate,
+    live,
+    outputs,
+    plan,
+    progress,
+    tuning,
+)
 from scripts.lib.snakemake_patches import terminal
 
 IS_MODULE = not os.path.samefile(workflow.basedir, checkout.ROOT)
@@ -35,6 +45,10 @@ try:
     MATRIX = expansion.expand(_declared, _selections, checkout.ROOT)
     if not checkout.is_here():
         MATRIX = expansion.with_absolute_paths(MATRIX, checkout.ROOT)
+    if WITH_CONDA and (further := [n for n in MATRIX.toolchains if n != PINNED]):
+        raise settings.ConfigError(
+            f"toolchains: {further[0]} needs an environment that uv makes; leave --sdm conda out"
+        )
     MATRIX, not_used = tuning.with_results(MATRIX)
     PLAN = plan.Plan(
         MATRIX,
@@ -61,8 +75,10 @@ if patches.may_submit and (
 if not patches.on_node:
     for problem in PLAN.broken_models():
         logger.warning(f"{problem}: its rows will be errors of stage reference")
-    for problem in not_used:
+    for problem in (*not_used, *PLAN.environments.notes()):
         logger.warning(problem)
+    if not WITH_CONDA and (problems := flag_checks.problems(MATRIX)):
+        raise WorkflowError("configuration:\n" + "\n".join(problems))
     for files in (
         outputs.FILES,
         outputs.KERNEL_FILES,

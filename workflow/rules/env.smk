@@ -1,11 +1,22 @@
-"""The environments of the stages without conda: `.venvs/<env>/`, made by uv from envs/<env>.lock."""
+"""The environments of the stages without conda: `.venvs/<env>/`, made by uv from envs/<env>.lock.
+
+`.venvs/<env>@<toolchain>/` is made from the same file and what the toolchain changes.
+"""
+
+TOOLS = beside_outputs("env", "tools.json")
+
+
+def of_toolchain(wildcards):
+    """`--toolchain <what it changes>` for the environment of a toolchain."""
+    changed = PLAN.environments.definition(wildcards.env)
+    return f"--toolchain {shlex.quote(changed.to_text())}" if changed else ""
 
 
 rule make_env:
     """An environment of the stages, installed by uv from its lock."""
     input:
-        env_file=checkout.path("envs/{env}.yaml"),
-        lock=of_cell(lambda w: environments.lock_files(w.env)),
+        env_file=of_cell(lambda w: PLAN.environments.file(w.env)),
+        lock=of_cell(lambda w: PLAN.environments.lock_files(w.env)),
     output:
         versions=environments.packages_file("{env}"),
         pins=artifact("env", "pins.txt"),
@@ -26,11 +37,15 @@ rule make_env:
     params:
         **stage_params("env"),
         prefix=of_cell(lambda w: environments.prefix(w.env)),
-        pins=of_cell(lambda w: environments.pins_digest(w.env)),
+        pins=of_cell(lambda w: PLAN.environments.pins_digest(w.env)),
+        # Not a function of wildcards alone, so that environments made before there were toolchains
+        # need not be made again; `pins` changes with it.
+        toolchain=lambda w, input: of_toolchain(w),
     shell:
         SUPERVISE + " --module scripts.make_env"
-        " --artifact {output.versions:q} {output.pins:q}"
+        f" --artifact {{output.versions:q}} {{output.pins:q}} {TOOLS}"
         f" -- {DRIVER} -m scripts.make_env"
         " --env-file {input.env_file:q} --prefix {params.prefix:q}"
-        " --pins {params.pins:q} --out-versions {output.versions:q} --out-pins {output.pins:q}"
-        + ("" if checkout.is_here() else " --reuse")
+        " --pins {params.pins:q} {params.toolchain}"
+        " --out-versions {output.versions:q} --out-pins {output.pins:q}"
+        f" --out-tools {TOOLS}" + ("" if checkout.is_here() else " --reuse")

@@ -42,7 +42,7 @@ def beside_outputs(stage, file):
 def per_env(stage, answer):
     """A param that depends only on the environment: a value if all cells of a stage have the same
     environment, else a function of the cell."""
-    return of_cell(answer) if STAGES[stage].entry else answer(None)
+    return answer(None) if PLAN.has_one_env(stage) else of_cell(answer)
 
 
 def environment(stage):

@@ -47,14 +47,14 @@ class Axis:
     """One axis of the cells of `kinds`. `name` is also the name of its wildcard.
 
     `values`: the possible values; empty if any name is possible. An axis with a single value is not a
-    wildcard: its value is part of every name. `default`: the value that is left out of names and
-    paths; other values appear there as `@<axis>=<value>`. `column`: the column of rows that has it.
+    wildcard: its value is part of every name. `varied`: whether a value may end with `@<toolchain>`
+    (config/toolchains.py). `column`: the column of rows that has it.
     """
 
     name: str
     kinds: tuple[Kind, ...]
     values: tuple[str, ...] = ()
-    default: str | None = None
+    varied: bool = False
     column: str = ""
 
     @property
@@ -63,20 +63,15 @@ class Axis:
         return len(self.values) == 1
 
     @property
-    def value_regex(self) -> str:
-        """The regular expression of a value."""
-        return "|".join(map(re.escape, self.values)) or "[^/@]+"
-
-    @property
     def constraint(self) -> str:
-        """The regular expression of its wildcard."""
-        if self.default is None:
-            return self.value_regex
-        return f"(?:@{re.escape(self.name)}=(?:{self.value_regex}))?"
+        """The regular expression of a value, and of its wildcard."""
+        if self.values:
+            return "|".join(map(re.escape, self.values))
+        return "[^/@]+(?:@[^/@]+)?" if self.varied else "[^/@]+"
 
 
 AXES = (
-    Axis("env", (Kind.ENV,)),
+    Axis("env", (Kind.ENV,), varied=True),
     Axis("device", (Kind.DEVICE,)),
     Axis("batch", OF_BATCHES),
     Axis(
@@ -89,13 +84,19 @@ AXES = (
     Axis(
         "frontend",
         (Kind.PROGRAM, Kind.IREE, Kind.IREE_DUMP, Kind.BATCH_PROGRAM, Kind.BATCH_IREE),
+        varied=True,
         column="frontend",
     ),
-    Axis("target", (Kind.IREE, Kind.IREE_DUMP, Kind.TUNING, Kind.BATCH_IREE), column="target"),
+    Axis(
+        "target",
+        (Kind.IREE, Kind.IREE_DUMP, Kind.TUNING, Kind.BATCH_IREE),
+        varied=True,
+        column="target",
+    ),
     Axis("baseline", (Kind.BASELINE, Kind.BATCH_BASELINE), column="target"),
     Axis("test", (Kind.BASELINE,), values=TESTS, column="test"),
 )
-"""All axes, in their order in names. Axes with a default come last."""
+"""All axes, in their order in names."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def shape(kind: Kind) -> Shape:
     axes = tuple(axis for axis in AXES if kind in axis.kinds)
     pattern, regex = "", ""
     for axis in axes:
-        slash = "/" if pattern and axis.default is None else ""
+        slash = "/" if pattern else ""
         if axis.is_fixed:
             pattern += slash + axis.values[0]
             regex += slash + re.escape(axis.values[0])
@@ -138,17 +139,9 @@ def constraints() -> dict[str, str]:
 
 
 def name(kind: Kind, wildcards: object) -> str:
-    """The name of the cell for the wildcards of a rule. An axis with a default may be missing there."""
+    """The name of the cell for the wildcards of a rule."""
     named = shape(kind)
-    return named.pattern.format(
-        **{axis.name: _text(axis, wildcards) for axis in named.axes if not axis.is_fixed}
-    )
-
-
-def _text(axis: Axis, wildcards: object) -> str:
-    if axis.default is None:
-        return getattr(wildcards, axis.name)
-    return getattr(wildcards, axis.name, "")
+    return named.pattern.format(**{one: getattr(wildcards, one) for one in named.wildcards})
 
 
 @dataclass(frozen=True)
@@ -160,7 +153,7 @@ class Cell:
 
     @classmethod
     def of(cls, kind: Kind, **values: str) -> Cell:
-        """The cell with these values; an axis with a default, or with one value, may be left out.
+        """The cell with these values; an axis with one value may be left out.
 
         Raises ValueError for an axis that is missing.
         """
@@ -174,8 +167,7 @@ class Cell:
         """Parse the name of a cell as the first of `kinds` that fits. Raises ValueError if none does."""
         for kind in kinds:
             if found := shape(kind).regex.fullmatch(text):
-                given = found.groupdict().items()
-                return cls.of(kind, **{k: v.removeprefix(f"@{k}=") for k, v in given if v})
+                return cls.of(kind, **found.groupdict())
         expected = " or ".join(shape(kind).pattern for kind in kinds)
         raise ValueError(f"{text!r} is not the name of a cell; expected {expected}")
 
@@ -185,13 +177,7 @@ class Cell:
     @functools.cached_property
     def name(self) -> str:
         """The name, as used in rows, globs and folders."""
-        text = ""
-        for axis, value in zip(shape(self.kind).axes, self.values, strict=True):
-            if axis.default is None:
-                text += f"/{value}" if text else value
-            elif value != axis.default:
-                text += f"@{axis.name}={value}"
-        return text
+        return "/".join(self.values)
 
     def __getitem__(self, axis: str) -> str:
         """The value of an axis, by its name."""
@@ -226,7 +212,7 @@ def _shared(kind: Kind, other: Kind) -> tuple[tuple[int | None, str], ...]:
     for axis in shape(other).axes:
         if axis.name in places:
             found.append((places[axis.name], ""))
-        elif axis.is_fixed or axis.default is not None:
+        elif axis.is_fixed:
             found.append((None, _value(axis, {})))
         else:
             raise ValueError(f"a cell of kind {kind} is of no {axis.name}, which {other} needs")
@@ -236,20 +222,13 @@ def _shared(kind: Kind, other: Kind) -> tuple[tuple[int | None, str], ...]:
 def _value(axis: Axis, values: Mapping[str, str]) -> str:
     if axis.is_fixed:
         return axis.values[0]
-    if axis.default is not None:
-        return values.get(axis.name, axis.default)
     return values[axis.name]
 
 
 def of_columns(kind: Kind, model: str, columns: Mapping[str, Any]) -> Cell:
-    """The cell of a row, from its columns. A column that an older row lacks has the default."""
+    """The cell of a row, from its columns."""
     values = {a.name: columns.get(a.column) for a in shape(kind).axes if a.column}
     return Cell.of(kind, model=model, **{k: v for k, v in values.items() if v is not None})
-
-
-def optional_columns() -> tuple[str, ...]:
-    """The columns of axes with a default."""
-    return tuple(axis.column for axis in AXES if axis.column and axis.default is not None)
 
 
 def selects(globs: Iterable[str], *names: str) -> bool:

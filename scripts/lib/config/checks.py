@@ -4,14 +4,16 @@ name exist, and whether entries fit together. The schema has checked each entry'
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import plugins, settings, tuning
-from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target
+from scripts.lib.config import plugins, settings, toolchains, tuning
+from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, varied
 from scripts.lib.config.precision import POLICY, TESTS
+from scripts.lib.config.stages import IREE_ENV
+from scripts.lib.config.toolchains import Toolchain
 from scripts.lib.config.torchbench import TorchbenchFile
 
 # The kinds of files that entries name, and their folders.
@@ -36,7 +38,7 @@ def problems(
     `programs`: the frontends whose programs baselines run. `kernels`: the kernels at their shapes.
     """
     found = entry_problems(chosen, programs, root, torchbench, list(known["frontends"]))
-    found += expect_problems(config.get("expect", {}), known)
+    found += expect_problems(config.get("expect", {}), known, config.get("toolchains") or ())
     found += glob_problems({**known, "models": {**known["models"], **kernels}})
     found += node_problems(known, config.get("nodes", {}))
     found += reserved_problems(known["frontends"])
@@ -153,13 +155,17 @@ def baseline_problems(
     return problems
 
 
-def expect_problems(expect: Mapping[str, Any], known: Mapping[str, dict]) -> list[str]:
+def expect_problems(
+    expect: Mapping[str, Any], known: Mapping[str, dict], named: Iterable[str] = ()
+) -> list[str]:
     """Error messages about patterns that match no declared cell: `snakemake check` would pass without
-    checking anything."""
+    checking anything. `named`: all declared toolchains, selected or not."""
+    variants = _variants(known["frontends"], named) if any("@" in one for one in expect) else {}
     everything = Matrix(
         models=known["models"],
-        frontends=known["frontends"],
-        targets=known["targets"],
+        frontends=varied(known["frontends"], toolchains.pinned() | variants),
+        targets=varied(known["targets"], toolchains.pinned() | variants),
+        toolchains=toolchains.pinned() | variants,
         baselines=known["baselines"],
         measure={},
         limits={},
@@ -172,6 +178,17 @@ def expect_problems(expect: Mapping[str, Any], known: Mapping[str, dict]) -> lis
         for pattern in expect
         if not any(fnmatchcase(cell, pattern) for cell in cells)
     ]
+
+
+def _variants(frontends: Mapping[str, Frontend], named: Iterable[str]) -> dict[str, Toolchain]:
+    """Toolchains of these names that change any environments, for all names of cells that they may have."""
+    lowering = tuple(dict.fromkeys(one.env for one in frontends.values()))
+    changes = {"": (IREE_ENV,), "-lowering": lowering, "-both": (IREE_ENV, *lowering)}
+    return {
+        f"{name}{kind}": Toolchain(name, envs=envs)
+        for name in named
+        for kind, envs in changes.items()
+    }
 
 
 def glob_problems(known: Mapping[str, dict]) -> list[str]:

@@ -18,6 +18,7 @@ from scripts.lib.config import (
     settings,
     stages,
     suites,
+    toolchains,
     torchbench_pass,
     tuning,
 )
@@ -29,6 +30,7 @@ from scripts.lib.config.matrix import (
     Target,
     TargetOverride,
     Tuning,
+    varied,
 )
 from scripts.lib.config.precision import TESTS
 from scripts.lib.config.settings import ConfigError
@@ -64,15 +66,18 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     of_kernels = kernel_matrix.models(config, root, problems)
     problems += checks.problems(config, known, chosen, programs, root, lists, of_kernels)
     of_operators = operators.of(config, known, chosen, selections, problems)
+    taken = toolchains.selected(
+        config, selections.get("toolchains"), _environments(known["frontends"]), root, problems
+    )
     if problems:
         raise ConfigError("\n".join(problems))
     matrix = Matrix(
         models=chosen["models"],
-        frontends=chosen["frontends"],
-        targets=chosen["targets"],
+        frontends=varied(chosen["frontends"], taken),
+        targets=varied(chosen["targets"], taken),
         baselines=chosen["baselines"],
-        programs=programs,
-        remedied_by=by_remedy,
+        programs=programs | varied({name: programs[name] for name in by_remedy}, taken),
+        remedied_by=_remedied_in(by_remedy, programs, taken),
         measure=dict(config["measure"]),
         limits={
             key: dict(limit) for key, limit in (stages.OPTIONAL_LIMITS | config["limits"]).items()
@@ -84,6 +89,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         dumps=dict(config.get("dumps", {})),
         nodes={kind: dict(asked or {}) for kind, asked in config.get("nodes", {}).items()},
         operators=of_operators,
+        toolchains=taken,
     )
     if lists:
         matrix = torchbench_pass.apply(matrix, lists, root)
@@ -183,6 +189,21 @@ def _remedied_by(config: Mapping[str, Any], targets: Mapping[str, Target]) -> tu
     return tuple(
         name for name in named if name in there and (there[name] or {}).get("default", True)
     )
+
+
+def _remedied_in(
+    names: Sequence[str],
+    programs: Mapping[str, Frontend],
+    taken: Mapping[str, toolchains.Toolchain],
+) -> tuple[str, ...]:
+    """Return the frontends that remedies may take, with those of the selected toolchains."""
+    of_toolchains = varied({name: programs[name] for name in names}, taken)
+    return tuple(dict.fromkeys([*names, *of_toolchains]))
+
+
+def _environments(frontends: Mapping[str, Frontend]) -> list[str]:
+    """Return the environments that a toolchain may change: those of IREE and of the frontends."""
+    return list(dict.fromkeys([stages.IREE_ENV, *(one.env for one in frontends.values())]))
 
 
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:

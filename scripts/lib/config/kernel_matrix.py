@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import cell, checks, kernels, settings
+from scripts.lib.config import cell, checks, kernels, settings, toolchains
 from scripts.lib.config.kernels import Kernel, KernelError
 from scripts.lib.config.matrix import Matrix, Model
 from scripts.lib.config.settings import ConfigError
@@ -63,6 +63,7 @@ def expand(
         expect={},
         overrides={},
         kernels=None,
+        toolchains=toolchains.pinned(),
     )
 
 

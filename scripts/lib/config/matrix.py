@@ -10,15 +10,16 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from scripts.lib.config import cell, flag_sets, remedies, stages, tuning
+from scripts.lib.config import cell, flag_sets, remedies, stages, toolchains, tuning
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import BASES
 from scripts.lib.config.remedies import Attempt, Hang, Remedy, Variant
-from scripts.lib.config.stages import Stage
+from scripts.lib.config.stages import IREE_ENV, Stage
+from scripts.lib.config.toolchains import PINNED, SEPARATOR, Toolchain
 from scripts.lib.config.tuning import Candidate
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.operators.selection import Selection
@@ -74,13 +75,15 @@ class Model:
 
 @dataclass(frozen=True)
 class Frontend:
-    """A lowering path from PyTorch to a program."""
+    """A lowering path from PyTorch to a program. With a toolchain that changes its environment, its name and
+    that of the environment end with `@<toolchain>`."""
 
     name: str
     exporter: str
     env: str
     options: dict[str, Any] = field(default_factory=dict)
     ir_format: str = "text"
+    toolchain: str = PINNED
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,8 @@ class Target:
     configuration. `remedies` are tried in this order where a compilation fails; `hangs` are not run.
     `tuned`: whether kept results of tuning are used; `choices` are those that apply, by model.
     `tuned_by`: the file of the one that has set opt level and flags.
+    `env`: the environment of its compiler and runtime. With a toolchain that changes it, the names of the
+    target and of the environment end with `@<toolchain>`.
     """
 
     name: str
@@ -138,6 +143,8 @@ class Target:
     tuned: bool = False
     choices: dict[str, Choice] = field(default_factory=dict)
     tuned_by: str = ""
+    toolchain: str = PINNED
+    env: str = IREE_ENV
 
     def of(self, model: Model) -> Target:
         """Return the target with its overrides for a model; the last override of a value counts."""
@@ -159,7 +166,7 @@ class Target:
     def takes(self, model: Model, frontend: Frontend) -> bool:
         """Whether a program is compiled for this target, by the globs of its entry. The name of a model's
         family matches all of its variants."""
-        return cell.selects(self.frontends, frontend.name) and cell.selects(
+        return cell.selects(self.frontends, toolchains.base(frontend.name)) and cell.selects(
             self.models, model.name, model.family
         )
 
@@ -171,6 +178,22 @@ class Target:
     def device_kind(self) -> str:
         """cpu, vulkan, cuda or rocm. Latencies are compared only within one kind."""
         return BACKENDS[self.backend].device_kind
+
+
+Varied = TypeVar("Varied", Frontend, Target)
+
+
+def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> dict[str, Varied]:
+    """Return the entries of each toolchain by name: an entry as it is, where the toolchain does not change
+    its environment, else one with an environment of its own."""
+    found: dict[str, Varied] = {}
+    for entry in entries.values():
+        for one in chosen.values():
+            env = one.of_env(entry.env)
+            name = entry.name if env == entry.env else f"{entry.name}{SEPARATOR}{one.name}"
+            toolchain = PINNED if env == entry.env else one.name
+            found[name] = dataclasses.replace(entry, name=name, env=env, toolchain=toolchain)
+    return found
 
 
 @dataclass(frozen=True)
@@ -279,6 +302,7 @@ class Matrix:
 
     `programs`: the frontends whose programs baselines run or remedies take, whether or not they are
     selected for IREE. `remedied_by`: the names of those that remedies may take.
+    `toolchains`: those that are selected. `frontends` and `targets` have the entries of each.
     `kernels`: the matrix of results/kernels.csv.
     """
 
@@ -299,6 +323,7 @@ class Matrix:
     remedied_by: tuple[str, ...] = ()
     operators: Operators = field(default_factory=Operators)
     tuning: Tuning = field(default_factory=Tuning)
+    toolchains: dict[str, Toolchain] = field(default_factory=toolchains.pinned)
     kernels: Matrix | None = None
 
     @property
@@ -323,13 +348,25 @@ class Matrix:
         return next((part for part in self.parts if model in part.models), self)
 
     def cells(self) -> Iterator[tuple[Model, Frontend, Target]]:
-        """Yield the cells of IREE. Each target has the overrides for the model, and what tuning has found."""
+        """Yield the cells of IREE, by toolchain those whose frontend and target belong together. Each target has
+        the overrides for the model, and what tuning has found."""
+        belong = self._pairs()
         for model in self.models.values():
             targets = [target.of(model) for target in self.targets.values()]
             for frontend in self.frontends.values():
                 for target in targets:
-                    if target.takes(model, frontend):
+                    if (frontend.name, target.name) in belong and target.takes(model, frontend):
                         yield model, frontend, target.by_path(model, frontend.name)
+
+    def _pairs(self) -> set[tuple[str, str]]:
+        """The names of the frontends and targets that belong together in a toolchain."""
+        return {
+            (frontend.name, target.name)
+            for one in self.toolchains.values()
+            for frontend in self.frontends.values()
+            for target in self.targets.values()
+            if one.takes(frontend, target)
+        }
 
     def baseline_cells(self) -> Iterator[tuple[Model, Baseline, str]]:
         """(model, baseline, test) of every baseline cell. (IREE cells are always eval.)"""
@@ -379,8 +416,16 @@ class Matrix:
 
     def attempts(self, frontend: str, target: Target) -> list[Attempt]:
         """What is tried, in order, where the program of a frontend does not compile for a target (which
-        has its overrides for the model)."""
-        return list(remedies.attempts(target.remedies, target.asked(frontend), self.remedied_by))
+        has its overrides for the model). A remedy takes the program of the same toolchain, where it has one."""
+        own = {target.toolchain, toolchains.of(frontend)} - {PINNED}
+        renamed = {n: f"{n}{SEPARATOR}{one}" for n in self.remedied_by for one in own}
+        tried = [
+            msgspec.structs.replace(remedy, frontend=other)
+            if (other := renamed.get(remedy.frontend or "")) in self.remedied_by
+            else remedy
+            for remedy in target.remedies
+        ]
+        return list(remedies.attempts(tried, target.asked(frontend), self.remedied_by))
 
     def runs_program(self, row: Cell) -> bool:
         """Whether a row belongs to a baseline that runs the exported program of a frontend."""
@@ -439,8 +484,9 @@ class Matrix:
         """Return what is tried when a model is tuned for a target."""
         known = self.models[model]
         of = self.tuning.targets[target].of(known)
-        configured = [of.asked(f.name) for f in self.frontends.values() if of.takes(known, f)]
-        return tuning.candidates(of.backend, configured, self.frontends, flag_sets.table())
+        frontends = self.pinned_frontends
+        configured = [of.asked(f.name) for f in frontends.values() if of.takes(known, f)]
+        return tuning.candidates(of.backend, configured, frontends, flag_sets.table())
 
     def entry(self, axis: str, name: str) -> Frontend | Baseline:
         """The configuration's entry of that name for an axis that has environments: frontend or
@@ -450,6 +496,11 @@ class Matrix:
     def entries(self, axis: str) -> Mapping[str, Frontend | Baseline]:
         """The configuration's entries of such an axis that models or operators take, by name."""
         return self.all_frontends() if axis == "frontend" else self.all_baselines()
+
+    @property
+    def pinned_frontends(self) -> dict[str, Frontend]:
+        """The frontends of the pinned toolchain."""
+        return {n: one for n, one in self.frontends.items() if one.toolchain == PINNED}
 
     def all_frontends(self) -> dict[str, Frontend]:
         """The frontends of models, of baselines and of operators, by name."""

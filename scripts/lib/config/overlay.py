@@ -74,10 +74,20 @@ def located(content: Mapping[str, Any], folder: Path, root: Path) -> dict[str, A
         found["models"] = {
             name: _with_paths(entry, ("file",), folder) for name, entry in models.items()
         }
+    if isinstance(entries := content.get("toolchains"), Mapping):
+        found["toolchains"] = {name: _toolchain(entry, folder) for name, entry in entries.items()}
     if isinstance(entry := content.get("operators"), Mapping):
         found["operators"] = _with_paths(entry, ("dataset", "mapping", "traces"), folder)
     if "torchbench" in content:
         found["torchbench"] = _with_paths(content["torchbench"], ("file", "path"), folder)
+    return found
+
+
+def _toolchain(entry: Any, folder: Path) -> Any:
+    """Return the entry of a toolchain with absolute paths for what exists in `folder`."""
+    found = _with_paths(entry, ("iree", "torch-mlir", "find_links"), folder)
+    if isinstance(found, Mapping) and isinstance(packages := found.get("packages"), Mapping):
+        return {**found, "packages": _with_paths(packages, list(packages), folder)}
     return found
 
 

@@ -79,7 +79,7 @@ class Hang(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             iree in self.iree
             and backend in self.backends
             and variant.opt_level in self.opt_levels
-            and variant.frontend in self.frontends
+            and variant.frontend.partition("@")[0] in self.frontends
             and any(fnmatchcase(model, glob) for glob in self.models)
         )
 

@@ -20,7 +20,7 @@ from scripts.lib.config import given, one_line, overlay, reading, schemas
 from scripts.lib.config.reading import ConfigError
 from scripts.lib.modeling import source
 
-SELECTABLE = ("models", "frontends", "targets", "baselines", "tests", "kernels")
+SELECTABLE = ("models", "frontends", "targets", "baselines", "tests", "kernels", "toolchains")
 """Keys that a comma-separated list on the command line selects from."""
 TEXTS = ("suites", "filter", "exclude", "retry")
 """Other keys whose value on the command line is text. An empty text counts as not given."""

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from scripts.lib.config import env_files
 from scripts.lib.core import checkout
 from scripts.lib.core.checkout import ROOT
 from scripts.lib.driver import locks
 
 MARK = "made_of.txt"
 """File in an environment with its `pins_digest`, written when the environment is complete."""
-
-
-class EnvironmentFileError(ValueError):
-    """An environment file from which uv and conda cannot both make an environment."""
-
-
-@dataclass(frozen=True)
-class Declared:
-    """The contents of an environment file: the version of Python, and pip's requirements."""
-
-    python: str
-    requirements: tuple[str, ...]
 
 
 def env_file(env: str) -> Path:
@@ -39,18 +27,6 @@ def lock_files(env: str) -> list[str]:
     lock; scripts.make_env reports that."""
     path = locks.lock_file(env_file(env))
     return [checkout.path(str(path.relative_to(ROOT)))] if path.is_file() else []
-
-
-def declared(path: Path) -> Declared:
-    """Read an environment file. Raises EnvironmentFileError."""
-    dependencies = yaml.safe_load(path.read_text(encoding="utf-8"))["dependencies"]
-    pythons = [d for d in dependencies if isinstance(d, str) and d.startswith("python=")]
-    pips = [d["pip"] for d in dependencies if isinstance(d, dict) and "pip" in d]
-    if len(pythons) != 1 or len(pips) != 1:
-        raise EnvironmentFileError(
-            f"{path}: expected one `python=` and one `pip:` among the dependencies"
-        )
-    return Declared(pythons[0].removeprefix("python="), tuple(pips[0]))
 
 
 def python(env: str, conda: bool) -> str:
@@ -114,5 +90,5 @@ def made_of(env: str) -> str:
 @functools.cache
 def pins(env: str) -> dict[str, str]:
     """Package to version, for every exact pin of an environment."""
-    exact = (r for r in declared(env_file(env)).requirements if "==" in r)
+    exact = (r for r in env_files.declared(env_file(env)).requirements if "==" in r)
     return dict(requirement.split("==", 1) for requirement in exact)

@@ -14,6 +14,7 @@ from scripts.lib.config import cell, stages
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix, Target, compact
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
+from scripts.lib.config.toolchains import PINNED
 from scripts.lib.timing.stopping import StoppingRule
 
 RULE_KEYS = tuple(field.name for field in dataclasses.fields(StoppingRule))
@@ -24,6 +25,7 @@ def compile_options(target: Target, opt_level: str, flags: Sequence[str]) -> lis
     return [
         *("--backend", target.backend, f"--arch={target.arch}"),
         *("--opt-level", opt_level, "--flags", compact(flags)),
+        *(("--toolchain", target.toolchain) if target.toolchain != PINNED else ()),
     ]
 
 

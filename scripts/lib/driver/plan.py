@@ -37,6 +37,7 @@ from scripts.lib.core import checkout
 from scripts.lib.driver import environments, fingerprint, recorded, resources
 from scripts.lib.driver.options import Options
 from scripts.lib.driver.remedies import Remedies
+from scripts.lib.driver.toolchains import Environments
 from scripts.lib.driver.tuning import Tuning
 from scripts.lib.iree.backends import runs_on_cpu
 from scripts.lib.modeling import source
@@ -91,10 +92,12 @@ class Plan:
         # Entries are looked up by name in the union of models and kernels. Rows are those of the parts.
         self.matrix = matrix.every()
         self._configured = matrix
+        self.environments = Environments(matrix.toolchains)
+        self._has_toolchains = any(one.env != stages.IREE_ENV for one in matrix.targets.values())
         self.retry = retry
         self.with_conda = with_conda
         self.options = Options(matrix)
-        self.remedies = Remedies(self.matrix)
+        self.remedies = Remedies(self.matrix, self.environments)
         self.tuning = Tuning(matrix, self.remedies)
         self._memory_mb = {
             key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
@@ -139,7 +142,15 @@ class Plan:
         declared = stages.STAGES[stage]
         if entry := self._entry(declared, wildcards):
             return entry.env
+        if not self.has_one_env(stage):
+            return self.matrix.targets[wildcards.target].env
         return declared.env or self.matrix.reference_env
+
+    def has_one_env(self, stage: str) -> bool:
+        """Whether all cells of a stage have the same environment."""
+        declared = stages.STAGES[stage]
+        of_target = declared.env and declared.kind in (Kind.IREE, Kind.IREE_DUMP)
+        return not declared.entry and not (of_target and self._has_toolchains)
 
     def python(self, stage: str, wildcards) -> str:
         """The interpreter of that environment."""
@@ -147,7 +158,7 @@ class Plan:
 
     def pins(self, stage: str, wildcards) -> str:
         """A value that changes when the pins of the environment change."""
-        return environments.pins_digest(self.env(stage, wildcards))
+        return self.environments.pins_digest(self.env(stage, wildcards))
 
     def report_python(self) -> str:
         """The interpreter of the aggregation: the driver's own, unless conda makes one."""
@@ -161,7 +172,7 @@ class Plan:
 
     def env_is_of_pins(self, stage: str, wildcards) -> bool:
         """Whether the environment was made from its current pins. conda takes care of that itself."""
-        return self.with_conda or environments.is_of_pins(self.env(stage, wildcards))
+        return self.with_conda or self.environments.is_of_pins(self.env(stage, wildcards))
 
     def env_packages(self, stage: str, wildcards) -> list[str]:
         """The file that lists an environment's packages. It is deleted together with the environment."""
@@ -200,7 +211,7 @@ class Plan:
         retry = self.retry
         if declared.kind is Kind.ENV:  # what kept it from being made may be gone; not for "all"
             retry = frozenset(outcome.FAILED)
-            if environments.is_gone(wildcards.env):
+            if self.environments.is_gone(wildcards.env):
                 retry |= {"all"}
         elif not declared.measures:  # no part of a row's measuring code
             retry -= {fingerprint.STALE}

@@ -14,20 +14,20 @@ from types import SimpleNamespace
 from typing import Any
 
 from scripts.lib.config import stages
+from scripts.lib.config.build_trees import COMPILER
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix, Target
 from scripts.lib.config.remedies import Attempt as Declared
 from scripts.lib.config.remedies import Variant
-from scripts.lib.config.stages import IREE_ENV, STAGES
+from scripts.lib.config.stages import STAGES
 from scripts.lib.core import atomic
-from scripts.lib.driver import environments, fingerprint, recorded
+from scripts.lib.driver import fingerprint, recorded
 from scripts.lib.driver.options import compile_options
+from scripts.lib.driver.toolchains import Environments
 from scripts.lib.supervision import outcome, remedies
 from scripts.lib.supervision.outcome import Outcome
 from scripts.lib.supervision.remedies import Attempt
 
-COMPILER = "iree-base-compiler"
-"""The package whose versions the known hangs name."""
 REMEDY = STAGES["remedy"]
 ASKED = STAGES[REMEDY.remedies]
 _LIMITED = {"time-limit": "timeout", "memory-limit": "oom"}
@@ -37,8 +37,9 @@ _LIMITED = {"time-limit": "timeout", "memory-limit": "oom"}
 class Remedies:
     """Answers the rules' questions about remedies. The wildcards are those of an IREE cell."""
 
-    def __init__(self, matrix: Matrix) -> None:
+    def __init__(self, matrix: Matrix, found: Environments) -> None:
         self.matrix = matrix
+        self._environments = found
 
     def attempts(self, wildcards) -> list[Attempt]:
         """What is tried where the compilation of a cell fails, in order."""
@@ -152,7 +153,7 @@ class Remedies:
 
     def known_hang(self, model: str, target: Target, variant: Variant) -> str:
         """Why a variant is not compiled for a target; "" if it is."""
-        iree = environments.pins(IREE_ENV).get(COMPILER, "") if target.hangs else ""
+        iree = self._environments.pins(target.env).get(COMPILER, "") if target.hangs else ""
         return next(
             (
                 f"{hang.why} (workflow/remedies.yaml, IREE {iree})"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.lib.config import flag_sets, plugins, stages, tuning
+from scripts.lib.config.build_trees import COMPILER
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Choice, Matrix, Model, Target
 from scripts.lib.config.stages import IREE_ENV, STAGES
@@ -17,7 +18,7 @@ from scripts.lib.config.tuning import AS_CONFIGURED, TUNED, Result
 from scripts.lib.core.machine import cpu_name, physical_cores
 from scripts.lib.driver import environments
 from scripts.lib.driver.options import compile_options
-from scripts.lib.driver.remedies import COMPILER, Remedies
+from scripts.lib.driver.remedies import Remedies
 from scripts.lib.iree.backends import runs_on_cpu
 from scripts.lib.supervision.tuning import Candidate, Search
 
@@ -45,7 +46,7 @@ class Tuning:
         """A file of every export whose program may be compiled for a model."""
         of = [
             Cell.of(Kind.PROGRAM, model=wildcards.model, frontend=frontend)
-            for frontend in self._matrix.frontends
+            for frontend in self._matrix.pinned_frontends
         ]
         return [STAGES["export"].path(one, file) for one in of]
 

@@ -1,19 +1,36 @@
 """IREE's compiler backends: the only place with the flags and devices of each of them.
 
 Written for the IREE that envs/iree.yaml pins; a test runs every backend's flags through its
-iree-compile and fails on an unknown or a deprecated one.
+iree-compile and fails on an unknown or a deprecated one. Releases from 3.8 on take the same flags, but
+for those that a backend declares as `renamed`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts.lib.core import exits
+from scripts.lib.iree import tools
+
+OLDEST = (3, 8)
+"""The oldest release of IREE whose flags are known here."""
 OPT_LEVELS = ("O0", "O1", "O2", "O3")
 """Values of --iree-opt-level."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A flag that iree-compile has since the release `since` (3, 11), and what it was called before ("": it
+    did not exist, and is left out)."""
+
+    flag: str
+    since: tuple[int, int]
+    before: str
 
 
 @dataclass(frozen=True)
@@ -27,7 +44,9 @@ class Backend:
     iree-benchmark-module. `signs` are globs of files that show that a device may be present: a
     cell that found no device is tried again when they change. `opt_level` is the default one.
     `plugins`: the target plugins of iree-compile that it needs. `limit_archs`: architectures for which
-    the programs that measure a device's limits are compiled; "" is the default one.
+    the programs that measure a device's limits are compiled; "" is the default one. `renamed`: its flags
+    that older releases call otherwise. `newer_archs`: the release since which it knows an architecture,
+    for those that not every release knows.
     """
 
     name: str
@@ -43,6 +62,8 @@ class Backend:
     opt_level: str = "O2"
     plugins: tuple[str, ...] = ()
     limit_archs: tuple[str, ...] = ("",)
+    renamed: tuple[Renamed, ...] = ()
+    newer_archs: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 CONSTANTS = ("hal_target_local", "hal_target_llvm_cpu")
@@ -86,6 +107,8 @@ BACKENDS: dict[str, Backend] = {
             plugins=(*CONSTANTS, "hal_target_vulkan_spirv"),
             # Without an architecture, products do not use the matrix units of a GPU.
             limit_archs=("", "ada", "rdna3"),
+            # Older ones crash after "Unknown Vulkan target".
+            newer_archs={"ada": (3, 12)},
         ),
         # No allocator flags: CUDA and HIP have memory pools (--cuda_async_allocations).
         Backend(
@@ -111,6 +134,7 @@ BACKENDS: dict[str, Backend] = {
             torch_device="cuda",
             signs=("/dev/kfd", _DRM),
             plugins=(*CONSTANTS, "hal_target_rocm"),
+            renamed=(Renamed("--iree-rocm-target", (3, 11), "--iree-hip-target"),),
         ),
     )
 }
@@ -144,6 +168,29 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flags", default="[]", type=json.loads, help='JSON list of further flags: ["--a", "--b"]'
     )
+    parser.add_argument(
+        "--toolchain",
+        default="",
+        help="name of the toolchain of this environment; default: the pinned one",
+    )
+
+
+def flags_of(args: argparse.Namespace) -> list[str]:
+    """Return the flags for the options of `add_target_arguments`, in the words of iree-compile of this
+    environment. Exits if it does not know the architecture."""
+    flags = compile_flags(args.backend, args.arch, args.opt_level, args.flags)
+    if not args.toolchain:
+        return flags
+    version = tools.release(Path(tools.tool("iree-compile")))
+    backend = BACKENDS[args.backend]
+    since = backend.newer_archs.get(args.arch or backend.arch)
+    if since and (release_of(version) or since) < since:
+        exits.fail(
+            f"unknown target: IREE knows {backend.arch_flag}={args.arch} since {since[0]}.{since[1]}, the "
+            f"toolchain {args.toolchain} has {version}",
+            reason="unknown-target",
+        )
+    return renamed(flags, version)
 
 
 def compile_flags(
@@ -158,6 +205,29 @@ def compile_flags(
         f"--iree-opt-level={opt_level or declared.opt_level}",
         *extra,
     ]
+
+
+def release_of(version: str) -> tuple[int, int] | None:
+    """Return the release of a version of IREE: (3, 12) of `3.12.0rc20260917`; None if it names none."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def renamed(flags: Sequence[str], release: str) -> list[str]:
+    """Return flags in the words of a release of iree-compile (`3.12.0`); "" is the pinned one."""
+    of = release_of(release)
+    older = {
+        one.flag: one.before
+        for backend in BACKENDS.values()
+        for one in backend.renamed
+        if of and of < one.since
+    }
+    found = []
+    for flag in flags:
+        name, equals, value = flag.partition("=")
+        if before := older.get(name, name):
+            found.append(f"{before}{equals}{value}")
+    return found
 
 
 def unused_plugins(flags: Sequence[str], program: str) -> list[str]:

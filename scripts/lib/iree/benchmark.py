@@ -14,6 +14,7 @@ from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.core import exits, process
 from scripts.lib.iree import gbench
 from scripts.lib.iree.backends import allocator_flags, runs_on_cpu
+from scripts.lib.iree.module_links import openable
 from scripts.lib.iree.session import Module, runtime_flags
 from scripts.lib.iree.tools import tool
 from scripts.lib.timing.arguments import Timing
@@ -68,7 +69,7 @@ def command_line(
     """The tool's command line without the options for its report."""
     return [
         tool("iree-benchmark-module"),
-        f"--module={module.vmfb}",
+        f"--module={openable(module.vmfb)}",
         *([f"--parameters={SCOPE}={module.weights}"] if module.weights else []),
         f"--function={module.function}",
         f"--device={module.device}",

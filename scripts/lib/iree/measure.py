@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ def measure(
         "verification": verification,
         "load_ms": session.load_s * 1e3,
         "first_call_ms": first_call_s * 1e3,
-        "versions": {"iree": importlib.metadata.version("iree-base-runtime")},
+        "versions": {"iree": _runtime_version()},
     }
     if verification.code != torch_same.PASS:
         Measurement(**common).write(files.out)
@@ -106,6 +106,16 @@ def measure(
         run = partial(benchmark.run, module, flags, timing, report=report)
         found = _timed(run, chosen, timing)
     Measurement(**common, **found).write(files.out)
+
+
+def _runtime_version() -> str:
+    """The version of the runtime: of its package, or of a local build, which is no package."""
+    try:
+        return metadata.version("iree-base-runtime")
+    except metadata.PackageNotFoundError:
+        from iree.runtime import version
+
+        return version.VERSION or "local"
 
 
 def _cpu_threads(device: str, timing: Timing) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -47,3 +48,34 @@ def version(compiler: Path) -> str:
     except (OSError, subprocess.CalledProcessError):
         return ""
     return said.stdout.strip()
+
+
+SAID = "tools.json"
+"""The file of an environment's stage with what its tools say about their versions."""
+_IDENTITY = re.compile(r"version (?P<version>\S+)(?: @ (?P<commit>[0-9a-f]{7,40}))?")
+
+
+def said(environment: Path) -> dict[str, str]:
+    """Return what the tools of an environment say about their versions, by tool; {} if it has none."""
+    compiler = compiler_of(environment)
+    return {"iree-compile": version(compiler)} if compiler else {}
+
+
+def compiler_of(environment: Path) -> Path | None:
+    """Return iree-compile of an environment: that of a wheel, or of a local build."""
+    linked = environment / "bin" / "iree-compile"
+    return program("iree-compile", environment) or (linked if linked.is_symlink() else None)
+
+
+def identified(text: str) -> str:
+    """Return version and commit of what iree-compile says: `3.13.0rc20261016 @ 89ece87b8985`; "" if it has none."""
+    found = _IDENTITY.search(text)
+    if found is None:
+        return ""
+    commit = found["commit"]
+    return f"{found['version']} @ {commit[:12]}" if commit else found["version"]
+
+
+def release(compiler: Path) -> str:
+    """Return the version that iree-compile prints: `3.13.0rc20261016`; "" if it prints none."""
+    return identified(version(compiler)).partition(" ")[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scripts.lib.config import cell, stages
+from scripts.lib.config import stages
 from scripts.lib.report import remedied
 from scripts.lib.report.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
 from scripts.lib.report.speedups import BASES
@@ -85,7 +85,7 @@ COLUMNS = (
     Field("experiment.runtime", TEXT, "`iree`, or the baseline's runtime: a module of `scripts/baselines/`.", column="runtime"),
     Field("experiment.frontend", TEXT, "Frontend that lowered the model; null for a baseline.", column="frontend", nullable=True),
     Field("experiment.target", TEXT, "Target of an IREE cell; for a baseline its name, or null where that is the name of its runtime.", column="target", nullable=True),
-    *(Field(f"experiment.{name}", TEXT, f"Value of the cell's axis `{name}`.", column=name) for name in cell.optional_columns()),
+    Field("experiment.toolchain", TEXT, "Toolchain of an IREE cell: `pinned`, or the one that its frontend or target belongs to ([toolchains](toolchains.md)); null for a baseline.", column="toolchain", nullable=True, optional=True),
     Field("experiment.backend", TEXT, "Backend of iree-compile; null for a baseline.", column="backend", nullable=True),
     Field("experiment.opt_level", TEXT, "`--iree-opt-level`, of an IREE cell.", column="opt_level", optional=True, choices="opt_level"),
     Field("experiment.flags", LIST, "Further flags of iree-compile, of an IREE cell: those of the target, or of its override for the model.", column="flags", optional=True, checks={"items": {"type": "string"}}),
@@ -154,7 +154,8 @@ COLUMNS = (
     Field("versions.torch", TEXT, "Version of PyTorch, without its build (`versions.torch_build` in results.jsonl); the pinned one where the stage did not run.", column="torch_version", nullable=True),
     Field("versions.frontend", TEXT, "Version of the frontend's package; null for a baseline.", column="frontend_version", nullable=True),
     Field("versions.torch_xla", TEXT, "Version of PyTorch/XLA, of a baseline that runs on it.", column="torch_xla_version", nullable=True, optional=True),
-    Field("versions.iree", TEXT, "Version of IREE; null for a baseline.", column="iree_version", nullable=True),
+    Field("versions.iree", TEXT, "Version of IREE's packages; of a local build, what its compiler prints. Null for a baseline.", column="iree_version", nullable=True),
+    Field("versions.iree_build", TEXT, "Version and commit that iree-compile prints; null for a baseline, and where it was not recorded when the environment was made (by conda, or an older vmfbench).", column="iree_build", nullable=True, optional=True),
     Field("export.rewrites", LIST, "What the exporter changed in the program, or a baseline with `rewrites` in the captured graph ([list](configuration.md#rewrites)).", column="rewrites", optional=True, checks={"items": {"type": "string"}}),
     Field("reference.inputs_from", TEXT, "What the inputs were made of.", column="inputs_from", optional=True),
     Field("reference.weights_bytes", INTEGER, "Size of the weights.", unit="bytes", column="weights_bytes", optional=True, checks=FROM_1),

@@ -25,11 +25,12 @@ from scripts.lib.config.matrix import (
     iree_cell,
 )
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
-from scripts.lib.config.stages import IREE_ENV, Stage, status_path
+from scripts.lib.config.stages import Stage, status_path
+from scripts.lib.config.toolchains import PINNED
 from scripts.lib.config.tuning import TUNED
 from scripts.lib.core import atomic
-from scripts.lib.driver import environments, fingerprint, verdict
-from scripts.lib.report import limits, rounds, shapes, speedups
+from scripts.lib.driver import fingerprint, verdict
+from scripts.lib.report import limits, rounds, shapes, speedups, versions
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
 from scripts.lib.report.rounds import Measured
@@ -84,14 +85,18 @@ def iree_record(
         chain = stages.remedied(chain)
     record = _record(root, matrix, row_cell, chain, None, model, target.device_kind)
     record["remedy"] = {key: remedy[key] for key in _OF_REMEDY if key in remedy} or None
-    record["experiment"] |= {"test": "eval", "tuned": target.tuned_by or None}
+    record["experiment"] |= {
+        "test": "eval",
+        "tuned": target.tuned_by or None,
+        "toolchain": versions.toolchain(frontend.name, target),
+    }
     record["experiment"] |= of_target(row_cell, target)
     record["compile"] = remedy.get("compile") or _read_if_whole(
         root, stages.STAGES["compile"], row_cell, stages.REPORT
     )
-    iree = record["versions"].get("iree") or pin(IREE_ENV, "iree-base-compiler")
-    _add_export(root, record, row_cell.to(Kind.PROGRAM), frontend)
-    record["versions"]["iree"] = iree
+    iree = versions.iree(root, matrix, target.env, record["versions"].get("iree"))
+    _add_export(root, matrix, record, row_cell.to(Kind.PROGRAM), frontend)
+    record["versions"] |= iree
     return record
 
 
@@ -103,15 +108,18 @@ def tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[dict, Report | 
     found = _read_if_whole(root, stages.STAGES["tune"], row.to(Kind.TUNING), stages.REPORT)
     report = read_report(found) if found else None
     chosen = report and report.of(report.tuned if row["frontend"] == TUNED else report.default)
-    record["versions"] = dict.fromkeys(VERSIONS) | record["versions"]
+    record["versions"] = dict.fromkeys(versions.OF_EVERY_RECORD) | record["versions"]
     if chosen:
         target = replace(target, opt_level=chosen.opt_level, flags=chosen.flags)
         record["compile"] = chosen.compile
         exported = Cell.of(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
-        _add_export(root, record, exported, matrix.frontends[chosen.frontend])
-    record["experiment"] |= {"test": "eval", "tuned": None} | of_target(row, target)
-    iree = record["versions"]["iree"]
-    record["versions"]["iree"] = iree or pin(IREE_ENV, "iree-base-compiler")
+        _add_export(root, matrix, record, exported, matrix.frontends[chosen.frontend])
+    record["experiment"] |= {
+        "test": "eval",
+        "tuned": None,
+        "toolchain": PINNED,
+    } | of_target(row, target)
+    record["versions"] |= versions.iree(root, matrix, target.env, record["versions"]["iree"])
     return record, report
 
 
@@ -133,11 +141,11 @@ def baseline_record(
         record["experiment"]["rewrites"] = baseline.rewrites
         measured = _measured(root, stages.STAGES["baseline"], row_cell)
         record["export"] = {"rewrites": measured.get("rewrites", [])}
-    versions = plugins.runtime(baseline.runtime).versions
-    add_versions(record, baseline.env, versions, record["versions"])
+    declared = plugins.runtime(baseline.runtime).versions
+    versions.add(record, versions.pins(matrix, baseline.env), declared, record["versions"])
     if matrix.runs_program(row_cell):
         program = matrix.program(row_cell)
-        _add_export(root, record, program, matrix.programs[baseline.program])
+        _add_export(root, matrix, record, program, matrix.programs[baseline.program])
     return record
 
 
@@ -169,29 +177,16 @@ def of_baseline(row: Cell, baseline: Baseline) -> dict[str, Any]:
     }
 
 
-VERSIONS = ("torch", "torch_xla", "frontend", "iree")
-"""The packages whose versions every record has, None if it does not use them."""
-
-
-def add_versions(
-    record: dict, env: str, declared: Mapping[str, str], found: Mapping[str, str | None]
+def _add_export(
+    root: Path, matrix: Matrix, record: dict, exported: Cell, frontend: Frontend
 ) -> None:
-    """Add the versions that an exporter or runtime declares: those found, else those that its environment
-    pins. The build in a version (`2.15.0+cu132`) is a separate value, because pins have none."""
-    known: dict[str, str | None] = {}
-    for distribution, called in declared.items():
-        version, _, build = (found.get(called) or pin(env, distribution) or "").partition("+")
-        known |= {called: version or None} | ({f"{called}_build": build} if build else {})
-    record["versions"] = dict.fromkeys(VERSIONS) | record["versions"] | known
-
-
-def _add_export(root: Path, record: dict, exported: Cell, frontend: Frontend) -> None:
     """Add the report of the program's export."""
     record["experiment"] |= {"exporter": frontend.exporter, "exporter_options": frontend.options}
     export = _read_if_whole(root, stages.STAGES["export"], exported, stages.REPORT)
     record["export"] = export
     found = {key.removesuffix("_version"): value for key, value in export.items() if key.endswith("_version")}  # fmt: skip
-    add_versions(record, frontend.env, plugins.exporter(frontend.exporter).versions, found)
+    declared = plugins.exporter(frontend.exporter).versions
+    versions.add(record, versions.pins(matrix, frontend.env), declared, found)
 
 
 def _remedy(root: Path, row: Cell) -> dict:
@@ -396,8 +391,3 @@ def _read_if_whole(root: Path, stage: Stage, of: Cell | str, file: str) -> dict:
         return _read(root / stage.path(of, file), stage)
     except (OSError, ValueError):
         return {}
-
-
-def pin(env: str, package: str) -> str | None:
-    """The version of a package that an environment pins; None if it pins none."""
-    return environments.pins(env).get(package)

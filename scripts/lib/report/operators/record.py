@@ -15,13 +15,14 @@ from typing import Any
 
 from scripts.lib.batch.outcomes import Line
 from scripts.lib.config import plugins, stages
+from scripts.lib.config.build_trees import COMPILER
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.stages import IREE_ENV, Stage
 from scripts.lib.driver import fingerprint, verdict
 from scripts.lib.operators.problem import Problem
 from scripts.lib.report import record as of_model
-from scripts.lib.report import rounds, speedups
+from scripts.lib.report import rounds, speedups, versions
 from scripts.lib.report.fields import names
 from scripts.lib.report.operators import faults, stage_files
 from scripts.lib.report.operators.columns import FIELDS
@@ -94,12 +95,13 @@ def _iree_row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[st
         "exporter": frontend.exporter,
         "exporter_options": frontend.options,
     }
-    versions: Record = {"versions": {"iree": of_model.pin(IREE_ENV, "iree-base-compiler")}}
-    of_model.add_versions(versions, frontend.env, plugins.exporter(frontend.exporter).versions, {})
+    found: Record = {"versions": {"iree": versions.pins(matrix, IREE_ENV).get(COMPILER)}}
+    declared = plugins.exporter(frontend.exporter).versions
+    versions.add(found, versions.pins(matrix, frontend.env), declared, {})
     return Row(
         experiment,
         frontend.exporter,
-        versions["versions"],
+        found["versions"],
         _code(stages.modules(ends[-1][0], None)),
         ends,
     )
@@ -114,11 +116,11 @@ def _baseline_row(
         "device": baseline.device,
         "precision": baseline.precision,
     }
-    versions: Record = {"versions": {}}
+    found: Record = {"versions": {}}
     declared = plugins.runtime(baseline.runtime).versions
-    of_model.add_versions(versions, baseline.env, declared, {})
+    versions.add(found, versions.pins(matrix, baseline.env), declared, {})
     code = _code(stages.modules(ends[-1][0], baseline))
-    return Row(experiment, baseline.runtime, versions["versions"], code, ends)
+    return Row(experiment, baseline.runtime, found["versions"], code, ends)
 
 
 @functools.cache

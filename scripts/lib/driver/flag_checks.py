@@ -1,0 +1,84 @@
+"""Checks the flags of targets against iree-compile of their toolchains, before any work starts."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.lib.config import stages
+from scripts.lib.config.matrix import Matrix, Target
+from scripts.lib.core import atomic
+from scripts.lib.driver import environments
+from scripts.lib.iree import tools
+from scripts.lib.iree.backends import renamed
+
+KNOWN = "flags.json"
+"""The file of an environment's stage with the flags of its iree-compile, and the file that was asked."""
+_LISTED = re.compile(r"^\s+(--?[A-Za-z][\w.-]*)", re.MULTILINE)
+
+
+def problems(matrix: Matrix) -> list[str]:
+    """Return an error message for each flag of a target that iree-compile of its toolchain does not know.
+
+    A compiler that is not installed yet is not asked; its compilations report unknown flags.
+    """
+    found: dict[str, None] = {}
+    for env in dict.fromkeys(target.env for target in matrix.targets.values()):
+        compiler = tools.compiler_of(Path(environments.prefix(env)))
+        if compiler is None:
+            continue
+        known, release = _known(env, compiler)
+        for target in matrix.targets.values():
+            if target.env == env and known:
+                found |= dict.fromkeys(_unknown(target, known, release))
+    return list(found)
+
+
+def _unknown(target: Target, known: Sequence[str], release: str) -> Iterator[str]:
+    listed = [(f"targets.{target.name}.flags", target.flags)]
+    listed += [
+        (f"targets.{target.name}.overrides.{one.models}.flags", one.flags)
+        for one in target.overrides
+        if one.flags
+    ]
+    for where, flags in listed:
+        for flag in renamed(flags, release):
+            name = flag.partition("=")[0]
+            if name in known or name.replace("--", "-", 1) in known:
+                continue
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield f"{where}: iree-compile {release} does not know {name}{hint}"
+
+
+def _known(env: str, compiler: Path) -> tuple[list[str], str]:
+    """The flags of a compiler and its release; no flags if it cannot be asked. They are kept on disk for as
+    long as the compiler is the same file."""
+    kept = Path(stages.STAGES["env"].path(env, KNOWN))
+    found = compiler.stat()
+    of = [str(compiler.resolve()), found.st_size, found.st_mtime_ns]
+    if before := _kept(kept, of):
+        return before["flags"], before["release"]
+    release = tools.release(compiler)
+    done = subprocess.run(
+        [compiler, "--help-hidden"], capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode != 0:
+        return [], release
+    flags = sorted({*_LISTED.findall(done.stdout)})
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(kept, {"of": of, "release": release, "flags": flags})
+    return flags, release
+
+
+def _kept(path: Path, of: Sequence[Any]) -> Mapping[str, Any] | None:
+    """What is on disk about a compiler; None if that is of another one, or cannot be read."""
+    try:
+        found = atomic.read_json(path)
+    except (OSError, ValueError):
+        return None
+    return found if found.get("of") == of else None
