@@ -29,7 +29,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scripts.lib.iree.session import Module
 
 OPERATORS = 100
 SLOWER = {"A": 0, "B3": 3, "B5": 5, "B10": 10}
@@ -159,24 +162,15 @@ def compiled(folder: Path, name: str) -> Any:
     """Return a function that measures the program for a cell and round, as the workflow does."""
     from scripts.lib.core import atomic
     from scripts.lib.core.machine import physical_cores
-    from scripts.lib.iree.backends import compile_flags
     from scripts.lib.iree.measure import Files, measure
-    from scripts.lib.iree.session import Module, device_info
-    from scripts.lib.iree.tools import tool
+    from scripts.lib.iree.session import device_info
     from scripts.lib.timing.arguments import Timing
     from scripts.lib.timing.rounds import FirstRound
     from scripts.lib.timing.stopping import StoppingRule
     from scripts.lib.verification.arguments import Check
 
-    folder = folder / name
-    folder.mkdir()
-    operators = OPERATORS + SLOWER[name]
-    write_reference(folder, name, operators)
-    (folder / "program.mlir").write_text(program(operators))
-    flags = compile_flags("llvm-cpu", "host", "O3", ())
-    command = [tool("iree-compile"), *flags, folder / "program.mlir", "-o", folder / "m.vmfb"]
-    subprocess.run(list(map(str, command)), check=True)
-    module = Module(folder / "m.vmfb", folder / "weights.irpa", "local-task")
+    module = made(folder, name)
+    folder = module.vmfb.parent
     check = Check(folder / "golden.npz", folder / "signature.json", {})
     cpu = device_info("local-task", physical_cores())["name"]
 
@@ -189,6 +183,23 @@ def compiled(folder: Path, name: str) -> Any:
         return atomic.read_json(files[round_ - 1])
 
     return run
+
+
+def made(folder: Path, name: str) -> Module:
+    """Write the files of a program, by its name in SLOWER, into a folder of its own, and compile it."""
+    from scripts.lib.iree.backends import compile_flags
+    from scripts.lib.iree.session import Module
+    from scripts.lib.iree.tools import tool
+
+    folder = folder / name
+    folder.mkdir()
+    operators = OPERATORS + SLOWER[name]
+    write_reference(folder, name, operators)
+    (folder / "program.mlir").write_text(program(operators))
+    flags = compile_flags("llvm-cpu", "host", "O3", ())
+    command = [tool("iree-compile"), *flags, folder / "program.mlir", "-o", folder / "m.vmfb"]
+    subprocess.run(list(map(str, command)), check=True)
+    return Module(folder / "m.vmfb", folder / "weights.irpa", "local-task")
 
 
 def write_reference(folder: Path, name: str, operators: int) -> None:

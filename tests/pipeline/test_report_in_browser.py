@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import re
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from scripts.lib.comparison import formats, pairs
+from scripts.lib.comparison.compare import compare
+from scripts.lib.comparison.settings import Settings
 from scripts.lib.config.stages import status_path
 from scripts.lib.report import speedups
 from scripts.lib.report.results_file import cell_of
@@ -58,6 +62,11 @@ def source(tmp_path_factory) -> Source:
     profile = made.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
     profile.parent.mkdir(parents=True)
     profile.write_text(json.dumps(PROFILE))
+    after = copy.deepcopy(found)
+    slower = next(one for one in after if one["latency"])
+    slower["latency"]["values_ms"] = [20 * ms for ms in slower["latency"]["values_ms"]]
+    compared = compare(pairs.of_files(found, after), "before", HOSTILE, Settings())
+    (made.results / "comparison.json").write_text(formats.as_json(compared))
     return made
 
 
@@ -121,10 +130,18 @@ def test_every_view_opens_and_shows_text(page, name):
 
 
 def test_the_charts_of_a_view_are_drawn(page):
-    for name, least in (("latency", 6), ("why", 1), ("memory", 1)):
+    for name, least in (("latency", 6), ("why", 1), ("memory", 1), ("comparison", 1)):
         view(page, name)
         page.wait_for_selector("main figure svg")
         assert page.locator("main figure svg").count() >= least
+
+
+def test_a_comparison_shows_what_became_slower(page):
+    view(page, "comparison")
+    text = page.inner_text("main")
+    assert HOSTILE in page.inner_text("main h2 >> nth=0")
+    assert "1 changes for the worse" in text
+    assert page.locator("main table tbody tr", has_text="slower").count() == 1
 
 
 @pytest.mark.parametrize("name", FILTERED)

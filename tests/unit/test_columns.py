@@ -73,7 +73,7 @@ def test_every_value_of_a_record_is_declared(results, ended):
         ("verification", Verification, set()),
         ("run.host", HostLoad, set()),
         ("outcome", Outcome, {"stale"}),
-        ("reference", Signature, set()),
+        ("reference", Signature, {"digests"}),
     ],
 )
 def test_what_a_record_takes_over_is_what_its_stages_write(section, recorded, made_here):

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.lib.comparison import formats, pairs
+from scripts.lib.comparison.compare import compare
+from scripts.lib.comparison.settings import Settings
 from scripts.lib.config.stages import status_path
 from scripts.lib.report import latency_page, speedups, writing
 from scripts.lib.report.clusters import clusters, signature
@@ -21,6 +24,7 @@ from scripts.lib.report.web.packing import packed, policy_hash, unpacked
 from scripts.lib.report.web.source import Source
 from scripts.lib.report.web.views import (  # fmt: skip
     VIEWS,
+    comparison,
     failures,
     kernels,
     latency,
@@ -314,3 +318,17 @@ def test_the_command_writes_the_page_and_names_what_is_wrong(source, tmp_path):
 def test_the_same_results_give_the_same_page(source):
     again = dataclasses.replace(source)
     assert page.page(source) == page.page(again)
+
+
+def test_a_comparison_is_shown_where_there_is_one(source):
+    assert comparison.select(source) is None
+    rows = [one for one in source.records if one["latency"]]
+    made = compare(pairs.of_files(rows, rows), "before", HOSTILE, Settings())
+    (source.results / "comparison.json").write_text(formats.as_json(made, with_all=True))
+    found = comparison.select(source)
+    assert found["after"] == HOSTILE
+    assert len(found["latencies"]) == len(rows) - 1  # one row has one round
+    assert {"Latencies of which no change was found", "Means"} <= {one["title"] for one in found["tables"]}  # fmt: skip
+    (source.results / "comparison.json").write_text("{}")  # of another version
+    with pytest.raises(KeyError):
+        comparison.select(source)

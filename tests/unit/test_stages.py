@@ -112,7 +112,15 @@ def test_a_stage_more_is_among_those_that_failed(polish, results, monkeypatch, c
 def test_stages_are_in_the_order_of_a_run_and_each_is_after_one_that_is_before_it():
     assert stages.folders() == (
         *("env", "reference", "gradients", "trace", "export", "compile", "remedy", "tune"),
-        *("measure", "baseline", "machine_limits", "measure_again", "baseline_again", "dumps"),
+        *(
+            "measure",
+            "baseline",
+            "machine_limits",
+            "measure_again",
+            "baseline_again",
+            "turns",
+            "dumps",
+        ),
         *("operator_reference", "operator_export", "operator_compile", "operator_measure"),
         *("operator_baseline", "profile"),
     )

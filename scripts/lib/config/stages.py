@@ -16,6 +16,7 @@ IREE_ENV = "iree"
 STATUS = "status.json"
 MEASUREMENT = "measurement.json"
 REPORT = "report.json"
+TURNS = "turns.json"
 OUTCOMES = "outcomes.jsonl"
 """The outcome of each problem of a batch (batch/outcomes.py)."""
 OPTIONAL_LIMITS = {"operators": {"timeout_s": 60}}
@@ -245,6 +246,14 @@ _DECLARED = (
         wants_device=True,
         aggregated=(STATUS, MEASUREMENT),
         second_round_of="baseline",
+    ),
+    Stage(
+        "turns",
+        Kind.IREE,
+        ("scripts.measure_turns",),
+        limits="measure",
+        need=Need(1500, 300, 60, "weights"),
+        wants_device=True,
     ),
     Stage(
         "dump_iree",

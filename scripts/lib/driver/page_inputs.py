@@ -17,6 +17,7 @@ BESIDE = (
     str(outputs.KERNEL_JSONL),
     "results/profile/*/*/**/profile.json",
     "results/machine_limits/*/limits.json",
+    "results/comparison.json",
 )
 """Patterns of these files."""
 PAGE = "scripts/lib/report/web"

@@ -39,6 +39,7 @@ from scripts.lib.driver.options import Options
 from scripts.lib.driver.remedies import Remedies
 from scripts.lib.driver.toolchains import Environments
 from scripts.lib.driver.tuning import Tuning
+from scripts.lib.driver.turns import InTurns
 from scripts.lib.iree.backends import runs_on_cpu
 from scripts.lib.modeling import source
 from scripts.lib.supervision import outcome
@@ -99,6 +100,7 @@ class Plan:
         self.options = Options(matrix)
         self.remedies = Remedies(self.matrix, self.environments)
         self.tuning = Tuning(matrix, self.remedies)
+        self.in_turns = InTurns(matrix)
         self._memory_mb = {
             key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
         }
@@ -324,7 +326,7 @@ class Plan:
 
     def results(self) -> list[str]:
         """Every file that the aggregation of models reads: those of the rows, and the limits of their devices."""
-        return self._with_limits(self._configured)
+        return [*self._with_limits(self._configured), *self.in_turns.results()]
 
     def traced(self) -> list[str]:
         """The files of the traces that operator problems come from."""

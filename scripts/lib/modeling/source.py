@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import difflib
 import functools
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,15 @@ def own_imports(path: str | Path, root: Path = ROOT) -> list[Path]:
     except (SyntaxError, ValueError) as error:
         raise BrokenModelFile(f"{path}: a module that it imports is not valid Python ({error})") from error  # fmt: skip
     return sorted((beside | shared) - {path})
+
+
+def code_digest(path: str | Path, root: Path = ROOT) -> str:
+    """Return a hash of the code of a model file and of the files of `own_imports`, which comments and the
+    layout of lines do not change. Raises ModelFileError."""
+    path = Path(path).expanduser()
+    trees = [_parsed(one) for one in (path, *own_imports(path, root))]
+    text = "\0".join(ast.dump(tree) for tree in trees)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _is_shared(module: str) -> bool:

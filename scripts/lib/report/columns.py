@@ -22,7 +22,7 @@ CLOSED = {"additionalProperties": False}
 SECONDS = {"items": {"type": "number", "exclusiveMinimum": 0}}
 OF_BATCHES = [stage.folder for stage in stages.STAGES.values() if stage.is_batch]
 """The stages of operator problems."""
-NOT_OF_ROWS = ("machine_limits", "trace", "dumps", "profile", *OF_BATCHES)
+NOT_OF_ROWS = ("machine_limits", "trace", "turns", "dumps", "profile", *OF_BATCHES)
 """Stages that no row depends on."""
 STAGES = [folder for folder in stages.folders() if folder not in NOT_OF_ROWS]
 
@@ -183,6 +183,10 @@ OTHERS = (
     Field("experiment.arch", TEXT, "Architecture that the program was compiled for, of an IREE cell.", optional=True),
     Field("reference", OBJECT, "What the reference stage found out about the model; empty where it failed.", checks=CLOSED),
     Field("reference.resolved", OBJECT, "Options that the model's functions were called with, by name: the entry's, and the functions' defaults for the rest.", optional=True),
+    Field("reference.digests", OBJECT, "What a model is made of: `python -m scripts.compare` compares latencies only where these agree.", optional=True, checks=CLOSED),
+    Field("reference.digests.weights", TEXT, "Size and CRC-32 of the archive of its weights.", optional=True),
+    Field("reference.digests.inputs", TEXT, "The same of its inputs.", optional=True),
+    Field("reference.digests.code", TEXT, "Hash of its Python file and of the files beside it or in `models/` that it imports, without comments.", optional=True),
     Field("reference.quantization", OBJECT, "How far a quantized model is from its float model.", optional=True),
     Field("reference.work", OBJECT, "What a call of the model has to do.", optional=True, checks=CLOSED),
     Field("reference.work.flop", INTEGER, "Floating-point operations.", unit="FLOP", checks=FROM_0),

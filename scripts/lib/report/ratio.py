@@ -109,6 +109,28 @@ class Interval:
     high: float
 
 
+@dataclass(frozen=True)
+class Difference:
+    """The logarithm of a ratio. Its error, divided by `scale`, has Student's t distribution with `df` degrees of
+    freedom."""
+
+    value: float
+    scale: float
+    df: float
+
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """Return the ratio with its interval."""
+        half = quantile(self.df, confidence) * self.scale
+        return Interval(*(math.exp(self.value + off) for off in (0.0, -half, half)))
+
+    @property
+    def p_value(self) -> float:
+        """The probability of a difference of this size or larger if there is none (two-sided)."""
+        from scipy.special import stdtr
+
+        return float(2 * stdtr(self.df, -abs(self.value) / self.scale))
+
+
 def why_none(row: Row) -> str:
     """Why a row with these rounds has no interval; "" if it has one."""
     count = sum(len(one.values_ms) for one in row)
@@ -149,10 +171,22 @@ def mean_ratio(
     No row may be in two pairs, because their errors are assumed to be independent. The interval
     covers only the errors of these measurements. It is not valid for other models.
     """
-    scale, df = _of_sum([one for pair in pairs for one in pair])
-    half = quantile(df, confidence) * scale / len(pairs)
     mean = statistics.fmean(base.value - row.value for base, row in pairs)
-    return Interval(*(math.exp(mean + off) for off in (0.0, -half, half)))
+    terms = [scaled(one, 1 / len(pairs)) for pair in pairs for one in pair]
+    return difference(mean, terms).interval(confidence)
+
+
+def scaled(one: LogLatency, factor: float) -> LogLatency:
+    """Return an estimate multiplied by a factor."""
+    return LogLatency(one.value * factor, one.variance * factor**2, one.df)
+
+
+def difference(value: float, terms: Sequence[LogLatency]) -> Difference:
+    """Return the logarithm of a ratio that is a sum of one or more independent terms.
+
+    Their errors have the variances and degrees of freedom of `terms`, of which each must have more than 4.
+    """
+    return Difference(value, *_of_sum(terms))
 
 
 def ends_ms(row: LogLatency, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -204,6 +238,4 @@ def of_sum(value: float, terms: Sequence[LogLatency], confidence: float = CONFID
     `value` is a sum of one or more independent terms, whose errors have the variances and degrees
     of freedom of `terms`.
     """
-    scale, df = _of_sum(terms)
-    half = quantile(df, confidence) * scale
-    return Interval(*(math.exp(value + off) for off in (0.0, -half, half)))
+    return difference(value, terms).interval(confidence)

@@ -8,6 +8,7 @@ are columns.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from scripts.lib.config.toolchains import PINNED
 from scripts.lib.config.tuning import TUNED
 from scripts.lib.core import atomic
 from scripts.lib.driver import fingerprint, verdict
+from scripts.lib.modeling import source
 from scripts.lib.report import limits, rounds, shapes, speedups, versions
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
@@ -324,7 +326,31 @@ def _verification(decisive: Outcome, measured: dict) -> dict:
 def _reference(root: Path, model: Model) -> dict:
     """The information about the model from the reference stage, without outputs; {} if it failed."""
     signature = _read_if_whole(root, stages.STAGES["reference"], model.name, "signature.json")
-    return {key: signature[key] for key in _OF_SIGNATURE if signature.get(key)}
+    found = {key: signature[key] for key in _OF_SIGNATURE if signature.get(key)}
+    return found | {"digests": _digests(root, model)} if signature else {}
+
+
+def _digests(root: Path, model: Model) -> dict[str, str]:
+    """The digests of the model's weights and inputs, and of its code; without those that are not known."""
+    used = _usage(root / stages.STAGES["reference"].path(model.name, stages.STATUS))
+    files = {"weights": "weights.irpa", "inputs": "inputs.npz"}
+    made = used.artifacts if used else {}
+    found = {
+        name: f"{made[file].bytes} {made[file].crc32}"
+        for name, file in files.items()
+        if file in made
+    }
+    code = _code(str(root / model.file))
+    return found | ({"code": code} if code else {})
+
+
+@functools.cache
+def _code(file: str) -> str:
+    """A hash of the code of a model file; "" if it cannot be read."""
+    try:
+        return source.code_digest(file)
+    except (source.ModelFileError, OSError):
+        return ""
 
 
 def _work(root: Path, record: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from scripts.lib.report.web.source import View
 from scripts.lib.report.web.views import (
+    comparison,
     failures,
     kernels,
     latency,
@@ -18,5 +19,6 @@ from scripts.lib.report.web.views import (
 )
 
 VIEWS: tuple[View, ...] = tuple(
-    module.VIEW for module in (overview, latency, failures, why, memory, operators, kernels)
+    module.VIEW
+    for module in (overview, latency, failures, why, memory, operators, kernels, comparison)
 )

@@ -1,0 +1,153 @@
+"""Compare two runs, or two toolchains of one run; exit with 1 if something has become worse."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scripts.lib.comparison import formats, pairs, remeasuring
+from scripts.lib.comparison.compare import Comparison, compare
+from scripts.lib.comparison.latencies import Estimate
+from scripts.lib.comparison.pairs import Pair
+from scripts.lib.comparison.settings import Settings
+from scripts.lib.config import cell, settings
+from scripts.lib.config.reading import ConfigError
+from scripts.lib.core import atomic, checkout, exits
+from scripts.lib.iree.turns import TurnRule, Turns
+from scripts.lib.report.results_file import BadRecords, read
+
+RESULTS = Path("results")
+ROWS = "results.jsonl"
+SAVED = "comparison.json"
+BAD_INPUT = 2
+"""The exit code for input that cannot be used: 1 means that something has become worse."""
+
+
+def main() -> int:
+    args = _arguments()
+    try:
+        chosen = _settings(args.configfile)
+        found = [one for one in _pairs(args) if cell.selects(args.cell, one.cell)]
+        if not found:
+            raise BadRecords(f"no cell matches --cell {' '.join(args.cell)}" if args.cell else "there are no rows")  # fmt: skip
+        in_turns = _turns(args, found) if args.toolchain else {}
+        made = _compare(args, found, chosen, in_turns)
+        if args.remeasure:
+            made = _compare(args, found, chosen, in_turns | _again(args, made, found))
+        if args.save:
+            atomic.write_text(args.save, formats.as_json(made, args.all))
+        print(formats.FORMATS[args.format](made, args.all), end="")
+    except (BadRecords, ConfigError, OSError, ValueError) as error:
+        exits.fail(str(error), BAD_INPUT)
+    return 1 if made.alarms else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m scripts.compare", description=__doc__)
+    parser.add_argument(
+        "rows",
+        nargs="*",
+        type=Path,
+        metavar="BEFORE AFTER",
+        help="two folders results/, or two files results.jsonl; with --toolchain one, or none for results/",
+    )
+    parser.add_argument(
+        "--toolchain", nargs=2, metavar=("BEFORE", "AFTER"), help="two toolchains of one run"
+    )
+    parser.add_argument("--format", choices=formats.FORMATS, default="text")
+    parser.add_argument(
+        "--all", action="store_true", help="show also latencies of which no change was found"
+    )
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help=f"also write the comparison as JSON, such as {RESULTS / SAVED} for results/report.html"
+    )  # fmt: skip
+    parser.add_argument(
+        "--configfile",
+        nargs="*",
+        type=Path,
+        default=[],
+        help="files over config.yaml, for the thresholds in `compare`",
+    )
+    parser.add_argument(
+        "--remeasure",
+        action="store_true",
+        help="measure undecided cells of IREE again, both modules in turns, on this machine",
+    )
+    parser.add_argument(
+        "--turns", type=int, default=TurnRule.turns, help="turns per cell that is measured again"
+    )
+    cell.add_arguments(parser)
+    args = parser.parse_args()
+    if len(args.rows) != 2 and not (args.toolchain and len(args.rows) < 2):
+        parser.error("name two folders or files; or --toolchain BEFORE AFTER and at most one")
+    if args.toolchain and not args.rows:
+        args.rows = [RESULTS]
+    return args
+
+
+def _settings(files: Sequence[Path]) -> Settings:
+    """The thresholds of config.yaml with further files over it."""
+    declared, _ = settings.load({}, [checkout.path("config.yaml"), *files], checkout.ROOT, Path.cwd())  # fmt: skip
+    return Settings.of(declared.get("compare"))
+
+
+def _pairs(args: argparse.Namespace) -> list[Pair]:
+    read_rows = [[one.data for one in read(_rows_file(path))] for path in args.rows]
+    if args.toolchain:
+        return pairs.of_toolchains(read_rows[0], *args.toolchain)
+    return pairs.of_files(*read_rows)
+
+
+def _rows_file(path: Path) -> Path:
+    return path / ROWS if path.is_dir() else path
+
+
+def _compare(
+    args: argparse.Namespace,
+    found: Sequence[Pair],
+    chosen: Settings,
+    in_turns: Mapping[str, Estimate],
+) -> Comparison:
+    before, after = args.toolchain or map(str, args.rows)
+    return compare(found, before, after, chosen, in_turns)
+
+
+def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
+    """The folders in which the runs were started."""
+    found = [_rows_file(path).absolute().parent.parent for path in args.rows]
+    return found[0], found[-1]
+
+
+def _turns(args: argparse.Namespace, found: Sequence[Pair]) -> dict[str, Estimate]:
+    """The changes of the cells that the run has measured in turns."""
+    estimates = {}
+    for pair in found:
+        path = _rows_file(args.rows[0]).parent / "turns" / pair.cell / "turns.json"
+        if path.is_file() and path.stat().st_size:
+            turns = Turns.of(atomic.read_json(path))
+            made = remeasuring.of_turns(pair.cell, turns, *args.toolchain)
+            if isinstance(made, Estimate):
+                estimates[pair.cell] = made
+    return estimates
+
+
+def _again(
+    args: argparse.Namespace, made: Comparison, found: Sequence[Pair]
+) -> dict[str, Estimate]:
+    """Measure the undecided cells of IREE in turns. Says on stderr what it does."""
+    by_cell = {pair.cell: pair for pair in found}
+    estimates = {}
+    for number, one in enumerate(made.undecided, start=1):
+        print(f"[{number}/{len(made.undecided)}] {one.cell}", file=sys.stderr, flush=True)
+        again = remeasuring.measure(by_cell[one.cell], _folders(args), TurnRule(turns=args.turns))
+        if isinstance(again, Estimate):
+            estimates[one.cell] = again
+        else:
+            print(f"    not measured again: {again}", file=sys.stderr, flush=True)
+    return estimates
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
