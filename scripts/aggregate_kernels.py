@@ -9,6 +9,7 @@ from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic, exits
 from scripts.lib.driver import outputs
 from scripts.lib.report import fields, limits, writing
+from scripts.lib.report.history import store
 from scripts.lib.report.kernels import page, plots, rows
 from scripts.lib.report.kernels.columns import COLUMNS, FIELDS
 from scripts.lib.report.kernels.table import Kernels
@@ -48,6 +49,7 @@ def main() -> None:
         writing.condemn_damaged(found)
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")
+    store.keep(args.out_jsonl, "kernels")
 
 
 if __name__ == "__main__":

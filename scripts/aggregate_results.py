@@ -12,6 +12,7 @@ from scripts.lib.core import atomic, exits
 from scripts.lib.driver import outputs
 from scripts.lib.report import fields, latency_page, record, writing
 from scripts.lib.report.columns import COLUMNS, FIELDS
+from scripts.lib.report.history import store
 from scripts.lib.report.results_file import cell_of
 from scripts.lib.report.results_table import Table
 
@@ -39,6 +40,7 @@ def main() -> None:
         writing.condemn_damaged(found)
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")
+    store.keep(args.out_jsonl, "latency")
 
 
 def check(found: list[dict]) -> list[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic, exits
 from scripts.lib.driver import outputs
 from scripts.lib.report import fields, writing
+from scripts.lib.report.history import store
 from scripts.lib.report.results_file import cell_of
 from scripts.lib.report.tuning import page, rows
 from scripts.lib.report.tuning.columns import COLUMNS, FIELDS
@@ -49,6 +50,7 @@ def main() -> None:
         writing.condemn_damaged(found)
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")
+    store.keep(args.out_jsonl, "tuned")
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ from scripts.lib.report.web.views import VIEWS, latency
 from scripts.lib.supervision import memory_series, outcome
 from scripts.lib.supervision.memory_series import Series
 from scripts.lib.supervision.outcome import Outcome, Usage
-from tests import report_records
+from tests import histories, report_records
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-FILTERED = [view.name for view in VIEWS if view.name in ("overview", "latency", "failures", "memory")]  # fmt: skip
+FILTERED = [view.name for view in VIEWS if view.name in ("overview", "latency", "failures", "memory", "history")]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,8 @@ def source(tmp_path_factory) -> Source:
     profile = made.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
     profile.parent.mkdir(parents=True)
     profile.write_text(json.dumps(PROFILE))
+    histories.with_a_change(made.results)
+    (made.results / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in found))
     after = copy.deepcopy(found)
     slower = next(one for one in after if one["latency"])
     slower["latency"]["values_ms"] = [20 * ms for ms in slower["latency"]["values_ms"]]
@@ -130,7 +132,7 @@ def test_every_view_opens_and_shows_text(page, name):
 
 
 def test_the_charts_of_a_view_are_drawn(page):
-    for name, least in (("latency", 6), ("why", 1), ("memory", 1), ("comparison", 1)):
+    for name, least in (("latency", 6), ("why", 1), ("memory", 1), ("history", 6), ("comparison", 1)):  # fmt: skip
         view(page, name)
         page.wait_for_selector("main figure svg")
         assert page.locator("main figure svg").count() >= least
@@ -195,6 +197,22 @@ def test_the_map_shows_what_is_chosen(page, colour):
     expected = {"outcome": "✓", "eager": ".", "inductor": ".", "trust": "low"}
     row = page.locator("table.map tbody tr", has_text="bert").first
     assert expected[colour] in row.inner_text()
+
+
+def test_a_change_is_shown_with_its_run_and_opens_its_row(page):
+    view(page, "history")
+    changed = page.locator("main section >> nth=0").locator("tbody tr")
+    assert changed.count() == 1
+    text = changed.inner_text()
+    assert histories.CELL in text
+    assert "× 1.50" in text
+    assert "IREE 3.12.0 → 3.13.0" in text
+    page.select_option("main select", "vmfb_bytes")
+    assert "No change was found" in page.inner_text("main section >> nth=0")
+    page.select_option("main select", "latency_ms")
+    changed.locator(".opener").click()
+    page.wait_for_selector("dialog[open] article")
+    assert page.inner_text("dialog h2").startswith(histories.CELL)
 
 
 def test_means_of_all_rows_are_those_of_latency_md(page, source):

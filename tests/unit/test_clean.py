@@ -23,6 +23,8 @@ MADE = (
     "results/profile/a/iree/f/t/profile.json",
     "results/compile/a/f/t/module.vmfb",
     "results/latency.csv",
+    "results/history/1.jsonl.zst",
+    "results/history/1.json",
 )
 
 

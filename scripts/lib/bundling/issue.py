@@ -34,7 +34,7 @@ def text(case: Case, steps: str, log: str, reduced: str = "") -> str:
 A program that {case.exporter} exported (input dialect: {case.dialect}) {what}:
 
 ```text
-{_clipped(log, case.detail)}
+{clipped(log, case.detail)}
 ```
 {small}
 ### Steps to reproduce your issue
@@ -67,7 +67,7 @@ def _title(case: Case) -> str:
     return f"[{case.reason or case.status}] {detail[:120] or case.cell}"
 
 
-def _clipped(log: str, detail: str) -> str:
+def clipped(log: str, detail: str) -> str:
     """The first lines of a log, each of at most LINE_CHARS characters, or the detail if there are none."""
     lines = [line[:LINE_CHARS] for line in log.splitlines() if not line.startswith("$ ")]
     return "\n".join(lines[:LOG_LINES]) or detail

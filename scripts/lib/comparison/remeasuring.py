@@ -50,8 +50,7 @@ def of_turns(cell: str, found: Turns, before: str, after: str) -> Estimate | str
         of = paired.estimate(paired.log_ratios(found, before, after))
     except ValueError as error:
         return str(error)
-    before_ms, after_ms = (paired.median_ms(found, side) for side in (before, after))
-    return Estimate(cell, TURNS, before_ms, after_ms, of.value, (of,))
+    return Estimate(cell, TURNS, of.value, (of,))
 
 
 def _side(name: str, row: Any, folder: Path) -> Side | str:

@@ -25,6 +25,14 @@ def write_parts(path: str | Path, parts: Iterable[str]) -> None:
         os.fsync(out.fileno())
 
 
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Replace `path` with `data` in one step."""
+    with _beside(Path(path)) as aside, aside.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+
+
 def write_json(path: str | Path, value: Any) -> None:
     """Replace `path` with `value` as indented JSON, keys in the order given.
 

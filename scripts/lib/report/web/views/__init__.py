@@ -10,6 +10,7 @@ from scripts.lib.report.web.source import View
 from scripts.lib.report.web.views import (
     comparison,
     failures,
+    history,
     kernels,
     latency,
     memory,
@@ -20,5 +21,8 @@ from scripts.lib.report.web.views import (
 
 VIEWS: tuple[View, ...] = tuple(
     module.VIEW
-    for module in (overview, latency, failures, why, memory, operators, kernels, comparison)
+    for module in (
+        *(overview, latency, failures, why, memory),
+        *(history, comparison, operators, kernels),
+    )
 )

@@ -1,0 +1,1 @@
+"""Finds the first release of IREE in which a cell behaves in another way."""

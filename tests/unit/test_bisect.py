@@ -1,0 +1,368 @@
+"""bisect: releases of an index and of wheels, trials, what is good and bad, and what is written about the result."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from scripts import bisect
+from scripts.lib.bisection import candidates, dispatches, environment, question, slower, trial
+from scripts.lib.bisection.candidates import Candidate, NoCandidates
+from scripts.lib.bisection.search import Side
+from scripts.lib.bisection.trial import Trial
+from scripts.lib.iree.turns import Block, Turns
+from scripts.lib.supervision.outcome import Outcome
+from tests.unit import test_bundle
+
+CELL = "conv/mlir/llvm-cpu"
+tree = test_bundle.tree
+STANDIN = """\
+import json, pathlib, sys
+words = dict(zip(sys.argv[3:], sys.argv[4:]))
+does = json.loads({does!r})
+print("iree-compile says this")
+if does.get("error"):
+    print(f"{{words['--program']}}:2:1: error: {{does['error']}}")
+    sys.exit(1)
+if sys.argv[2] == "scripts.measure_iree":
+    if does.get("wrong"):
+        print("error: FAIL: differs")
+        sys.exit(4)
+    measured = {{"command": "tool", "threads": 1, "latency": {{"values_ms": [does.get("ms", 1.0)]}}}}
+    pathlib.Path(words["--out"]).write_text(json.dumps(measured))
+elif sys.argv[2] == "scripts.profile_iree":
+    dispatches = [{{"function": "d0", "ms": does.get("ms", 1.0), "nodes": [["n", "aten.mm", "fc"]]}}]
+    pathlib.Path(words["--out"]).write_text(json.dumps({{"dispatches": dispatches}}))
+else:
+    pathlib.Path(words["--out-vmfb"]).write_bytes(b"x" * does.get("bytes", 100))
+    pathlib.Path(words["--out-report"]).write_text(json.dumps({{"compile_s": 1.0, "dispatch_count": 3, "vmfb_bytes": does.get("bytes", 100)}}))
+"""
+
+
+def wheel(folder: Path, name: str, version: str) -> Path:
+    """Write a wheel without contents."""
+    folder.mkdir(exist_ok=True)
+    base = f"{name.replace('-', '_')}-{version}"
+    path = folder / f"{base}-py3-none-any.whl"
+    about = f"{base}.dist-info"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")  # fmt: skip
+        made.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")  # fmt: skip
+        made.writestr(f"{about}/RECORD", "")
+    return path
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch) -> Path:
+    """The only place where uv looks for packages."""
+    for version in ("3.8.0", "3.9.0", "3.10.0", "3.11.0rc1", "3.11.0", "3.12.0"):
+        wheel(tmp_path / "wheels", candidates.COMPILER, version)
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "wheels"
+
+
+def test_releases_are_those_of_the_index_in_the_order_from_good_to_bad(index):
+    found = candidates.of_index("3.9", "3.12.0")
+    assert [one.version for one in found] == ["3.9.0", "3.10.0", "3.11.0", "3.12.0"]
+    assert found[0].packages == ("iree-base-compiler==3.9.0", "iree-base-runtime==3.9.0")
+    improved = candidates.of_index("3.12.0", "3.11.0", prereleases=True)
+    assert [one.version for one in improved] == ["3.12.0", "3.11.0"]
+    assert "3.11.0rc1" in [one.version for one in candidates.of_index("3.10.0", "3.11.0", True)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        (("3.8.0", "3.13.0"), "iree-base-compiler 3.13.0 is not in the package index"),
+        (("3.8.0", "3.8"), "are both 3.8.0"),
+        (("main", "3.8.0"), "'main' is not a version"),
+    ],
+)
+def test_ends_that_cannot_be_bisected_are_named(index, ends, said):
+    with pytest.raises(NoCandidates, match=said):
+        candidates.of_index(*ends)
+
+
+def test_own_wheels_are_releases_by_their_versions(tmp_path):
+    versions = ("3.14.0.dev2", "3.14.0.dev10", "3.14.0.dev1")
+    wheels = [wheel(tmp_path / "w", candidates.COMPILER, one) for one in versions]
+    wheels.append(wheel(tmp_path / "w", candidates.RUNTIME, "3.14.0.dev2"))
+    found = candidates.of_wheels(wheels, None, None)
+    assert [one.version for one in found] == ["3.14.0.dev1", "3.14.0.dev2", "3.14.0.dev10"]
+    assert [len(one.packages) for one in found] == [1, 2, 1]
+    assert found[1].packages[0].startswith("iree-base-compiler @ file://")
+    older = candidates.of_wheels(wheels, "3.14.0.dev10", "3.14.0.dev2")
+    assert [one.version for one in older] == ["3.14.0.dev10", "3.14.0.dev2"]
+    other = wheel(tmp_path / "w", "numpy", "2.0")
+    for given, said in ((wheels[:1], "at least two"), ([other], "a wheel of numpy"), ([wheels[3], wheels[0], wheels[1]], "")):  # fmt: skip
+        if said:
+            with pytest.raises(NoCandidates, match=said):
+                candidates.of_wheels(given, None, None)
+    with pytest.raises(NoCandidates, match="and none of iree-base-compiler"):
+        candidates.of_wheels([wheels[0], wheel(tmp_path / "w", candidates.RUNTIME, "9.0")], None, None)  # fmt: skip
+
+
+def ended(status: str = "ok", reason: str = "", detail: str = "", size: int = 100) -> Trial:
+    report = {"vmfb_bytes": size} if status == "ok" else {}
+    return Trial(Candidate("1", ()), Outcome(status, "compile", CELL, reason, detail), Path("log"), report=report)  # fmt: skip
+
+
+FAILS = ended("error", "legalization", "failed to legalize operation 'a.b' [program.mlir:3: x]")
+ELSEWHERE = ended("error", "legalization", "failed to legalize operation 'a.b' [program.mlir:9: y]")
+OTHER = ended("crashed", "SIGSEGV", "killed by SIGSEGV")
+FLAG = ended("error", "bad-flag", "unknown command line argument")
+WRONG = ended("error", "wrong-result", "FAIL")
+
+
+@pytest.mark.parametrize(
+    ("name", "ends", "of", "side"),
+    [
+        ("broken", (ended(), FAILS), ended(), Side.GOOD),
+        ("broken", (ended(), FAILS), ELSEWHERE, Side.BAD),
+        ("broken", (ended(), FAILS), OTHER, Side.BAD),
+        ("broken", (ended(), FAILS), FLAG, Side.NEITHER),
+        ("wrong", (ended(), WRONG), WRONG, Side.BAD),
+        ("wrong", (ended(), WRONG), FAILS, Side.NEITHER),
+        ("other-reason", (FAILS, OTHER), ELSEWHERE, Side.GOOD),
+        ("other-reason", (FAILS, OTHER), OTHER, Side.BAD),
+        ("other-reason", (FAILS, OTHER), ended(), Side.NEITHER),
+    ],
+)
+def test_a_release_is_like_one_of_the_ends_or_neither(name, ends, of, side):
+    asked = question.QUESTIONS[name]
+    assert asked.unlike(*ends) == ""
+    assert asked.side(*ends, of) is side
+
+
+@pytest.mark.parametrize(
+    ("name", "ends", "said"),
+    [
+        ("broken", (FAILS, FAILS), "the good end, fails"),
+        ("broken", (ended(), ended()), "the bad end, does not fail"),
+        (
+            "broken",
+            (ended(), FLAG),
+            "says nothing about the program: unknown command line argument",
+        ),
+        ("wrong", (ended(), FAILS), "the bad end, is not wrong"),
+        ("other-reason", (FAILS, ELSEWHERE), "both ends fail in the same way"),
+        ("other-reason", (ended(), OTHER), "the good end, does not fail"),
+    ],
+)
+def test_ends_that_do_not_differ_as_asked_are_named(name, ends, said):
+    assert said in question.QUESTIONS[name].unlike(*ends)
+
+
+def test_a_size_belongs_to_the_end_that_it_is_nearer_to():
+    asked = question.QUESTIONS["larger"]
+    good, bad = ended(size=1000), ended(size=4000)
+    sides = [asked.side(good, bad, ended(size=size)) for size in (900, 1900, 2100, 9000)]
+    assert sides == [Side.GOOD, Side.GOOD, Side.BAD, Side.BAD]
+    assert asked.side(good, bad, FAILS) is Side.NEITHER
+    assert "1,005 bytes are not at least 1.01 times 1,000 bytes" in asked.unlike(good, ended(size=1005))  # fmt: skip
+
+
+def test_options_of_a_command_are_replaced_with_all_their_values():
+    words = ["--vmfb", "a", "b", "--device", "local-task", "--out", "c"]
+    found = trial.replaced(words, {"--vmfb": "x", "--out": "y"})
+    assert found == ["--vmfb", "x", "--device", "local-task", "--out", "y"]
+
+
+@pytest.fixture
+def bundled(tree) -> None:
+    """A results tree whose artifacts are whole."""
+    tree()
+
+
+@pytest.fixture
+def releases(bundled, monkeypatch, nothing_is_left):
+    """What each release of the index does; environments are stand-ins of Python that do it."""
+    does: dict[str, dict] = {}
+
+    def listed(good: str, bad: str, prereleases: bool) -> list[Candidate]:
+        names = sorted(does, key=Version, reverse=Version(good) > Version(bad))
+        return [Candidate(one, ()) for one in names[names.index(good) : names.index(bad) + 1]]
+
+    def make(candidate: Candidate, folder: Path) -> Path:
+        if does[candidate.version].get("missing"):
+            raise environment.CannotInstall("No solution found\nno wheel of this version")
+        python = folder / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        script = folder / "standin.py"
+        script.write_text(STANDIN.format(does=json.dumps(does[candidate.version])))
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+        python.chmod(python.stat().st_mode | stat.S_IXUSR)
+        return python
+
+    monkeypatch.setattr(candidates, "of_index", listed)
+    monkeypatch.setattr(environment, "make", make)
+    monkeypatch.setattr(environment, "commit", lambda folder: "IREE compiler version X @ abc")
+    return does
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["x", "--cell", CELL, *words])
+        bisect.main()
+        return capsys.readouterr().out
+
+    return call
+
+
+ERROR = "failed to legalize operation 'vector.broadcast'"
+
+
+def test_the_first_release_that_fails_is_found_with_reproducers_and_an_issue(releases, run):
+    releases |= {"3.8.0": {}, "3.9.0": {}, "3.10.0": {"error": ERROR}, "3.11.0": {"error": ERROR}, "3.12.0": {"error": ERROR}}  # fmt: skip
+    said = run("--good", "3.8.0", "--bad", "3.12.0")
+    assert "5 releases: 3.8.0, 3.9.0, 3.10.0, 3.11.0, 3.12.0" in said
+    assert (
+        f"{CELL}: 3.10.0 is the first bad release: error (legalization) (3.9.0: ok, 100 bytes)"
+        in said
+    )
+    folder = Path("results/bisect/conv__mlir__llvm-cpu")
+    assert {path.name for path in folder.iterdir()} == {"3.9.0", "3.10.0", "ISSUE.md", "bisection.json"}  # fmt: skip
+    found = json.loads((folder / "bisection.json").read_text())
+    assert (found["good"], found["bad"], found["first"], found["between"]) == ("3.9.0", "3.10.0", "3.10.0", [])  # fmt: skip
+    assert len(found["trials"]) == 4
+    for version in ("3.9.0", "3.10.0"):
+        script = (folder / version / "run.sh").read_text()
+        assert f"iree-base-compiler=={version}" in script
+        assert "program.mlir \\\n    -o module.vmfb" in script
+        assert "iree-run-module" not in script
+    issue = (folder / "ISSUE.md").read_text()
+    assert issue.splitlines()[2] == f"# [since 3.10.0: broken] {ERROR}"
+    assert "| 3.9.0 | ok, 100 bytes |\n| 3.10.0 | error (legalization) |" in issue
+    assert f"error: {ERROR}" in issue
+    assert str(Path.cwd()) not in issue
+    assert "/bisect-" not in issue
+
+
+def test_an_improvement_is_found_from_the_newer_end(releases, run):
+    releases |= {v: {"error": ERROR} for v in ("3.8.0", "3.9.0")} | {v: {} for v in ("3.10.0", "3.11.0", "3.12.0")}  # fmt: skip
+    said = run("--good", "3.12.0", "--bad", "3.8.0")
+    assert "3.10.0 is the first good release: ok, 100 bytes (3.9.0: error" in said
+    folder = Path("results/bisect/conv__mlir__llvm-cpu")
+    assert "# [since 3.10.0: no longer broken]" in (folder / "ISSUE.md").read_text()
+    assert "3.9.0/run.sh` (bad) and `3.10.0/run.sh` (good)" in (folder / "ISSUE.md").read_text()
+    found = json.loads((folder / "bisection.json").read_text())
+    assert (found["good"], found["bad"], found["first"]) == ("3.10.0", "3.9.0", "3.10.0")
+
+
+def test_releases_that_cannot_be_judged_are_passed_over_and_named(releases, run):
+    releases |= {"3.8.0": {}, "3.9.0": {"missing": True}, "3.10.0": {"error": "unknown option"}, "3.11.0": {"error": ERROR}, "3.12.0": {"error": ERROR}}  # fmt: skip
+    said = run("--good", "3.8.0", "--bad", "3.12.0")
+    assert "Between the two, 3.9.0, 3.10.0 could not be judged" in said
+
+
+def test_a_larger_module_and_a_wrong_result_are_found(measured, run):
+    measured |= {"3.9.0": {"bytes": 100}, "3.10.0": {"bytes": 110}, "3.11.0": {"bytes": 200, "wrong": True}, "3.12.0": {"bytes": 200, "wrong": True}}  # fmt: skip
+    assert "3.11.0 is the first bad release" in run(
+        "--good", "3.9.0", "--bad", "3.12.0", "--if", "larger"
+    )
+    assert "3.11.0 is the first bad release" in run(
+        "--good", "3.9.0", "--bad", "3.12.0", "--if", "wrong"
+    )
+    issue = Path("results/bisect/conv__mlir__llvm-cpu/3.11.0/run.sh").read_text()
+    assert "--expected_output=" in issue
+
+
+@pytest.fixture
+def measured(releases) -> dict[str, dict]:
+    """The same of a cell that was measured."""
+    path = Path(f"results/measure/{CELL}/status.json")
+    found = json.loads(path.read_text())
+    found["command"] = ".venvs/iree/bin/python -m scripts.measure_iree --vmfb a --weights w --rule {} --raw-inputs r --out o"  # fmt: skip
+    path.write_text(json.dumps(found))
+    return releases
+
+
+@pytest.fixture
+def in_turns(monkeypatch) -> list[list[str]]:
+    """The modules of each session of turns; in the third turn, all of them take twice as long."""
+    sessions: list[list[str]] = []
+
+    def block(turn: int, side) -> Block:
+        disturbed = (2 if turn == 2 else 1) * (1 + 0.001 * (turn % 2))
+        return Block(turn, side.name, 0.0, (1e3 * side.call_s * disturbed,), 0.0)
+
+    def take(sides, rule, threads) -> Turns:
+        sessions.append([one.name for one in sides])
+        blocks = tuple(block(turn, one) for turn in range(8) for one in sides)
+        return Turns(tuple(sessions[-1]), blocks)
+
+    monkeypatch.setattr(slower.turns, "take", take)
+    return sessions
+
+
+def test_a_slower_release_is_found_by_timing_it_beside_both_ends(
+    measured, in_turns, run, monkeypatch
+):
+    monkeypatch.setattr(dispatches.tools, "program", lambda name, env: env / name)
+    measured |= {"3.9.0": {"ms": 1.0}, "3.10.0": {"ms": 1.2}, "3.11.0": {"ms": 1.9}, "3.12.0": {"ms": 2.0}}  # fmt: skip
+    said = run("--good", "3.9.0", "--bad", "3.12.0", "--if", "slower")
+    assert "3.11.0 is the first bad release: ok, 100 bytes, 1.9 ms (3.10.0: ok, 100 bytes, 1.2 ms)" in said  # fmt: skip
+    assert "in turns: 3.12.0 takes 2.000 (" in said
+    assert in_turns[0] == ["3.9.0", "3.12.0"]
+    assert in_turns[1] == ["3.9.0", "3.12.0", "3.10.0"]
+    issue = Path("results/bisect/conv__mlir__llvm-cpu/ISSUE.md").read_text()
+    assert "| aten.mm (fc) | 1.2 | 1.9 | `d0` |" in issue
+    assert "iree-benchmark-module" in issue
+
+
+def test_ends_of_about_the_same_latency_are_not_bisected(measured, in_turns, run, capsys):
+    measured |= {"3.9.0": {"ms": 1.0}, "3.10.0": {"ms": 1.02}}
+    with pytest.raises(SystemExit):
+        run("--good", "3.9.0", "--bad", "3.10.0", "--if", "slower")
+    assert "it must be at least 1.03 times" in capsys.readouterr().err
+    assert len(in_turns) == 2  # measured again, as the first session does not decide
+
+
+def test_without_a_profiler_the_issue_says_so(measured, in_turns, run, monkeypatch):
+    monkeypatch.setattr(dispatches.tools, "program", lambda name, env: None)
+    measured |= {"3.9.0": {"ms": 1.0}, "3.10.0": {"ms": 2.0}}
+    run("--good", "3.9.0", "--bad", "3.10.0", "--if", "slower")
+    issue = Path("results/bisect/conv__mlir__llvm-cpu/ISSUE.md").read_text()
+    assert "There is no comparison of dispatches: IREE 3.9.0 has no iree-profile." in issue
+
+
+def test_dispatches_are_matched_by_what_they_compute():
+    def one(function: str, ms: float, *nodes: list[str]) -> dict:
+        return {"function": function, "ms": ms, "nodes": list(nodes)}
+
+    mm, add = ["a", "aten.mm", "fc"], ["b", "aten.add", ""]
+    before = [one("d0_mm", 1.0, mm), one("d1_mm", 1.0, mm), one("d2", 5.0, add)]
+    after = [one("d0_other_name", 3.0, mm, add), one("d9", 0.5)]
+    found = dispatches.moved(before, after)
+    assert [(m.what, m.before_ms, m.after_ms) for m in found] == [
+        ("aten.mm (fc)", 2.0, 3.0),
+        ("d9", 0.0, 0.5),
+        ("aten.add (b)", 5.0, 0.0),
+    ]
+    assert found[0].functions == ("d0_mm", "d1_mm", "d0_other_name")
+
+
+def test_ends_are_confirmed_first(releases, run, capsys):
+    releases |= {"3.8.0": {}, "3.9.0": {}, "3.10.0": {}}
+    with pytest.raises(SystemExit):
+        run("--good", "3.8.0", "--bad", "3.10.0")
+    said = capsys.readouterr()
+    assert "3.10.0, the bad end, does not fail" in said.err
+    assert "3.9.0: ok" not in said.out
+
+
+def test_what_is_missing_is_named(bundled, run, capsys):
+    for words, said in ((("--good", "3.8.0"), "give both ends"), (("--good", "1", "--bad", "2", "--results", "no"), "no/results.jsonl: no such file")):  # fmt: skip
+        with pytest.raises(SystemExit):
+            run(*words)
+        assert said in capsys.readouterr().err

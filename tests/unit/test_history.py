@@ -1,0 +1,238 @@
+"""results/history/ and `python -m scripts.history`: what is kept, series, findings, queries, and damaged entries."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import aggregate_results, history
+from scripts.lib.core import atomic
+from scripts.lib.report.history import store
+from scripts.lib.report.web.source import Source
+from scripts.lib.report.web.views import history as view
+from tests import histories
+from tests.histories import CELL
+
+FOLDER = Path("results/history")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(store, "commit", lambda: "c0ffee")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["x", *words])
+        history.main()
+        said = capsys.readouterr()
+        call.errors = said.err
+        return said.out
+
+    return call
+
+
+@pytest.fixture
+def aggregate(results, monkeypatch):
+    def call(endings=None) -> None:
+        results.write(endings)
+        atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
+        words = ["--matrix", "results/logs/matrix.json", "--out-csv", "results/latency.csv"]
+        words += ["--out-jsonl", "results/results.jsonl", "--out-md", "results/latency.md"]
+        monkeypatch.setattr(sys, "argv", ["x", *words])
+        aggregate_results.main()
+
+    return call
+
+
+def listed() -> list[str]:
+    return sorted(path.name for path in FOLDER.iterdir())
+
+
+def test_an_aggregate_is_kept_once(aggregate, ended):
+    aggregate()
+    first = listed()
+    written = [path.stat().st_mtime_ns for path in FOLDER.iterdir()]
+    assert [name.partition(".")[2] for name in first] == ["json", "jsonl.zst"]
+    aggregate()
+    assert listed() == first
+    assert [path.stat().st_mtime_ns for path in FOLDER.iterdir()] == written
+    aggregate(ended("error", "compile", "conv/mlir/vulkan"))
+    assert len(listed()) == 4
+    assert set(first) < set(listed())
+
+
+def test_an_entry_has_the_records_and_says_when_where_and_with_what(aggregate):
+    aggregate()
+    [kept], wrong = store.read(FOLDER)
+    lines = Path("results/results.jsonl").read_text().splitlines()
+    assert list(kept.records()) == [json.loads(line) for line in lines]
+    assert wrong == []
+    entry = kept.entry
+    assert (entry.kind, entry.commit, entry.statuses) == ("latency", "c0ffee", {"ok": 6})
+    assert entry.toolchains["pinned"]["IREE"] == ["3.0"]
+    assert entry.machine.cores >= 1
+    assert entry.machine.name
+    assert entry.at == entry.made  # the synthetic rounds have no time
+
+
+def test_an_error_of_the_history_is_no_failure_of_the_run(aggregate, capsys):
+    Path("results").mkdir()
+    FOLDER.write_text("a file where the folder should be")
+    aggregate()
+    assert "was not added to the history" in capsys.readouterr().err
+    assert Path("results/latency.csv").is_file()
+
+
+def test_a_change_is_printed_with_its_run_and_what_differs(run):
+    histories.with_a_change(Path("results"))
+    entries = [one.entry for one in store.read(FOLDER)[0]]
+    shown = run("--cell", "bert/*/llvm-cpu")
+    assert f"change in run {entries[4].short}" in shown
+    assert "IREE 3.12.0 → 3.13.0" in shown
+    assert shown.count("no change was found") == shown.count("bert/") - 1
+    overview = run()
+    assert all(one.short in overview for one in entries)
+    assert f"{CELL}, " in overview
+    assert f"change in run {entries[4].short}" in overview
+
+
+def test_series_and_findings_as_json(run):
+    histories.with_a_change(Path("results"))
+    found = json.loads(run("--cell", CELL, "--json"))
+    [one] = found["series"]
+    assert len(one["points"]) == 8
+    [change] = one["changes"]
+    assert change["index"] == 4
+    assert change["ratio"][0] == pytest.approx(1.5, rel=0.01)
+    assert "IREE 3.12.0 → 3.13.0" in change["differs"]
+    assert one["drift"] is None
+    assert found["outcomes"] == []
+
+
+def test_a_measurement_is_one_point_however_many_aggregates_have_it(run):
+    found = histories.with_a_change(Path("results"), runs=5)
+    first = next(one for one in found if one["outcome"]["status"] == "ok")
+    first["outcome"]["stale"] = True  # another content with the same measurements
+    histories.keep(Path("results"), found)
+    assert len(listed()) == 12
+    [one] = json.loads(run("--cell", CELL, "--json"))["series"]
+    assert len(one["points"]) == 5
+
+
+def test_series_of_other_devices_are_apart(run):
+    found = histories.with_a_change(Path("results"), runs=2)
+    for one in found:
+        one["run"]["device_name"] = "another CPU"
+        for round_ in (one["latency"] or {}).get("rounds", ()):
+            round_["started"] += 1
+    histories.keep(Path("results"), found)
+    series = json.loads(run("--cell", CELL, "--json"))["series"]
+    assert [len(one["points"]) for one in series] == [2, 1]
+
+
+def test_how_a_cell_ends_is_followed(aggregate, ended, run):
+    aggregate()
+    aggregate(ended("error", "compile", "conv/mlir/vulkan", "legalization"))
+    shown = run("--cell", "conv/*")
+    assert "conv/mlir/vulkan: ok → error (legalization) in run" in shown
+    assert "conv/mlir/llvm-cpu: ok →" not in shown
+
+
+def test_a_size_changes_where_it_differs(run):
+    histories.with_a_change(Path("results"), runs=3)
+    found = histories.records(3)
+    found[0]["compile"]["vmfb_bytes"] += 1
+    histories.keep(Path("results"), found)
+    series = json.loads(run("--value", "vmfb_bytes", "--json"))["series"]
+    changed = [one for one in series if one["changes"]]
+    assert [one["cell"] for one in changed] == [CELL]
+    assert [one["index"] for one in changed[0]["changes"]] == [3]
+
+
+def test_a_query_is_answered_by_duckdb(run):
+    histories.with_a_change(Path("results"))
+    sql = f"select versions, count(*) n, round(max(latency_ms) / min(latency_ms), 2) as spread from rows join runs using (run) where cell = '{CELL}' group by 1 order by 1"  # fmt: skip
+    answer = list(csv.DictReader(run("--sql", sql).splitlines()))
+    assert [(one["n"], float(one["spread"]) < 1.01) for one in answer] == [("4", True)] * 2
+    assert "IREE 3.13.0" in answer[1]["versions"]
+
+
+def test_the_query_of_the_page_is_answered_without_this_project():
+    import duckdb
+
+    page = (Path(__file__).parents[2] / "docs/history.md").read_text()
+    query = re.search(r"```sql\n(.*?)```", page, re.DOTALL)[1]
+    histories.with_a_change(Path("results"), runs=3)
+    found = duckdb.sql(query).fetchall()
+    assert len(found) == 9  # bert by three lowering paths
+    assert [iree for _, _, iree, _ in found] == ["3.12.0"] * 9
+    assert found[0][0] == pytest.approx(histories.FIRST)
+    assert all(ms > 0 for *_, ms in found)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--sql", "select nothing from nowhere"), "nowhere"),
+        (("--value", "trust"), "'trust' is not a column of numbers; there are batch_size"),
+        (("--cell", "nothing/*"), "no cell in 2 runs matches --cell nothing/*"),
+    ],
+)
+def test_mistakes_are_named(run, capsys, words, said):
+    histories.with_a_change(Path("results"), runs=2)
+    with pytest.raises(SystemExit):
+        run(*words)
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_without_a_history_says_how_to_make_one(run, capsys):
+    with pytest.raises(SystemExit):
+        run()
+    assert "no run is kept; `snakemake --cores <n> results/latency.csv`" in capsys.readouterr().err
+
+
+def test_damaged_entries_are_named(run, capsys):
+    histories.with_a_change(Path("results"), runs=2)
+    (FOLDER / "0.json").write_text("{")
+    run()
+    assert "history/0.json: not an entry of a history" in run.errors
+    compressed = sorted(FOLDER.glob("*.zst"))[0]
+    compressed.write_bytes(sorted(FOLDER.glob("*.zst"))[1].read_bytes())
+    with pytest.raises(SystemExit):
+        run()
+    assert f"{compressed}: its content is not the one that was kept" in capsys.readouterr().err
+
+
+def test_histories_of_two_folders_are_merged_by_copying(run):
+    histories.with_a_change(Path("results"), runs=6)
+    histories.with_a_change(Path("other/results"), runs=8)
+    for path in Path("other/results/history").iterdir():
+        path.rename(FOLDER / path.name)
+    assert len(json.loads(run("--cell", CELL, "--json"))["series"][0]["points"]) == 8
+
+
+def test_a_plot_has_the_series_with_its_change(run):
+    histories.with_a_change(Path("results"))
+    run("--cell", "bert/*", "--plot", "out/series.svg")
+    drawn = Path("out/series.svg").read_text()
+    assert CELL in drawn
+    assert "× 1.5" in drawn
+    assert Path("out/series.png").stat().st_size > 10_000
+
+
+def test_the_view_of_the_page_has_the_cells_of_the_page(run):
+    found = histories.with_a_change(Path("results"))
+    data = view.select(Source(Path("results"), found[:2]))
+    assert {one["row"] for one in data["values"]["latency_ms"]} <= {0, 1}
+    [changed] = [one for one in data["values"]["latency_ms"] if one["changes"]]
+    assert changed["changes"][0]["run"] == 4
+    assert len(data["runs"]) == 8
+    assert view.select(Source(Path("elsewhere"), found)) is None
