@@ -10,7 +10,7 @@ from typing import Any
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic, exits
 from scripts.lib.driver import outputs
-from scripts.lib.report import fields, latency_page, record, writing
+from scripts.lib.report import fields, imported, latency_page, record, writing
 from scripts.lib.report.columns import COLUMNS, FIELDS
 from scripts.lib.report.history import store
 from scripts.lib.report.results_file import cell_of
@@ -28,7 +28,8 @@ def main() -> None:
     parser.add_argument("--due", default="0", help="what asks for these files (driver/outputs.py)")
     args = parser.parse_args()
     try:
-        made = record.records(Matrix.from_json(atomic.read_json(args.matrix)))
+        matrix = Matrix.from_json(atomic.read_json(args.matrix))
+        made = record.records(matrix, further=imported.rows())
     except ValueError as error:
         exits.fail(str(error))
     found = check(made)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.lib.bundling import case as cases
-from scripts.lib.bundling import writing
+from scripts.lib.bundling import elsewhere, recorded, writing
 from scripts.lib.bundling.case import COMPILE, Case, NoCase
 from scripts.lib.config.stages import IREE_ENV
 from scripts.lib.core import checkout, exits
@@ -24,6 +24,9 @@ from scripts.lib.report.results_file import Record
 from scripts.lib.supervision import outcome
 
 REDUCED = "reduced.mlir"
+EXPORT = "export"
+WRONG, SLOW = "scripts.find_wrong_operator", "scripts.find_slow_operators"
+"""Commands that search in the captured graph of a model."""
 
 
 def main() -> None:
@@ -43,9 +46,21 @@ def main() -> None:
         help="add the weights even if the failure does not depend on them",
     )
     parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="instead, write what verifies and times the cell on another machine, with IREE's runtime only",
+    )
+    parser.add_argument(
         "--reduce",
         action="store_true",
-        help="add a program of few operations that fails in the same way",
+        help="add a program of few operations that fails in the same way, or, of a cell that is ok, that is slow",
+    )
+    parser.add_argument(
+        "--slower",
+        type=float,
+        default=1.5,
+        metavar="FACTOR",
+        help="for --reduce of a cell that is ok: slower than eager mode by this factor (default: 1.5)",
     )
     parser.add_argument(
         "--budget",
@@ -55,32 +70,51 @@ def main() -> None:
         help="time for a reduction (default: 300)",
     )
     args = parser.parse_args()
+    if args.measure and not args.cell:
+        parser.error("--measure needs a cell")
     root = args.results.absolute().parent
+    out = args.out or args.results / "bundles"
     try:
         records = results_file.read(args.results / "results.jsonl")
-        found = list(_groups(root, records)) if args.failed else [_case(root, records, args.cell)]
+        if args.measure:
+            measured_elsewhere(root, _record(records, args.cell), out)
+            return
+        found = (
+            list(_groups(root, records))
+            if args.failed
+            else [cases.of(root, _record(records, args.cell))]
+        )
     except (NoCase, results_file.BadRecords) as error:
         exits.fail(str(error))
     for case in found:
-        folder = (args.out or args.results / "bundles") / case.name
+        folder = out / case.name
         shutil.rmtree(folder, ignore_errors=True)
         writing.write(case, folder, args.weights)
         if args.reduce:
-            reduce(case, folder, args.budget)
+            reduce(root, case, folder, args.budget, args.slower)
         print(f"{folder}: {case.stage} {case.cell}: {case.status} ({case.reason or 'no failure'})")
         print(f"    {writing.pack(folder)}")
     if not found:
         print("no stage of an IREE cell has failed")
 
 
-def _case(root: Path, records: Iterable[Record], cell: str) -> Case:
-    """The case of a cell, by its name. Raises NoCase."""
+def measured_elsewhere(root: Path, record: Record, out: Path) -> None:
+    """Write the bundle that measures a cell on another machine. Raises NoCase."""
+    folder = out / f"{record['cell'].replace('/', '__')}__measure"
+    shutil.rmtree(folder, ignore_errors=True)
+    elsewhere.write(root, record, folder)
+    print(f"{folder}: ./run.sh measures {record['cell']} on another machine")
+    print(f"    {writing.pack(folder)}")
+
+
+def _record(records: Iterable[Record], cell: str) -> Record:
+    """The record of a cell, by its name. Raises NoCase."""
     by_name = {record["cell"]: record for record in records}
     if cell not in by_name:
         raise NoCase(
             f"no row {cell!r} in results.jsonl; the rows are {', '.join(list(by_name)[:5])} …"
         )
-    return cases.of(root, by_name[cell])
+    return by_name[cell]
 
 
 def _groups(root: Path, records: Iterable[Record]) -> Iterator[Case]:
@@ -99,8 +133,19 @@ def _groups(root: Path, records: Iterable[Record]) -> Iterator[Case]:
             yield case
 
 
-def reduce(case: Case, folder: Path, budget_s: float) -> None:
-    """Add the reduced program of a case to its bundle, and to the issue."""
+def reduce(root: Path, case: Case, folder: Path, budget_s: float, factor: float) -> None:
+    """Add the reduced program of a case to its bundle, and to the issue.
+
+    Of a case without a failure, these are operators that are slower than eager mode by `factor`. Of wrong results, the frontend
+    is examined first.
+    """
+    budget = ("--budget", f"{budget_s:g}")
+    if case.status == outcome.OK and case.threads:
+        words = ("--flags", json.dumps(case.flags), "--threads", str(case.threads))
+        _graph_search(root, case, folder, SLOW, *words, "--factor", f"{factor:g}", *budget)
+        return
+    if case.reason == cases.WRONG_RESULT and _graph_search(root, case, folder, WRONG, *budget):
+        return
     if (mode := _mode(case)) is None:
         print(
             f"note: {case.cell}: only failures to compile, and wrong results on a CPU, are reduced; "
@@ -122,6 +167,19 @@ def reduce(case: Case, folder: Path, budget_s: float) -> None:
         return
     log = (folder / "log.txt").read_text(encoding="utf-8")
     writing.write_issue(case, folder, log, out.read_text(encoding="utf-8"))
+
+
+def _graph_search(root: Path, case: Case, folder: Path, module: str, *words: str) -> bool:
+    """Run a search in the captured graph of a case, in the environment of its frontend; return whether it found something,
+    and wrote it."""
+    try:
+        export = recorded.of(root, EXPORT, case.exported)
+        model = ("--name", "--model-file", "--options", "--load-threads")
+        options = export.words(*model, "--exporter", "--exporter-options")
+        return export.run(module, [*options, *words, "--out", str(folder.absolute())]) == 0
+    except NoCase as error:
+        print(f"note: {case.cell}: {error}")
+        return False
 
 
 def _mode(case: Case) -> list[str] | None:

@@ -46,7 +46,10 @@ def tables(table: Table) -> str:
         markdown.table(("flag set", *head[1:]), map(_row, table.flag_sets.values())),
         markdown.table(("preprocessing", *head[1:]), map(_row, table.preprocessing.values())),
         markdown.table(("backend", "opt levels that are tried"), levels),
-        markdown.table(("a program has", "if it contains one of"), properties),
+        markdown.table(
+            ("a program has", "if one of these regular expressions is found in a line of it"),
+            properties,
+        ),
     ]
     return "\n".join(parts)
 

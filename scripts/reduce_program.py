@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Collection
@@ -17,7 +18,7 @@ from typing import Any
 
 from scripts.lib.core import atomic, exits
 from scripts.lib.iree.tools import tool
-from scripts.lib.reduction import mismatch, search, signature
+from scripts.lib.reduction import mismatch, search, shapes, signature
 from scripts.lib.reduction.mismatch import Comparison
 from scripts.lib.reduction.oracle import TIMEOUT, Compiler
 from scripts.lib.reduction.program import NotReducible, Program
@@ -45,11 +46,11 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
-    text = args.program.read_text(encoding="utf-8")
+    text, started = args.program.read_text(encoding="utf-8"), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         try:
             program = Program(text)
-            reduction = Reduction(program, text, time.monotonic() + args.budget)
+            reduction = Reduction(program, text, started, started + args.budget)
             if args.right_flags is None:
                 compiler = Compiler(tool("iree-compile"), tuple(args.flags), Path(folder))
                 found = of_failure(reduction, compiler)
@@ -60,7 +61,9 @@ def main() -> None:
     args.out.write_text(found.text, encoding="utf-8")
     atomic.write_json(args.out_report, found.report)
     operations = sum(found.report["operations"].values())
-    print(f"{operations} of {found.report['of']} operations: {found.report['operations']}")
+    print(
+        f"{operations} of {found.report['of']} operations, {found.report['seconds']:.0f} s: {found.report['operations']}"
+    )
 
 
 def _comparison(args: argparse.Namespace, folder: Path) -> Comparison:
@@ -74,10 +77,11 @@ def _comparison(args: argparse.Namespace, folder: Path) -> Comparison:
 
 @dataclass(frozen=True)
 class Reduction:
-    """A program to reduce, its text, and when the search ends (time.monotonic)."""
+    """A program to reduce, its text, and when the search began and ends (time.monotonic)."""
 
     program: Program
     text: str
+    started: float
     deadline: float
 
     def limit_s(self, since: float) -> float:
@@ -92,6 +96,8 @@ class Reduction:
             "of": len(self.program.operations),
             "tests": steps.tests,
             "complete": not steps.is_over,
+            "seconds": round(time.monotonic() - self.started, 1),
+            "cpu_seconds": round(sum(os.times()[:4]), 1),
             **said,
         }
 
@@ -117,18 +123,29 @@ def of_failure(of: Reduction, compiler: Compiler) -> Reduced:
     limit_s, wanted = of.limit_s(started), signature.of(whole.failure)
 
     def fails(part: str) -> bool:
-        found = compiler.run(part, min(limit_s, max(1.0, of.deadline - time.monotonic()))).failure
-        return found is not None and signature.of(found) == wanted
+        found = compiler.run(part, min(limit_s, max(1.0, of.deadline - time.monotonic())))
+        if found.failure is None:
+            return False
+        return wanted in map(signature.of, (found.failure, *found.others))
 
     steps = Search(lambda keep: fails(program.part(keep)), of.deadline)
     named = program.at_lines(signature.lines(whole.log))
     kept = search.reduce(program.operations, named, program.neighbours, steps)
     if kept is None:
         raise NotReducible("its operations, taken out of the program, do not fail in the same way")
-    results = search.fewer(
-        program.results(kept), lambda some: not steps.is_over and fails(program.part(kept, some))
+    kept, instead = search.bypassed(
+        kept,
+        program.stand_in,
+        lambda some, moved: not steps.is_over and fails(program.part(some, None, moved)),
     )
-    return Reduced(program.part(kept, results), of.report(kept, steps, {"signature": list(wanted)}))
+    results = search.fewer(
+        program.results(kept, instead),
+        lambda some: not steps.is_over and fails(program.part(kept, some, instead)),
+    )
+    text = shapes.shrink(
+        program.part(kept, results, instead), lambda one: not steps.is_over and fails(one)
+    )
+    return Reduced(text, of.report(kept, steps, {"signature": list(wanted)}))
 
 
 def of_mismatch(of: Reduction, comparison: Comparison, folder: Path) -> Reduced:
@@ -156,7 +173,10 @@ def of_mismatch(of: Reduction, comparison: Comparison, folder: Path) -> Reduced:
     kept = search.reduce(computed, named, neighbours.__getitem__, steps)
     if kept is None:
         raise NotReducible("no part of it computes other values within the time limit")
-    text = program.part(kept)
+    text = shapes.shrink(
+        program.part(kept),
+        lambda one: not steps.is_over and comparison.difference(one, limit_s) is not None,
+    )
     found = comparison.difference(text, limit_s)
     if found is None:
         raise NotReducible("its reduced program does not show the difference again")

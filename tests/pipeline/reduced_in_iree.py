@@ -98,7 +98,8 @@ def mismatch(kind: type[Compiler]) -> dict | str:
             path.mkdir()
         compiler = tool("iree-compile")
         wrong, right = kind(compiler, flags, below), Compiler(compiler, flags, beside)
-        whole = reduce_program.Reduction(Program(WITH_TANH), WITH_TANH, time.monotonic() + 300)
+        now = time.monotonic()
+        whole = reduce_program.Reduction(Program(WITH_TANH), WITH_TANH, now, now + 300)
         try:
             found = reduce_program.of_mismatch(
                 whole, Comparison(wrong, right, "local-task", 1), out

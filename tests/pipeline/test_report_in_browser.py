@@ -176,6 +176,21 @@ def test_the_address_keeps_view_filters_and_details(page, file):
     assert page.inner_text("#tabs a[aria-current]") == "Latency"
 
 
+def test_going_back_opens_the_details_of_that_address(page, source):
+    first, second = cell(source, 0), cell(source, 1)
+    for name in (first, second):
+        page.evaluate("address => { location.hash = address }", f"#latency?cell={name}")
+        page.wait_for_function(
+            "name => document.querySelector('dialog[open] h2')?.textContent === name", arg=name
+        )
+    page.go_back()
+    page.wait_for_function(
+        "name => document.querySelector('dialog[open] h2')?.textContent === name", arg=first
+    )
+    page.wait_for_timeout(100)  # the event that the dialog was closed comes later
+    assert first in page.evaluate("decodeURIComponent(location.hash)")
+
+
 def test_a_cell_of_the_map_opens_its_details_by_the_keyboard(page):
     page.focus("table.map button[tabindex='0']")
     page.keyboard.press("ArrowRight")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,19 @@ def test_a_set_that_does_not_exist_for_the_backend_is_an_error(target, problem):
     with pytest.raises(ConfigError) as error:
         expansion.expand(declared, selections, ROOT)
     assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("%9 = torch.aten.bitwise_right_shift.Tensor %8, %7 : !torch.vtensor<[3,4],si8>, !torch.vtensor<[],si8> -> !torch.vtensor<[3,4],si8>", True),
+        ("%9 = stablehlo.shift_right_arithmetic %8, %c : tensor<3072x1536xi8>", True),
+        ("%9 = arith.shrsi %in, %c4_i8 : i8", True),
+        ("%9 = torch.aten.bitwise_right_shift.Tensor %8, %7 : !torch.vtensor<[3],si64>, !torch.vtensor<[],si64> -> !torch.vtensor<[3],si64>", False),
+        ("%9 = stablehlo.shift_right_logical %8, %c : tensor<128xui32>", False),
+        ("%9 = arith.shrui %in, %c4_i8 : i32", False),
+    ],
+)  # fmt: skip
+def test_only_programs_that_shift_bytes_have_4_bit_weights(line, found):
+    patterns = flag_sets.table().properties["4-bit weights"]
+    assert any(re.search(one, line) for one in patterns) == found

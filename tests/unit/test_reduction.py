@@ -1,12 +1,14 @@
 """reduction: few operations that show the same failure, whatever the failure needs."""
 
+import re
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.lib.reduction import search, signature
+from scripts.lib.reduction import search, shapes, signature
+from scripts.lib.reduction.oracle import Compiler
 from scripts.lib.reduction.search import Search
 from scripts.lib.supervision.diagnose import Diagnosis
 
@@ -102,3 +104,53 @@ def test_other_words_or_another_reason_are_another_failure():
 def test_the_lines_that_a_compiler_names_are_those_of_the_program():
     log = "results/x/program.mlir:227:10: error: no\nprogram.mlir:104:3: note: called from\n  at f.cpp:12:3: x\n"
     assert signature.lines(log) == {227, 104}
+
+
+PROGRAM = """
+func.func @main(%arg0: tensor<1x64x56x56xf32>, %x56: !torch.vtensor<[56,2],f32>) -> tensor<64xf32> {
+  %0 = stablehlo.slice %arg0 [0:1, 0:64] : tensor<1x64x56x56xf32>
+  %c = torch.constant.int 56
+"""
+
+
+def test_a_size_is_made_smaller_in_all_types():
+    small = shapes.shrink(PROGRAM, lambda text: "tensor<64xf32>" in text)
+    assert "tensor<1x64x1x1xf32>" in small
+    assert "!torch.vtensor<[1,1],f32>" in small
+    assert "%x56" in small
+    assert "torch.constant.int 56" in small
+    assert shapes.sizes(small) == [64]
+
+
+def test_a_number_that_stands_by_itself_is_replaced_where_the_types_alone_do_not_do():
+    def is_valid_and_large(text: str) -> bool:
+        channels = int(re.search(r"tensor<1x(\d+)x", text)[1])
+        return f"0:{channels}]" in text and channels >= 16
+
+    small = shapes.shrink(PROGRAM, is_valid_and_large)
+    assert "[0:1, 0:16] : tensor<1x16x1x1xf32>" in small
+
+
+def test_an_operation_in_between_is_bypassed_if_the_ones_around_it_must_be_connected():
+    """Of 0 → 1 → 2 → 3, the failure needs 0 and 3, and that 3 uses what 0 computes."""
+
+    def stand_in(place):
+        return (place - 1, 0) if place else None
+
+    def fails(kept, instead):
+        source = (2, 0)
+        while source[0] in instead:
+            source = instead[source[0]]
+        return {0, 3} <= kept and source[0] in kept
+
+    kept, instead = search.bypassed({0, 1, 2, 3}, stand_in, fails)
+    assert (kept, instead) == ({0, 3}, {2: (1, 0), 1: (0, 0)})
+
+
+def test_an_error_after_the_first_one_is_known_too(tmp_path):
+    tool = tmp_path / "compile"
+    tool.write_text("#!/bin/sh\necho 'program.mlir:3:1: error: failed to bufferize op' >&2\necho 'program.mlir:9:1: error: failed to distribute' >&2\nexit 1\n")  # fmt: skip
+    tool.chmod(0o755)
+    found = Compiler(str(tool), (), tmp_path).run("", 60)
+    assert found.failure.reason == "bufferization"
+    assert [one.reason for one in found.others] == ["distribution"]

@@ -118,9 +118,9 @@ fc                  Linear  1      2.50     2.00     0.400
 (all others)                1         –   0.0100         –
 all                         4      4.50     10.0     0.400
 
-share    ms  calls  tiles  busy  dispatch     operators    modules
-  80%  8.00      1      1   1.0  d_1_scatter  scatter_add  pool
-  20%  2.00      1      8   1.0  d_0_matmul   mm, add      fc
+share    ms  calls  workgroups  busy  dispatch     operators    modules
+  80%  8.00      1           1   1.0  d_1_scatter  scatter_add  pool
+  20%  2.00      1           8   1.0  d_0_matmul   mm, add      fc
 
 Look first at
 1. pool (Pool, 1 ×): 8.00 ms, 6.50 ms more than eager. d_1_scatter: 8.00 ms in 1 call (1 workgroup for 2 threads; no product: scatter_add).

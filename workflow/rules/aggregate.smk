@@ -5,6 +5,7 @@ rule aggregate_results:
     """results/latency.csv and results/results.jsonl: a row per cell and per baseline."""
     input:
         PLAN.results(),
+        imported=outputs.imported(),
     output:
         csv=report(
             "results/latency.csv",

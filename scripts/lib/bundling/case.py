@@ -51,10 +51,14 @@ class Case:
     dialect: str
 
     @property
+    def exported(self) -> str:
+        """The cell of its program."""
+        return self.cell.rpartition("/")[0]
+
+    @property
     def program_path(self) -> str:
         """The path of the program as logs and messages have it."""
-        exported, _, _ = self.cell.rpartition("/")
-        return stages.STAGES["export"].path(exported, "program.mlir")
+        return stages.STAGES["export"].path(self.exported, "program.mlir")
 
     @property
     def needs_weights(self) -> bool:

@@ -39,7 +39,7 @@ class FlagSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole table. `properties`: texts of which a program with that property contains one.
+    """The whole table. `properties`: regular expressions, of which one is found in a line of a program with that property.
     `opt_levels`: by backend. `preprocessing`: sets that run a pass before all others."""
 
     properties: dict[str, tuple[str, ...]]

@@ -30,6 +30,11 @@ OPERATOR_CSV = Path("results/operators.csv")
 OPERATOR_FILES = (OPERATOR_CSV, OPERATOR_CSV.with_suffix(".md"))
 
 
+def imported(results: Path = CSV.parent) -> list[str]:
+    """Return the records of rows that were measured on other machines (scripts.import_record)."""
+    return sorted(map(str, (results / "imported").glob("*/*.json")))
+
+
 def is_written(file: Path, since: float) -> bool:
     """Return whether a file was written after `since`.
 

@@ -67,13 +67,8 @@ class Comparison:
         if right is None or wrong is None:
             return None
         for number, (expected, found) in enumerate(zip(right, wrong, strict=True)):
-            expected, found = (one.astype(np.float64) for one in (expected, found))
-            if not np.isfinite(expected).all():
-                continue
-            scale = float(np.abs(expected).max(initial=0.0))
-            largest = float(np.nan_to_num(np.abs(found - expected), nan=np.inf).max(initial=0.0))
-            if largest > RELATIVE * scale:
-                return Difference(number, largest, scale, given, right)
+            if differs(expected, found):
+                return Difference(number, *_distance(expected, found), given, right)
         return None
 
     def _outputs(
@@ -101,6 +96,24 @@ class Comparison:
         if done.returncode != 0:
             return None
         return [np.load(folder / f"output_{number}.npy") for number in range(count)]
+
+
+def differs(expected: np.ndarray, found: np.ndarray) -> bool:
+    """Whether values are further apart than rounding explains, or have another shape. Expected values that are not all
+    finite cannot be compared."""
+    if expected.shape != found.shape:
+        return True
+    if not np.isfinite(expected.astype(np.float64)).all():
+        return False
+    largest, scale = _distance(expected, found)
+    return largest > RELATIVE * scale
+
+
+def _distance(expected: np.ndarray, found: np.ndarray) -> tuple[float, float]:
+    """The largest difference, and the largest value that is expected."""
+    right, wrong = (one.astype(np.float64) for one in (expected, found))
+    scale = float(np.abs(right).max(initial=0.0))
+    return float(np.nan_to_num(np.abs(wrong - right), nan=np.inf).max(initial=0.0)), scale
 
 
 def inputs(text: str, seed: int) -> list[np.ndarray] | None:

@@ -7,7 +7,7 @@ and what they compute for others becomes a result.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 ENTRY = "main"
@@ -18,6 +18,10 @@ _TENSORS = ("tensor<", "!torch.vtensor<", "!torch.tensor<")
 Key = tuple[int, int]
 """A value: the position of its operation in the function (ARGUMENT for arguments), and its number there."""
 ARGUMENT = -1
+
+Instead = Mapping[int, Key]
+"""A value that is used in place of the result of an operation, by the position of the operation."""
+NOTHING: Instead = {}
 
 
 class NotReducible(Exception):
@@ -55,6 +59,7 @@ class Program:
         self._position = {op: place for place, op in enumerate(self._ops)}
         self._arguments = {arg.arg_number: arg for arg in self._block.arguments}
         self._uses = [sorted(set(self._used(op))) for op in self._ops]
+        self._returned = frozenset(self._used(self._end))
         self.free = frozenset(place for place, op in enumerate(self._ops) if self._is_free(op))
 
     @property
@@ -124,11 +129,19 @@ class Program:
             return True
         return not op.operands and "global" not in str(op.name)
 
-    def part(self, keep: Collection[int], results: Collection[Key] | None = None) -> str:
-        """The text of the program with these operations only. `results`: its results (default: `results(keep)`)."""
-        kept = self._closed(keep)
-        wanted = sorted(self.results(keep) if results is None else results)
-        outer = sorted({key for place in kept for key in self._uses[place] if key[0] not in kept})
+    def part(
+        self,
+        keep: Collection[int],
+        results: Collection[Key] | None = None,
+        instead: Instead = NOTHING,
+    ) -> str:
+        """The text of the program with these operations only. `results`: its results (default: `results(keep)`).
+        `instead`: values that are used in place of the results of operations."""
+        kept = self._closed(keep, instead)
+        wanted = sorted(self.results(keep, instead) if results is None else results)
+        outer = sorted(
+            {key for place in kept for key in self._used_by(place, instead) if key[0] not in kept}
+        )
         ir = self._ir
         with self._context, ir.Location.unknown():
             from iree.compiler.dialects import func
@@ -144,29 +157,43 @@ class Program:
             with ir.InsertionPoint(block):
                 for place in sorted(kept):
                     copy = self._ops[place].clone()
-                    self._rewire(copy, known)
+                    self._rewire(copy, known, instead)
                     known |= {(place, number): one for number, one in enumerate(copy.results)}
                 func.ReturnOp([known[key] for key in wanted])
             return str(module.operation.get_asm(assume_verified=True))
 
-    def _closed(self, keep: Collection[int]) -> set[int]:
+    def stand_in(self, place: int) -> Key | None:
+        """The first value that an operation uses and that has the type of its only result; None if there is none."""
+        if len(self._ops[place].results) != 1:
+            return None
+        kind = self._ops[place].results[0].type
+        keys = map(self._key, self._ops[place].operands)
+        return next(
+            (key for key in keys if key is not None and self._value(key).type == kind), None
+        )
+
+    def _used_by(self, place: int, instead: Instead) -> list[Key]:
+        return [_source(key, instead) for key in self._uses[place]]
+
+    def _closed(self, keep: Collection[int], instead: Instead) -> set[int]:
         """The operations, and the free ones that they use."""
         found, left = set(), list(keep)
         while left:
             place = left.pop()
             if place not in found:
                 found.add(place)
-                left += [other for other, _ in self._uses[place] if other in self.free]
+                left += [other for other, _ in self._used_by(place, instead) if other in self.free]
         return found
 
-    def results(self, keep: Collection[int]) -> list[Key]:
-        """The values of operations that are used by no other of them."""
-        inside = {key for place in self._closed(keep) for key in self._uses[place]}
+    def results(self, keep: Collection[int], instead: Instead = NOTHING) -> list[Key]:
+        """The values of operations that are used by no other of them, or that the program returns."""
+        kept = self._closed(keep, instead)
+        inside = {key for place in kept for key in self._used_by(place, instead)}
         return [
             (place, number)
             for place in sorted(keep)
             for number in range(len(self._ops[place].results))
-            if (place, number) not in inside
+            if (place, number) not in inside or (place, number) in self._returned
         ]
 
     def _loaded(self, kept: Collection[int]) -> Iterator[Any]:
@@ -180,13 +207,19 @@ class Program:
         place, number = key
         return self._arguments[number] if place == ARGUMENT else self._ops[place].results[number]
 
-    def _rewire(self, copy: Any, known: dict[Key, Any]) -> None:
+    def _rewire(self, copy: Any, known: dict[Key, Any], instead: Instead) -> None:
         """Let a copied operation use the values of the new function."""
         for number, operand in enumerate(copy.operands):
             key = self._key(operand)
             if key is not None:
-                copy.operands[number] = known[key]
+                copy.operands[number] = known[_source(key, instead)]
         for region in copy.regions:
             for block in region.blocks:
                 for inner in block.operations:
-                    self._rewire(inner.operation, known)
+                    self._rewire(inner.operation, known, instead)
+
+
+def _source(key: Key, instead: Instead) -> Key:
+    while key[0] in instead:
+        key = instead[key[0]]
+    return key

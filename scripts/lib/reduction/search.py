@@ -17,7 +17,10 @@ Value = TypeVar("Value")
 Test = Callable[[frozenset[int]], bool]
 """Whether a part of the program, by the positions of its operations, fails in the same way."""
 
-STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
+Operand = tuple[int, int]
+"""The position of an operation, and the number of its result."""
+
+STEPS = (0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 24, 34)
 """How far from the named operations others are taken."""
 
 
@@ -126,6 +129,27 @@ def _without_one(found: list[int], chunks: list[list[int]], search: Search) -> l
         if rest and search.fails(rest):
             return rest
     return None
+
+
+def bypassed(
+    kept: Collection[int],
+    stand_in: Callable[[int], Operand | None],
+    fails: Callable[[frozenset[int], dict[int, Operand]], bool],
+) -> tuple[frozenset[int], dict[int, Operand]]:
+    """Leave out operations by using one of their operands in place of their result, while the failure shows.
+
+    So the operations before and after one stay connected, which the failure may need. `stand_in`: the operand of an
+    operation that can replace its result. Returns what is kept, and the operands in place of what is not.
+    """
+    found, instead = frozenset(kept), dict[int, Operand]()
+    for place in sorted(kept, reverse=True):
+        operand = stand_in(place)
+        if operand is None or operand[0] not in found:
+            continue  # without its operand, it would be an argument: such parts have been tried
+        rest, moved = found - {place}, instead | {place: operand}
+        if fails(rest, moved):
+            found, instead = rest, moved
+    return found, instead
 
 
 def fewer(values: Iterable[Value], needed: Callable[[list[Value]], bool]) -> list[Value]:

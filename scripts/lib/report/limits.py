@@ -26,7 +26,9 @@ def read(matrix: Matrix, root: Path = Path()) -> list[MachineLimits]:
 
 
 def of_row(record: Record, limits: Sequence[MachineLimits]) -> MachineLimits | None:
-    """The limits of the device that a row was measured on, with as many threads."""
+    """The limits of the device that a row was measured on, with as many threads; None if that was on another machine."""
+    if speedups.machine_of(record):
+        return None
     run = record["run"]
     return next((one for one in limits if one.is_of(run["device_name"], run["threads"])), None)
 
@@ -87,6 +89,8 @@ def _rewritten(record: Record) -> str:
 
 def _no_limits(record: Record, limits: Sequence[MachineLimits]) -> str:
     """Why there are no limits of the device of a row."""
+    if machine := speedups.machine_of(record):
+        return f"measured on {machine}, whose limits are not known here"
     kind, run = record["experiment"]["device"], record["run"]
     threads = f" with {run['threads']} threads" if run["threads"] else ""
     where = f"{run['device_name']}{threads}"

@@ -8,8 +8,7 @@ are columns.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -53,13 +52,14 @@ _ALSO_READ = {"reference": ("signature.json",), "gradients": ("signature.json",)
 """Files of a stage that records are made from, and that are not inputs of the aggregation's rule."""
 
 
-def records(matrix: Matrix, root: Path = Path()) -> list[dict]:
-    """The records of all cells, then of all baselines, in the order of the matrix.
+def records(matrix: Matrix, root: Path = Path(), further: Iterable[dict] = ()) -> list[dict]:
+    """The records of all cells, then of all baselines, in the order of the matrix, then `further` ones.
 
     Raises ValueError if the file with the limits of a device has another form.
     """
     found = [iree_record(root, matrix, *cell) for cell in matrix.cells()]
     found += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
+    found += further
     compare(found, matrix, root)
     return found
 
@@ -239,7 +239,7 @@ def _record(
         "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
         | {"blocked_by": last.blocked_by, "stale": stale and decisive.status == outcome.OK},
         "verification": _verification(decisive, measured),
-        "latency": _latency(timed, model) | rounds.left_out(taken) if timed else None,
+        "latency": latency_of(timed, model.phase, model.batch_size) | rounds.left_out(taken) if timed else None,
         "runs": rounds.runs(timed) if timed else None,
         "run": {key: measured.get(key) for key in _OF_MEASUREMENT}
         | {
@@ -360,20 +360,20 @@ def _work(root: Path, record: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return _read_if_whole(root, stages.STAGES[stage], model, "signature.json").get("work")
 
 
-def _of_language_model(latency_ms: float, model: Model) -> dict[str, float]:
+def _of_language_model(latency_ms: float, phase: str | None, batch_size: int) -> dict[str, float]:
     """The usual figures for language models: milliseconds from a prompt to its first new token (prefill),
     and new tokens per second of the whole batch (decode)."""
-    if model.phase == "prefill":
+    if phase == "prefill":
         return {"ttft_ms": latency_ms}
-    if model.phase == "decode":
-        return {"tokens_per_s": model.batch_size * 1e3 / latency_ms}
+    if phase == "decode":
+        return {"tokens_per_s": batch_size * 1e3 / latency_ms}
     return {}
 
 
-def _latency(timed: Sequence[Measured], model: Model) -> dict:
+def latency_of(timed: Sequence[Measured], phase: str | None, batch_size: int) -> dict:
     """The latency over the rounds that were timed, with the figures of language models."""
     section = latency_section(timed)
-    return section | _of_language_model(section["median_ms"], model)
+    return section | _of_language_model(section["median_ms"], phase, batch_size)
 
 
 def latency_section(timed: Sequence[Measured]) -> dict:

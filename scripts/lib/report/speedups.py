@@ -42,7 +42,8 @@ def _calibration_s(latency: Mapping[str, Any]) -> float | None:
 
 
 def _machine(record: Record) -> tuple:
-    return tuple((one["cpu"], one["threads"]) for one in record["latency"]["rounds"][:1])
+    first = record["latency"]["rounds"][0]
+    return first["cpu"], first["threads"], machine_of(record)
 
 
 def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None:
@@ -84,9 +85,15 @@ def comparable(record: Mapping[str, Any]) -> tuple:
 
 
 def device_of(record: Mapping[str, Any]) -> tuple:
-    """The device of a row, the same for IREE and PyTorch: kind, name, threads."""
+    """The device of a row, the same for IREE and PyTorch: kind, name, threads, and the machine of an imported row, which
+    may have a device of the same name."""
     kind, run = record["experiment"]["device"], record["run"]
-    return _TORCH_DEVICE.get(kind, kind), run["device_name"], run["threads"]
+    return _TORCH_DEVICE.get(kind, kind), run["device_name"], run["threads"], machine_of(record)
+
+
+def machine_of(record: Mapping[str, Any]) -> str | None:
+    """The machine of an imported row; None for rows of this run."""
+    return record["experiment"].get("imported")
 
 
 _TORCH_DEVICE = {one.device_kind: one.torch_device for one in BACKENDS.values()}

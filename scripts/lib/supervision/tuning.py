@@ -18,6 +18,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import shutil
 import statistics
 import time
@@ -83,7 +84,7 @@ class Candidate(msgspec.Struct, frozen=True):
 class Search(msgspec.Struct, frozen=True):
     """What is searched: the candidates, in the order in which they are tried, and the seconds for all of
     them. `keep`: the share of the modules of a round that take part in the next one. `properties`: the
-    texts of which a program with that property contains one."""
+    regular expressions of which one is found in a line of a program with that property."""
 
     candidates: tuple[Candidate, ...]
     properties: dict[str, tuple[str, ...]]
@@ -302,7 +303,7 @@ class _Tuner:
         has = {
             name
             for name in (*of.needs, *of.avoid)
-            if any(text.encode() in program for text in self._search.properties[name])
+            if any(re.search(one.encode(), program) for one in self._search.properties[name])
         }
         if lacking := [name for name in of.needs if name not in has]:
             return f"the program has no {lacking[0]}"

@@ -76,7 +76,7 @@ def _ms(value: float | None) -> str:
 
 
 def _dispatches(found: Account) -> list[str]:
-    head = ["share", "ms", "calls", "tiles", "busy", "dispatch", "operators", "modules"]
+    head = ["share", "ms", "calls", "workgroups", "busy", "dispatch", "operators", "modules"]
     rows = [
         [
             f"{one.share:.0%}",

@@ -68,6 +68,8 @@ report.clicked = function (event) {
 };
 
 report.closed = function () {
+  // The event comes after `close` has returned. By then, an address of another cell may have opened the dialog again.
+  if (document.getElementById("details").open) return;
   report.cell = "";
   report.toAddress();
 };

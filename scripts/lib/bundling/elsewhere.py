@@ -1,0 +1,95 @@
+"""Writes what measures a cell on a machine without this checkout: its module, its data, and this project's own code for it.
+
+The code is scripts.measure_elsewhere and scripts.measure_iree with every module of this project that they import, as
+they are. So a row that was measured elsewhere has the same verification and the same stopping rule as all others.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+from scripts.lib.artifacts import digest
+from scripts.lib.bundling import recorded
+from scripts.lib.bundling.case import MEASURE, NoCase
+from scripts.lib.core import atomic, python_source
+from scripts.lib.driver import fingerprint
+from scripts.lib.report.results_file import Record, cell_of
+
+ROOT = Path(__file__).parents[3]
+MODULES = ("scripts.measure_elsewhere", "scripts.measure_iree")
+BUNDLE = "measure.json"
+FILES = {
+    "--vmfb": "module.vmfb",
+    "--weights": "weights.irpa",
+    "--inputs": "inputs.npz",
+    "--golden": "golden.npz",
+    "--signature": "signature.json",
+}
+"""The files of the bundle, by the options of scripts.measure_iree that name them."""
+KEPT = ("--device", "--threads", "--tolerance", "--rule")
+"""Options of the recorded command that the bundle's command has too. `--threads`: only if the run was given it."""
+
+
+def write(root: Path, record: Record, folder: Path) -> None:
+    """Write the bundle of a record's cell into a folder, which must not exist. Raises NoCase."""
+    cell = str(cell_of(record.data))
+    if not record.is_iree:
+        raise NoCase(f"{cell} is a baseline; only modules of IREE are measured elsewhere")
+    command = recorded.of(root, MEASURE, cell)
+    sources = {name: _made(root, command.values(option)) for option, name in FILES.items()}
+    if missing := [name for name, path in sources.items() if path is None]:
+        raise NoCase(f"{cell}: no {', '.join(missing)}: it has not been compiled")
+    folder.mkdir(parents=True)
+    for name, path in sources.items():
+        shutil.copyfile(path, folder / name)  # type: ignore[arg-type]
+    for path in python_source.closure(MODULES, ROOT, _is_ours):
+        copy = folder / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    [rule] = command.values("--rule")
+    words = [word for option, name in FILES.items() for word in (option, name)]
+    bundle = {
+        "command": [*words, *command.words(*KEPT), "--raw-inputs", "inputs"],
+        "rounds": json.loads(rule).get("rounds", 2),
+        "files": {name: asdict(digest.of(folder / name)) for name in FILES.values()},
+        "fingerprint": fingerprint.code_of_stage((MODULES[1],)),
+        "row": record.data,
+    }
+    atomic.write_json(folder / BUNDLE, bundle)
+    script = folder / "run.sh"
+    script.write_text(_SCRIPT.format(cell=cell, version=record.data["versions"]["iree"]), "utf-8")
+    script.chmod(0o755)
+
+
+def _is_ours(module: str) -> bool:
+    return module.split(".")[0] == "scripts"
+
+
+def _made(root: Path, paths: tuple[str, ...]) -> Path | None:
+    """The first of some files that was made: a stage that failed left an empty one."""
+    found = (root / path for path in paths)
+    return next((path for path in found if path.is_file() and path.stat().st_size), None)
+
+
+_SCRIPT = """\
+#!/bin/sh
+# Measures {cell} on this machine, and writes record.json.
+#
+#   ./run.sh [options]                   makes an environment in ./venv with IREE's runtime {version} (needs PyPI)
+#   PYTHON=<interpreter> ./run.sh …      uses one that has iree-base-runtime; then no network is needed
+#
+# Options: --name <of this machine>, --threads <n>, --device <URI>; ./run.sh --help
+set -eu
+cd "$(dirname "$0")"
+if [ -z "${{PYTHON:-}}" ]; then
+    PYTHON=venv/bin/python
+    [ -x venv/bin/iree-benchmark-module ] || {{
+        python3 -m venv venv
+        venv/bin/python -m pip install -q iree-base-runtime=={version}
+    }}
+fi
+exec "$PYTHON" -m scripts.measure_elsewhere "$@"
+"""

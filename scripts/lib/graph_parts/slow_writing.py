@@ -1,0 +1,124 @@
+"""Writes what shows slow operators: program, inputs, the commands that time it, and the text of an issue."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.lib.core import atomic
+from scripts.lib.core.machine import cpu_name
+from scripts.lib.graph_parts.slow import Slow
+from scripts.lib.graph_parts.writing import clipped, code
+from scripts.lib.iree.backends import BACKENDS, allocator_flags
+from scripts.lib.iree.session import runtime_flags
+
+PROGRAM, ISSUE, REPORT = "slow.mlir", "ISSUE.md", "slow.json"
+TRACKER = "https://github.com/iree-org/iree/issues"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Slow operators of a model, and what they were lowered and compiled with. `versions`: by package."""
+
+    model: str
+    found: Slow
+    exporter: str
+    flags: tuple[str, ...]
+    threads: int
+    versions: Mapping[str, str]
+
+
+def write(case: Case, folder: Path) -> None:
+    """Write the files of a case into a folder that exists."""
+    found = case.found
+    (folder / PROGRAM).write_text(found.compiled.text, encoding="utf-8")
+    (folder / "slow_inputs").mkdir(exist_ok=True)
+    for number, array in enumerate(found.compiled.inputs):
+        array.tofile(folder / f"slow_inputs/{number}.bin")
+    script = folder / "run_slow.sh"
+    script.write_text(commands(case), encoding="utf-8")
+    script.chmod(0o755)
+    (folder / ISSUE).write_text(issue(case), encoding="utf-8")
+    report = {
+        "model": case.model,
+        "operators": [str(node.target) for node in found.part.nodes],
+        "of": found.of,
+        "tests": found.tests,
+        "ratio": found.turns.ratio,
+        "ratio_low": found.turns.low,
+        "eager_ms": list(found.turns.eager_ms),
+        "iree_ms": list(found.turns.iree_ms),
+        "threads": case.threads,
+        "cpu": cpu_name(),
+    }
+    atomic.write_json(folder / REPORT, report)
+
+
+def commands(case: Case) -> str:
+    """run_slow.sh: compiles the program and times it."""
+    device = BACKENDS["llvm-cpu"].device
+    inputs = [
+        f"--input={kind.iree}=@slow_inputs/{n}.bin"
+        for n, kind in enumerate(case.found.compiled.types)
+    ]
+    timed = [
+        *("iree-benchmark-module", "--module=slow.vmfb", "--function=main", f"--device={device}"),
+        *runtime_flags(device, case.threads),
+        *allocator_flags(device),
+        *inputs,
+        *("--benchmark_min_warmup_time=0.5", "--benchmark_repetitions=10"),
+    ]
+    lines = [
+        "#!/bin/sh",
+        "# Times the program. It needs IREE's tools on PATH.",
+        'set -eu\ncd "$(dirname "$0")"',
+        shlex.join(["iree-compile", *case.flags, PROGRAM, "-o", "slow.vmfb"]),
+        shlex.join(timed),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def issue(case: Case) -> str:
+    """ISSUE.md: the text of an issue for IREE's tracker."""
+    found, turns = case.found, case.found.turns
+    names = ", ".join(dict.fromkeys(f"`{node.target}`" for node in found.part.nodes))
+    iree, eager = (statistics.median(of) for of in (turns.iree_ms, turns.eager_ms))
+    versions = "".join(f"- {key}: {value}\n" for key, value in case.versions.items())
+    high = math.exp(2 * math.log(turns.ratio) - math.log(turns.low))
+    return f"""\
+<!-- Tracker: {TRACKER} -->
+
+# [llvm-cpu] {names}: {turns.ratio:.2g} × as slow as PyTorch in eager mode
+
+### What happened?
+
+On {cpu_name()} with {case.threads} threads, these operators take {iree:.3g} ms per call, and {eager:.3g} ms in eager mode: a ratio of
+{turns.ratio:.3g} ({turns.low:.3g} to {high:.3g}, 95 % interval of {len(turns.iree_ms)} pairs of turns).
+
+```python
+{code(found.part.module)}
+```
+
+The program ({case.exporter}):
+
+```mlir
+{clipped(found.compiled.text, PROGRAM)}
+```
+
+### Steps to reproduce your issue
+
+```sh
+{commands(case).partition("$0")[2].partition(chr(10))[2].strip()}
+```
+
+### Version information
+
+{versions}
+### Additional context
+
+{len(found.part.nodes)} of {found.of} operators of {case.model}.
+"""

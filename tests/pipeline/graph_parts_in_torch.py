@@ -1,0 +1,112 @@
+"""Prints, as JSON, the wrong and the slow operator of a small model. Runs in the environment `torch-mlir`."""
+
+import copy
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+
+from scripts.exporters import torch_mlir
+from scripts.lib.graph_parts import slow, slow_writing, writing, wrong
+from scripts.lib.graph_parts.computed import PLAIN, Compiled, Lowering
+from scripts.lib.modeling.loading import LoadedModel
+
+OPTIONS = {"dialect": "stablehlo", "rewrites": "none"}
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc = torch.nn.Linear(12, 12)
+
+    def forward(self, x):
+        first, second = torch.split(self.fc(x), 6, dim=1)
+        return torch.tanh(first + 1.0) * second, second.relu()
+
+
+def with_wrong_tanh(loaded: LoadedModel, options: dict):
+    """An exporter that takes a hyperbolic tangent for a sine."""
+
+    other = copy.deepcopy(loaded.module)
+    for node in other.graph.nodes:
+        if node.target is torch.ops.aten.tanh.default:
+            node.target = torch.ops.aten.sin.default
+    other.recompile()
+    return torch_mlir.export(dataclasses.replace(loaded, module=other), options)
+
+
+def turns(part, compiled, lowering):
+    """Three times as slow with a hyperbolic tangent."""
+    names = [str(node.target) for node in part.nodes]
+    is_slow = "aten.tanh.default" in names and compiled.module is not None
+    return slow.Turns((1.0, 1.0, 1.1), (3.0, 3.0, 3.3) if is_slow else (1.0, 1.0, 1.1))
+
+
+def lowering(exporter, folder: Path) -> Lowering:
+    return Lowering(exporter, OPTIONS, PLAIN, folder, 1)
+
+
+class OnlySmall(Lowering):
+    """Does not compile programs of several operators."""
+
+    def compiled(self, part, limit_s):
+        return (
+            Compiled("", why="too large")
+            if len(part.nodes) > 1
+            else super().compiled(part, limit_s)
+        )
+
+
+def report(folder: Path) -> dict:
+    """The files of a folder, and what its commands say."""
+    [script] = folder.glob("run_*.sh")
+    tools = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [script], env=os.environ | {"PATH": tools}, capture_output=True, text=True, check=False
+    )
+    return {
+        "files": sorted(path.name for path in folder.iterdir() if path.suffix != ".vmfb"),
+        "issue": (folder / "ISSUE.md").read_text(),
+        "returncode": done.returncode,
+        "said": done.stdout + done.stderr,
+    }
+
+
+model = LoadedModel("small", Model().eval(), (torch.rand(8, 12),), {}, file=None)
+later = time.monotonic() + 300
+made: dict = {}
+with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
+    found = wrong.find(
+        model, lowering(SimpleNamespace(export=with_wrong_tanh), Path(scratch)), later
+    )
+    case = writing.Case(
+        "small", found, writing.frontend("torch_mlir", OPTIONS), OPTIONS, {"torch": "2"}
+    )
+    writing.write(case, Path(out))
+    made["wrong"] = writing.report(case) | report(Path(out))
+    made["script"] = Path(out, "wrong.py").read_text()
+    alone = OnlySmall(SimpleNamespace(export=with_wrong_tanh), OPTIONS, PLAIN, Path(scratch), 1)
+    one = wrong.find(model, alone, later)
+    made["alone"] = {"node": str(one.node), "wrong": one.wrong}
+    try:
+        wrong.find(model, lowering(torch_mlir, Path(scratch)), later)
+    except wrong.NotFound as error:
+        made["right"] = str(error)
+with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
+    slow.in_turns = turns
+    one = slow.find(model, lowering(torch_mlir, Path(scratch)), 2.0, later)
+    slow_writing.write(slow_writing.Case("small", one, "torch_mlir", PLAIN, 1, {}), Path(out))
+    made["slow"] = {"operators": [str(n.target) for n in one.part.nodes], "ratio": one.turns.ratio, **report(Path(out))}  # fmt: skip
+    try:
+        slow.find(model, lowering(torch_mlir, Path(scratch)), 4.0, later)
+    except slow.NotSlower as error:
+        made["not slower"] = str(error)
+json.dump(made, sys.stdout)
