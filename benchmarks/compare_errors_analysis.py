@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks import agreement_record
 from benchmarks.agreement import CELLS, SLOWER
 from benchmarks.compare_errors import AFTER, BEFORE
-from scripts.lib.comparison import decisions, paired
-from scripts.lib.comparison.latencies import ROUNDS, TURNS, Estimate
+from scripts.lib.comparison import decisions, remeasuring
+from scripts.lib.comparison.latencies import ROUNDS, Estimate
 from scripts.lib.comparison.settings import Settings
 from scripts.lib.iree.turns import Turns
 from scripts.lib.report import ratio
@@ -79,9 +79,10 @@ def counted(files: Iterable[Path]) -> Found:
         for cells in batches(json.loads(path.read_text())["taken"]):
             estimates = []
             for one in cells:
-                ratios = paired.log_ratios(Turns.of(one["turns"]), BEFORE, AFTER)
-                of = paired.estimate(ratios)
-                estimates.append(Estimate(one["cell"], TURNS, of.value, (of,)))
+                of = remeasuring.of_turns(one["cell"], Turns.of(one["turns"]), BEFORE, AFTER)
+                if isinstance(of, str):
+                    raise ValueError(f"{path}: batch {one['batch']}, {one['cell']}: {of}")
+                estimates.append(of)
             kinds = [(one["condition"], one["kind"]) for one in cells]
             count(found, kinds, estimates, 0.0)
     return found
@@ -118,7 +119,8 @@ def _cells() -> Iterator[tuple[str, str, str]]:
 
 def _in_rounds(cell: str, before: ratio.Row, after: ratio.Row) -> Estimate:
     terms = (ratio.log_latency(before), ratio.log_latency(after))
-    return Estimate(cell, ROUNDS, terms[1].value - terms[0].value, terms)
+    before_ms, after_ms = (math.exp(one.value) for one in terms)
+    return Estimate(cell, ROUNDS, before_ms, after_ms, terms[1].value - terms[0].value, terms)
 
 
 def _speed(row: ratio.Row) -> float:

@@ -144,3 +144,25 @@ def test_a_flag_is_written_as_the_release_of_the_compiler_calls_it(release, flag
     found = backends.renamed(flags, release)
     assert flag in found
     assert [f for f in found if f != flag] == [f for f in flags if not f.startswith("--iree-rocm")]
+
+
+@pytest.mark.parametrize(
+    ("release", "arch", "fails"),
+    [("3.11.0", "ada", True), ("3.12.0", "ada", False), ("3.11.0", "ampere", False)],
+)
+def test_an_architecture_that_the_release_does_not_know_is_an_error_of_its_own(
+    monkeypatch, capsys, release, arch, fails
+):
+    monkeypatch.setattr(backends.tools, "tool", str)
+    monkeypatch.setattr(backends.tools, "release", lambda compiler: release)
+    parser = argparse.ArgumentParser()
+    backends.add_target_arguments(parser)
+    args = parser.parse_args(["--backend", "vulkan", "--arch", arch, "--toolchain", "old"])
+    if not fails:
+        assert f"--iree-vulkan-target={arch}" in backends.flags_of(args)
+        return
+    with pytest.raises(SystemExit):
+        backends.flags_of(args)
+    found = diagnose(1, capsys.readouterr().err)
+    assert (found.status, found.reason) == ("error", "unknown-target")
+    assert "since 3.12, the toolchain old has 3.11.0" in found.detail

@@ -208,6 +208,12 @@ def test_sizes_times_memory_and_errors_are_compared_by_thresholds(before, after)
     assert not calm.alarms
 
 
+def test_a_small_absolute_difference_is_no_change(before, after):
+    cell(before, BERT)["compile"]["compile_s"] = 0.1
+    cell(after, BERT)["compile"]["compile_s"] = 0.9
+    assert not compared(before, after).amounts
+
+
 def test_toolchains_of_one_run_are_paired_without_their_names(before):
     newer = [copy.deepcopy(one) for one in before if one["experiment"]["runtime"] == "iree"]
     for one in newer:
@@ -336,3 +342,24 @@ def test_it_runs_as_a_command(runs):
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"latencies compared: 0 slower, 0 faster", done.stdout)
+
+
+def test_measurements_in_turns_of_a_run_replace_its_rounds(
+    monkeypatch, capsys, runs, before, tmp_path
+):
+    newer = copy.deepcopy(cell(before, BERT))
+    newer["experiment"] |= {"toolchain": "next", "target": "llvm-cpu@next"}
+    (folder, _) = runs([*before, newer])
+    blocks = [
+        {"turn": turn, "side": side, "started": 0.0, "values_ms": [ms * (1 + turn / 1000)], "others": 0.0}
+        for turn in range(8)
+        for side, ms in (("pinned", 10.0), ("next", 13.0 + turn / 100))
+    ]  # fmt: skip
+    path = tmp_path / "one/results/turns" / BERT / "turns.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"sides": ["pinned", "next"], "blocks": blocks}))
+    assert run(monkeypatch, folder, "--toolchain", "pinned", "next", "--format", "json") == 1
+    (change,) = json.loads(capsys.readouterr().out)["latencies"]
+    assert (change["verdict"], change["basis"]) == ("slower", "turns")
+    assert change["ratio"] == pytest.approx(1.3035, abs=1e-3)
+    assert change["after_ms"] == pytest.approx(13.08, abs=0.01)

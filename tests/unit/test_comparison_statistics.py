@@ -105,13 +105,36 @@ def test_a_turn_that_is_not_complete_does_not_count():
         paired.estimate([0.1] * 5)
 
 
-@given(st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=40))
-def test_the_estimate_is_that_of_a_paired_t_test(ratios):
+@given(st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=9))
+def test_without_trimming_the_estimate_is_that_of_a_paired_t_test(ratios):
     found = paired.estimate(ratios)
     assert found.value == pytest.approx(statistics.fmean(ratios), abs=1e-12)
     if statistics.variance(ratios) > paired.FLOOR:
         expected = stats.ttest_1samp(ratios, 0).pvalue
         assert ratio.difference(found.value, [found]).p_value == pytest.approx(expected, rel=1e-6, abs=1e-12)  # fmt: skip
+
+
+@given(st.lists(st.floats(-0.5, 0.5), min_size=10, max_size=40))
+def test_the_estimate_is_scipy_s_trimmed_mean(ratios):
+    found = paired.estimate(ratios)
+    assert found.value == pytest.approx(stats.trim_mean(ratios, paired.TRIMMED), abs=1e-12)
+    assert found.df == len(ratios) - 2 * int(paired.TRIMMED * len(ratios)) - 1
+
+
+def test_intervals_of_turns_cover_the_truth_as_often_as_they_say():
+    draw = np.random.default_rng(9)
+    covered = 0
+    for _ in range(2000):
+        one = paired.estimate(draw.normal(0.0, 0.03, 16))
+        interval = ratio.difference(one.value, [one]).interval(0.9)
+        covered += interval.low < 1 < interval.high
+    assert covered / 2000 == pytest.approx(0.9, abs=0.02)
+
+
+def test_one_disturbed_turn_does_not_hide_a_slow_down():
+    ratios = [0.05, 0.051, 0.049] * 5
+    assert paired.verdict(in_turns([*ratios, 1.5]), "a", "b", 1.01) == SLOWER
+    assert paired.verdict(in_turns([*ratios, -1.5]), "a", "b", 1.01) == SLOWER
 
 
 def test_the_error_rates_of_a_record_are_counted(tmp_path):

@@ -467,7 +467,7 @@ SAID = "IREE (https://iree.dev):\n  IREE compiler version 3.14.0.dev @ 89ece87b8
     ],
 )  # fmt: skip
 def test_a_row_of_a_toolchain_has_its_name_and_what_its_compiler_says(
-    results, ended, monkeypatch, changed, version
+    results, ended, changed, version
 ):
     toolchain = Toolchain("mine", envs=("iree",), **changed)
     chosen = {"pinned": Toolchain("pinned"), "mine": toolchain}

@@ -86,7 +86,7 @@ def test_where_one_lowering_path_had_no_environment_the_others_say_that_there_wa
     results.write()
     rows = record.records(results.matrix)
     for row in rows[:3]:  # both of conv, and one of tiny
-        row |= {"latency": None, "export": {}, "compile": {}}
+        row |= {"latency": None, "reference": {}, "export": {}, "compile": {}}
         row["outcome"] |= {"status": "error", "stage": "env", "reason": "installer", "detail": "d"}
     reached = [cell.reached for cell in coverage.iree_cells(rows[:4])]
     assert reached == ["nothing", "nothing", "reference", "verified"]

@@ -80,7 +80,7 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, suites, kernels, reference, frontends, targets, baselines, tests, train, torchbench, dumps, measure, tune, operators, limits, nodes, remedies, speed_rewrites, compare, expect, file, quick, stop_on, filter, exclude, retry)"),
+        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, suites, kernels, reference, frontends, targets, baselines, toolchains, tests, train, torchbench, dumps, measure, tune, operators, limits, nodes, remedies, speed_rewrites, compare, expect, file, quick, stop_on, filter, exclude, retry)"),
         ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: default, backend, arch, opt_level, flags, frontends, models, overrides, node, remedies, device, tuned)"),
         ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, collect, iterations_per_run, matmul_precision, repeat, repetition_s, rounds, threads, warmup_s (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s, rounds)"),
         ("targets/cpu/overrides", {"bert": {"arch": "sm_90"}}, "targets.cpu.overrides.bert.arch: unknown key 'arch'; there are: flags, frontends, opt_level (allowed: frontends, opt_level, flags)"),

@@ -367,3 +367,55 @@ def test_what_toolchains_share_and_a_single_toolchain_are_not_measured_in_turns(
     assert turned == {f"results/turns/b/{f}/{t}/turns.json" for f in "fg" for t in ("cpu", "gpu")}
     alone = Plan(expanded(root, "x", x={"iree": "3.12.0"}), frozenset(), False)
     assert not [path for path in alone.results() if "/turns/" in path]
+
+
+@pytest.fixture
+def installer(monkeypatch):
+    """What uv would be asked for: requirements that were resolved, and packages that were installed."""
+    asked: dict[str, list] = {"resolved": [], "installed": []}
+
+    def resolve(wanted, python, before, options, header):
+        asked["resolved"].append((list(wanted), before, options))
+        return f"# by {header}\nnumpy==2.4.6\n"
+
+    def install(prefix, python, packages):
+        asked["installed"].append(packages)
+        (prefix / "bin").mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(driver.resolving, "resolve", resolve)
+    monkeypatch.setattr(driver.installing, "install", install)
+    monkeypatch.setattr(driver.installing, "installed", lambda prefix: {"numpy": "2.4.6"})
+    return asked
+
+
+def test_a_lock_is_made_at_the_first_use_and_again_for_another_definition_alone(root, installer):
+    folder = root / ".venvs/iree@x"
+    old = {"iree_base_compiler": "3.12.0", "iree-base-runtime": "3.12.0"}
+    for _ in range(2):
+        assert driver.make("x", old, folder, ["https://x.y"]) == {"numpy": "2.4.6"}
+    lock = root / ".venvs/iree@x.lock"
+    links = ["--find-links", "https://x.y"]
+    wanted = ["iree-base-compiler==3.12.0", "iree-base-runtime==3.12.0", "numpy==2.4.6"]
+    # Versions of the lock of envs/ are kept where they fit.
+    assert installer["resolved"] == [(wanted, (root / "envs/iree.lock").read_text(), links)]
+    named = ["--no-deps", "--require-hashes", "--requirements", str(lock), *links]
+    assert installer["installed"] == [named, named]
+    driver.make("x", old | {"iree-base-compiler": "3.11.0"}, folder)
+    assert len(installer["resolved"]) == 2
+
+
+def test_tools_and_packages_of_a_local_build_are_linked_into_the_environment(
+    root, tmp_path, installer, monkeypatch
+):
+    build = tree(tmp_path / "build", *BUILD)
+    site = root / ".venvs/iree@x/lib/python3.11/site-packages"
+    site.mkdir(parents=True)
+    checked = []
+    monkeypatch.setattr(driver, "_check_import", lambda prefix, name: checked.append(name))
+    changed = environments_of(root, iree=str(build)).definition("iree@x")
+    driver.install(root / ".venvs/iree@x", root / "envs/iree.yaml", changed, "made")
+    linked = root / ".venvs/iree@x/bin/iree-compile"
+    assert linked.resolve() == build / "tools/iree-compile"
+    assert not (root / ".venvs/iree@x/bin/iree-benchmark-module").exists()  # the pinned runtime's
+    assert (site / driver.BUILDS).read_text() == f"{build}/compiler/bindings/python\n"
+    assert checked == ["iree-base-compiler"]

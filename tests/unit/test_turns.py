@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from scripts import measure_turns
 from scripts.lib.comparison import paired, pairs, remeasuring
 from scripts.lib.comparison.latencies import Estimate
 from scripts.lib.iree import turns
@@ -108,6 +109,7 @@ def test_an_undecided_cell_is_measured_again_with_both_modules(pair):
     found = remeasuring.measure(*pair, TurnRule(turns=6))
     assert isinstance(found, Estimate)
     assert found.basis == "turns"
+    assert (found.before_ms, found.after_ms) == (11.0, 14.0)
     assert 0.2 < found.value < 0.3  # log(1.3), with the increments of the repetitions
 
 
@@ -117,3 +119,25 @@ def test_a_module_that_was_made_again_is_not_measured(pair):
     assert "was made again since" in remeasuring.measure(of, folders, TurnRule(turns=6))
     (folders[0] / "m.vmfb").unlink()
     assert "there is no" in remeasuring.measure(of, folders, TurnRule(turns=6))
+
+
+def run(monkeypatch, tmp_path, *sides):
+    monkeypatch.chdir(tmp_path)
+    options = [word for name, file in sides for word in ("--side", name, str(file))]
+    monkeypatch.setattr(sys, "argv", ["measure_turns", *options, "--turns", "6", "--threads", "1", "--out", "turns.json"])  # fmt: skip
+    measure_turns.main()
+    return Turns.of(json.loads((tmp_path / "turns.json").read_text()))
+
+
+def test_the_stage_leaves_out_toolchains_without_a_latency(side, tmp_path, monkeypatch, capsys):
+    files = {}
+    for name, ms in (("pinned", 10), ("old", 12)):
+        files[name] = tmp_path / f"{name}.json"
+        measured = {"command": side(name, ms).command, "latency": {"values_ms": [ms, ms + 1]}}
+        files[name].write_text(json.dumps(measured))
+    files["failed"] = tmp_path / "failed.json"
+    files["failed"].touch()
+    assert run(monkeypatch, tmp_path, *files.items()).sides == ("pinned", "old")
+    found = run(monkeypatch, tmp_path, ("pinned", files["pinned"]), ("failed", files["failed"]))
+    assert found.blocks == ()
+    assert "nothing to compare: 1 of 2 toolchains have a latency" in capsys.readouterr().out

@@ -6,12 +6,6 @@
 TOOLS = beside_outputs("env", "tools.json")
 
 
-def of_toolchain(wildcards):
-    """`--toolchain <what it changes>` for the environment of a toolchain."""
-    changed = PLAN.environments.definition(wildcards.env)
-    return f"--toolchain {shlex.quote(changed.to_text())}" if changed else ""
-
-
 rule make_env:
     """An environment of the stages, installed by uv from its lock."""
     input:
@@ -40,7 +34,7 @@ rule make_env:
         pins=of_cell(lambda w: PLAN.environments.pins_digest(w.env)),
         # Not a function of wildcards alone, so that environments made before there were toolchains
         # need not be made again; `pins` changes with it.
-        toolchain=lambda w, input: of_toolchain(w),
+        toolchain=lambda w, input: PLAN.environments.option(w.env),
     shell:
         SUPERVISE + " --module scripts.make_env"
         f" --artifact {{output.versions:q}} {{output.pins:q}} {TOOLS}"

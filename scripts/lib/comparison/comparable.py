@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from scripts.lib.config import toolchains
 from scripts.lib.report import remedied, speedups
 
 Record = Mapping[str, Any]
@@ -36,7 +37,7 @@ def _experiment(name: str) -> Callable[[Record], Any]:
 
 def _program(record: Record) -> str | None:
     """The frontend whose program was compiled, without its toolchain."""
-    return (remedied.frontend_used(record) or "").partition("@")[0] or None
+    return toolchains.base(remedied.frontend_used(record) or "") or None
 
 
 _SAME: dict[str, Callable[[Record], Any]] = {

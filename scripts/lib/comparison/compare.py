@@ -95,9 +95,7 @@ def compare(
         speed=math.exp(-shift),
         versions=_versions(both),
         outcomes=tuple(sorted(changed, key=lambda one: order.index(one.kind))),
-        latencies=tuple(
-            latencies.decided(estimates, pairs, shift, settings.rate, settings.matters)
-        ),
+        latencies=tuple(latencies.decided(estimates, shift, settings.rate, settings.matters)),
         not_compared=tuple(not_compared),
         amounts=tuple(amounts.changes(_comparable(both), settings)),
         means=tuple(means.means(estimates, pairs, shift)),

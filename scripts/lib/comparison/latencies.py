@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scripts.lib.comparison import comparable, decisions
+from scripts.lib.comparison.decisions import Decision
 from scripts.lib.comparison.pairs import Pair
 from scripts.lib.report import ratio, speedups
 from scripts.lib.report.ratio import Difference, LogLatency
@@ -24,10 +25,12 @@ CERTAIN = 1e6
 @dataclass(frozen=True)
 class Estimate:
     """The logarithm of latency after / latency before, and the independent terms of its error. `basis`: ROUNDS or
-    TURNS."""
+    TURNS. `before_ms`, `after_ms`: the median latencies."""
 
     cell: str
     basis: str
+    before_ms: float
+    after_ms: float
     value: float
     terms: tuple[LogLatency, ...]
 
@@ -77,7 +80,9 @@ def of_rounds(pair: Pair) -> Estimate | NotCompared | None:
         if why := ratio.why_none(row):
             return NotCompared(pair.cell, f"{name}: {why}")
     terms = tuple(map(ratio.log_latency, (before, after)))
-    return Estimate(pair.cell, ROUNDS, terms[1].value - terms[0].value, terms)
+    value = terms[1].value - terms[0].value
+    before_ms, after_ms = (one["latency"]["median_ms"] for one in rows)
+    return Estimate(pair.cell, ROUNDS, before_ms, after_ms, value, terms)
 
 
 def measured(pair: Pair) -> tuple[Record, Record] | None:
@@ -110,33 +115,16 @@ def _calibrated(record: Record) -> Any:
 
 
 def decided(
-    estimates: Sequence[Estimate],
-    pairs: Sequence[Pair],
-    shift: float,
-    rate: float,
-    threshold: float,
+    estimates: Sequence[Estimate], shift: float, rate: float, threshold: float
 ) -> list[LatencyChange]:
     """Return the change of each cell, decided over all of them together."""
-    by_cell = {pair.cell: pair for pair in pairs}
     found = decisions.decide([one.difference(shift) for one in estimates], rate, threshold)
-    changes = []
-    for one, of in zip(estimates, found, strict=True):
-        rows = measured(by_cell[one.cell])
-        assert rows is not None
-        before, after = (row["latency"]["median_ms"] for row in rows)
-        at = of.interval
-        changes.append(
-            LatencyChange(
-                one.cell,
-                one.basis,
-                before,
-                after,
-                at.ratio,
-                at.low,
-                at.high,
-                of.q,
-                of.smallest,
-                of.verdict,
-            )
-        )
-    return changes
+    return [_change(*both) for both in zip(estimates, found, strict=True)]
+
+
+def _change(one: Estimate, of: Decision) -> LatencyChange:
+    at = of.interval
+    return LatencyChange(
+        one.cell, one.basis, one.before_ms, one.after_ms,
+        at.ratio, at.low, at.high, of.q, of.smallest, of.verdict,
+    )  # fmt: skip

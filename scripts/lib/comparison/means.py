@@ -9,6 +9,7 @@ from typing import Any
 
 from scripts.lib.comparison.latencies import TURNS, Estimate, common, measured
 from scripts.lib.comparison.pairs import Pair
+from scripts.lib.config import toolchains
 from scripts.lib.report import ratio
 from scripts.lib.report.ratio import Interval
 
@@ -50,10 +51,8 @@ def means(estimates: Sequence[Estimate], pairs: Sequence[Pair], shift: float) ->
 
 def _groups(record: Record) -> list[tuple[str, str]]:
     experiment = record["experiment"]
-    target = (experiment["target"] or experiment["runtime"]).partition("@")[0]
-    path = (
-        (experiment["frontend"] or "").partition("@")[0] if experiment["runtime"] == "iree" else ""
-    )
+    target = toolchains.base(experiment["target"] or experiment["runtime"])
+    path = toolchains.base(experiment["frontend"] or "") if experiment["runtime"] == "iree" else ""
     names = {"path": path, "target": target, "suite": record["model"]["suite"]}
     return [(by, name) for by, name in names.items() if name]
 

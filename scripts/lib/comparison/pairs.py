@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scripts.lib.config.toolchains import PINNED, SEPARATOR
 from scripts.lib.report.results_file import cell_of
 
 Record = Mapping[str, Any]
-
-PINNED = "pinned"
-"""The toolchain of rows of which nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def toolchain_of(record: Record) -> str:
 
 def without_toolchain(record: Record) -> str:
     """Return the name of a cell of IREE without its toolchain: `bert/torchmlir-torch/llvm-cpu`."""
-    mark = f"@{toolchain_of(record)}"
+    mark = f"{SEPARATOR}{toolchain_of(record)}"
     return "/".join(part.removesuffix(mark) for part in str(cell_of(record)).split("/"))
 
 

@@ -50,7 +50,8 @@ def of_turns(cell: str, found: Turns, before: str, after: str) -> Estimate | str
         of = paired.estimate(paired.log_ratios(found, before, after))
     except ValueError as error:
         return str(error)
-    return Estimate(cell, TURNS, of.value, (of,))
+    before_ms, after_ms = (paired.median_ms(found, side) for side in (before, after))
+    return Estimate(cell, TURNS, before_ms, after_ms, of.value, (of,))
 
 
 def _side(name: str, row: Any, folder: Path) -> Side | str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from scripts.lib.comparison.amounts import BY_KEY, AmountChange
 from scripts.lib.comparison.compare import Comparison
 from scripts.lib.comparison.decisions import FASTER, POWER, SAME, SLOWER, UNDECIDED
-from scripts.lib.comparison.latencies import TURNS, LatencyChange
+from scripts.lib.comparison.latencies import ROUNDS, TURNS, LatencyChange
 from scripts.lib.comparison.means import ALL
 from scripts.lib.comparison.outcomes import GONE, KINDS, NEW
 from scripts.lib.report.wording import milliseconds
@@ -43,7 +43,8 @@ def summary(found: Comparison) -> list[str]:
     for mean in found.means:
         if mean.by == ALL:
             said.append(f"geometric mean of the ratios after / before: {_ratio(mean.ratio, mean.low, mean.high)}")  # fmt: skip
-    if not 0.98 < found.speed < 1.02:
+    in_rounds = any(one.basis == ROUNDS for one in found.latencies)
+    if in_rounds and not 0.98 < found.speed < 1.02:
         said.append(
             f"by its calibrations, the machine ran at {found.speed:.2f} × the speed of before; the intervals allow for an error of this size"
         )

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +139,11 @@ class Environments:
             return None
         base = toolchains.base(env)
         return definition(self._selected[name], _declared(base), base)
+
+    def option(self, env: str) -> str:
+        """The option of scripts.make_env with what a toolchain changes; "" for an environment of envs/."""
+        changed = self.definition(env)
+        return f"--toolchain {shlex.quote(changed.to_text())}" if changed else ""
 
     def pins_digest(self, env: str) -> str:
         """A value that changes when what the environment is made of changes."""

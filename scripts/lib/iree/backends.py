@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts.lib.core import exits
 from scripts.lib.iree import tools
 
 OLDEST = (3, 8)
@@ -44,7 +45,8 @@ class Backend:
     cell that found no device is tried again when they change. `opt_level` is the default one.
     `plugins`: the target plugins of iree-compile that it needs. `limit_archs`: architectures for which
     the programs that measure a device's limits are compiled; "" is the default one. `renamed`: its flags
-    that older releases call otherwise.
+    that older releases call otherwise. `newer_archs`: the release since which it knows an architecture,
+    for those that not every release knows.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Backend:
     plugins: tuple[str, ...] = ()
     limit_archs: tuple[str, ...] = ("",)
     renamed: tuple[Renamed, ...] = ()
+    newer_archs: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 CONSTANTS = ("hal_target_local", "hal_target_llvm_cpu")
@@ -174,11 +177,20 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
 
 def flags_of(args: argparse.Namespace) -> list[str]:
     """Return the flags for the options of `add_target_arguments`, in the words of iree-compile of this
-    environment."""
+    environment. Exits if it does not know the architecture."""
     flags = compile_flags(args.backend, args.arch, args.opt_level, args.flags)
     if not args.toolchain:
         return flags
-    return renamed(flags, tools.release(Path(tools.tool("iree-compile"))))
+    version = tools.release(Path(tools.tool("iree-compile")))
+    backend = BACKENDS[args.backend]
+    since = backend.newer_archs.get(args.arch or backend.arch)
+    if since and (release_of(version) or since) < since:
+        exits.fail(
+            f"unknown target: IREE knows {backend.arch_flag}={args.arch} since {since[0]}.{since[1]}, the "
+            f"toolchain {args.toolchain} has {version}",
+            reason="unknown-target",
+        )
+    return renamed(flags, version)
 
 
 def compile_flags(

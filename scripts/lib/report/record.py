@@ -8,6 +8,7 @@ are columns.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,9 +30,9 @@ from scripts.lib.config.stages import Stage, status_path
 from scripts.lib.config.toolchains import PINNED
 from scripts.lib.config.tuning import TUNED
 from scripts.lib.core import atomic
-from scripts.lib.driver import environments, fingerprint, verdict
+from scripts.lib.driver import fingerprint, verdict
 from scripts.lib.modeling import source
-from scripts.lib.report import limits, rounds, shapes, speedups
+from scripts.lib.report import limits, rounds, shapes, speedups, versions
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
 from scripts.lib.report.rounds import Measured
