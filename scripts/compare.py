@@ -84,6 +84,11 @@ def _arguments() -> argparse.Namespace:
         parser.error("name two folders or files; or --toolchain BEFORE AFTER and at most one")
     if args.toolchain and not args.rows:
         args.rows = [RESULTS]
+    if args.remeasure and not args.toolchain and len(set(_folders(args))) == 1:
+        parser.error(
+            "--remeasure: both runs are of the same folder, so the modules and the environment of the one "
+            "before are gone; give the results of two checkouts, or --toolchain BEFORE AFTER"
+        )
     return args
 
 

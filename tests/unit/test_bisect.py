@@ -120,6 +120,7 @@ FAILS = ended("error", "legalization", "failed to legalize operation 'a.b' [prog
 ELSEWHERE = ended("error", "legalization", "failed to legalize operation 'a.b' [program.mlir:9: y]")
 OTHER = ended("crashed", "SIGSEGV", "killed by SIGSEGV")
 FLAG = ended("error", "bad-flag", "unknown command line argument")
+UNPARSED = ended("error", "program-version", "cannot parse the program")
 WRONG = ended("error", "wrong-result", "FAIL")
 
 
@@ -130,6 +131,7 @@ WRONG = ended("error", "wrong-result", "FAIL")
         ("broken", (ended(), FAILS), ELSEWHERE, Side.BAD),
         ("broken", (ended(), FAILS), OTHER, Side.BAD),
         ("broken", (ended(), FAILS), FLAG, Side.NEITHER),
+        ("broken", (ended(), FAILS), UNPARSED, Side.NEITHER),
         ("wrong", (ended(), WRONG), WRONG, Side.BAD),
         ("wrong", (ended(), WRONG), FAILS, Side.NEITHER),
         ("other-reason", (FAILS, OTHER), ELSEWHERE, Side.GOOD),
@@ -169,6 +171,28 @@ def test_a_size_belongs_to_the_end_that_it_is_nearer_to():
     assert sides == [Side.GOOD, Side.GOOD, Side.BAD, Side.BAD]
     assert asked.side(good, bad, FAILS) is Side.NEITHER
     assert "1,005 bytes are not at least 1.01 times 1,000 bytes" in asked.unlike(good, ended(size=1005))  # fmt: skip
+
+
+def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monkeypatch):
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(environment, "_uv", lambda *words: asked.append(words))
+    python = environment.make(Candidate("3.9.0", ("iree-base-compiler==3.9.0",)), tmp_path / "e")
+    packages = asked[1][asked[1].index(str(python)) + 1 :]
+    assert packages[0] == "iree-base-compiler==3.9.0"
+    assert any(one.startswith("numpy==") for one in packages)
+    assert not any(one.startswith("iree-") for one in packages[1:])
+
+
+def test_a_release_gets_flags_by_the_names_that_it_has(releases, run, monkeypatch):
+    commands = []
+    supervised = trial.supervise.run
+    monkeypatch.setattr(
+        trial.supervise, "run", lambda job: commands.append(job.command) or supervised(job)
+    )
+    releases.update({"3.8.0": {}, "3.9.0": {"error": "x"}})
+    run("--good", "3.8.0", "--bad", "3.9.0")
+    named = [words[words.index("--toolchain") + 1] for words in commands]
+    assert set(named) == {"3.8.0", "3.9.0"}
 
 
 def test_options_of_a_command_are_replaced_with_all_their_values():

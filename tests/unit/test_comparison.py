@@ -307,6 +307,14 @@ def test_input_that_cannot_be_used_is_not_exit_code_1(monkeypatch, capsys, runs)
     assert stopped.value.code == 2
 
 
+def test_two_results_of_one_folder_have_one_set_of_modules_to_measure(monkeypatch, capsys, runs):
+    one, _ = runs()
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, one, one, "--remeasure")
+    assert stopped.value.code == 2
+    assert "both runs are of the same folder" in capsys.readouterr().err
+
+
 def test_thresholds_come_from_the_configuration(monkeypatch, capsys, runs, after, tmp_path):
     fail(cell(after, BERT))
     mine = tmp_path / "mine.yaml"

@@ -8,6 +8,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from scripts.lib.bisection.candidates import COMPILER, RUNTIME, Candidate
+from scripts.lib.config import env_files
 from scripts.lib.config.stages import IREE_ENV
 from scripts.lib.driver import environments
 from scripts.lib.iree import tools
@@ -19,7 +20,7 @@ class CannotInstall(Exception):
 
 def make(candidate: Candidate, folder: Path) -> Path:
     """Make the environment envs/iree.yaml with another release in `folder`; return its interpreter. Raises CannotInstall."""
-    declared = environments.declared(environments.env_file(IREE_ENV))
+    declared = env_files.declared(environments.env_file(IREE_ENV))
     others = [one for one in declared.requirements if not one.startswith((COMPILER, RUNTIME))]
     python = folder / "bin" / "python"
     _uv("venv", "--quiet", "--python", declared.python, str(folder))

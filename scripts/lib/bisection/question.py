@@ -38,9 +38,13 @@ def _is_ok(of: Trial) -> bool:
     return of.outcome.status == outcome.OK
 
 
+_NOT_JUDGED = ("installer", "bad-flag", "unknown-target", "program-version")
+
+
 def _says_nothing(of: Trial) -> bool:
-    """Whether a failure is not one of the program: no environment, a flag that the release does not know, a kill from outside."""
-    return of.outcome.reason in ("installer", "bad-flag") or of.outcome.is_passing
+    """Whether a failure says nothing about the program: no environment, a flag or target that the release does not know,
+    a program that it cannot parse, or a kill from outside."""
+    return of.outcome.reason in _NOT_JUDGED or of.outcome.is_passing
 
 
 def _not_broken(good: Trial, bad: Trial) -> str:

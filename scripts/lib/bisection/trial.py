@@ -133,7 +133,7 @@ def _in_environment(
     subject: Subject, candidate: Candidate, folder: Path, limits: Limits, made: tuple[Path, str]
 ) -> Trial:
     python, said = made
-    job = _compilation(subject, python, folder, limits)
+    job = _compilation(subject, candidate, python, folder, limits)
     ended = supervise.run(job)
     if ended.status != outcome.OK:
         return Trial(candidate, ended, job.log_path, said)
@@ -157,7 +157,9 @@ def _has_content(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _compilation(subject: Subject, python: Path, folder: Path, limits: Limits) -> Job:
+def _compilation(
+    subject: Subject, candidate: Candidate, python: Path, folder: Path, limits: Limits
+) -> Job:
     vmfb, report = folder / "module.vmfb", folder / "report.json"
     program = subject.case.files["program"]
     return Job(
@@ -167,7 +169,10 @@ def _compilation(subject: Subject, python: Path, folder: Path, limits: Limits) -
         log_path=folder / LOG,
         command=[
             *(str(python), "-m", "scripts.compile_iree", "--program", str(program)),
-            *(*subject.target, "--out-vmfb", str(vmfb), "--out-report", str(report)),
+            # The flags are then written as this release calls them, and an error says if it cannot
+            # parse the program, which the pinned release has written.
+            *(*subject.target, "--toolchain", candidate.version),
+            *("--out-vmfb", str(vmfb), "--out-report", str(report)),
         ],
         timeout_s=limits.compile_s,
         memory_mb=limits.memory_mb,
