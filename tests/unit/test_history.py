@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import json
 import re
 import sys
@@ -174,7 +175,8 @@ def test_the_query_of_the_page_is_answered_without_this_project():
     found = duckdb.sql(query).fetchall()
     assert len(found) == 9  # bert by three lowering paths
     assert [iree for _, _, iree, _ in found] == ["3.12.0"] * 9
-    assert found[0][0] == pytest.approx(histories.FIRST)
+    at = found[0][0].replace(tzinfo=datetime.UTC).timestamp()
+    assert at == pytest.approx(histories.FIRST)
     assert all(ms > 0 for *_, ms in found)
 
 

@@ -24,7 +24,7 @@ KINDS = {
     FIXED: "it failed, and works now",
     NEWLY_RIGHT: "its results were wrong, and are right now",
     OTHER_REASON: "it fails at another stage or for another reason",
-    DEVICE: "it compiles, but one of both machines does not have the device",
+    DEVICE: "it compiles on both machines, but one of them does not have the device",
     GONE: "there is no such cell any more",
     NEW: "there was no such cell",
 }
