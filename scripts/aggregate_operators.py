@@ -14,7 +14,6 @@ from scripts.lib.core import atomic, exits
 from scripts.lib.driver import outputs
 from scripts.lib.operators.problem import Problem
 from scripts.lib.report import fields, writing
-from scripts.lib.report.history import store
 from scripts.lib.report.operators import page, record, records_file
 from scripts.lib.report.operators.columns import COLUMNS, FIELDS
 from scripts.lib.report.operators.table import Table
@@ -44,7 +43,6 @@ def main() -> None:
         writing.condemn_damaged(records_file.data(args.out_jsonl))
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")
-    store.keep(args.out_jsonl, "operators", args.out_csv.parent / store.FOLDER.name)
 
 
 def _kind(record: Mapping[str, Any]) -> tuple[str, ...]:

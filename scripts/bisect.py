@@ -34,7 +34,7 @@ def main() -> None:
     try:
         subject = _subject(args, asked)
         found = (
-            candidates.of_wheels(args.wheels, args.good, args.bad)
+            candidates.of_wheels(args.wheels, args.good, args.bad, asked.runs)
             if args.wheels
             else candidates.of_index(args.good, args.bad, args.pre)
         )
@@ -42,7 +42,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="bisect-") as folder:
             trials = Trials(subject, found, Path(folder).absolute(), limits)
             made = bisect(trials, asked, args.question)
-            out = args.out or args.results / "bisect" / subject.case.name
+            out = (args.out or args.results / "bisect") / subject.case.name
             result.write(made, out, _dispatches(trials, made) if asked.timed else "")
     except (NoCandidates, NoCase, NoTrial, BadRecords, TurnError) as error:
         exits.fail(str(error))
@@ -67,7 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pre", action="store_true", help="with pre-releases of the index")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds of a stage (600)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
-    parser.add_argument("-o", "--out", type=Path, help="default: <results>/bisect/<cell>")
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        help="folder for the folder of the cell; default: <results>/bisect",
+    )
     return parser
 
 

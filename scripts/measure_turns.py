@@ -32,11 +32,16 @@ def main() -> None:
         print(f"nothing to compare: {len(found)} of {len(args.side)} toolchains have a latency")
         Turns(tuple(side.name for side in found), ()).write(args.out)
         return
+    rule = TurnRule(turns=args.turns)
+    if why := turns.why_not(found, rule):
+        print(f"not measured in turns: {why}")
+        Turns(tuple(side.name for side in found), ()).write(args.out)
+        return
     channel.alone()
     channel.mark("turns")
     try:
         threads = timing_arguments.threads(args)
-        made = turns.take(found, TurnRule(turns=args.turns), threads, lambda line: print(line, flush=True))  # fmt: skip
+        made = turns.take(found, rule, threads, lambda line: print(line, flush=True))
     except TurnError as error:
         exits.fail(str(error))
     made.write(args.out)

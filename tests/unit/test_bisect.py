@@ -102,6 +102,8 @@ def test_own_wheels_are_releases_by_their_versions(tmp_path):
     assert found[1].packages[0].startswith("iree-base-compiler @ file://")
     older = candidates.of_wheels(wheels, "3.14.0.dev10", "3.14.0.dev2")
     assert [one.version for one in older] == ["3.14.0.dev10", "3.14.0.dev2"]
+    with pytest.raises(NoCandidates, match="no wheel of iree-base-runtime"):
+        candidates.of_wheels(wheels, None, None, runs=True)
     other = wheel(tmp_path / "w", "numpy", "2.0")
     for given, said in ((wheels[:1], "at least two"), ([other], "a wheel of numpy"), ([wheels[3], wheels[0], wheels[1]], "")):  # fmt: skip
         if said:

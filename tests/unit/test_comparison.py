@@ -352,22 +352,50 @@ def test_it_runs_as_a_command(runs):
     assert re.search(r"latencies compared: 0 slower, 0 faster", done.stdout)
 
 
-def test_measurements_in_turns_of_a_run_replace_its_rounds(
-    monkeypatch, capsys, runs, before, tmp_path
-):
-    newer = copy.deepcopy(cell(before, BERT))
-    newer["experiment"] |= {"toolchain": "next", "target": "llvm-cpu@next"}
-    (folder, _) = runs([*before, newer])
-    blocks = [
-        {"turn": turn, "side": side, "started": 0.0, "values_ms": [ms * (1 + turn / 1000)], "others": 0.0}
-        for turn in range(8)
-        for side, ms in (("pinned", 10.0), ("next", 13.0 + turn / 100))
+@pytest.fixture
+def in_turns(runs, before, tmp_path):
+    """A function that writes a run with the toolchain `next`, by default 30 % slower in turns, and returns its folder."""
+
+    def of(newer):
+        newer["experiment"] |= {"toolchain": "next", "target": "llvm-cpu@next"}
+        (folder, _) = runs([*before, newer])
+        path = tmp_path / "one/results/turns" / BERT / "turns.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"sides": ["pinned", "next"], "blocks": BLOCKS}))
+        return folder
+
+    return of
+
+
+BLOCKS = [
+    {"turn": turn, "side": side, "started": 0.0, "values_ms": [ms * (1 + turn / 1000)], "others": 0.0}
+    for turn in range(8)
+    for side, ms in (("pinned", 10.0), ("next", 13.0 + turn / 100))
     ]  # fmt: skip
-    path = tmp_path / "one/results/turns" / BERT / "turns.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"sides": ["pinned", "next"], "blocks": blocks}))
+
+
+def test_measurements_in_turns_of_a_run_replace_its_rounds(monkeypatch, capsys, in_turns, before):
+    folder = in_turns(copy.deepcopy(cell(before, BERT)))
     assert run(monkeypatch, folder, "--toolchain", "pinned", "next", "--format", "json") == 1
     (change,) = json.loads(capsys.readouterr().out)["latencies"]
     assert (change["verdict"], change["basis"]) == ("slower", "turns")
     assert change["ratio"] == pytest.approx(1.3035, abs=1e-3)
     assert change["after_ms"] == pytest.approx(13.08, abs=0.01)
+
+
+def test_what_must_not_be_compared_is_not_compared_in_turns_either(
+    monkeypatch, capsys, in_turns, before
+):
+    newer = copy.deepcopy(cell(before, BERT))
+    newer["run"]["threads"] = 99
+    folder = in_turns(newer)
+    run(monkeypatch, folder, "--toolchain", "pinned", "next", "--format", "json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["latencies"], [one["cell"] for one in found["not_compared"]]) == ([], [BERT])
+
+
+def test_turns_of_a_row_that_has_failed_later_are_not_used(monkeypatch, capsys, in_turns, before):
+    newer = copy.deepcopy(cell(before, BERT))
+    fail(newer, "measure_again", "wrong-result")
+    run(monkeypatch, in_turns(newer), "--toolchain", "pinned", "next", "--format", "json")
+    assert json.loads(capsys.readouterr().out)["latencies"] == []

@@ -3,6 +3,7 @@ of each that holds what it pins."""
 
 import re
 import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -256,3 +257,16 @@ def test_the_version_of_iree_is_pinned_once_and_written_into_every_file():
         assert lock_envs.with_iree(text, version) == text
         newer = lock_envs.with_iree(text, "9.9.0")
         assert newer == text.replace(f"=={version}", "==9.9.0")
+
+
+def test_what_runs_in_the_environment_of_reports_needs_no_package_of_the_driver_alone():
+    """Under conda, the aggregations run in the environment `report`."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['uv', 'snakemake']))\n"
+        "from scripts import aggregate_kernels, aggregate_operators, aggregate_results, aggregate_tuned\n"
+        "from scripts import check_expectations, plot_results, report_coverage, write_report"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -114,6 +114,7 @@ def test_wrong_results_elsewhere_have_no_latency(made, imports, aggregate):
         ({"row": None}, "row is NoneType, expected dict"),
         ({"rounds": [{"returncode": 0, "measurement": {"device": 1}, "log": ""}]}, "round 1: "),
         ({"rounds": [{"returncode": 0, "measurement": None, "log": ""}]}, "round 1: no latency"),
+        ({"rounds": [{"returncode": 0}]}, "KeyError('measurement')"),
     ],
 )
 def test_what_is_no_record_is_refused(made, imports, capsys, change, said):

@@ -419,3 +419,11 @@ def test_tools_and_packages_of_a_local_build_are_linked_into_the_environment(
     assert not (root / ".venvs/iree@x/bin/iree-benchmark-module").exists()  # the pinned runtime's
     assert (site / driver.BUILDS).read_text() == f"{build}/compiler/bindings/python\n"
     assert checked == ["iree-base-compiler"]
+
+
+def test_results_of_tuning_are_refused_with_several_toolchains(root):
+    declared = config(old={"iree": "3.12.0"})
+    declared["targets"]["cpu"]["tuned"] = "auto"
+    assert expansion.expand(declared, {}, root).targets["cpu"].tuned
+    with pytest.raises(ConfigError, match=r"targets\.cpu\.tuned: auto .* found pinned, old"):
+        expansion.expand(declared, {"toolchains": "pinned,old"}, root)

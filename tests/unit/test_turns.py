@@ -141,3 +141,13 @@ def test_the_stage_leaves_out_toolchains_without_a_latency(side, tmp_path, monke
     found = run(monkeypatch, tmp_path, ("pinned", files["pinned"]), ("failed", files["failed"]))
     assert found.blocks == ()
     assert "nothing to compare: 1 of 2 toolchains have a latency" in capsys.readouterr().out
+
+
+def test_calls_that_take_too_long_are_not_measured_in_turns(side, tmp_path, monkeypatch, capsys):
+    files = {}
+    for name in ("pinned", "old"):
+        files[name] = tmp_path / f"{name}.json"
+        measured = {"command": side(name, 1).command, "latency": {"values_ms": [20_000.0]}}
+        files[name].write_text(json.dumps(measured))
+    assert run(monkeypatch, tmp_path, *files.items()).blocks == ()
+    assert "6 turns would take 480 s, and the budget is 60 s" in capsys.readouterr().out

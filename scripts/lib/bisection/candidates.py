@@ -50,10 +50,12 @@ def of_index(good: str, bad: str, prereleases: bool = False) -> list[Candidate]:
     ]  # fmt: skip
 
 
-def of_wheels(wheels: Sequence[Path], good: str | None, bad: str | None) -> list[Candidate]:
+def of_wheels(
+    wheels: Sequence[Path], good: str | None, bad: str | None, runs: bool = False
+) -> list[Candidate]:
     """Return the releases that wheels of the compiler (and the runtime) make up, from `good` to `bad`.
 
-    By default these are the oldest and the newest version. Raises NoCandidates.
+    By default these are the oldest and the newest version. `runs`: modules are run too. Raises NoCandidates.
     """
     found: dict[Version, dict[str, Path]] = {}
     for path in wheels:
@@ -69,6 +71,9 @@ def of_wheels(wheels: Sequence[Path], good: str | None, bad: str | None) -> list
     lacking = [str(version) for version, of in found.items() if COMPILER not in of]
     if lacking:
         raise NoCandidates(f"{', '.join(lacking)}: a wheel of {RUNTIME}, and none of {COMPILER}")
+    lacking = [str(version) for version, of in found.items() if runs and RUNTIME not in of]
+    if lacking:
+        raise NoCandidates(f"{', '.join(lacking)}: no wheel of {RUNTIME}, which runs the modules")
     if len(found) < 2:
         raise NoCandidates("a bisection needs wheels of at least two versions")
     ends = [_version(good) if good else min(found), _version(bad) if bad else max(found)]

@@ -16,6 +16,7 @@ from scripts.lib.bisection.trial import Trial
 from scripts.lib.bundling import issue, writing
 from scripts.lib.bundling.case import COMPILE, Case
 from scripts.lib.core import atomic
+from scripts.lib.iree.backends import renamed
 
 REPORT, ISSUE = "bisection.json", "ISSUE.md"
 
@@ -95,6 +96,7 @@ def side(case: Case, trial: Trial) -> Case:
         reason=ended.reason,
         detail=ended.detail,
         log=trial.log,
+        flags=tuple(renamed(case.flags, trial.candidate.version)),
         median_ms=None,
         versions={**case.versions, "iree": trial.candidate.version},
     )

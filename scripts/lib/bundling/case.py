@@ -10,7 +10,7 @@ from pathlib import Path
 from scripts.lib.config import stages
 from scripts.lib.config.cell import Kind
 from scripts.lib.iree import float64
-from scripts.lib.iree.backends import compile_flags
+from scripts.lib.iree.backends import compile_flags, renamed
 from scripts.lib.reduction.signature import normalised
 from scripts.lib.report.results_file import Record, cell_of
 from scripts.lib.supervision import outcome
@@ -79,11 +79,13 @@ def of(root: Path, record: Record) -> Case:
         raise NoCase(
             f"{cell} is a baseline; a reproducer is of an IREE cell, model/frontend/target"
         )
+    experiment = data["experiment"]
+    if experiment.get("imported"):
+        raise NoCase(f"{cell} was measured on another machine; make a reproducer of it there")
     asked = _ended(root, COMPILE, str(cell))
     ended = asked if asked.status != outcome.OK else _measured(root, str(cell))
     if ended.status == outcome.SKIPPED:
         raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
-    experiment = data["experiment"]
     files = {
         "program": root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir"),
         **{
@@ -100,7 +102,8 @@ def of(root: Path, record: Record) -> Case:
         )
     given = tuple(experiment["flags"])
     backend, arch = experiment["backend"], experiment["arch"]
-    flags = compile_flags(backend, arch, experiment["opt_level"], given)
+    release = data["versions"].get("iree") or ""
+    flags = renamed(compile_flags(backend, arch, experiment["opt_level"], given), release)
     added = float64.flags(files["program"], given)
     return Case(
         cell=str(cell),
@@ -109,7 +112,7 @@ def of(root: Path, record: Record) -> Case:
         reason=ended.reason,
         detail=ended.detail,
         flags=(*flags, *added),
-        right_flags=(*compile_flags(backend, arch, "O0", ()), *added),
+        right_flags=(*renamed(compile_flags(backend, arch, "O0", ()), release), *added),
         files=files,
         log=root / ended.log,
         device=experiment["device_uri"],

@@ -108,7 +108,7 @@ def _estimates(
     estimates: list[Estimate] = []
     not_compared: list[NotCompared] = []
     for pair in pairs:
-        found = in_turns.get(pair.cell) or latencies.of_rounds(pair)
+        found = latencies.of_pair(pair, in_turns.get(pair.cell))
         if isinstance(found, Estimate):
             estimates.append(found)
         elif found is not None:

@@ -68,13 +68,18 @@ def common(basis: str, shift: float) -> list[LogLatency]:
     return [LogLatency(0.0, shift**2, CERTAIN)] if basis == ROUNDS and shift else []
 
 
-def of_rounds(pair: Pair) -> Estimate | NotCompared | None:
-    """Return the change by the rounds of both rows; None if not both rows have a latency."""
+def of_pair(pair: Pair, in_turns: Estimate | None = None) -> Estimate | NotCompared | None:
+    """Return the change of a cell: `in_turns`, or else that by the rounds of both rows; None if not both rows
+    have a latency. Rows that are not the same measurement are not compared, however they were measured."""
     rows = measured(pair)
     if rows is None:
         return None
     if why := comparable.difference(*rows):
         return NotCompared(pair.cell, why)
+    return in_turns or _of_rounds(pair, rows)
+
+
+def _of_rounds(pair: Pair, rows: tuple[Record, Record]) -> Estimate | NotCompared:
     before, after = (speedups.row_of(one["latency"]) for one in rows)
     for name, row in (("before", before), ("after", after)):
         if why := ratio.why_none(row):

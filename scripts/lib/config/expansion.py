@@ -69,6 +69,13 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     taken = toolchains.selected(
         config, selections.get("toolchains"), _environments(known["frontends"]), root, problems
     )
+    if len(taken) > 1:
+        # Only the pinned toolchain would use what tuning has found for it.
+        problems += [
+            f"targets.{name}.tuned: auto is for runs with one toolchain, found {', '.join(taken)}"
+            for name, target in chosen["targets"].items()
+            if target.tuned
+        ]
     if problems:
         raise ConfigError("\n".join(problems))
     matrix = Matrix(

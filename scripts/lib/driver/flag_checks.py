@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 import subprocess
@@ -70,8 +71,11 @@ def _known(env: str, compiler: Path) -> tuple[list[str], str]:
     if done.returncode != 0:
         return [], release
     flags = sorted({*_LISTED.findall(done.stdout)})
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(kept, {"of": of, "release": release, "flags": flags})
+    with contextlib.suppress(
+        OSError
+    ):  # a folder that is read-only: the next run asks the compiler again
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_json(kept, {"of": of, "release": release, "flags": flags})
     return flags, release
 
 

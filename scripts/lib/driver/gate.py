@@ -21,6 +21,8 @@ KNOWN = (
     *(code for code in codes.CODES if code != codes.PASS),
 )
 
+_TURNS = stages.STAGES["turns"]
+
 
 class Gate:
     """The statuses and verification codes that end a run; none if `wanted` is None.
@@ -56,6 +58,8 @@ class Gate:
             status = Path(ASKED.path(ended.cell, stages.STATUS))
             ended = outcome.read_or_damaged(status)
         elif self._is_remedied(ended.stage, ended.cell):
+            return ""
+        if ended.stage == _TURNS.folder:  # no row has its status
             return ""
         if ended.status == outcome.OK or ended.blocked_by:  # that stage was its row's first failure
             return ""

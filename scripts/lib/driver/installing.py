@@ -9,8 +9,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from uv import find_uv_bin
-
 from scripts.lib.config import env_files
 from scripts.lib.core import atomic, process
 from scripts.lib.driver import locks
@@ -34,14 +32,20 @@ def alone(prefix: Path) -> Iterator[bool]:
         yield waited
 
 
+def uv() -> str:
+    """The path of uv, which only the driver's environment has: this module is also imported in others."""
+    from uv import find_uv_bin
+
+    return find_uv_bin()
+
+
 def install(prefix: Path, python: str, packages: Sequence[str]) -> None:
     """Make the environment from scratch."""
-    uv = find_uv_bin()
-    run([uv, "venv", "--clear", "--quiet", "--python", python, str(prefix)])
+    run([uv(), "venv", "--clear", "--quiet", "--python", python, str(prefix)])
     interpreter = prefix / "bin" / "python"
     # Importing torch without bytecode takes two to three times as long, in every process. If
     # PYTHONDONTWRITEBYTECODE is set or the folder is read-only, no process would write bytecode.
-    run([uv, "pip", "install", "--compile-bytecode", "--python", str(interpreter), *packages])
+    run([uv(), "pip", "install", "--compile-bytecode", "--python", str(interpreter), *packages])
 
 
 def installed(prefix: Path) -> dict[str, str]:
@@ -51,7 +55,7 @@ def installed(prefix: Path) -> dict[str, str]:
         return atomic.read_json(there)
     python = str(prefix / "bin" / "python")
     listed = subprocess.run(
-        [find_uv_bin(), "pip", "list", "--format", "json", "--python", python],
+        [uv(), "pip", "list", "--format", "json", "--python", python],
         check=True,
         capture_output=True,
         text=True,

@@ -18,6 +18,7 @@ BESIDE = (
     "results/profile/*/*/**/profile.json",
     "results/machine_limits/*/limits.json",
     "results/comparison.json",
+    "results/history/*.json",
 )
 """Patterns of these files."""
 PAGE = "scripts/lib/report/web"

@@ -7,9 +7,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from uv import find_uv_bin
-
-from scripts.lib.driver import locks
+from scripts.lib.driver import installing, locks
 
 
 def resolve(
@@ -33,7 +31,7 @@ def resolve(
             made.write_text(before, encoding="utf-8")
         done = subprocess.run(
             [
-                *(find_uv_bin(), "pip", "compile", wanted.name, "--output-file", made.name),
+                *(installing.uv(), "pip", "compile", wanted.name, "--output-file", made.name),
                 *("--python-version", python, "--generate-hashes", "--quiet", "--no-annotate"),
                 *("--custom-compile-command", header, *options),
             ],

@@ -198,9 +198,8 @@ class Environments:
 
 def version_of(source: str) -> str:
     """The version of a package by where it is from: itself, or the second part of a wheel's name (PEP 427)."""
-    if not source.endswith(".whl"):
-        return source
-    return source.rpartition("/")[2].split("-")[1]
+    wheel = source.partition("#")[0]
+    return wheel.rpartition("/")[2].split("-")[1] if wheel.endswith(".whl") else source
 
 
 def make(

@@ -98,6 +98,17 @@ def order(sides: Sequence[str], turn: int) -> list[str]:
     return rotated if turn % 2 == 0 else rotated[::-1]
 
 
+def why_not(sides: Sequence[Side], rule: TurnRule) -> str:
+    """Why modules are not measured in turns: MIN_TURNS would take more than twice the budget; "" if they are.
+
+    A block has a warm-up call and a timed one at least.
+    """
+    needed_s = MIN_TURNS * 2 * sum(side.call_s for side in sides)
+    if needed_s <= 2 * rule.budget_s:
+        return ""
+    return f"{MIN_TURNS} turns would take {needed_s:.0f} s, and the budget is {rule.budget_s:g} s"
+
+
 def take(
     sides: Sequence[Side],
     rule: TurnRule,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scripts.lib.config import remedies, stages
-from scripts.lib.iree.backends import compile_flags
+from scripts.lib.iree.backends import compile_flags, renamed
 from scripts.lib.report import coverage, remedied
 from scripts.lib.report.results_file import cell_of
 from scripts.lib.supervision import outcome
@@ -117,7 +117,8 @@ def command(record: Record, stage: str) -> str:
     program = stages.STAGES["export"].path(
         f"{record['model']['name']}/{of['frontend']}", "program.mlir"
     )
-    flags = compile_flags(of["backend"], of.get("arch"), of.get("opt_level"), of.get("flags") or ())
+    asked = compile_flags(of["backend"], of.get("arch"), of.get("opt_level"), of.get("flags") or ())
+    flags = renamed(asked, record["versions"].get("iree") or "")
     return shlex.join(["iree-compile", *flags, program, "-o", "module.vmfb"])
 
 

@@ -52,6 +52,13 @@ def rows(results: Path = Path("results")) -> list[dict[str, Any]]:
 
 def row(data: Any, log: str) -> dict[str, Any]:
     """The row of a record, without comparisons. `log`: the file that has its log. Raises ValueError if it is none."""
+    try:
+        return _row(data, log)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a record of scripts.bundle --measure ({error!r})") from error
+
+
+def _row(data: Any, log: str) -> dict[str, Any]:
     _check(data)
     found = copy.deepcopy(data["row"])
     taken, ended = _measured(data["rounds"]), _ended(data, log)

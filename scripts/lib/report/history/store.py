@@ -27,7 +27,7 @@ from scripts.lib.report.provenance import PACKAGES
 FOLDER = Path("results/history")
 LEVEL = 10
 """Compression level of zstandard."""
-KINDS = ("latency", "kernels", "tuned", "operators")
+KINDS = ("latency", "kernels", "tuned")
 """The aggregates that are kept: the names of their CSV files."""
 PINNED = "pinned"
 """The toolchain of records that name none."""
@@ -180,7 +180,11 @@ def commit() -> str:
 
 
 def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept], list[str]]:
-    """Return the entries of these kinds, oldest first, and what is wrong with those that cannot be read."""
+    """Return the entries of these kinds, and what is wrong with those that cannot be read.
+
+    They are in the order in which they were made. A run in which the cell that fails was the last one to be measured has an older
+    last repetition than the run before it.
+    """
     found, wrong = [], []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -190,7 +194,7 @@ def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept],
             continue
         if entry.kind in kinds:
             found.append(Kept(entry, path.with_name(f"{entry.id}.jsonl.zst")))
-    return sorted(found, key=lambda one: (one.entry.at, one.entry.made, one.entry.id)), wrong
+    return sorted(found, key=lambda one: (one.entry.made, one.entry.id)), wrong
 
 
 def _decoded(text: bytes) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import stages
+from scripts.lib.config import stages, toolchains
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import MODULE_PROFILES
 from scripts.lib.core import atomic
@@ -73,5 +73,8 @@ def _why_none(root: Path, cell: Cell) -> str:
         ended = outcome.read_or_damaged(status)
         return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
     values = cell.by_axis()
-    chosen = f"models={values['model']} frontends={values['frontend']} targets={values['target']}"
+    frontend, target = values["frontend"], values["target"]
+    chosen = f"models={values['model']} frontends={toolchains.base(frontend)} targets={toolchains.base(target)}"
+    used = {toolchains.of(frontend), toolchains.of(target)} - {toolchains.PINNED}
+    chosen += "".join(f" toolchains={name}" for name in used)
     return f"{cell} has no profile; make it: snakemake --cores 8 profile --config {chosen}"
