@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.config import expansion, settings
-from scripts.lib.config.matrix import Model
+from scripts.lib.config.entries import Model
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venvs/torch-mlir/bin/python"

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from scripts.lib.config.matrix import Operators
+from scripts.lib.config.entries import Operators
 from scripts.lib.core import atomic, exits
 from scripts.lib.operators import dataset, selection, traces
 from scripts.lib.operators.problem import Problem

@@ -11,7 +11,8 @@ from typing import Any
 from scripts.lib.batch import outcomes
 from scripts.lib.batch.outcomes import Line
 from scripts.lib.config.cell import Cell
-from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Operators, Target
+from scripts.lib.config.entries import Baseline, Frontend, Operators, Target
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.stages import OUTCOMES, Stage, status_path
 from scripts.lib.operators.problem import Facts, Problem
 from scripts.lib.supervision import outcome

@@ -12,7 +12,8 @@ import pytest
 from scripts.lib.artifacts.tensors import Signature
 from scripts.lib.config import stages
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target
+from scripts.lib.config.entries import Baseline, Frontend, Model, Target
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.stages import status_path
 from scripts.lib.core import checkout, process
 from scripts.lib.supervision import outcome, supervise

@@ -12,7 +12,7 @@ import pytest
 
 from scripts import aggregate_results
 from scripts.lib.artifacts import digest
-from scripts.lib.config.matrix import Override
+from scripts.lib.config.entries import Override
 from scripts.lib.core import atomic
 from scripts.lib.driver import fingerprint
 from scripts.lib.report import record, results_file, writing

@@ -10,7 +10,7 @@ import yaml
 
 from scripts import check_expectations
 from scripts.check_expectations import compare
-from scripts.lib.config.matrix import Baseline
+from scripts.lib.config.entries import Baseline
 from scripts.lib.core import atomic
 from scripts.lib.report import record
 from scripts.lib.report.results_file import cell_of

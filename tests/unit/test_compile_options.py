@@ -11,7 +11,7 @@ import pytest
 
 from scripts.lib.baseline import arguments, measure
 from scripts.lib.config import choices, expansion, settings
-from scripts.lib.config.matrix import Baseline
+from scripts.lib.config.entries import Baseline
 from scripts.lib.driver.options import Options
 from scripts.lib.report import fields, record
 from scripts.lib.report.columns import FIELDS

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from scripts.lib.config import expansion
-from scripts.lib.config.matrix import Baseline, Matrix, Model, Override
+from scripts.lib.config.entries import Baseline, Model, Override
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.precision import PRECISIONS
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.driver import plan as plan_module

@@ -11,7 +11,7 @@ import pytest
 from scripts import failed
 from scripts.lib.batch import outcomes
 from scripts.lib.batch.outcomes import Line
-from scripts.lib.config.matrix import Operators
+from scripts.lib.config.entries import Operators
 from scripts.lib.config.stages import status_path
 from scripts.lib.core import atomic
 from scripts.lib.supervision import outcome

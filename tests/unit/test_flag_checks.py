@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config.matrix import TargetOverride
+from scripts.lib.config.entries import TargetOverride
 from scripts.lib.driver import flag_checks
 
 COMPILER = """\

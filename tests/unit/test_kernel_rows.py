@@ -13,7 +13,7 @@ from rich.console import Console
 from scripts import aggregate_kernels
 from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.config import kernels, stages
-from scripts.lib.config.matrix import Model
+from scripts.lib.config.entries import Model
 from scripts.lib.core import atomic
 from scripts.lib.driver import outputs
 from scripts.lib.driver.gate import Gate

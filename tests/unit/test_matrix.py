@@ -5,15 +5,8 @@ import json
 import pytest
 
 from scripts.lib.config import matrix
-from scripts.lib.config.matrix import (
-    Baseline,
-    Frontend,
-    Matrix,
-    Model,
-    Override,
-    Target,
-    TargetOverride,
-)
+from scripts.lib.config.entries import Baseline, Frontend, Model, Override, Target, TargetOverride
+from scripts.lib.config.matrix import Matrix
 
 CPU = Target("cpu", "llvm-cpu", "host", "O3", ("--a",), "local-task")
 FULL = Matrix(

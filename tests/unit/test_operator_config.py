@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from scripts.lib.config import expansion, settings
 from scripts.lib.config.cell import Kind
-from scripts.lib.config.matrix import Matrix, Operators
+from scripts.lib.config.entries import Operators
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.core.checkout import ROOT
 from scripts.lib.driver.plan import Plan

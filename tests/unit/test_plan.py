@@ -12,7 +12,7 @@ import pytest
 
 from scripts import measure_baseline
 from scripts.lib.config import stages
-from scripts.lib.config.matrix import Baseline, Override, Target, TargetOverride
+from scripts.lib.config.entries import Baseline, Override, Target, TargetOverride
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.config.stages import STAGES, status_path
 from scripts.lib.driver import fingerprint

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from scripts.lib.config.matrix import Baseline, Override, TargetOverride, varied
+from scripts.lib.config.entries import Baseline, Override, TargetOverride, varied
 from scripts.lib.config.toolchains import Toolchain
 from scripts.lib.driver import environments
 from scripts.lib.report import fields, record, results_file

@@ -15,7 +15,8 @@ from scripts.check_expectations import compare
 from scripts.lib.artifacts import digest
 from scripts.lib.config import expansion, remedies, settings
 from scripts.lib.config.cell import Kind
-from scripts.lib.config.matrix import Frontend, Matrix
+from scripts.lib.config.entries import Frontend
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.remedies import Hang, Remedy, Variant
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.config.stages import STAGES, status_path

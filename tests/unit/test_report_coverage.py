@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts import report_coverage
-from scripts.lib.config.matrix import Frontend, Override
+from scripts.lib.config.entries import Frontend, Override
 from scripts.lib.report import coverage, markdown, record
 from scripts.lib.report.coverage import ENDINGS, STAGES
 from scripts.lib.report.results_file import BadRecords, Record

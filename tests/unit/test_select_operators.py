@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from scripts import select_operators
-from scripts.lib.config.matrix import Operators
+from scripts.lib.config.entries import Operators
 from scripts.lib.operators.problem import Problem
 
 TRACE = """\

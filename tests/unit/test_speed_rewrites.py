@@ -10,7 +10,7 @@ import pytest
 
 from scripts.lib.baseline import arguments
 from scripts.lib.config import expansion, plugins, settings
-from scripts.lib.config.matrix import Baseline
+from scripts.lib.config.entries import Baseline
 from scripts.lib.core import exits
 from scripts.lib.driver.options import Options
 from scripts.lib.report import fields, record

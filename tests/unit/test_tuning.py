@@ -15,7 +15,8 @@ import pytest
 from scripts import aggregate_tuned
 from scripts.lib.config import expansion, flag_sets, settings, tuning
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.matrix import Matrix, Tuning
+from scripts.lib.config.entries import Tuning
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.remedies import Variant
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.config.stages import STAGES

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.config import plugins, settings, toolchains, tuning
-from scripts.lib.config.matrix import Baseline, Frontend, Matrix, Model, Target, varied
+from scripts.lib.config.entries import Baseline, Frontend, Model, Target, varied
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.precision import POLICY, TESTS
 from scripts.lib.config.stages import IREE_ENV
 from scripts.lib.config.toolchains import Toolchain

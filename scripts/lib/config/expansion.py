@@ -22,16 +22,16 @@ from scripts.lib.config import (
     torchbench_pass,
     tuning,
 )
-from scripts.lib.config.matrix import (
+from scripts.lib.config.entries import (
     Baseline,
     Frontend,
-    Matrix,
     Model,
     Target,
     TargetOverride,
     Tuning,
     varied,
 )
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.precision import TESTS
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.iree.backends import BACKENDS

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.config import cell, checks, kernels, settings, toolchains
+from scripts.lib.config.entries import Model
 from scripts.lib.config.kernels import Kernel, KernelError
-from scripts.lib.config.matrix import Matrix, Model
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.modeling import source
 

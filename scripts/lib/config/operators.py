@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from scripts.lib.config import settings
-from scripts.lib.config.matrix import Baseline, Operators
+from scripts.lib.config.entries import Baseline, Operators
 from scripts.lib.operators import dataset
 from scripts.lib.operators.selection import Selection
 

@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from scripts.lib.config.matrix import Matrix, Model, Override, baseline_cell, iree_cell
+from scripts.lib.config.entries import Model, Override
+from scripts.lib.config.matrix import Matrix, baseline_cell, iree_cell
 from scripts.lib.config.precision import POLICY, compute_dtype
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.config.torchbench import TorchbenchFile

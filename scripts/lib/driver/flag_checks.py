@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.config import stages
-from scripts.lib.config.matrix import Matrix, Target
+from scripts.lib.config.entries import Target
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic
 from scripts.lib.driver import environments
 from scripts.lib.iree import tools

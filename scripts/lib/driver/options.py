@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from scripts.lib.config import cell, stages
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.matrix import Matrix, Target, compact
+from scripts.lib.config.entries import Target
+from scripts.lib.config.matrix import Matrix, compact
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.config.toolchains import PINNED
 from scripts.lib.timing.stopping import StoppingRule

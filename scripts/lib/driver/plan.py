@@ -20,18 +20,9 @@ from scripts.lib.batch import outcomes
 from scripts.lib.config import cell, plugins, settings, stages
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
-from scripts.lib.config.matrix import (
-    Baseline,
-    Frontend,
-    Matrix,
-    Model,
-    Operators,
-    Target,
-    baseline_cell,
-    compact,
-    iree_cell,
-)
-from scripts.lib.config.matrix import Tuning as Declared
+from scripts.lib.config.entries import Baseline, Frontend, Model, Operators, Target
+from scripts.lib.config.entries import Tuning as Declared
+from scripts.lib.config.matrix import Matrix, baseline_cell, compact, iree_cell
 from scripts.lib.config.stages import Stage
 from scripts.lib.core import checkout
 from scripts.lib.driver import environments, fingerprint, recorded, resources

@@ -16,7 +16,8 @@ from typing import Any
 from scripts.lib.config import stages
 from scripts.lib.config.build_trees import COMPILER
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.matrix import Matrix, Target
+from scripts.lib.config.entries import Target
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.remedies import Attempt as Declared
 from scripts.lib.config.remedies import Variant
 from scripts.lib.config.stages import STAGES

@@ -12,7 +12,8 @@ from pathlib import Path
 from scripts.lib.config import flag_sets, plugins, stages, tuning
 from scripts.lib.config.build_trees import COMPILER
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.matrix import Choice, Matrix, Model, Target
+from scripts.lib.config.entries import Choice, Model, Target
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.stages import IREE_ENV, STAGES
 from scripts.lib.config.tuning import AS_CONFIGURED, TUNED, Result
 from scripts.lib.core.machine import cpu_name, physical_cores

@@ -7,7 +7,8 @@ import shlex
 
 from scripts.lib.config import toolchains
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.matrix import Matrix, Target
+from scripts.lib.config.entries import Target
+from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.stages import MEASUREMENT, STAGES, STATUS, TURNS
 from scripts.lib.config.toolchains import PINNED
 

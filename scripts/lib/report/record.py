@@ -16,15 +16,8 @@ from typing import Any
 
 from scripts.lib.config import plugins, stages
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.matrix import (
-    Baseline,
-    Frontend,
-    Matrix,
-    Model,
-    Target,
-    baseline_cell,
-    iree_cell,
-)
+from scripts.lib.config.entries import Baseline, Frontend, Model, Target
+from scripts.lib.config.matrix import Matrix, baseline_cell, iree_cell
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.config.stages import Stage, status_path
 from scripts.lib.config.toolchains import PINNED
