@@ -39,6 +39,7 @@ REWRITES = {
     "scatter-reduce-as-comparison": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-from-memory": ("torch", "stablehlo", "linalg-on-tensors"),
     "embedding-bag-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),
+    "max-pool-with-end-padding": ("stablehlo",),
 }
 VERSIONS = {"torch-mlir": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 1.0

@@ -356,10 +356,40 @@ def _convolution(rng: random.Random, dtype: torch.dtype, why: str = ""):
     return function, tuple(one.to(dtype) for one in (image, weight, torch.randn(out)))
 
 
+def pools(rng: random.Random):
+    """The maximum over windows of which the last ones end after the image."""
+    kernel, stride = rng.randint(2, 4), rng.randint(2, 4)
+    options = {"stride": stride, "padding": rng.randint(0, kernel // 2), "ceil_mode": True}
+    options["dilation"] = rng.choice((1, 1, 2))
+    image = torch.randn(rng.randint(1, 2), 2, rng.randint(9, 16), rng.randint(9, 16))
+    if rng.random() < 0.3:
+        image = -image.abs() - 1  # padding with zeros would be seen
+
+    def function(image):
+        return functional.max_pool2d(image, kernel, **options)
+
+    return function, (image,)
+
+
+def plain_pools(rng: random.Random):
+    """The same without such windows."""
+    image = torch.randn(1, 2, rng.randint(9, 16), rng.randint(9, 16))
+    return (lambda image: functional.max_pool2d(image, 3, 2, padding=1)), (image,)
+
+
 FAMILIES = (
     *(scatter_reduce, rows, many_rows, masked_graph, counted_mask, negative_index),
     *(arange_index, boolean_scan, constant_nonzero, plain, bags, uneven_bags),
-    *(aggregated, kept_aggregation, interleaved, kept_interleaving, patches, kept_convolution),
+    *(
+        aggregated,
+        kept_aggregation,
+        interleaved,
+        kept_interleaving,
+        patches,
+        kept_convolution,
+        pools,
+        plain_pools,
+    ),
 )
 
 if __name__ == "__main__":

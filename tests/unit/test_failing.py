@@ -16,7 +16,7 @@ SIXTEEN = {
     "bert", "conv", "deepseek", "gat", "gatv2", "gcn", "gpt2-prefill", "gpt2-decode", "graphsage",
     "llama-qlora", "llama-spinquant", "llama-prefill", "llama-decode", "mobilenet", "resnet", "vit",
 }  # fmt: skip
-LEVELS = {"llvm-cpu": "O3", "vulkan": "O2", "cuda": "O2", "rocm": "O2"}
+LEVELS = {"llvm-cpu": "O3", "llvm-cpu-bare": "O3", "vulkan": "O2", "cuda": "O2", "rocm": "O2"}
 
 
 @pytest.fixture(params=[[FAILING], [OWN, FAILING]], ids=["alone", "over config.yaml"])
@@ -29,7 +29,7 @@ def test_its_cells_are_those_of_commit_5145bc5_and_googlenet(matrix):
     rows = list(matrix.rows())
     assert set(matrix.models) == SIXTEEN | {"torchvision-googlenet"}
     assert Counter(row["target"] for row in rows if row.kind is Kind.IREE) == {
-        "llvm-cpu": 51, "cuda": 16, "rocm": 15, "vulkan": 2,
+        "llvm-cpu": 51, "llvm-cpu-bare": 1, "cuda": 16, "rocm": 15, "vulkan": 2,
     }  # fmt: skip
     assert Counter(row["baseline"] for row in rows if row.kind is Kind.BASELINE) == {
         "eager": 17, "inductor": 17, "eager-cuda": 17, "inductor-cuda": 17,
@@ -51,7 +51,7 @@ def test_what_fails_is_expected_cell_by_cell(matrix):
     assert set(wrong) <= cells
     assert Counter(of["stage"] for of in wrong.values()) == {"compile": 15, "measure": 1}
     assert Counter(cell.rpartition("/")[2] for cell in wrong) == {
-        "cuda": 9, "rocm": 6, "llvm-cpu": 1,
+        "cuda": 9, "rocm": 6, "llvm-cpu-bare": 1,
     }  # fmt: skip
     # The last matching pattern counts, so these come after the globs.
     assert list(matrix.expect)[-len(wrong) :] == list(wrong)

@@ -20,6 +20,7 @@ from scripts.lib.lowering.fx_rewrites import (
     edit,
     masks,
     patches,
+    pools,
     scatters,
     unpacking,
     values,
@@ -39,6 +40,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "scatter-reduce-as-comparison": scatters.reduce_as_comparison,
     "scatter-from-memory": scatters.from_memory,
     "embedding-bag-as-sum": bags.embedding_bag_as_sum,
+    "max-pool-with-end-padding": pools.ceil_mode_as_padding,
     "unpack-without-interleaving": unpacking.unpack_without_interleaving,
     "patches-as-product": patches.patches_as_product,
 }
