@@ -2,7 +2,7 @@
 
 Each dispatch has its time, its workgroups ("tiles"), the operators of the captured graph that it computes, and the
 nn.Modules that they come from. The program is compiled again up to the stream phase, with the flags of the target, to find out
-which of its lines a dispatch computes. No row of the results has these times.
+which operations a dispatch computes. No row of the results has these times.
 """
 
 from __future__ import annotations

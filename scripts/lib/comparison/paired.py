@@ -13,9 +13,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from scripts.lib.comparison import decisions
 from scripts.lib.iree.turns import Turns
-from scripts.lib.report import ratio
 from scripts.lib.report.ratio import LogLatency
 
 MIN_TURNS = 6
@@ -62,13 +60,3 @@ def median_ms(turns: Turns, side: str) -> float:
     """Return the median latency of a module over its blocks, in milliseconds."""
     blocks = [one.values_ms for one in turns.blocks if one.side == side]
     return statistics.median(map(statistics.median, blocks))
-
-
-def verdict(turns: Turns, before: str, after: str, threshold: float, rate: float = 0.05) -> str:
-    """Return what is said of one module alone: one of decisions.VERDICTS.
-
-    `threshold`: the ratio from which a change matters. `rate`: of false alarms. Raises ValueError
-    for too few turns.
-    """
-    of = estimate(log_ratios(turns, before, after))
-    return decisions.decide([ratio.difference(of.value, [of])], rate, threshold)[0].verdict

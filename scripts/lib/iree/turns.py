@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +71,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Turns:
-    """What was timed: the blocks in order. `sides`: names of the modules. `about`: what the caller knows of
-    each of them, by name."""
+    """What was timed: the blocks in order. `sides`: names of the modules."""
 
     sides: tuple[str, ...]
     blocks: tuple[Block, ...]
-    about: dict[str, Any] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         atomic.write_json(path, asdict(self))
@@ -87,7 +85,7 @@ class Turns:
         blocks = (
             Block(**(one | {"values_ms": tuple(one["values_ms"])})) for one in values["blocks"]
         )
-        return cls(tuple(values["sides"]), tuple(blocks), values.get("about", {}))
+        return cls(tuple(values["sides"]), tuple(blocks))
 
 
 def order(sides: Sequence[str], turn: int) -> list[str]:
