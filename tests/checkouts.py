@@ -23,6 +23,9 @@ from scripts.lib.supervision import outcome
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ("torch-mlir", "torch-xla", "iree")
 
+RUN_TIMEOUT_S = 1500
+"""How long a run or a script of a test may take: a hang has to fail its test, with what was said before it."""
+
 # Parts of a config.yaml, for runs that end soon.
 EAGER = {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}}
 QUICK = {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5, "rounds": 1}
@@ -50,6 +53,7 @@ class Checkout:
             text=True,
             check=False,
             env=environment() | self.variables,
+            timeout=RUN_TIMEOUT_S,
         )
         if check and done.returncode != 0:
             pytest.fail(f"snakemake {' '.join(arguments)}: exit {done.returncode}\n{done.stdout[-6000:]}")  # fmt: skip
@@ -114,6 +118,7 @@ def in_environment(python: Path, module: str, *arguments: object, case: object =
         text=True,
         check=False,
         env=environment(),
+        timeout=RUN_TIMEOUT_S,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])

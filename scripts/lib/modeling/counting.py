@@ -6,6 +6,7 @@ This happens in a child process, so that building cannot change the state of the
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import resource
@@ -44,6 +45,9 @@ def count(build: Callable[[], Any], dtype: str) -> Weights | None:
 
 def _count_and_exit(build: Callable[[], Any], dtype: str, writer: int) -> None:
     """The child process: write the result and exit."""
+    # The parent's garbage must not be freed here: an IREE session, for one, waits for its threads to end,
+    # and a forked process has none of them.
+    gc.freeze()
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(COUNT_TIMEOUT_S)
