@@ -22,7 +22,7 @@ FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "inputs": dict.fromkeys(("measure", "measure_again"), ("*/*/inputs",)),
     "weights": {
         "reference": ("weights.irpa", "inputs.npz", "golden.npz"),
-        "gradients": ("golden.npz",),
+        "gradients": ("weights.irpa", "inputs.npz", "golden.npz"),
     },
 }
 """By step and stage: globs of the files to delete in a model's folder; "" is the folder itself."""

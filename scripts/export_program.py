@@ -13,9 +13,11 @@ from typing import Any
 
 from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.config import plugins
+from scripts.lib.config.precision import TESTS
 from scripts.lib.core import atomic, channel, exits
 from scripts.lib.lowering import capture, link, locations
-from scripts.lib.modeling import arguments, errors, loading, source
+from scripts.lib.modeling import arguments, errors, loading, source, training
+from scripts.lib.modeling.optimizer import Optimizer
 
 
 def main() -> None:
@@ -25,6 +27,10 @@ def main() -> None:
     parser.add_argument("--exporter", required=True, help="a module of scripts/exporters")
     parser.add_argument(
         "--exporter-options", default="{}", type=json.loads, help='JSON object: {"rewrites": "all"}'
+    )
+    parser.add_argument("--test", default="eval", choices=TESTS, help="what the program computes")
+    parser.add_argument(
+        "--optimizer", default="{}", type=json.loads, help='JSON: {"name": "SGD", "lr": 0.01}'
     )
     parser.add_argument("--ir-format", default="text", choices=link.FORMATS)
     parser.add_argument("--out-program", required=True, type=Path)
@@ -44,9 +50,12 @@ def main() -> None:
         )
     except (errors.ModelError, source.ModelFileError) as error:
         errors.fail(error)
-    inputs = Signature.read(args.signature).inputs
+    signature = Signature.read(args.signature)
+    if args.test == "train":
+        step = training.of_signature(loaded, signature, Optimizer(**args.optimizer))
+        loaded = training.for_capture(loaded, step)
     program, report, located = export(
-        loaded, inputs, exporter, args.exporter_options, args.ir_format
+        loaded, signature.inputs, exporter, args.exporter_options, args.ir_format
     )
     for called, version in plugins.installed(declared.versions).items():
         report[f"{called}_version"] = version

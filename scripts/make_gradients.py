@@ -1,20 +1,29 @@
-"""Make the golden loss and gradients of a model's training step, in eager and in float64."""
+"""Make the golden results of a model's training step, in eager and in float64, and what the step starts from."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from scripts.lib.artifacts import tensors
+from scripts.lib.artifacts import archive, tensors
 from scripts.lib.core import channel
-from scripts.lib.modeling import arguments, errors, golden, loading, source
+from scripts.lib.modeling import arguments, convert, errors, golden, loading, source
 from scripts.lib.modeling.arguments import ModelChoice
-from scripts.lib.modeling.step import TrainStep, make_cotangents, to_training
-from scripts.lib.modeling.weights import set_weights, with_inputs
+from scripts.lib.modeling.optimizer import Optimizer
+from scripts.lib.modeling.step import TrainStep, WholeStep, make_cotangents, to_training
+from scripts.lib.modeling.updates import make, put, slots, stepped
+from scripts.lib.modeling.weights import named_weights, set_weights, with_inputs
+from scripts.lib.verification import training
+
+COTANGENT = "cotangent."
+"""What the names of cotangents begin with."""
 
 
 @dataclass(frozen=True)
@@ -26,25 +35,38 @@ class Reference:
     signature: Path
 
 
+@dataclass(frozen=True)
+class Outputs:
+    """The files of the training step. `weights` has the optimizer's state too, `inputs` the cotangents."""
+
+    weights: Path
+    inputs: Path
+    golden: Path
+    signature: Path
+
+
 def main() -> None:
     channel.working()
     parser = argparse.ArgumentParser(prog="python -m scripts.make_gradients", description=__doc__)
     arguments.add_arguments(parser)
-    parser.add_argument("--weights", required=True, type=Path)
-    parser.add_argument("--inputs", required=True, type=Path)
-    parser.add_argument("--signature", required=True, type=Path)
-    parser.add_argument("--out-golden", required=True, type=Path)
-    parser.add_argument("--out-signature", required=True, type=Path)
+    parser.add_argument(
+        "--optimizer", default="{}", type=json.loads, help='JSON: {"name": "SGD", "lr": 0.01}'
+    )
+    for name in ("weights", "inputs", "signature"):
+        parser.add_argument(f"--{name}", required=True, type=Path)
+    for name in ("weights", "inputs", "golden", "signature"):
+        parser.add_argument(f"--out-{name}", required=True, type=Path)
     args = parser.parse_args()
     reference = Reference(args.weights, args.inputs, args.signature)
+    files = Outputs(args.out_weights, args.out_inputs, args.out_golden, args.out_signature)
     try:
-        make_gradients(arguments.model(args), reference, args.out_golden, args.out_signature)
+        make_gradients(arguments.model(args), reference, Optimizer(**args.optimizer), files)
     except (errors.ModelError, source.ModelFileError) as error:
         errors.fail(error)
 
 
 def make_gradients(
-    model: ModelChoice, reference: Reference, out_golden: Path, out_signature: Path
+    model: ModelChoice, reference: Reference, optimizer: Optimizer, files: Outputs
 ) -> None:
     """Write the golden results of a model's training step. Raises ModelError or ModelFileError."""
     loaded = loading.load(
@@ -56,28 +78,88 @@ def make_gradients(
         outputs = loaded.module(*loaded.args, **loaded.kwargs)
     seed = int(model.options.get("seed", 0))
     cotangents = make_cotangents(outputs, seed)
+    del outputs
+    set_weights(loaded.module, reference.weights)  # a call in train mode changes buffers
+    state = _state(loaded, [torch.from_numpy(c) for c in cotangents], optimizer)
+    set_weights(loaded.module, reference.weights)
+    losses = _losses(loaded, [torch.from_numpy(c) for c in cotangents], optimizer, state)
+    set_weights(loaded.module, reference.weights)
+    weights, _ = named_weights(loaded.module)
+    held = [*weights.items(), *state.items()]
+    archive.write(files.weights, ((key, convert.to_bytes(value)) for key, value in held))
+    parameters = tuple(convert.tensor_type(key, value) for key, value in held)
+    del weights, held
 
-    def step(of: loading.LoadedModel) -> TrainStep:
+    def step(of: loading.LoadedModel) -> WholeStep:
         wide = any(weight.dtype is torch.float64 for weight in of.module.parameters())
         kind = torch.float64 if wide else torch.float32
-        return TrainStep(of, [torch.from_numpy(c).to(kind) for c in cotangents])
+        return WholeStep(of, [torch.from_numpy(c).to(kind) for c in cotangents], optimizer, state)
 
     signature = tensors.Signature.read(reference.signature)
     found = golden.observe(loaded, step, model.file, signature.dtype)
     if len(found.types) == 1:
         text = f"{model.file}: no parameter has a gradient: nothing to train"
         raise errors.ModelError(text, errors.Fault.OUTPUTS)
-    stored = {f"cotangent.{i}": array for i, array in enumerate(cotangents)}
-    tensors.save_npz(out_golden, found.arrays() | stored)
+    inputs = tensors.load_npz(reference.inputs)
+    stored = {str(len(inputs) + i): array for i, array in enumerate(cotangents)}
+    tensors.save_npz(files.inputs, inputs | stored)
+    tensors.save_npz(
+        files.golden,
+        found.arrays()
+        | {f"{COTANGENT}{i}": array for i, array in enumerate(cotangents)}
+        | {training.LOSSES: losses},
+    )
     dataclasses.replace(
         signature,
+        inputs=(*signature.inputs, *_types(cotangents)),
         outputs=found.types,
+        parameters=parameters,
         torch_version=torch.__version__,
         has_fp64=found.fp64 is not None,
         rmse_vs_fp64=found.rmse_vs_fp64,
         deterministic=found.deterministic,
         work=found.work,
-    ).write(out_signature)
+    ).write(files.signature)
+
+
+def _state(
+    loaded: loading.LoadedModel, cotangents: list[torch.Tensor], optimizer: Optimizer
+) -> Mapping[str, torch.Tensor]:
+    """The optimizer's state after one step, by key. A step from zeros would not show whether a program reads the
+    state; empty if the optimizer has none."""
+    if not slots(optimizer):
+        return {}
+    step = TrainStep(loaded, cotangents)
+    step()
+    trained = {n: w for n, w in loaded.module.named_parameters() if w.grad is not None}
+    gradients = {name: weight.grad for name, weight in trained.items() if weight.grad is not None}
+    after = stepped(optimizer, trained, gradients, {})
+    return {key: value for key, value in after.items() if key.startswith(tensors.OPTIMIZER)}
+
+
+def _losses(
+    loaded: loading.LoadedModel,
+    cotangents: list[torch.Tensor],
+    optimizer: Optimizer,
+    state: Mapping[str, torch.Tensor],
+) -> np.ndarray:
+    """The losses of successive training steps in eager mode, [training.STEPS], as float64. The model is trained."""
+    step = TrainStep(loaded, cotangents)
+    step()
+    trained = {n: w for n, w in loaded.module.named_parameters() if w.grad is not None}
+    made, kept = make(optimizer, trained.values()), slots(optimizer)
+    for name, weight in trained.items():
+        put(made, weight, name, kept, state)
+    step.optimizer = made
+    named = [dict(step.results(step())) for _ in range(training.STEPS)]
+    return np.array([float(found[tensors.LOSS]) for found in named])
+
+
+def _types(cotangents: list) -> list[tensors.TensorType]:
+    return [
+        tensors.TensorType(f"{COTANGENT}{i}", array.shape, "float32")
+        for i, array in enumerate(cotangents)
+    ]
 
 
 if __name__ == "__main__":

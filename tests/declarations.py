@@ -7,6 +7,7 @@ EXPORTER = {
     "REWRITES": {},
     "VERSIONS": {"a-tool": "frontend"},
     "MEMORY_FACTOR": 1.0,
+    "TESTS": ("eval",),
     "FORKABLE": True,
 }
 RUNTIME = {

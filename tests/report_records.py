@@ -50,6 +50,27 @@ def remedied(one: Record, remedy: str, frontend: str) -> Record:
     return good
 
 
+def training() -> list[Record]:
+    """Return training steps of conv in eager and by each lowering path; all of them wrong by the last one."""
+    found = [
+        copy.deepcopy(one)
+        for one in records()
+        if one["model"]["name"] == "conv"
+        and one["experiment"]["device"] == "cpu"
+        and one["latency"]
+    ]
+    found = [one for one in found if one["experiment"]["runtime"] in ("eager", "iree")]
+    for one in found:
+        one["experiment"]["test"] = "train"
+        if one["experiment"]["runtime"] == "iree":
+            one["experiment"]["frontend"] += "+train"
+            one["verification"] |= {"train_steps": 10, "train_expected": 10}
+    last = found[-1]
+    last["latency"] = None
+    last["outcome"] |= {"status": "error", "reason": "wrong-result", "detail": "loss"}
+    return found
+
+
 def hostile() -> list[Record]:
     """Return two rows of a model whose name, texts and log are HTML with scripts."""
     found = [copy.deepcopy(one) for one in records() if one["model"]["name"] == "bert"][:3]

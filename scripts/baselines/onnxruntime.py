@@ -17,7 +17,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
 from scripts.lib.baseline.arguments import Work
 from scripts.lib.core import exits
-from scripts.lib.lowering.capture import FlatModel
+from scripts.lib.lowering.flat_model import FlatModel
 from scripts.lib.modeling import trees
 from scripts.lib.modeling.loading import LoadedModel
 from scripts.lib.torch_runtime.session import TorchSession

@@ -41,6 +41,7 @@ REWRITES = {
     "embedding-bag-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),
     "max-pool-with-end-padding": ("stablehlo",),
 }
+TESTS = ("eval", "train")
 VERSIONS = {"torch-mlir": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
@@ -74,7 +75,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     with timed(seconds, "capture"):
         captured = capture.capture(loaded)
     with timed(seconds, "decompose"):
-        program = captured.program.run_decompositions(get_decomposition_table())
+        program = capture.functional(captured, get_decomposition_table())
     rewrites: tuple[str, ...] = ()
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):

@@ -36,7 +36,9 @@ REWRITES = {
     "mask-index-at-full-length": ("stablehlo",),
     "scatter-from-memory": ("stablehlo",),
     "embedding-bag-as-sum": ("stablehlo",),
+    "unbiased-running-variance": ("stablehlo",),
 }
+TESTS = ("eval", "train")
 VERSIONS = {"torch_xla": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 2.4
 FORKABLE = True
@@ -61,7 +63,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
         captured = capture.capture(loaded)
     with timed(seconds, "functionalize"):
         # Only a functional graph shows what it changes; PyTorch/XLA drops such changes silently.
-        program = captured.program.run_decompositions({})
+        program = capture.functional(captured, {})
         capture.results(program)
     rewrites: list[str] = []
     if options["rewrites"] != "none":

@@ -51,7 +51,7 @@ def source(tmp_path_factory) -> Source:
     found[found.index(failed)] = report_records.remedied(
         failed, "pytorch-xla", "torchxla-stablehlo"
     )
-    found += report_records.hostile()
+    found += [*report_records.training(), *report_records.hostile()]
     speedups.add_speedups(found)
     made = report_records.write(tmp_path_factory.mktemp("report"), found, log=HOSTILE_LOG)
     for stage, cell in (("export", "bert/torchmlir-torch"), ("measure", "bert/torchmlir-torch/llvm-cpu")):  # fmt: skip
@@ -146,6 +146,14 @@ def test_a_comparison_shows_what_became_slower(page):
     assert page.locator("main table tbody tr", has_text="slower").count() == 1
 
 
+def test_training_steps_have_bars_figures_and_the_reason_of_a_failure(page):
+    view(page, "training")
+    page.wait_for_selector("main figure svg")
+    text = page.inner_text("main")
+    assert "10/10" in text
+    assert "wrong result: wrong-result" in text
+
+
 @pytest.mark.parametrize("name", FILTERED)
 def test_filters_choose_the_rows_of_a_view_and_can_be_cleared(page, source, name):
     view(page, name)
@@ -172,7 +180,7 @@ def test_the_address_keeps_view_filters_and_details(page, file):
     go(page, file, address)
     page.wait_for_selector("dialog[open] article")
     assert page.inner_text("dialog h2").startswith("conv/")
-    assert counted(page).startswith("10 of")
+    assert counted(page).startswith("14 of")
     assert page.inner_text("#tabs a[aria-current]") == "Latency"
 
 

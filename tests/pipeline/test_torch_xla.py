@@ -95,14 +95,15 @@ def ran(make_checkout):
     return checkout
 
 
-def record(checkout, model: str, runtime: str, test: str) -> dict:
-    """The one JSONL record of a baseline."""
+def record(checkout, model: str, runtime: str, test: str, frontend: str | None = None) -> dict:
+    """The one JSONL record of a baseline, or of a frontend."""
     lines = (checkout.path / "results/results.jsonl").read_text().splitlines()
     found = [
         r
         for r in map(json.loads, lines)
         if (r["model"]["name"], r["experiment"]["runtime"], r["experiment"]["test"])
         == (model, runtime, test)
+        and frontend in (None, r["experiment"]["frontend"])
     ]
     assert len(found) == 1
     return found[0]
@@ -121,6 +122,17 @@ def test_the_lowering_path_through_pytorch_xla_is_verified_on_the_same_archive(r
     text = (ran.path / f"results/export/{model}/torchxla-stablehlo/program.mlir").read_text()
     assert '#flow.parameter.named<"model"::"' in text
     assert text.count("@main") == 1
+
+
+@pytest.mark.parametrize("model", ["conv", "bert-tiny"])
+def test_a_training_step_is_verified_with_what_it_changes_and_followed(ran, model):
+    row = ran.row(model, "torchxla-stablehlo+train", "llvm-cpu")
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert (row["test"], row["train_steps"]) == ("train", "10/10")
+    assert float(row["latency_ms"]) > 0
+    assert float(row["speedup_vs_eager"]) > 0
+    found = record(ran, model, "iree", "train", "torchxla-stablehlo+train")
+    assert found["experiment"]["optimizer"] == {"name": "SGD", "lr": 0.01}
 
 
 def test_a_rewrite_stands_in_the_row_and_can_be_switched_off(ran):

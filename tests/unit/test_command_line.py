@@ -114,13 +114,15 @@ def jobs(*arguments: str) -> dict[str, int]:
     return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
 
 
-def test_training_makes_gradients_once_a_model_and_measures_baselines_only():
+def test_training_makes_gradients_once_per_model_and_measures_each_path_and_baseline():
     part = ("models=resnet,conv", "targets=llvm-cpu", "baselines=eager,xla")
     both = jobs("results/latency.csv", "--config", *part, "tests=eval,train")
     assert (both["make_gradients"], both["measure_baseline"]) == (2, 8)
     only = jobs("results/latency.csv", "--config", *part, "tests=eval")
     assert ("make_gradients" in only, only["measure_baseline"]) == (False, 4)
-    assert both["measure_iree"] == only["measure_iree"] > 0
+    assert both["measure_iree"] == 2 * only["measure_iree"] > 0
+    train = jobs("results/latency.csv", "--config", *part, "tests=train")
+    assert (train["measure_iree"], train["export_program"]) == (6, 6)
 
 
 def test_a_filter_and_an_exclusion_select_models_by_regular_expression():
@@ -136,8 +138,8 @@ def test_dumps_are_of_every_cell_selected_and_need_no_measurement():
         *("dumps", "--config", "models=conv", "frontends=torchxla-stablehlo"),
         *("targets=llvm-cpu,cuda", "baselines=eager,openxla", "tests=eval,train"),
     )
-    assert (found["dump_iree"], found["dump_baseline"]) == (2, 4)
-    assert (found["make_reference"], found["make_gradients"], found["export_program"]) == (1, 1, 1)
+    assert (found["dump_iree"], found["dump_baseline"]) == (4, 4)
+    assert (found["make_reference"], found["make_gradients"], found["export_program"]) == (1, 1, 2)
     assert not {"measure_iree", "measure_baseline", "compile_iree"} & found.keys()
 
 
@@ -146,9 +148,9 @@ def test_profiles_are_of_the_cpu_cells_and_of_the_runtimes_that_have_one():
         *("profile", "--config", "models=conv", "frontends=torchxla-stablehlo"),
         *("targets=llvm-cpu,cuda", "baselines=eager,inductor,openxla", "tests=eval,train"),
     )
-    assert (found["profile_iree"], found["profile_baseline"]) == (1, 2)
-    assert (found["compile_iree"], found["export_program"]) == (1, 1)
-    assert not {"measure_iree", "measure_baseline", "make_gradients"} & found.keys()
+    assert (found["profile_iree"], found["profile_baseline"]) == (2, 2)
+    assert (found["compile_iree"], found["export_program"]) == (2, 2)
+    assert not {"measure_iree", "measure_baseline"} & found.keys()
 
 
 def test_the_skips_of_a_torchbench_file_are_in_the_commands_and_so_is_its_batch_size(tmp_path):

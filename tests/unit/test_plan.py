@@ -488,7 +488,10 @@ def test_a_rule_waits_for_the_stage_before_its_own_and_makes_its_own_files(rule)
     name = re.search(r'stage_params\("(\w+)"\)', rule)[1]
     before, after = rule.split("    output:")
     above = STAGES[name].after
-    named = (f'artifact("{above}", "status.json")', "compared_with()", "compiled()")
+    named = (
+        *(f'artifact("{above}", "status.json")', 'PLAN.reference(w, "status.json")'),
+        *("compared_with()", "compiled()"),
+    )
     batch = re.search(rf'batch_of_problems\([^)]*"{above}"', before)
     assert not above or batch or any(name in before for name in named)
     made = re.findall(r'artifact\("(\w+)"', after)

@@ -31,6 +31,7 @@ from scripts.lib.report.web.views import (  # fmt: skip
     memory,
     operators,
     overview,
+    training,
     why,
 )
 from scripts.lib.supervision import memory_series, outcome
@@ -278,6 +279,19 @@ def test_kernels_are_shown_where_there_are_any(source):
     [found] = kernels.select(source)["rows"]
     assert (found["name"], found["gb_per_s"], found["ending"]) == ("softmax", 5.0, "verified")
     assert found["path"] == "torchmlir-torch on llvm-cpu"
+
+
+def test_training_steps_are_shown_beside_their_forward_passes(source):
+    assert training.select(source) is None
+    added = report_records.training()
+    found = training.select(Source(source.results, [*source.records, *added]))["rows"]
+    assert {one["steps"] for one in found} == {None, "10/10"}
+    assert "torchmlir-torch on llvm-cpu" in {one["path"] for one in found}
+    forward = {one["path"]: one["forward_ms"] for one in found}
+    assert forward["eager"] > 0
+    [*right, wrong] = found
+    assert all(one["latency_ms"] == one["forward_ms"] for one in right)
+    assert (wrong["latency_ms"], wrong["ending"]) == (None, "wrong result")
 
 
 def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):

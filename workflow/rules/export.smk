@@ -8,8 +8,8 @@ rule export_program:
     input:
         **environment("export"),
         **model_files(),
-        signature=artifact("reference", "signature.json"),
-        reference=artifact("reference", "status.json"),
+        signature=of_cell(lambda w: PLAN.reference(w, "signature.json")),
+        reference=of_cell(lambda w: PLAN.reference(w, "status.json")),
     output:
         program=artifact("export", "program.mlir"),
         report=artifact("export", "report.json"),
@@ -30,6 +30,7 @@ rule export_program:
         exporter=of_cell(lambda w: PLAN.frontend(w).exporter),
         exporter_options=of_cell(PLAN.options.exporter),
         ir_format=of_cell(lambda w: PLAN.frontend(w).ir_format),
+        computes=of_cell(PLAN.options.exported),
     shell:
         SUPERVISE
         + " --module scripts.export_program scripts.exporters.{params.exporter}"
@@ -39,6 +40,6 @@ rule export_program:
         + LOAD_MODEL
         + " --options {params.options:q} --signature {input.signature:q}"
         " --exporter {params.exporter:q} --exporter-options {params.exporter_options:q}"
-        " --ir-format {params.ir_format}"
+        " --ir-format {params.ir_format} {params.computes}"
         " --out-program {output.program:q} --out-report {output.report:q}"
         f" --out-locations {LOCATIONS}"

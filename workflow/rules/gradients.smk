@@ -1,8 +1,8 @@
-"""The golden loss and gradients of one training step, eager and in float64, once per model."""
+"""The golden results of one training step, eager and in float64, and what it starts from, once per model."""
 
 
 rule make_gradients:
-    """Golden loss and gradients of one training step of a model."""
+    """Golden loss, gradients and changes of one training step of a model."""
     input:
         **environment("gradients"),
         **model_files(),
@@ -11,6 +11,8 @@ rule make_gradients:
         inputs=artifact("reference", "inputs.npz"),
         signature=artifact("reference", "signature.json"),
     output:
+        weights=artifact("gradients", "weights.irpa"),
+        inputs=artifact("gradients", "inputs.npz"),
         golden=artifact("gradients", "golden.npz"),
         signature=artifact("gradients", "signature.json"),
         status=artifact("gradients", "status.json"),
@@ -27,12 +29,14 @@ rule make_gradients:
     params:
         **stage_params("gradients"),
         options=of_cell(PLAN.options.model),
+        optimizer=PLAN.options.optimizer(),
     shell:
         SUPERVISE + " --module scripts.make_gradients {params.skip}"
         " --upstream {input.env:q} {input.reference:q}"
-        " --artifact {output.golden:q} {output.signature:q}"
+        " --artifact {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.make_gradients"
         + LOAD_MODEL
-        + " --options {params.options:q} --weights {input.weights:q}"
+        + " --options {params.options:q} {params.optimizer} --weights {input.weights:q}"
         " --inputs {input.inputs:q} --signature {input.signature:q}"
+        " --out-weights {output.weights:q} --out-inputs {output.inputs:q}"
         " --out-golden {output.golden:q} --out-signature {output.signature:q}"

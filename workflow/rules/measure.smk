@@ -6,10 +6,7 @@ rule measure_iree:
     input:
         **environment("measure"),
         **compiled(),
-        weights=artifact("reference", "weights.irpa"),
-        inputs=artifact("reference", "inputs.npz"),
-        golden=artifact("reference", "golden.npz"),
-        signature=artifact("reference", "signature.json"),
+        **started_from(),
     output:
         measurement=artifact("measure", "measurement.json"),
         status=artifact("measure", "status.json"),

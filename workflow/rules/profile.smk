@@ -44,12 +44,10 @@ rule profile_iree:
     """Time of each dispatch of a module, and the operators and nn.Modules that it is of."""
     input:
         **environment("profile_iree"),
+        **started_from("weights", "inputs", "signature"),
         program=artifact("export", "program.mlir"),
         vmfb=artifact("compile", "module.vmfb"),
         before=artifact("compile", "status.json"),
-        weights=artifact("reference", "weights.irpa"),
-        inputs=artifact("reference", "inputs.npz"),
-        signature=artifact("reference", "signature.json"),
     output:
         profile=artifact("profile_iree", "profile.json"),
         status=artifact("profile_iree", "status.json"),

@@ -10,11 +10,8 @@ use rule measure_iree as measure_iree_again with:
     input:
         **environment("measure_again"),
         **after_first("measure"),
+        **started_from(),
         vmfb=compiled()["vmfb"],
-        weights=artifact("reference", "weights.irpa"),
-        inputs=artifact("reference", "inputs.npz"),
-        golden=artifact("reference", "golden.npz"),
-        signature=artifact("reference", "signature.json"),
     output:
         measurement=artifact("measure_again", "measurement.json"),
         status=artifact("measure_again", "status.json"),

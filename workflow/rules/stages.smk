@@ -84,6 +84,23 @@ def compared_with():
     }
 
 
+REFERENCE_FILES = {
+    "weights": "weights.irpa",
+    "inputs": "inputs.npz",
+    "golden": "golden.npz",
+    "signature": "signature.json",
+}
+
+
+def started_from(*names):
+    """What an IREE cell's test starts from and is compared with, as inputs: all of REFERENCE_FILES, or those of
+    these names."""
+    return {
+        name: of_cell(lambda w, file=REFERENCE_FILES[name]: PLAN.reference(w, file))
+        for name in names or REFERENCE_FILES
+    }
+
+
 def batch_of_problems(*before):
     """The problems of a batch, and their outcomes in the stages `before`, as inputs."""
     found = {"batch": "results/operators/batches/{batch}.jsonl"}

@@ -30,7 +30,12 @@ DTYPES = {
 
 LOSS = "loss"
 GRADIENT = "gradient of "
-"""Names of the results of a training step: the loss, and the prefix of each parameter's gradient."""
+CHANGE = "change of "
+"""Names of the results of a training step: the loss, and the prefixes of each parameter's gradient and of the
+change of each parameter, buffer and tensor of the optimizer's state. A program returns the new value."""
+
+OPTIMIZER = "optimizer."
+"""The prefix of the keys of an optimizer's state in an archive: `optimizer.exp_avg of conv.weight`."""
 
 
 @dataclass(frozen=True)

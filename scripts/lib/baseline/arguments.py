@@ -21,16 +21,9 @@ from scripts.lib.config.precision import (
 from scripts.lib.core import exits
 from scripts.lib.modeling import arguments
 from scripts.lib.modeling.arguments import ModelChoice
+from scripts.lib.modeling.optimizer import Optimizer
 from scripts.lib.timing import arguments as timing_arguments
 from scripts.lib.verification import arguments as check_arguments
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """An optimizer of torch.optim, by its name, and its learning rate."""
-
-    name: str = "SGD"
-    lr: float = 0.01
 
 
 @dataclass(frozen=True)

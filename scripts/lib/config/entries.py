@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
-from scripts.lib.config import cell, toolchains
+from scripts.lib.config import cell, plugins, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.remedies import Hang, Remedy, Variant
 from scripts.lib.config.stages import IREE_ENV
@@ -66,7 +67,8 @@ class Model:
 
 @dataclass(frozen=True)
 class Frontend:
-    """A lowering path from PyTorch to a program. With a toolchain that changes its environment, its name and
+    """A lowering path from PyTorch to a program, for a test of precision.TESTS. The name of one for training ends
+    with `+train` (config/training.py). With a toolchain that changes its environment, its name and
     that of the environment end with `@<toolchain>`."""
 
     name: str
@@ -74,6 +76,7 @@ class Frontend:
     env: str
     options: dict[str, Any] = field(default_factory=dict)
     ir_format: str = "text"
+    test: str = "eval"
     toolchain: str = PINNED
 
 
@@ -157,7 +160,7 @@ class Target:
     def takes(self, model: Model, frontend: Frontend) -> bool:
         """Whether a program is compiled for this target, by the globs of its entry. The name of a model's
         family matches all of its variants."""
-        return cell.selects(self.frontends, toolchains.base(frontend.name)) and cell.selects(
+        return cell.selects(self.frontends, training.path(frontend.name)) and cell.selects(
             self.models, model.name, model.family
         )
 
@@ -169,6 +172,19 @@ class Target:
     def device_kind(self) -> str:
         """cpu, vulkan, cuda or rocm. Latencies are compared only within one kind."""
         return BACKENDS[self.backend].device_kind
+
+
+def of_tests(
+    frontends: Mapping[str, Frontend], tests: Collection[str], root: Path = plugins.ROOT
+) -> dict[str, Frontend]:
+    """Return the frontends of each test by name. An exporter that does not export training steps has none of
+    `train`. `root`: the folder of scripts/."""
+    found = dict(frontends) if training.EVAL in tests else {}
+    for one in frontends.values() if training.TRAIN in tests else ():
+        if training.TRAIN in plugins.exporter(one.exporter, root).tests:
+            name = one.name + training.SUFFIX
+            found[name] = dataclasses.replace(one, name=name, test=training.TRAIN)
+    return found
 
 
 Varied = TypeVar("Varied", Frontend, Target)

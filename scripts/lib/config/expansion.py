@@ -29,11 +29,13 @@ from scripts.lib.config.entries import (
     Target,
     TargetOverride,
     Tuning,
+    of_tests,
     varied,
 )
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.precision import TESTS
 from scripts.lib.config.settings import ConfigError
+from scripts.lib.config.training import EVAL
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.modeling import source
 
@@ -61,8 +63,8 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
             chosen["models"][name] = dataclasses.replace(model, broken=str(error))
         except source.ModelFileError as error:
             problems.append(f"{model.where}: {error}")
-    by_remedy = _remedied_by(config, chosen["targets"])
-    programs = _programs(chosen["baselines"], by_remedy, known["frontends"])
+    named_by_remedies = _remedied_by(config, chosen["targets"])
+    programs = _programs(chosen["baselines"], named_by_remedies, known["frontends"])
     of_kernels = kernel_matrix.models(config, root, problems)
     problems += checks.problems(config, known, chosen, programs, root, lists, of_kernels)
     of_operators = operators.of(config, known, chosen, selections, problems)
@@ -78,13 +80,15 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         ]
     if problems:
         raise ConfigError("\n".join(problems))
+    for_remedies = {name: programs[name] for name in named_by_remedies}
+    by_remedy = for_remedies | varied(of_tests(for_remedies, {EVAL, *tests}, root), taken)
     matrix = Matrix(
         models=chosen["models"],
-        frontends=varied(chosen["frontends"], taken),
+        frontends=varied(of_tests(chosen["frontends"], tests, root), taken),
         targets=varied(chosen["targets"], taken),
         baselines=chosen["baselines"],
-        programs=programs | varied({name: programs[name] for name in by_remedy}, taken),
-        remedied_by=_remedied_in(by_remedy, programs, taken),
+        programs=programs | by_remedy,
+        remedied_by=tuple(by_remedy),
         measure=dict(config["measure"]),
         limits={
             key: dict(limit) for key, limit in (stages.OPTIONAL_LIMITS | config["limits"]).items()
@@ -196,16 +200,6 @@ def _remedied_by(config: Mapping[str, Any], targets: Mapping[str, Target]) -> tu
     return tuple(
         name for name in named if name in there and (there[name] or {}).get("default", True)
     )
-
-
-def _remedied_in(
-    names: Sequence[str],
-    programs: Mapping[str, Frontend],
-    taken: Mapping[str, toolchains.Toolchain],
-) -> tuple[str, ...]:
-    """Return the frontends that remedies may take, with those of the selected toolchains."""
-    of_toolchains = varied({name: programs[name] for name in names}, taken)
-    return tuple(dict.fromkeys([*names, *of_toolchains]))
 
 
 def _environments(frontends: Mapping[str, Frontend]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from scripts.lib.config import cell, flag_sets, remedies, stages, toolchains, tuning
+from scripts.lib.config import cell, flag_sets, remedies, stages, toolchains, training, tuning
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import BASES
 from scripts.lib.config.entries import (
@@ -28,7 +28,7 @@ from scripts.lib.config.entries import (
 )
 from scripts.lib.config.remedies import Attempt
 from scripts.lib.config.stages import Stage
-from scripts.lib.config.toolchains import PINNED, SEPARATOR, Toolchain
+from scripts.lib.config.toolchains import PINNED, Toolchain
 from scripts.lib.config.tuning import Candidate
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.timing.stopping import StoppingRule
@@ -107,7 +107,7 @@ class Matrix:
         }
 
     def baseline_cells(self) -> Iterator[tuple[Model, Baseline, str]]:
-        """(model, baseline, test) of every baseline cell. (IREE cells are always eval.)"""
+        """(model, baseline, test) of every baseline cell."""
         for model in self.models.values():
             for baseline in self.baselines.values():
                 for test in self.tests:
@@ -154,15 +154,17 @@ class Matrix:
 
     def attempts(self, frontend: str, target: Target) -> list[Attempt]:
         """What is tried, in order, where the program of a frontend does not compile for a target (which
-        has its overrides for the model). A remedy takes the program of the same toolchain, where it has one."""
-        own = {target.toolchain, toolchains.of(frontend)} - {PINNED}
-        renamed = {n: f"{n}{SEPARATOR}{one}" for n in self.remedied_by for one in own}
-        tried = [
-            msgspec.structs.replace(remedy, frontend=other)
-            if (other := renamed.get(remedy.frontend or "")) in self.remedied_by
-            else remedy
-            for remedy in target.remedies
-        ]
+        has its overrides for the model). A remedy takes the program of the same test, and of the same toolchain
+        where it has one."""
+        own = next(iter({target.toolchain, toolchains.of(frontend)} - {PINNED}), PINNED)
+        tried = []
+        for remedy in target.remedies:
+            if remedy.frontend:
+                shared = training.like(frontend, remedy.frontend, PINNED)
+                other = training.like(frontend, remedy.frontend, own)
+                taken = other if other in self.remedied_by else shared
+                remedy = msgspec.structs.replace(remedy, frontend=taken)
+            tried.append(remedy)
         return list(remedies.attempts(tried, target.asked(frontend), self.remedied_by))
 
     def runs_program(self, row: Cell) -> bool:
@@ -179,6 +181,9 @@ class Matrix:
         if row.kind is Kind.IREE and row["frontend"] in tuning.FRONTENDS:
             return [*stages.chain("tune", row.to(Kind.TUNING)), (stages.STAGES["measure"], row)]
         found = stages.of_row(row)
+        if row.kind is Kind.IREE and training.test(row["frontend"]) == training.TRAIN:
+            gradients = stages.STAGES[training.REFERENCES[training.TRAIN]]
+            found.insert(1, (gradients, row.to(gradients.kind)))
         if row.kind is Kind.BATCH_IREE and row["target"] in self.operators.compile_only:
             return found[:-1]
         if self.runs_program(row):
@@ -222,7 +227,7 @@ class Matrix:
         """Return what is tried when a model is tuned for a target."""
         known = self.models[model]
         of = self.tuning.targets[target].of(known)
-        frontends = self.pinned_frontends
+        frontends = self.tuned_frontends
         configured = [of.asked(f.name) for f in frontends.values() if of.takes(known, f)]
         return tuning.candidates(of.backend, configured, frontends, flag_sets.table())
 
@@ -236,9 +241,13 @@ class Matrix:
         return self.all_frontends() if axis == "frontend" else self.all_baselines()
 
     @property
-    def pinned_frontends(self) -> dict[str, Frontend]:
-        """The frontends of the pinned toolchain."""
-        return {n: one for n, one in self.frontends.items() if one.toolchain == PINNED}
+    def tuned_frontends(self) -> dict[str, Frontend]:
+        """The frontends whose programs are tuned: of forward passes, by the pinned toolchain."""
+        return {
+            name: one
+            for name, one in self.frontends.items()
+            if one.toolchain == PINNED and one.test == training.EVAL
+        }
 
     def all_frontends(self) -> dict[str, Frontend]:
         """The frontends of models, of baselines and of operators, by name."""

@@ -75,14 +75,15 @@ class Exporter:
 
     `options`: what a frontend must set, and the possible values. `rewrites`: those of fx_rewrites that
     its programs need, and for which dialects. `versions`: distributions to report.
-    `memory_factor`: peak resident memory as a multiple of the size of the weights, in addition to
-    1 GB for torch. `forkable`: whether its process may be forked from one that has imported the
+    `tests`: what it exports; `train` needs capture.functional. `memory_factor`: peak resident memory as a
+    multiple of the size of the weights, in addition to 1 GB for torch. `forkable`: whether its process may be forked from one that has imported the
     packages of its environment, has computed nothing and has one thread.
     """
 
     name: str
     options: Mapping[str, tuple[str, ...]] = _choices("an option")
     rewrites: Mapping[str, tuple[str, ...]] = _choices("a rewrite")
+    tests: tuple[str, ...] = _some_of(*TESTS)
     versions: Mapping[str, str] = _versions()
     memory_factor: float = _factor()
     forkable: bool = _flag()

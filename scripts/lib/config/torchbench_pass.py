@@ -80,7 +80,7 @@ def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Over
     """The changes of the file by cell, for cells that have any."""
     for model, frontend, target in matrix.cells():
         device = BACKENDS[target.backend].torch_device
-        override = _override(model, device, "eval", None, "none", file)
+        override = _override(model, device, frontend.test, None, "none", file)
         if override != Override():
             yield str(iree_cell(model, frontend, target)), override
     for model, baseline, test in matrix.baseline_cells():

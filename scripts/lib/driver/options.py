@@ -10,7 +10,7 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from scripts.lib.config import cell, stages
+from scripts.lib.config import cell, stages, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Target
 from scripts.lib.config.matrix import Matrix, compact
@@ -69,6 +69,16 @@ class Options:
     def model(self, wildcards) -> str:
         """The options of a model's functions, as JSON."""
         return compact(self.matrix.models[wildcards.model].options)
+
+    def exported(self, wildcards) -> str:
+        """What a program computes, as options of scripts.export_program: nothing for the forward pass."""
+        if training.test(wildcards.frontend) == training.EVAL:
+            return ""
+        return f"--test {training.TRAIN} {self.optimizer()}"
+
+    def optimizer(self, wildcards=None) -> str:
+        """`--optimizer <JSON>` of training steps."""
+        return f"--optimizer={shlex.quote(compact(self.matrix.train))}"
 
     def exporter(self, wildcards) -> str:
         """The options of a frontend's exporter, as JSON."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from scripts.lib.batch import outcomes
-from scripts.lib.config import cell, plugins, settings, stages
+from scripts.lib.config import cell, plugins, settings, stages, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
 from scripts.lib.config.entries import Baseline, Frontend, Model, Operators, Target
@@ -303,7 +303,11 @@ class Plan:
 
     def golden(self, wildcards, file: str) -> str:
         """A file of the stage with the golden results of a baseline's test."""
-        stage = {"eval": "reference", "train": "gradients"}[wildcards.test]
+        return stages.STAGES[training.REFERENCES[wildcards.test]].path(wildcards.model, file)
+
+    def reference(self, wildcards, file: str) -> str:
+        """A file of the stage that makes what the program of a frontend starts from and is compared with."""
+        stage = training.REFERENCES[training.test(wildcards.frontend)]
         return stages.STAGES[stage].path(wildcards.model, file)
 
     def program(self, wildcards, file: str) -> list[str]:

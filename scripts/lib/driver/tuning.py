@@ -47,7 +47,7 @@ class Tuning:
         """A file of every export whose program may be compiled for a model."""
         of = [
             Cell.of(Kind.PROGRAM, model=wildcards.model, frontend=frontend)
-            for frontend in self._matrix.pinned_frontends
+            for frontend in self._matrix.tuned_frontends
         ]
         return [STAGES["export"].path(one, file) for one in of]
 

@@ -44,7 +44,7 @@ class Part:
 def of(loaded: LoadedModel) -> Graph:
     """The graph of a model, run once. Raises what torch.export raises, and capture.UnsupportedProgram."""
     # Only in a functional graph does each node have one value.
-    program = capture.capture(loaded).program.run_decompositions({})
+    program = capture.functional(capture.capture(loaded), {})
     capture.results(program)
     module = program.module(check_guards=False)
     recorder = _Recorder(module)

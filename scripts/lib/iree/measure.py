@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
@@ -26,7 +26,7 @@ from scripts.lib.timing.calibration import Calibrator
 from scripts.lib.timing.measurement import Measurement, Verification
 from scripts.lib.timing.rounds import FirstRound
 from scripts.lib.timing.stopping import Schedule, plan, typical_seconds
-from scripts.lib.verification import torch_same
+from scripts.lib.verification import torch_same, training
 from scripts.lib.verification.arguments import Check
 from scripts.lib.verification.verify import follow_generation, verify
 
@@ -78,7 +78,9 @@ def measure(
     session = Session(module, timing.threads)
     print(f"loaded in {session.load_s:.3f} s; first call", flush=True)
     channel.mark("first call")
-    verification, first_call_s = _verified(session, inputs, check, first is None, observe)
+    verification, first_call_s = _verified(
+        session, module, inputs, check, timing.threads, first is None, observe
+    )
     common: dict[str, Any] = {
         "device": module.device,
         "device_name": device_name,
@@ -132,22 +134,52 @@ def _cpu_threads(device: str, timing: Timing) -> int | None:
 
 def _verified(
     session: Session,
+    module: Module,
     inputs: Sequence[np.ndarray],
     check: Check,
+    threads: int,
     follow: bool,
     observe: Callable[[Sequence[np.ndarray]], None],
 ) -> tuple[Verification, float]:
     """The verification of the first call, and the seconds of the call. With `follow`, greedy tokens of a
-    language model are compared too."""
+    language model, or the losses of further training steps, are compared too."""
     outputs, first_call_s = session.call(inputs)
     observe(outputs)
-    verification = verify(outputs, check.expected(), check.tolerance)
+    signature = check.signature()
+    names = training.names(signature.outputs)
+    compared: Sequence[np.ndarray] = outputs
+    if module.weights is not None:
+        compared = training.compared(outputs, signature, module.weights)
+    if names and len(outputs) != len(names):
+        names = None  # which is reported as another number of outputs
+    verification = verify(compared, check.expected(), check.tolerance, names)
     print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
     if follow:
-        signature = check.signature()
         again = partial(_call_with, session, signature)
         verification = follow_generation(verification, again, inputs, signature)
+        if names:
+            verification = _follow_training(verification, outputs, module, inputs, check, threads)
     return verification, first_call_s
+
+
+def _follow_training(
+    passed: Verification,
+    outputs: Sequence[np.ndarray],
+    module: Module,
+    inputs: Sequence[np.ndarray],
+    check: Check,
+    threads: int,
+) -> Verification:
+    """The verification of a training step, after its successors: each is a call with the weights that the one
+    before has left."""
+    losses = tensors.load_npz(check.golden, training.LOSSES)[training.LOSSES]
+
+    def step(weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        return Session(module, threads, weights).call(inputs)[0]
+
+    found = training.follow(passed, outputs, step, check.signature(), losses)
+    print(f"{found.train_steps} of {found.train_expected} training steps: {found.code}", flush=True)
+    return found
 
 
 def _call_with(

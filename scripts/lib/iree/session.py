@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scripts.lib.artifacts import archive
 from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.core.machine import cpu_name
 from scripts.lib.iree.backends import driver_of, runs_on_cpu
@@ -70,7 +71,10 @@ class Session:
     """One loaded module and one of its functions. `load_s`: seconds to load the module and upload the
     weights. All sessions of a process have the threads of the first use of their driver."""
 
-    def __init__(self, module: Module, threads: int) -> None:
+    def __init__(
+        self, module: Module, threads: int, held: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        """`held`: weights (bytes by name) in place of those of the archive."""
         import iree.runtime as rt
 
         self._rt = rt
@@ -79,7 +83,7 @@ class Session:
         self._device = rt.get_device(module.device, cache=False)
         instance = rt.VmInstance()
         modules = [
-            *_parameters(rt, instance, module.weights),
+            *_parameters(rt, instance, module.weights, held or {}),
             rt.create_hal_module(instance, self._device),
             rt.VmModule.mmap(instance, str(module.vmfb)),
         ]
@@ -130,10 +134,14 @@ class Session:
         return np.array(staging.map().asarray(view.shape, dtype))
 
 
-def _parameters(rt, instance, weights: Path | None) -> list[Any]:
-    """The module that gives a program its weights; none without an archive of them."""
+def _parameters(rt, instance, weights: Path | None, held: Mapping[str, np.ndarray]) -> list[Any]:
+    """The module that gives a program its weights; none without an archive of them. `held`: see Session."""
     if weights is None:
         return []
     index = rt.ParameterIndex()
-    index.load(str(weights))
+    if not held:
+        index.load(str(weights))
+    else:
+        for name, data in {**archive.read(weights), **held}.items():
+            index.add_buffer(archive.key(name), np.ascontiguousarray(data))
     return [rt.create_io_parameters_module(instance, index.create_provider(scope=SCOPE))]

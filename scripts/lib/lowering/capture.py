@@ -11,21 +11,20 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.utils import _pytree as pytree
 
+from scripts.lib.lowering import training
+from scripts.lib.lowering.flat_model import PREFIX, FlatModel
 from scripts.lib.lowering.link import Argument, Constant, Input, Parameter
-from scripts.lib.modeling import convert, errors, loading, trees
+from scripts.lib.lowering.unsupported import UnsupportedProgram
+from scripts.lib.modeling import convert, errors, loading
 from scripts.lib.modeling.weights import named_weights
-
-
-class UnsupportedProgram(Exception):
-    """A program that this lowering path does not support; names the construct."""
 
 
 @dataclass(frozen=True)
@@ -38,33 +37,26 @@ class Captured:
     renamed: Mapping[str, str]
 
 
-class FlatModel(torch.nn.Module):
-    """Takes the tensor inputs one by one and calls the model as `loaded` would."""
-
-    def __init__(self, loaded: loading.LoadedModel) -> None:
-        super().__init__()
-        self.model = loaded.module
-        leaves, self.spec = pytree.tree_flatten((loaded.args, loaded.kwargs))
-        self.constants = [None if isinstance(leaf, torch.Tensor) else (leaf,) for leaf in leaves]
-
-    def forward(self, *inputs: torch.Tensor):
-        """The model's own outputs; `inputs` as in `LoadedModel.inputs`."""
-        tensors = iter(inputs)
-        leaves = [next(tensors) if constant is None else constant[0] for constant in self.constants]
-        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
-        # Numbers and None among the outputs are not results of a program.
-        return [t for _, t in trees.flat_tensors(self.model(*args, **kwargs))]
-
-
-PREFIX = "model."
-"""What `FlatModel` puts before every name of the model's own."""
-
-
 def capture(loaded: loading.LoadedModel) -> Captured:
-    """Export the model; raises what torch.export raises."""
+    """Export the model, or its training step; raises what torch.export raises."""
     inputs = tuple(tensor for _, tensor in loaded.inputs)
-    program = torch.export.export(FlatModel(loaded).eval(), inputs, strict=False)
+    if loaded.training is None:
+        program = torch.export.export(FlatModel(loaded).eval(), inputs, strict=False)
+    else:
+        given = (*inputs, *loaded.training.cotangent_values())
+        program = training.capture(training.Loss(loaded), given)
     return Captured(program, loaded, _without_quotes(program))
+
+
+def functional(captured: Captured, decompositions: Mapping[Any, Callable]) -> ExportedProgram:
+    """The captured program in functional operators, with these decompositions.
+
+    Only then is known what it changes. That of a training step has the optimizer's update and returns what it changes.
+    """
+    program = captured.program.run_decompositions(dict(decompositions))
+    if captured.loaded.training is None:
+        return program
+    return training.completed(program, captured.loaded.module, captured.loaded.training)
 
 
 _NOT_QUOTED = re.compile(r'["\\\x00-\x1f\x7f]')
@@ -102,18 +94,23 @@ def arguments(captured: Captured, program: ExportedProgram | None = None) -> dic
     """
     loaded, program = captured.loaded, program or captured.program
     weights, aliases = named_weights(loaded.module)
-    inputs = iter(enumerate(loaded.inputs))
+    types = {name: convert.tensor_type(name, weight) for name, weight in weights.items()}
+    given = [convert.tensor_type(path, tensor) for path, tensor in loaded.inputs]
+    if loaded.training is not None:
+        given += loaded.training.cotangents
+        types |= loaded.training.state
+    inputs = iter(enumerate(given))
     found: dict[str, Argument] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
-            position, (path, tensor) = next(inputs)
-            found[spec.arg.name] = Input(convert.tensor_type(path, tensor), position)
+            position, kind = next(inputs)
+            found[spec.arg.name] = Input(kind, position)
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
             name = captured.renamed.get(spec.target, spec.target).removeprefix(PREFIX)
             key = aliases.get(name, name)
-            if key not in weights:
+            if key not in types:
                 raise UnsupportedProgram(f"weight {name} is not in the model's state")
-            found[spec.target] = Parameter(convert.tensor_type(key, weights[key]))
+            found[spec.target] = Parameter(types[key])
         elif spec.kind is InputKind.CONSTANT_TENSOR:
             value = program.constants[spec.target]
             kind = convert.tensor_type(spec.target, value)

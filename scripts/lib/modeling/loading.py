@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -20,12 +20,16 @@ from scripts.lib.modeling.inputs import call_arguments, check_inputs
 from scripts.lib.modeling.model_file import ModelFile
 from scripts.lib.modeling.trees import cast_floats, flat_tensors
 
+if TYPE_CHECKING:
+    from scripts.lib.modeling.training import Training
+
 
 @dataclass
 class LoadedModel:
     """A model in eval mode, its call arguments, and the flat tensors among those.
 
     `file`: where it is from, for what else that file can tell of it; None for a model of no file.
+    `training`: the step to capture in place of the forward pass (modeling/training.py).
     """
 
     name: str
@@ -33,6 +37,7 @@ class LoadedModel:
     args: tuple
     kwargs: dict[str, Any]
     file: ModelFile | None
+    training: Training | None = None
 
     @property
     def inputs(self) -> list[tuple[str, torch.Tensor]]:

@@ -18,6 +18,8 @@ from torch.utils import _pytree as pytree
 
 from scripts.lib.artifacts import tensors
 from scripts.lib.modeling import errors, loading, trees
+from scripts.lib.modeling.optimizer import Optimizer
+from scripts.lib.modeling.updates import stepped
 
 Autocast = Callable[[], AbstractContextManager]
 Named = list[tuple[str, torch.Tensor]]
@@ -87,17 +89,57 @@ class TrainStep:
         return observed
 
     def _loss(self, outputs: Any) -> torch.Tensor:
-        own = own_loss(outputs)
-        if own is not None:
-            return own
-        floats = floating_outputs(outputs)
-        if [o.shape for o in floats] != [c.shape for c in self.cotangents]:
-            raise errors.ModelError(
-                f"outputs of shapes {[list(o.shape) for o in floats]}, expected those of the "
-                f"gradients stage: {[list(c.shape) for c in self.cotangents]}"
-            )
-        pairs = zip(floats, self.cotangents, strict=True)
-        return sum((output.to(c.dtype) * c).mean() for output, c in pairs)
+        return loss_of(outputs, self.cotangents)
+
+
+class WholeStep(TrainStep):
+    """A training step that has everything that it changes among its results: after the loss and the gradients,
+    the change of each parameter, of each buffer, and of each tensor of the optimizer's state.
+
+    The model and `state` (the optimizer's, by key; optimizer.py) stay as they are, so every call takes the
+    same step.
+    """
+
+    def __init__(
+        self,
+        loaded: loading.LoadedModel,
+        cotangents: Sequence[torch.Tensor],
+        optimizer: Optimizer,
+        state: Mapping[str, torch.Tensor],
+    ) -> None:
+        super().__init__(loaded, cotangents)
+        self.update, self.state = optimizer, state
+
+    def __call__(self) -> Any:
+        module = self.loaded.module
+        before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        observed = super().__call__()
+        changes = {}
+        for name, buffer in module.named_buffers():
+            if not torch.equal(buffer, before[name]):
+                changes[name] = buffer - before[name]
+                buffer.copy_(before[name])
+        weights = {n: w.detach() for n, w in module.named_parameters() if w.grad is not None}
+        gradients = {n: w.grad for n, w in module.named_parameters() if w.grad is not None}
+        for name, value in stepped(self.update, weights, gradients, self.state).items():
+            old = weights[name] if name in weights else self.state[name].to(value.dtype)
+            changes[name] = value - old
+        return observed + [(f"{tensors.CHANGE}{name}", value) for name, value in changes.items()]
+
+
+def loss_of(outputs: Any, cotangents: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The loss of a model's outputs, as TrainStep has it. Raises ModelError if the cotangents are those of other
+    outputs."""
+    own = own_loss(outputs)
+    if own is not None:
+        return own
+    floats = floating_outputs(outputs)
+    if [o.shape for o in floats] != [c.shape for c in cotangents]:
+        raise errors.ModelError(
+            f"outputs of shapes {[list(o.shape) for o in floats]}, expected those of the "
+            f"gradients stage: {[list(c.shape) for c in cotangents]}"
+        )
+    return sum((o.to(c.dtype) * c).mean() for o, c in zip(floats, cotangents, strict=True))
 
 
 def own_loss(outputs: Any) -> torch.Tensor | None:

@@ -27,12 +27,16 @@ NOT_OF_ROWS = ("machine_limits", "trace", "turns", "dumps", "profile", *OF_BATCH
 STAGES = [folder for folder in stages.folders() if folder not in NOT_OF_ROWS]
 
 
-def _greedy_tokens(record: Mapping[str, Any]) -> str | None:
-    """`16/16`: steps with the expected token, and steps compared."""
-    verification = record["verification"]
-    if verification.get("greedy_expected") is None:
-        return None
-    return f"{verification['greedy_tokens']}/{verification['greedy_expected']}"
+def _steps(right: str, compared: str) -> Callable[[Mapping[str, Any]], str | None]:
+    """Return a getter of `16/16`: steps that were right, and steps compared; None if none were compared."""
+
+    def steps(record: Mapping[str, Any]) -> str | None:
+        verification = record["verification"]
+        if verification.get(compared) is None:
+            return None
+        return f"{verification[right]}/{verification[compared]}"
+
+    return steps
 
 
 def _option(name: str, *types: type) -> Callable[[Mapping[str, Any]], Any]:
@@ -107,7 +111,8 @@ COLUMNS = (
     Field("verification.code", TEXT, "Result of the comparison with the golden outputs ([codes](#verification)).", column="verification_code", choices="verification_code"),
     Field("verification.max_abs_error", NUMBER, "Largest absolute difference from the golden outputs.", unit="of the output", column="max_abs_error", nullable=True, optional=True, checks=FROM_0),
     Field("verification.rmse_vs_fp64", NUMBER, "Root mean square error against the float64 outputs.", unit="of the output", column="rmse_vs_fp64", nullable=True, optional=True, checks=FROM_0),
-    Field("", TEXT, "Steps of a language model that gave the token of `generate()`, of those compared: `16/16`.", column="greedy_tokens", value=_greedy_tokens),
+    Field("", TEXT, "Steps of a language model that gave the token of `generate()`, of those compared: `16/16`.", column="greedy_tokens", value=_steps("greedy_tokens", "greedy_expected")),
+    Field("", TEXT, "Successive training steps whose loss was eager's, of those compared: `10/10`.", column="train_steps", value=_steps("train_steps", "train_expected")),
     Field("latency.median_ms", NUMBER, "Median over the repetitions; a repetition is the mean of its calls.", unit="ms", column="latency_ms", varies=True, checks=POSITIVE),
     Field("latency.mean_ms", NUMBER, "Mean over the repetitions.", unit="ms", column="mean_ms", varies=True, checks=POSITIVE),
     Field("latency.min_ms", NUMBER, "Fastest repetition.", unit="ms", column="min_ms", varies=True, checks=POSITIVE),
@@ -174,7 +179,7 @@ OTHERS = (
     Field("model.options", OBJECT, "Options that its functions were called with."),
     Field("experiment", OBJECT, "What was run, and how."),
     Field("experiment.matmul_precision", TEXT, "Precision of float32 products, of a baseline.", optional=True, choices="matmul_precision"),
-    Field("experiment.optimizer", OBJECT, "Optimizer of a training step (`name`, `lr`), of a baseline.", nullable=True, optional=True),
+    Field("experiment.optimizer", OBJECT, "Optimizer of a training step (`name`, `lr`).", nullable=True, optional=True),
     Field("experiment.xla_flags", TEXT, "`XLA_FLAGS` of a baseline.", nullable=True),
     Field("experiment.compile", OBJECT, "Arguments of torch.compile that a baseline's entry sets.", optional=True),
     Field("experiment.rewrites", TEXT, "Rewrites that a baseline's entry asks for: `speed`.", optional=True),
@@ -209,6 +214,8 @@ OTHERS = (
     Field("verification.cosine", FLAG, "Whether cosine similarity was used instead of the RMSE rule.", optional=True),
     Field("verification.noise", NUMBER, "Root mean square difference allowed by a tolerance of the kind `noise`.", unit="golden's RMS", nullable=True, optional=True, checks=POSITIVE),
     Field("verification.greedy_tokens", INTEGER, "Steps of a language model that gave the token of `generate()`.", unit="count", nullable=True, optional=True, checks=FROM_0),
+    Field("verification.train_steps", INTEGER, "Successive training steps whose loss was eager's.", unit="count", nullable=True, optional=True, checks=FROM_0),
+    Field("verification.train_expected", INTEGER, "Successive training steps that were compared.", unit="count", nullable=True, optional=True, checks=FROM_1),
     Field("verification.greedy_expected", INTEGER, "Steps of a language model that were compared.", unit="count", nullable=True, optional=True, checks=FROM_1),
     Field("latency", OBJECT, "The timing; null unless the verification passed.", nullable=True),
     Field("latency.iterations", INTEGER, "Calls of each repetition.", unit="count", varies=True, checks=FROM_1),

@@ -82,7 +82,8 @@ def iree_record(
     record = _record(root, matrix, row_cell, chain, None, model, target.device_kind)
     record["remedy"] = {key: remedy[key] for key in _OF_REMEDY if key in remedy} or None
     record["experiment"] |= {
-        "test": "eval",
+        "test": frontend.test,
+        "optimizer": matrix.train if frontend.test == "train" else None,
         "tuned": target.tuned_by or None,
         "toolchain": versions.toolchain(frontend.name, target),
     }

@@ -101,6 +101,8 @@ def _rules(found: Measurement) -> Iterator[tuple[str, bool]]:
     yield "verification.noise is not above 0", of.noise is None or of.noise > 0
     yield "greedy tokens are below 0", _none_below(0, of.greedy_tokens)
     yield "greedy tokens are compared in no step", _none_below(1, of.greedy_expected)
+    yield "training steps are below 0", _none_below(0, of.train_steps)
+    yield "training is compared in no step", _none_below(1, of.train_expected)
     if latency is None:
         return
     yield "a latency without `host`", found.host is not None

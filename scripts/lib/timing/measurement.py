@@ -20,7 +20,8 @@ class Verification:
     """The result of the comparison with golden, and the tolerance (torch_same.Tolerance).
 
     For a language model, `greedy_tokens` of `greedy_expected` steps gave the token that transformers
-    generates (greedy_tokens.py).
+    generates (greedy_tokens.py). For a training step, the loss of `train_steps` of `train_expected` successive
+    steps was eager's (training.py).
     """
 
     code: str
@@ -33,6 +34,8 @@ class Verification:
     noise: float | None = None
     greedy_tokens: int | None = None
     greedy_expected: int | None = None
+    train_steps: int | None = None
+    train_expected: int | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def for_speed(loaded: LoadedModel) -> tuple[LoadedModel, tuple[str, ...]]:
     rewrite changes the graph, because the row would repeat that of the model as it is.
     """
     with torch.no_grad():
-        program = capture.capture(loaded).program.run_decompositions({})
+        program = capture.functional(capture.capture(loaded), {})
     capture.results(program)  # refuses a graph whose calls depend on the calls before
     names = fx_rewrites.apply(program, fx_rewrites.SPEED)
     if not names:

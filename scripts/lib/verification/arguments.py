@@ -25,8 +25,9 @@ class Check:
     def signature(self) -> Signature:
         return Signature.read(self.signature_file)
 
-    def expected(self) -> Expected:
-        return Expected.read(self.golden, self.signature())
+    def expected(self, without: str | None = None) -> Expected:
+        """See Expected.read."""
+        return Expected.read(self.golden, self.signature(), without)
 
 
 def add_references(parser: argparse.ArgumentParser) -> None:

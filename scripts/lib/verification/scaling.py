@@ -8,12 +8,12 @@ into [0.5, 1). This does not round: magnitudes only grow, so even subnormals sta
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Literal
 
 import numpy as np
 
-from scripts.lib.artifacts.tensors import GRADIENT, LOSS
+from scripts.lib.artifacts.tensors import CHANGE, GRADIENT, LOSS, OPTIMIZER
 
 Scale = Literal["each", "group"] | Sequence[Hashable]
 """How to scale: each output by its own golden values, or by those of its group if they are larger. A
@@ -24,11 +24,23 @@ def scale_of(names: Sequence[str]) -> Scale:
     """How outputs with these names are scaled: each separately, or as gradients and their loss.
 
     A gradient that consists of rounding errors (that of a key's bias before a softmax) has no meaningful
-    scale. The loss is not part of the gradients' group.
+    scale: gradients are one group. So are the changes of the parameters that have one, and those of an
+    optimizer's tensors of one name. The loss and each buffer are scaled separately.
     """
     if LOSS not in names or not any(name.startswith(GRADIENT) for name in names):
         return "each"
-    return [name == LOSS for name in names]
+    trained = {name.removeprefix(GRADIENT) for name in names if name.startswith(GRADIENT)}
+    return [_group(name, trained) for name in names]
+
+
+def _group(name: str, trained: Collection[str]) -> str:
+    """The group of a result of a training step. `trained`: the parameters that have a gradient."""
+    if name.startswith(GRADIENT):
+        return GRADIENT
+    changed = name.removeprefix(CHANGE)
+    if changed in trained:
+        return CHANGE
+    return changed.partition(" of ")[0] if changed.startswith(OPTIMIZER) else name
 
 
 def is_floating(array: np.ndarray) -> bool:

@@ -19,6 +19,7 @@ from scripts.lib.lowering.fx_rewrites import (
     bags,
     edit,
     masks,
+    norms,
     patches,
     pools,
     scatters,
@@ -41,6 +42,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "scatter-from-memory": scatters.from_memory,
     "embedding-bag-as-sum": bags.embedding_bag_as_sum,
     "max-pool-with-end-padding": pools.ceil_mode_as_padding,
+    "unbiased-running-variance": norms.unbiased_running_variance,
     "unpack-without-interleaving": unpacking.unpack_without_interleaving,
     "patches-as-product": patches.patches_as_product,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import stages, toolchains
+from scripts.lib.config import stages, toolchains, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import MODULE_PROFILES
 from scripts.lib.core import atomic
@@ -44,7 +44,9 @@ def read(results: Path, name: str) -> Profiles:
         raise NoProfile(_why_none(root, cell))
     below = root / stages.STAGES["profile_baseline"].path(cell["model"])
     torch: dict[str, dict[str, Any]] = {}
-    for path in sorted(below.glob(f"*/eval/{PROFILE}")):
+    # Baselines are profiled in eval.
+    of_test = below.glob(f"*/{training.test(cell['frontend'])}/{PROFILE}")
+    for path in sorted(of_test):
         found = _read(path)
         if found.get("runtime") in MODULE_PROFILES:
             torch.setdefault(found["runtime"], found)
@@ -74,7 +76,8 @@ def _why_none(root: Path, cell: Cell) -> str:
         return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
     values = cell.by_axis()
     frontend, target = values["frontend"], values["target"]
-    chosen = f"models={values['model']} frontends={toolchains.base(frontend)} targets={toolchains.base(target)}"
+    chosen = f"models={values['model']} frontends={training.path(frontend)} targets={toolchains.base(target)}"
+    chosen += f" tests={training.TRAIN}" if training.test(frontend) == training.TRAIN else ""
     used = {toolchains.of(frontend), toolchains.of(target)} - {toolchains.PINNED}
     chosen += "".join(f" toolchains={name}" for name in used)
     return f"{cell} has no profile; make it: snakemake --cores 8 profile --config {chosen}"

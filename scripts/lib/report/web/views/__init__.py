@@ -16,6 +16,7 @@ from scripts.lib.report.web.views import (
     memory,
     operators,
     overview,
+    training,
     why,
 )
 
@@ -23,6 +24,6 @@ VIEWS: tuple[View, ...] = tuple(
     module.VIEW
     for module in (
         *(overview, latency, failures, why, memory),
-        *(history, comparison, operators, kernels),
+        *(history, comparison, training, operators, kernels),
     )
 )

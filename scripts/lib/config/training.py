@@ -1,0 +1,37 @@
+"""Training steps on IREE: lowering paths of a test of their own.
+
+Where `tests` has `train`, each frontend whose exporter captures training steps has an entry `<frontend>+train`
+beside it. It exports the training step of a model, so that its cells are named `bert/torchmlir-torch+train/llvm-cpu`.
+"""
+
+from __future__ import annotations
+
+from scripts.lib.config import toolchains
+from scripts.lib.config.toolchains import PINNED, SEPARATOR
+
+EVAL, TRAIN = "eval", "train"
+SUFFIX = f"+{TRAIN}"
+REFERENCES = {EVAL: "reference", TRAIN: "gradients"}
+"""The stage that makes what the programs of a test start from and are compared with."""
+
+
+def test(frontend: str) -> str:
+    """The test of a frontend, by its name."""
+    return TRAIN if toolchains.base(frontend).endswith(SUFFIX) else EVAL
+
+
+def path(frontend: str) -> str:
+    """The name of a frontend's entry in the configuration."""
+    return toolchains.base(frontend).removesuffix(SUFFIX)
+
+
+def without_test(frontend: str) -> str:
+    """The name of a frontend without its test, with its toolchain."""
+    return frontend.replace(SUFFIX, "", 1)
+
+
+def like(frontend: str, entry: str, toolchain: str) -> str:
+    """The name of another entry of the configuration for the test of `frontend`, in a toolchain."""
+    suffix = SUFFIX if test(frontend) == TRAIN else ""
+    at = "" if toolchain == PINNED else f"{SEPARATOR}{toolchain}"
+    return f"{entry}{suffix}{at}"

@@ -1,0 +1,186 @@
+"""Training steps on IREE: their cells, their remedies, and how the results of a step are compared."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scripts.lib.artifacts import tensors
+from scripts.lib.artifacts.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
+from scripts.lib.config import training as of_config
+from scripts.lib.config.cell import Kind
+from scripts.lib.config.entries import Frontend, of_tests, varied
+from scripts.lib.config.remedies import Remedy
+from scripts.lib.config.toolchains import PINNED, Toolchain
+from scripts.lib.verification import scaling, training, verify
+from tests.unit.conftest import MATRIX
+
+MLIR = Frontend("mlir", "torch_mlir", "torch-mlir", {"dialect": "torch"})
+XLA = Frontend("xla", "torch_xla", "torch-xla")
+BOTH = {"mlir": MLIR, "xla": XLA}
+OTHER = {PINNED: Toolchain(PINNED), "new": Toolchain("new", envs=("torch-mlir",))}
+
+
+# Cells
+
+
+@pytest.mark.parametrize(
+    ("tests", "names"),
+    [
+        (["eval"], ["mlir", "xla"]),
+        (["train"], ["mlir+train", "xla+train"]),
+        (["eval", "train"], ["mlir", "xla", "mlir+train", "xla+train"]),
+    ],
+)
+def test_each_test_has_frontends_of_its_own(tests, names):
+    assert list(of_tests(BOTH, tests)) == names
+
+
+def test_the_name_of_a_frontend_gives_its_test_its_entry_and_its_toolchain():
+    found = varied(of_tests({"mlir": MLIR}, ["eval", "train"]), OTHER)
+    assert list(found) == ["mlir", "mlir@new", "mlir+train", "mlir+train@new"]
+    for name, frontend in found.items():
+        assert of_config.test(name) == frontend.test
+        assert of_config.path(name) == "mlir"
+    assert of_config.without_test("mlir+train@new") == "mlir@new"
+
+
+def of_training(**changes):
+    """A matrix of training steps by two frontends."""
+    return dataclasses.replace(
+        MATRIX, frontends=of_tests(BOTH, ["train"]), tests=("train",), **changes
+    )
+
+
+def test_a_training_step_starts_from_the_gradients_stage():
+    matrix = of_training()
+    row = next(row for row in matrix.rows() if row.kind is Kind.IREE)
+    assert str(row) == "conv/mlir+train/llvm-cpu"
+    names = [stage.name for stage, _ in matrix.chain(row)]
+    assert names == ["reference", "gradients", "export", "compile", "measure"]
+
+
+def test_the_globs_of_a_target_are_about_entries_of_the_configuration():
+    only = dataclasses.replace(MATRIX.targets["vulkan"], frontends=("mlir",))
+    matrix = of_training(targets={"vulkan": only})
+    assert {frontend.name for _, frontend, _ in matrix.cells()} == {"mlir+train"}
+
+
+def test_a_remedy_by_another_path_takes_the_program_of_the_same_test():
+    by_xla = Remedy(
+        name="xla", does="", frontend="xla", reasons=("*",), why="", seen="", versions={}
+    )
+    target = dataclasses.replace(MATRIX.targets["vulkan"], remedies=(by_xla,))
+    both = of_training(remedied_by=("xla", "xla+train"))
+    found = {
+        name: [one.variant.frontend for one in both.attempts(name, target)]
+        for name in ("mlir", "mlir+train")
+    }
+    assert found == {"mlir": ["xla"], "mlir+train": ["xla+train"]}
+    none = of_training(remedied_by=("xla",))
+    assert none.attempts("mlir+train", target) == []
+
+
+# Results
+
+RNG = np.random.default_rng(0)
+WEIGHT = RNG.standard_normal((4, 3)).astype(np.float32)
+MEAN = RNG.standard_normal(3).astype(np.float32)
+UPDATE = (RNG.standard_normal((4, 3)) * 1e-6).astype(np.float32)
+COUNT = np.array(5)
+TYPES = (
+    TensorType(LOSS, (), "float32"),
+    TensorType(f"{GRADIENT}w", (4, 3), "float32"),
+    TensorType(f"{CHANGE}mean", (3,), "float32"),
+    TensorType(f"{CHANGE}count", (), "int64"),
+    TensorType(f"{CHANGE}w", (4, 3), "float32"),
+)
+GOLDEN = [np.float32(2.5), -UPDATE / 0.01, MEAN * 0.5, np.array(1), (WEIGHT + UPDATE) - WEIGHT]
+RIGHT = [np.float32(2.5), -UPDATE / 0.01, MEAN * 1.5, COUNT + 1, WEIGHT + UPDATE]
+
+
+@pytest.fixture
+def stored(monkeypatch):
+    """The archive of the weights. (Reading one needs IREE, which the driver does not have.)"""
+    held = {"w": WEIGHT, "mean": MEAN, "count": COUNT}
+    bytes_of = {name: value.reshape(-1).view(np.uint8) for name, value in held.items()}
+    monkeypatch.setattr(training.archive, "read", lambda path: bytes_of)
+
+
+SIGNATURE = Signature(
+    model="m",
+    dtype="f32",
+    batch_size=1,
+    inputs=(),
+    outputs=TYPES,
+    parameters=(
+        TensorType("w", (4, 3), "float32"),
+        TensorType("mean", (3,), "float32"),
+        TensorType("count", (), "int64"),
+    ),
+    aliases={},
+    options={},
+    torch_version="",
+    has_fp64=True,
+    rmse_vs_fp64=None,
+    deterministic=True,
+)
+
+
+def code(outputs) -> str:
+    """The verification code of a program's results."""
+    golden = [np.asarray(array) for array in GOLDEN]
+    wide = [np.asarray(array, np.float64) for array in golden]
+    expected = verify.Expected(TYPES, golden, wide, True, "f32")
+    compared = training.compared([np.asarray(o) for o in outputs], SIGNATURE, Path())
+    return verify.verify(compared, expected, {}, training.names(TYPES)).code
+
+
+def with_(place: int, value) -> list:
+    return [*RIGHT[:place], value, *RIGHT[place + 1 :]]
+
+
+def test_the_right_new_values_pass(stored):
+    assert code(RIGHT) == "PASS"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(with_(0, np.float32(2.6)), id="another loss"),
+        pytest.param(with_(1, UPDATE / 0.01), id="gradients of the other sign"),
+        pytest.param(with_(2, MEAN), id="a running mean that stays"),
+        pytest.param(with_(3, COUNT), id="a counter that stays"),
+        pytest.param(with_(4, WEIGHT), id="weights that stay"),
+        pytest.param(with_(4, WEIGHT - UPDATE), id="weights that go the other way"),
+        pytest.param(with_(4, UPDATE), id="the update alone"),
+        pytest.param(with_(4, WEIGHT + 1.1 * UPDATE), id="a learning rate that is 10 % larger"),
+    ],
+)
+def test_a_wrong_step_fails_although_the_weights_are_nearly_the_same(stored, wrong):
+    assert code(wrong) == "FAIL"
+
+
+def test_results_of_another_number_or_shape_are_compared_as_they_are(stored):
+    assert training.compared(RIGHT[:2], SIGNATURE, Path()) == RIGHT[:2]
+    assert code(with_(4, WEIGHT[:2])) == "FAIL"
+
+
+def test_a_forward_pass_is_compared_as_it_is():
+    of_eval = dataclasses.replace(SIGNATURE, outputs=(TensorType("logits", (2,), "float32"),))
+    found = [np.zeros(2, np.float32)]
+    assert training.compared(found, of_eval, Path()) is found
+    assert training.names(of_eval.outputs) is None
+
+
+def test_gradients_changes_and_each_tensor_of_an_optimizer_are_groups_and_buffers_are_not():
+    named = ["gradient of a", "gradient of b", "change of a", "change of b", "change of mean"]
+    named += [f"change of {tensors.OPTIMIZER}exp_avg of {w}" for w in "ab"]
+    named += [f"change of {tensors.OPTIMIZER}step of a"]
+    groups = scaling.scale_of([LOSS, *named])
+    assert isinstance(groups, list)
+    alike = [(i, j) for i in range(9) for j in range(i) if groups[i] == groups[j]]
+    assert alike == [(2, 1), (4, 3), (7, 6)]
