@@ -54,7 +54,23 @@ def capture(model: Loss, inputs: tuple[torch.Tensor, ...]) -> ExportedProgram:
     """
     with sdpa_kernel(SDPBackend.MATH):
         forward = torch.export.export(model, inputs, strict=False)
+        _drop_unused_parameters(forward)
         return _export_forward_backward(forward)
+
+
+def _drop_unused_parameters(program: ExportedProgram) -> None:
+    """Take parameters without users from the arguments, because the joint graph needs a gradient of each.
+
+    A tied weight is an argument under each of its names, and one of these is used.
+    """
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    for spec in list(program.graph_signature.input_specs):
+        node = nodes.get(getattr(spec.arg, "name", ""))
+        if spec.kind is InputKind.PARAMETER and node is not None and not node.users:
+            program.graph_signature.input_specs.remove(spec)
+            program.graph.erase_node(node)
+            program.state_dict.pop(spec.target)
+    program.graph_module.recompile()
 
 
 def completed(
