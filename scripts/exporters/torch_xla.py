@@ -72,7 +72,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     arguments = _arguments(capture.arguments(captured, program), bundle)
-    text = xla_text.with_locations(bundle.stablehlo_funcs[0].text)
+    text = xla_text.for_parser(bundle.stablehlo_funcs[0].text)
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             text, names = for_iree(text)
