@@ -32,10 +32,13 @@ REWRITES = {
     "scatter-without-self": ("stablehlo",),
     "scatter-sum-as-add": ("stablehlo",),
     "scatter-add-by-rows": ("stablehlo",),
+    "gather-by-rows": ("stablehlo",),
     "scatter-reduce-by-columns": ("stablehlo",),
     "mask-index-at-full-length": ("stablehlo",),
     "scatter-from-memory": ("stablehlo",),
     "embedding-bag-as-sum": ("stablehlo",),
+    "max-pool-indices-by-offsets": ("stablehlo",),
+    "max-pool-gradient-by-offsets": ("stablehlo",),
 }
 VERSIONS = {"torch_xla": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 2.4
