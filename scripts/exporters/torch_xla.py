@@ -39,6 +39,7 @@ REWRITES = {
     "embedding-bag-as-sum": ("stablehlo",),
     "max-pool-indices-by-offsets": ("stablehlo",),
     "max-pool-gradient-by-offsets": ("stablehlo",),
+    "batch-norm-by-deviations": ("stablehlo",),
 }
 VERSIONS = {"torch_xla": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 2.4

@@ -400,6 +400,22 @@ def pool_steps(rng: random.Random):
     return function, (image,)
 
 
+def batch_norm_steps(rng: random.Random):
+    """Batch norm in training mode with its new running statistics."""
+    channels, affine = rng.randint(1, 4), rng.random() < 0.7
+    shape = [rng.randint(2, 4), channels, *(rng.randint(1, 5) for _ in range(rng.choice((0, 2))))]
+    dtype = rng.choice((torch.float32, torch.float64))
+    image, scale = 3 * torch.randn(shape, dtype=dtype) + 2, torch.rand(2, channels, dtype=dtype)
+
+    def function(image, scale, running):
+        found = torch.ops.aten._native_batch_norm_legit_functional(
+            *(image, *(scale if affine else (None, None)), *running, True, 0.3, 1e-3)
+        )
+        return torch.cat([one.flatten() for one in found])
+
+    return function, (image, scale, torch.rand(2, channels, dtype=dtype))
+
+
 def gathered_rows(rng: random.Random):
     """A gather with one index per row, as in the gradient of a scatter that adds rows."""
     trailing = tuple(rng.randint(1, 4) for _ in range(rng.randint(0, 2)))
@@ -458,7 +474,14 @@ FAMILIES = (
         pools,
         plain_pools,
     ),
-    *(pool_steps, gathered_rows, gathered_elements, embedding_gradient, masked_step),
+    *(
+        pool_steps,
+        batch_norm_steps,
+        gathered_rows,
+        gathered_elements,
+        embedding_gradient,
+        masked_step,
+    ),
 )
 
 if __name__ == "__main__":

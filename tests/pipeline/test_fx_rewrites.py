@@ -39,7 +39,8 @@ EXPECTED = {
     "torch": EVERYWHERE | {"scatter-reduce-as-comparison"},
     "stablehlo": EVERYWHERE
     | {"scatter-reduce-as-comparison", "index-from-the-front", "max-pool-with-end-padding"},
-    "xla": EVERYWHERE | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64"},
+    "xla": EVERYWHERE
+    | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64", "batch-norm-by-deviations"},
     "speed": {"project-before-aggregation", "unpack-without-interleaving", "patches-as-product"},
 }
 
@@ -120,9 +121,10 @@ def test_no_scatter_is_left_that_the_lowering_path_refuses(judged, path):
 
 
 @pytest.mark.parametrize("path", [path for path in ENVIRONMENT if path != "speed"])
-def test_the_gradient_of_a_pool_and_of_an_embedding_is_always_rewritten(judged, path):
+def test_what_a_training_step_adds_is_always_rewritten(judged, path):
     needed = {
         "pool_steps": {"max-pool-indices-by-offsets", "max-pool-gradient-by-offsets"},
+        "batch_norm_steps": {"batch-norm-by-deviations"} if path == "xla" else set(),
         "gathered_rows": {"gather-by-rows"},
         "embedding_gradient": {"scatter-from-memory"},
     }

@@ -19,6 +19,7 @@ from scripts.lib.lowering.fx_rewrites import (
     bags,
     edit,
     masks,
+    norms,
     patches,
     pools,
     scatters,
@@ -44,6 +45,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "max-pool-with-end-padding": pools.ceil_mode_as_padding,
     "max-pool-indices-by-offsets": pools.indices_by_offsets,
     "max-pool-gradient-by-offsets": pools.gradient_by_offsets,
+    "batch-norm-by-deviations": norms.batch_norm_by_deviations,
     "unpack-without-interleaving": unpacking.unpack_without_interleaving,
     "patches-as-product": patches.patches_as_product,
 }
