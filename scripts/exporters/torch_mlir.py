@@ -35,11 +35,14 @@ REWRITES = {
     "scatter-without-self": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-sum-as-add": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-add-by-rows": ("torch", "stablehlo", "linalg-on-tensors"),
+    "gather-by-rows": ("torch", "stablehlo", "linalg-on-tensors"),
     "mask-index-at-full-length": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-reduce-as-comparison": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-from-memory": ("torch", "stablehlo", "linalg-on-tensors"),
     "embedding-bag-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),
     "max-pool-with-end-padding": ("stablehlo",),
+    "max-pool-indices-by-offsets": ("torch", "stablehlo", "linalg-on-tensors"),
+    "max-pool-gradient-by-offsets": ("torch", "stablehlo", "linalg-on-tensors"),
 }
 TESTS = ("eval", "train")
 VERSIONS = {"torch-mlir": "frontend", "torch": "torch"}
@@ -155,12 +158,13 @@ def _further_decompositions(graph: fx.Graph) -> dict[Any, Callable]:
 
 
 def _may_change(node: fx.Node) -> bool:
-    """Return whether an FX rewrite may change a node of a single operator: they are about tensors of indices.
+    """Return whether an FX rewrite may change a node of a single operator: they are about tensors of indices, and
+    the maximum over windows that returns indices.
 
     The rewrite of embedding bags is not: it needs offsets that the graph itself computes.
     """
     name = str(node.target).replace("slice_scatter", "").replace("select_scatter", "")
-    return any(word in name for word in ("index", "scatter", "nonzero", "gather"))
+    return any(word in name for word in ("index", "indices", "scatter", "nonzero", "gather"))
 
 
 def lower(graph: fx.Graph, dialect: str, seconds: dict[str, float]) -> str:

@@ -32,11 +32,14 @@ REWRITES = {
     "scatter-without-self": ("stablehlo",),
     "scatter-sum-as-add": ("stablehlo",),
     "scatter-add-by-rows": ("stablehlo",),
+    "gather-by-rows": ("stablehlo",),
     "scatter-reduce-by-columns": ("stablehlo",),
     "mask-index-at-full-length": ("stablehlo",),
     "scatter-from-memory": ("stablehlo",),
     "embedding-bag-as-sum": ("stablehlo",),
-    "unbiased-running-variance": ("stablehlo",),
+    "max-pool-indices-by-offsets": ("stablehlo",),
+    "max-pool-gradient-by-offsets": ("stablehlo",),
+    "batch-norm-by-deviations": ("stablehlo",),
 }
 TESTS = ("eval", "train")
 VERSIONS = {"torch_xla": "frontend", "torch": "torch"}
@@ -74,7 +77,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     arguments = _arguments(capture.arguments(captured, program), bundle)
-    text = xla_text.with_locations(bundle.stablehlo_funcs[0].text)
+    text = xla_text.for_parser(bundle.stablehlo_funcs[0].text)
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             text, names = for_iree(text)

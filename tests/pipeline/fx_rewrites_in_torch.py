@@ -377,6 +377,90 @@ def plain_pools(rng: random.Random):
     return (lambda image: functional.max_pool2d(image, 3, 2, padding=1)), (image,)
 
 
+def pool_steps(rng: random.Random):
+    """A maximum over windows with its indices, and its gradient: overlapping windows, padding, dilation, ties."""
+    kernel = [rng.randint(1, 4), rng.randint(1, 4)]
+    stride, dilation = ([rng.randint(1, 3), rng.randint(1, 3)] for _ in range(2))
+    padding = [rng.randint(0, size // 2) for size in kernel]
+    options = (kernel, stride, padding, dilation, rng.random() < 0.5)
+    shape = [rng.randint(1, 2)] * rng.randint(1, 2) + [rng.randint(10, 15), rng.randint(10, 15)]
+    image = torch.randn(shape) if rng.random() < 0.5 else torch.randint(0, 3, shape).float()
+    if rng.random() < 0.3:
+        image[..., :6, :6] = -torch.inf
+    if rng.random() < 0.3:
+        image[..., 7:9, 7:9] = torch.nan
+
+    def function(image):
+        best, index = torch.ops.aten.max_pool2d_with_indices(image, *options)
+        gradient = torch.ops.aten.max_pool2d_with_indices_backward(
+            *(index * 0.1, image, *options, index)
+        )
+        return torch.cat([best.flatten(), index.flatten().double(), gradient.flatten()])
+
+    return function, (image,)
+
+
+def batch_norm_steps(rng: random.Random):
+    """Batch norm in training mode with its new running statistics."""
+    channels, affine = rng.randint(1, 4), rng.random() < 0.7
+    shape = [rng.randint(2, 4), channels, *(rng.randint(1, 5) for _ in range(rng.choice((0, 2))))]
+    dtype = rng.choice((torch.float32, torch.float64))
+    image, scale = 3 * torch.randn(shape, dtype=dtype) + 2, torch.rand(2, channels, dtype=dtype)
+
+    def function(image, scale, running):
+        found = torch.ops.aten._native_batch_norm_legit_functional(
+            *(image, *(scale if affine else (None, None)), *running, True, 0.3, 1e-3)
+        )
+        return torch.cat([one.flatten() for one in found])
+
+    return function, (image, scale, torch.rand(2, channels, dtype=dtype))
+
+
+def gathered_rows(rng: random.Random):
+    """A gather with one index per row, as in the gradient of a scatter that adds rows."""
+    trailing = tuple(rng.randint(1, 4) for _ in range(rng.randint(0, 2)))
+    nodes, edges = rng.randint(1, 6), rng.randint(1, 12)
+    index = torch.randint(0, nodes, (edges,))
+    spread = (-1, *[1] * len(trailing))
+    return lambda x, i: x.gather(0, i.view(spread).expand(edges, *trailing)), (
+        torch.randn(nodes, *trailing),
+        index,
+    )
+
+
+def gathered_elements(rng: random.Random):
+    """A gather with an index of its own for each element."""
+    columns, dim = rng.randint(2, 4), rng.randint(0, 1)
+    inputs = (torch.randn(columns, columns), torch.randint(0, columns, (columns, columns)))
+    return lambda x, i: x.gather(dim, i), inputs
+
+
+def embedding_gradient(rng: random.Random):
+    """Rows that are added at an index of several dimensions, more than what is kept on a stack."""
+    index = torch.randint(0, 50, (rng.randint(1, 3), 10 * rng.randint(10, 15)))
+    width, narrow = 64, rng.random() < 0.3
+    updates = torch.randn(*index.shape[:-1], 1 if narrow else index.shape[-1], width)
+
+    def function(i, x):
+        return x.new_zeros(50, width).index_put((i,), x, accumulate=True)
+
+    return function, (index, updates)
+
+
+def masked_step(rng: random.Random):
+    """The gradient of a sum over edges without self-loops: rows that are taken by target and added by source."""
+    nodes, edges, width = rng.randint(2, 6), rng.randint(1, 15), rng.randint(1, 3)
+
+    def function(gradient, edge):
+        kept = edge[:, edge[0] != edge[1]]
+        rows = gradient.gather(0, kept[1].view(-1, 1).expand(kept.shape[1], width))
+        scales = rows.sum(1, keepdim=True).squeeze(1).unsqueeze(1)
+        into = torch.zeros(nodes, width)
+        return into.index_put((kept[0],), rows * scales, accumulate=True)
+
+    return function, (torch.randn(nodes, width), torch.randint(0, nodes, (2, edges)))
+
+
 FAMILIES = (
     *(scatter_reduce, rows, many_rows, masked_graph, counted_mask, negative_index),
     *(arange_index, boolean_scan, constant_nonzero, plain, bags, uneven_bags),
@@ -389,6 +473,14 @@ FAMILIES = (
         kept_convolution,
         pools,
         plain_pools,
+    ),
+    *(
+        pool_steps,
+        batch_norm_steps,
+        gathered_rows,
+        gathered_elements,
+        embedding_gradient,
+        masked_step,
     ),
 )
 

@@ -25,10 +25,13 @@ EVERYWHERE = {
     "scatter-without-self",
     "scatter-sum-as-add",
     "scatter-add-by-rows",
+    "gather-by-rows",
     "project-before-aggregation",
     "mask-index-at-full-length",
     "scatter-from-memory",
     "embedding-bag-as-sum",
+    "max-pool-indices-by-offsets",
+    "max-pool-gradient-by-offsets",
     "unpack-without-interleaving",
     "patches-as-product",
 }
@@ -36,7 +39,8 @@ EXPECTED = {
     "torch": EVERYWHERE | {"scatter-reduce-as-comparison"},
     "stablehlo": EVERYWHERE
     | {"scatter-reduce-as-comparison", "index-from-the-front", "max-pool-with-end-padding"},
-    "xla": EVERYWHERE | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64"},
+    "xla": EVERYWHERE
+    | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64", "batch-norm-by-deviations"},
     "speed": {"project-before-aggregation", "unpack-without-interleaving", "patches-as-product"},
 }
 
@@ -81,6 +85,7 @@ def test_each_rewrite_of_a_lowering_path_is_applied_and_named(judged, path):
 @pytest.mark.parametrize("path", ENVIRONMENT)
 def test_what_needs_no_rewrite_is_not_touched(judged, path):
     families = {"plain", "arange_index", "counted_mask", "uneven_bags", "plain_pools"}
+    families.add("gathered_elements")
     assert not any(case["touched"] for case in judged(path) if case["case"] in families)
 
 
@@ -103,7 +108,7 @@ def test_a_rewrite_for_speed_is_applied_where_it_is_less_work_and_nowhere_else(
 @pytest.mark.parametrize("path", [path for path in ENVIRONMENT if path != "speed"])
 def test_no_shape_depends_on_data_where_a_mask_could_be_followed(judged, path):
     for case in judged(path):
-        if case["case"] in ("masked_graph", "constant_nonzero"):
+        if case["case"] in ("masked_graph", "masked_step", "constant_nonzero"):
             assert case["dynamic"] == 0, case
 
 
@@ -113,6 +118,18 @@ def test_no_scatter_is_left_that_the_lowering_path_refuses(judged, path):
     for case in judged(path):
         if case["case"] in ("scatter_reduce", "rows", "many_rows") and path == "stablehlo":
             assert "aten.scatter_reduce.two" not in case["ops"], case
+
+
+@pytest.mark.parametrize("path", [path for path in ENVIRONMENT if path != "speed"])
+def test_what_a_training_step_adds_is_always_rewritten(judged, path):
+    needed = {
+        "pool_steps": {"max-pool-indices-by-offsets", "max-pool-gradient-by-offsets"},
+        "batch_norm_steps": {"batch-norm-by-deviations"} if path == "xla" else set(),
+        "gathered_rows": {"gather-by-rows"},
+        "embedding_gradient": {"scatter-from-memory"},
+    }
+    for case in judged(path):
+        assert needed.get(case["case"], set()) <= set(case["rewrites"]), case
 
 
 GRAPHS = ("gcn", "graphsage", "gat", "gatv2")

@@ -102,3 +102,24 @@ module @IrToHlo.10 attributes {mhlo.is_dynamic = false} {
 } loc(unknown)
 """
     )
+
+
+@pytest.mark.parametrize("count", [128, 131, 3])
+def test_booleans_of_pytorch_xla_get_a_byte_each_and_keep_their_order(count):
+    values = [i % 3 == 0 or i % 7 == 5 for i in range(count)]
+    packed = bytearray(-(-count // 8))
+    for i, value in enumerate(values):
+        packed[i // 8] |= value << (i % 8)
+    line = '%c = stablehlo.constant dense<"0x{}"> : tensor<1x{}xi1> loc("where")\n'
+    bytes_each = line.format(bytes(values).hex().upper(), count)
+    assert xla_text.for_parser(line.format(packed.hex().upper(), count)) == bytes_each
+    assert xla_text.for_parser(bytes_each) == bytes_each
+
+
+def test_other_constants_of_pytorch_xla_are_left_as_they_are():
+    text = """\
+%a = stablehlo.constant dense<"0x00FF"> : tensor<16xi8> loc("a")
+%b = stablehlo.constant dense<true> : tensor<16xi1> loc("b")
+%c = stablehlo.constant dense<"0x010203"> : tensor<3xui8> loc("c")
+"""
+    assert xla_text.for_parser(text) == text

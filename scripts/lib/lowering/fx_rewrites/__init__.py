@@ -35,6 +35,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "scatter-without-self": scatters.without_self,
     "scatter-sum-as-add": scatters.sum_as_add,
     "scatter-add-by-rows": scatters.add_by_rows,
+    "gather-by-rows": scatters.gather_by_rows,
     "project-before-aggregation": aggregations.project_before_aggregation,
     "scatter-reduce-by-columns": scatters.reduce_by_columns,
     "mask-index-at-full-length": masks.at_full_length,
@@ -42,7 +43,9 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "scatter-from-memory": scatters.from_memory,
     "embedding-bag-as-sum": bags.embedding_bag_as_sum,
     "max-pool-with-end-padding": pools.ceil_mode_as_padding,
-    "unbiased-running-variance": norms.unbiased_running_variance,
+    "max-pool-indices-by-offsets": pools.indices_by_offsets,
+    "max-pool-gradient-by-offsets": pools.gradient_by_offsets,
+    "batch-norm-by-deviations": norms.batch_norm_by_deviations,
     "unpack-without-interleaving": unpacking.unpack_without_interleaving,
     "patches-as-product": patches.patches_as_product,
 }

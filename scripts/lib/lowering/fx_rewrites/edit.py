@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import fx
 from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind, TensorArgument
 
 aten = torch.ops.aten
 
@@ -129,11 +131,42 @@ def settle(program: ExportedProgram) -> None:
 
 
 def finish(program: ExportedProgram) -> None:
-    """Drop what nothing uses, and let the signature name the outputs that there are now."""
-    program.graph.eliminate_dead_code()
-    program.graph.lint()
-    output = next(node for node in reversed(program.graph.nodes) if node.op == "output")
-    for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
+    """Drop what nothing uses, and let the signatures name the outputs that there are now."""
+    graph, signature = program.graph, program.graph_signature
+    graph.eliminate_dead_code()
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    named = [_followed(node) for node in output.args[0]]
+    output.args = (tuple(named),)
+    graph.lint()
+    for spec, node in zip(signature.output_specs, named, strict=True):
         if isinstance(node, fx.Node):
             spec.arg.name = node.name
+    _name_user_outputs(program)
     program.graph_module.recompile()
+
+
+def _followed(output: Any) -> Any:
+    """An output that keeps its name, or has a known new one, when torch.export decomposes the program again.
+
+    It numbers the results of operators with several of them anew, and does not follow their names
+    ("Output getitem_160 does not exist in the graph", PyTorch 2.9).
+    """
+    if not isinstance(output, fx.Node) or output.target is not operator.getitem:
+        return output
+    with output.graph.inserting_after(output):
+        node = output.graph.call_function(aten.alias.default, (output,))
+    node.meta = {key: output.meta[key] for key in ("val", MODULES) if key in output.meta}
+    return node
+
+
+def _name_user_outputs(program: ExportedProgram) -> None:
+    """Name the outputs in the signature of the call, which torch.export checks too."""
+    call = program.module_call_graph[0].signature if program.module_call_graph else None
+    specs = [
+        spec for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT
+    ]
+    if call is None or len(call.outputs) != len(specs):
+        return
+    for argument_, spec in zip(call.outputs, specs, strict=True):
+        if isinstance(spec.arg, TensorArgument) and isinstance(argument_, TensorArgument):
+            argument_.name = spec.arg.name

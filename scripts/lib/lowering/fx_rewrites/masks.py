@@ -82,6 +82,7 @@ _SAME_ROWS = (
     *(aten.clone.default, aten.alias.default, aten.detach.default, aten._to_copy.default),
     *(aten.unsqueeze.default, aten.permute.default, aten.mm.default, aten.addmm.default),
     *(aten.linear.default, aten.leaky_relu.default, aten.elu.default, aten.softplus.default),
+    *(aten.squeeze.dim, aten.squeeze.dims, torch.ops.prims.squeeze.default),
 )
 """Operators that take a masked dimension, if their result has it, row by row."""
 _ALONG = (

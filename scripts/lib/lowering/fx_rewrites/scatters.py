@@ -1,4 +1,4 @@
-"""Scatters with a reduction, in the forms that the frontends and IREE take."""
+"""Scatters with a reduction, and the gathers of their gradients, in the forms that the frontends and IREE take."""
 
 from __future__ import annotations
 
@@ -122,6 +122,24 @@ def add_by_rows(program: ExportedProgram) -> bool:
     return changed
 
 
+def gather_by_rows(program: ExportedProgram) -> bool:
+    """A gather whose index is the same along a row takes whole rows (index_select).
+
+    The gradient of a scatter that adds rows is such a gather. mask-index-at-full-length follows a mask through rows
+    that are taken, not through an index for each element, and rows need an index that is as many times smaller.
+    """
+    changed = False
+    for node in calls(program, aten.gather.default):
+        source, dim, index = node.args[:3]
+        rows = rows_of_index(source, dim, index, index)
+        if rows is not None:
+            build = Builder(node)
+            rows = build(aten.view.default, rows, [-1])
+            replace(node, build(aten.index_select.default, source, 0, rows))
+            changed = True
+    return changed
+
+
 def reduce_by_columns(program: ExportedProgram) -> bool:
     """A scatter_reduce whose index is the same along a row is one of vectors for each column.
 
@@ -201,39 +219,81 @@ def from_memory(program: ExportedProgram) -> bool:
     IREE 3.13 fuses what computes them into the scatter's dispatch from O2 on (aggressive
     fusion), where all of it lies on the stack: "exceeded stack allocation limit", or a
     segmentation fault at run time. A concatenation is always written to memory. The row adds
-    zero, multiplies by one, or is an infinity to a maximum or minimum.
+    zero, multiplies by one, or is an infinity to a maximum or minimum. Rows that are added at an index of
+    several dimensions, as in the gradient of an embedding, are first made a list of rows.
     """
     changed = False
     for node in calls(program, aten.scatter_add.default, aten.index_put.default, _REDUCE):
-        build = Builder(node)
-        if node.target is aten.index_put.default:
-            base, indices, updates = node.args[:3]
-            added = argument(node, "accumulate") and len(indices) == 1 and indices[0] is not None
-            reduction, dim = "sum", 0
-            index = indices[0]
-            fits = added and value(index).dim() == 1 and value(updates).dim() == value(base).dim()
-        else:
-            base, dim, index, updates = node.args[:4]
-            reduction = node.args[4] if node.target is _REDUCE else "sum"
-            fits = value(base).dim() and value(index).shape == value(updates).shape
-            if node.target is _REDUCE:
-                fits = fits and reduction != "mean" and argument(node, "include_self")
-        if not fits or not value(index).numel() or _bytes(index) + _bytes(updates) < ON_STACK:
+        by_rows = node.target is aten.index_put.default
+        found = _added_rows(node) if by_rows else _reduced(node)
+        if found is None:
             continue
+        index, updates, dim, reduction = found
+        row = value(node.args[0]).shape[1:] if by_rows else ()
+        items = value(index).numel() * math.prod(row)
+        if _bytes(index) + items * value(updates).element_size() < ON_STACK:
+            continue
+        build = Builder(node)
+        if by_rows:
+            index, updates = _listed(build, node.args[0], index, updates)
         ends = []
         for tensor, number in ((index, 0), (updates, _neutral(reduction, value(updates).dtype))):
             along = 0 if value(tensor).dim() == 1 else dim
             shape = list(value(tensor).shape)
             shape[along] = 1
-            row = build.full(shape, number, value(tensor).dtype)
-            ends.append(build(aten.cat.default, [tensor, row], along))
+            end = build.full(shape, number, value(tensor).dtype)
+            ends.append(build(aten.cat.default, [tensor, end], along))
         index, updates = ends
-        if node.target is aten.index_put.default:
-            node.args = (base, [index], updates, *node.args[3:])
+        if by_rows:
+            node.args = (node.args[0], [index], updates, *node.args[3:])
         else:
-            node.args = (base, dim, index, updates, *node.args[4:])
+            node.args = (*node.args[:2], index, updates, *node.args[4:])
         changed = True
     return changed
+
+
+def _added_rows(node: fx.Node) -> tuple[fx.Node, fx.Node, int, str] | None:
+    """(index, updates, 0, "sum") of an index_put that adds whole rows, else None."""
+    base, indices, updates = node.args[:3]
+    if not argument(node, "accumulate") or len(indices) != 1 or indices[0] is None:
+        return None
+    index = indices[0]
+    whole = (*value(index).shape, *value(base).shape[1:])
+    known = value(index).dtype is not torch.bool and all(isinstance(n, int) for n in whole)
+    if not known and value(index).dim() != 1:
+        return None
+    if not value(index).dim() or value(updates).dim() != len(whole) or not value(index).numel():
+        return None
+    return index, updates, 0, "sum"
+
+
+def _reduced(node: fx.Node) -> tuple[fx.Node, fx.Node, int, str] | None:
+    """(index, updates, dim, reduction) of a scatter with an index per element that has a neutral
+    element, else None."""
+    base, dim, index, updates = node.args[:4]
+    reduction = "sum"
+    if node.target is _REDUCE:
+        reduction = node.args[4]
+        if reduction == "mean" or not argument(node, "include_self"):
+            return None
+    if not value(base).dim() or value(index).shape != value(updates).shape:
+        return None
+    return (index, updates, dim, reduction) if value(index).numel() else None
+
+
+def _listed(
+    build: Builder, base: fx.Node, index: fx.Node, updates: fx.Node
+) -> tuple[fx.Node, fx.Node]:
+    """The index as a vector, with one row of updates for each."""
+    count = value(index).dim()
+    if count == 1:
+        return index, updates
+    row = list(value(base).shape[1:])
+    updates = build(aten.expand.default, updates, [*value(index).shape, *row])
+    return (
+        build(aten.reshape.default, index, [-1]),
+        build(aten.reshape.default, updates, [value(index).numel(), *row]),
+    )
 
 
 def _bytes(node: fx.Node) -> int:
