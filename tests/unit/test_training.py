@@ -176,11 +176,11 @@ def test_a_forward_pass_is_compared_as_it_is():
     assert training.names(of_eval.outputs) is None
 
 
-def test_gradients_changes_and_each_tensor_of_an_optimizer_are_groups_and_buffers_are_not():
-    named = ["gradient of a", "gradient of b", "change of a", "change of b", "change of mean"]
+def test_gradients_changes_the_tensors_of_an_optimizer_and_the_buffers_of_a_module_are_groups():
+    named = ["gradient of a", "gradient of b", "change of a", "change of b", "change of bn.mean"]
     named += [f"change of {tensors.OPTIMIZER}exp_avg of {w}" for w in "ab"]
     named += [f"change of {tensors.OPTIMIZER}step of a"]
+    named += ["change of bn.var", "change of other.var"]
     groups = scaling.scale_of([LOSS, *named])
-    assert isinstance(groups, list)
-    alike = [(i, j) for i in range(9) for j in range(i) if groups[i] == groups[j]]
-    assert alike == [(2, 1), (4, 3), (7, 6)]
+    alike = [(i, j) for i in range(11) for j in range(i) if groups[i] == groups[j]]
+    assert alike == [(2, 1), (4, 3), (7, 6), (9, 5)]

@@ -25,7 +25,8 @@ def scale_of(names: Sequence[str]) -> Scale:
 
     A gradient that consists of rounding errors (that of a key's bias before a softmax) has no meaningful
     scale: gradients are one group. So are the changes of the parameters that have one, and those of an
-    optimizer's tensors of one name. The loss and each buffer are scaled separately.
+    optimizer's tensors of one name, and those of the buffers of one module: the mean of a batch may be rounding errors
+    too, compared with its variance. The loss is scaled separately.
     """
     if LOSS not in names or not any(name.startswith(GRADIENT) for name in names):
         return "each"
@@ -40,7 +41,9 @@ def _group(name: str, trained: Collection[str]) -> str:
     changed = name.removeprefix(CHANGE)
     if changed in trained:
         return CHANGE
-    return changed.partition(" of ")[0] if changed.startswith(OPTIMIZER) else name
+    if changed.startswith(OPTIMIZER):
+        return changed.partition(" of ")[0]
+    return f"buffers of {changed.rpartition('.')[0]}" if name != LOSS else name
 
 
 def is_floating(array: np.ndarray) -> bool:
