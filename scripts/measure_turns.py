@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from scripts.lib.core import atomic, channel, exits
@@ -39,12 +39,21 @@ def main() -> None:
         return
     channel.alone()
     channel.mark("turns")
-    try:
-        threads = timing_arguments.threads(args)
-        made = turns.take(found, rule, threads, lambda line: print(line, flush=True))
-    except TurnError as error:
-        exits.fail(str(error))
-    made.write(args.out)
+    take(found, rule, timing_arguments.threads(args)).write(args.out)
+
+
+def take(found: Sequence[Side], rule: TurnRule, threads: int) -> Turns:
+    """Time modules in turns. A module that fails is left out, and the others are timed again from the first turn;
+    exits if only one is left."""
+    while True:
+        try:
+            return turns.take(found, rule, threads, lambda line: print(line, flush=True))
+        except TurnError as error:
+            rest = [side for side in found if side.name != error.side]
+            if len(rest) < 2:
+                exits.fail(str(error))
+            print(f"left out: {error}", flush=True)
+            found = rest
 
 
 def sides(measured: Iterable[tuple[str, Path]]) -> list[Side]:

@@ -143,6 +143,20 @@ def test_the_stage_leaves_out_toolchains_without_a_latency(side, tmp_path, monke
     assert "nothing to compare: 1 of 2 toolchains have a latency" in capsys.readouterr().out
 
 
+def test_a_module_that_fails_does_not_cost_the_others_their_turns(side, tmp_path, monkeypatch, capsys):  # fmt: skip
+    files = {}
+    for name in ("pinned", "bad", "old"):
+        files[name] = tmp_path / f"{name}.json"
+        measured = {"command": side(name, 1).command, "latency": {"values_ms": [1.0]}}
+        files[name].write_text(json.dumps(measured))
+    found = run(monkeypatch, tmp_path, *files.items())
+    assert found.sides == ("pinned", "old")
+    assert {block.side for block in found.blocks} == {"pinned", "old"}
+    assert "left out: bad: exit code 3" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run(monkeypatch, tmp_path, ("pinned", files["pinned"]), ("bad", files["bad"]))
+
+
 def test_calls_that_take_too_long_are_not_measured_in_turns(side, tmp_path, monkeypatch, capsys):
     files = {}
     for name in ("pinned", "old"):

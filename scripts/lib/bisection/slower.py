@@ -85,11 +85,11 @@ def _threads(of: Trial) -> int:
 def _measurement(of: Trial) -> dict:
     """The measurement of a trial. Raises TurnError if it has none."""
     if of.vmfb is None:
-        raise TurnError(f"{of.candidate.version}: no module")
+        raise TurnError(of.candidate.version, "no module")
     found = atomic.read_json(of.vmfb.parent / MEASURE / stages.MEASUREMENT)
     if not found.get("command"):
         raise TurnError(
-            f"{of.candidate.version}: its measurement has no command of iree-benchmark-module"
+            of.candidate.version, "its measurement has no command of iree-benchmark-module"
         )
     return found
 

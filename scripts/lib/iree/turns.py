@@ -29,7 +29,11 @@ MIN_TURNS = 6
 
 
 class TurnError(Exception):
-    """A module that cannot be timed: the command and what it printed."""
+    """A module that cannot be timed: the command and what it printed. `side`: its name."""
+
+    def __init__(self, side: str, text: str) -> None:
+        super().__init__(f"{side}: {text}")
+        self.side = side
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,7 @@ def _block(side: Side, turn: int, rule: TurnRule, threads: int, folder: Path) ->
         values = gbench.read_latency(report).values_ms
     except (gbench.BenchmarkError, OSError, LookupError, ValueError) as error:
         last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
-        raise TurnError(f"{side.name}: {error}\n$ {shlex.join(command)}\n{last}") from error
+        raise TurnError(side.name, f"{error}\n$ {shlex.join(command)}\n{last}") from error
     return Block(turn, side.name, started, values, watch.load.foreign + watch.load.steal)
 
 
