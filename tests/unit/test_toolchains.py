@@ -390,9 +390,14 @@ def installer(monkeypatch):
 
 def test_a_lock_is_made_at_the_first_use_and_again_for_another_definition_alone(root, installer):
     folder = root / ".venvs/iree@x"
-    old = {"iree_base_compiler": "3.12.0", "iree-base-runtime": "3.12.0"}
+    old = {"iree-base-compiler": "3.12.0", "iree-base-runtime": "3.12.0"}
+
+    def install(packages: dict[str, str], *links: str) -> None:
+        changed, file = driver.Definition(packages, {}, links), Path("envs/iree.yaml")
+        driver.install(folder, file, changed, driver.digest(file, changed))
+
     for _ in range(2):
-        assert driver.make("x", old, folder, ["https://x.y"]) == {"numpy": "2.4.6"}
+        install(old, "https://x.y")
     lock = root / ".venvs/iree@x.lock"
     links = ["--find-links", "https://x.y"]
     wanted = ["iree-base-compiler==3.12.0", "iree-base-runtime==3.12.0", "numpy==2.4.6"]
@@ -400,7 +405,7 @@ def test_a_lock_is_made_at_the_first_use_and_again_for_another_definition_alone(
     assert installer["resolved"] == [(wanted, (root / "envs/iree.lock").read_text(), links)]
     named = ["--no-deps", "--require-hashes", "--requirements", str(lock), *links]
     assert installer["installed"] == [named, named]
-    driver.make("x", old | {"iree-base-compiler": "3.11.0"}, folder)
+    install(old | {"iree-base-compiler": "3.11.0"})
     assert len(installer["resolved"]) == 2
 
 

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -200,23 +200,6 @@ def version_of(source: str) -> str:
     """The version of a package by where it is from: itself, or the second part of a wheel's name (PEP 427)."""
     wheel = source.partition("#")[0]
     return wheel.rpartition("/")[2].split("-")[1] if wheel.endswith(".whl") else source
-
-
-def make(
-    name: str, packages: Mapping[str, str], folder: Path, find_links: Iterable[str] = ()
-) -> dict[str, str]:
-    """Make the environment of IREE with these packages in place of its pins; return all versions.
-
-    `packages`: by name a version, or the path or URL of a wheel. `name` is for messages. The lock is
-    `<folder>.lock`; it is used again by the next call with the same packages. Raises LockError if no
-    versions fit. Exits if the installer fails.
-    """
-    given = {env_files.package(one): value for one, value in packages.items()}
-    changed = Definition(given, {}, tuple(find_links))
-    file = environments.env_file(IREE_ENV)
-    print(f"making {folder} of the toolchain {name}", flush=True)
-    install(folder, file, changed, digest(file, changed))
-    return installing.installed(folder)
 
 
 def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> None:
