@@ -11,7 +11,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 from uv import find_uv_bin
 
-COMPILER, RUNTIME = "iree-base-compiler", "iree-base-runtime"
+from scripts.lib.config.build_trees import COMPILER, RUNTIME
 
 
 class NoCandidates(Exception):

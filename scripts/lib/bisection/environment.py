@@ -7,8 +7,9 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from scripts.lib.bisection.candidates import COMPILER, RUNTIME, Candidate
+from scripts.lib.bisection.candidates import Candidate
 from scripts.lib.config import env_files
+from scripts.lib.config.build_trees import COMPILER, RUNTIME
 from scripts.lib.config.stages import IREE_ENV
 from scripts.lib.driver import environments
 from scripts.lib.iree import tools

@@ -13,11 +13,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from scripts.lib.iree.turns import Turns
+from scripts.lib.iree.turns import MIN_TURNS, Turns
 from scripts.lib.report.ratio import LogLatency
 
-MIN_TURNS = 6
-"""The moments of the t distributions that a mean over cells needs exist from 5 degrees of freedom on."""
 TRIMMED = 0.1
 """The share of turns that is left out at each end: one of 10 to 19."""
 FLOOR = 0.002**2

@@ -25,7 +25,8 @@ from scripts.lib.timing.hostload import HostWatch
 _OPTIONS = "--benchmark_"
 """The beginning of the options of a command that a block replaces by its own."""
 MIN_TURNS = 6
-"""With fewer turns, the spread of their ratios says too little."""
+"""With fewer turns, the spread of their ratios says too little. A mean over cells needs moments of the t distribution
+that exist from 5 degrees of freedom on."""
 
 
 class TurnError(Exception):
