@@ -16,6 +16,7 @@ from pathlib import Path
 from scripts.lib.bundling import case as cases
 from scripts.lib.bundling import elsewhere, recorded, writing
 from scripts.lib.bundling.case import COMPILE, Case, NoCase
+from scripts.lib.config import training
 from scripts.lib.config.stages import IREE_ENV
 from scripts.lib.core import checkout, exits
 from scripts.lib.driver import environments
@@ -173,6 +174,10 @@ def _graph_search(root: Path, case: Case, folder: Path, module: str, *words: str
     """Run a search in the captured graph of a case, in the environment of its frontend; return whether it found something,
     and wrote it."""
     try:
+        if training.test(case.exported.rpartition("/")[2]) == training.TRAIN:
+            raise NoCase(
+                "operators are looked for in graphs of forward passes, not of training steps"
+            )
         export = recorded.of(root, EXPORT, case.exported)
         model = ("--name", "--model-file", "--options", "--load-threads")
         options = export.words(*model, "--exporter", "--exporter-options")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,9 +80,15 @@ def make_gradients(
     cotangents = make_cotangents(outputs, seed)
     del outputs
     set_weights(loaded.module, reference.weights)  # a call in train mode changes buffers
-    state = _state(loaded, [torch.from_numpy(c) for c in cotangents], optimizer)
-    set_weights(loaded.module, reference.weights)
-    losses = _losses(loaded, [torch.from_numpy(c) for c in cotangents], optimizer, state)
+    first = TrainStep(loaded, [torch.from_numpy(c) for c in cotangents])
+    with golden.calling(loaded, model.file):
+        gradients = _gradients(first)
+        if not gradients:
+            raise errors.ModelError("no parameter has a gradient: nothing to train")
+        set_weights(loaded.module, reference.weights)
+        state = _state(loaded, gradients, optimizer)
+        losses = _losses(first, gradients, optimizer, state)
+    del first
     set_weights(loaded.module, reference.weights)
     weights, _ = named_weights(loaded.module)
     held = [*weights.items(), *state.items()]
@@ -97,9 +103,7 @@ def make_gradients(
 
     signature = tensors.Signature.read(reference.signature)
     found = golden.observe(loaded, step, model.file, signature.dtype)
-    if len(found.types) == 1:
-        text = f"{model.file}: no parameter has a gradient: nothing to train"
-        raise errors.ModelError(text, errors.Fault.OUTPUTS)
+    _require_change(model.file, found, gradients, optimizer)
     inputs = tensors.load_npz(reference.inputs)
     stored = {str(len(inputs) + i): array for i, array in enumerate(cotangents)}
     tensors.save_npz(files.inputs, inputs | stored)
@@ -122,37 +126,51 @@ def make_gradients(
     ).write(files.signature)
 
 
+def _gradients(step: TrainStep) -> dict[str, torch.Tensor]:
+    """The gradients of a step, by the names of the parameters that have one."""
+    results = dict(step.results(step()))
+    start = tensors.GRADIENT
+    return {n.removeprefix(start): g.clone() for n, g in results.items() if n.startswith(start)}
+
+
 def _state(
-    loaded: loading.LoadedModel, cotangents: list[torch.Tensor], optimizer: Optimizer
+    loaded: loading.LoadedModel, gradients: Mapping[str, torch.Tensor], optimizer: Optimizer
 ) -> Mapping[str, torch.Tensor]:
     """The optimizer's state after one step, by key. A step from zeros would not show whether a program reads the
     state; empty if the optimizer has none."""
-    if not slots(optimizer):
-        return {}
-    step = TrainStep(loaded, cotangents)
-    step()
-    trained = {n: w for n, w in loaded.module.named_parameters() if w.grad is not None}
-    gradients = {name: weight.grad for name, weight in trained.items() if weight.grad is not None}
-    after = stepped(optimizer, trained, gradients, {})
+    weights = {n: w for n, w in loaded.module.named_parameters() if n in gradients}
+    after = stepped(optimizer, weights, gradients, {})
     return {key: value for key, value in after.items() if key.startswith(tensors.OPTIMIZER)}
 
 
 def _losses(
-    loaded: loading.LoadedModel,
-    cotangents: list[torch.Tensor],
+    step: TrainStep,
+    trained: Collection[str],
     optimizer: Optimizer,
     state: Mapping[str, torch.Tensor],
 ) -> np.ndarray:
     """The losses of successive training steps in eager mode, [training.STEPS], as float64. The model is trained."""
-    step = TrainStep(loaded, cotangents)
-    step()
-    trained = {n: w for n, w in loaded.module.named_parameters() if w.grad is not None}
-    made, kept = make(optimizer, trained.values()), slots(optimizer)
-    for name, weight in trained.items():
+    weights = {n: w for n, w in step.loaded.module.named_parameters() if n in trained}
+    made, kept = make(optimizer, weights.values()), slots(optimizer)
+    for name, weight in weights.items():
         put(made, weight, name, kept, state)
     step.optimizer = made
     named = [dict(step.results(step())) for _ in range(training.STEPS)]
     return np.array([float(found[tensors.LOSS]) for found in named])
+
+
+def _require_change(
+    file: Path, found: golden.Golden, trained: Collection[str], optimizer: Optimizer
+) -> None:
+    """Raise ModelError if the step changes no parameter: any program would pass for the update."""
+    results = dict(zip((kind.name for kind in found.types), found.eager, strict=True))
+    if any(results[f"{tensors.CHANGE}{name}"].any() for name in trained):
+        return
+    raise errors.ModelError(
+        f"{file}: a step of {optimizer.name} with the learning rate {optimizer.lr:g} changes no parameter: each change "
+        "is less than a unit in the last place; set a larger train.lr",
+        errors.Fault.OUTPUTS,
+    )
 
 
 def _types(cotangents: list) -> list[tensors.TensorType]:

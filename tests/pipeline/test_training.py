@@ -32,6 +32,6 @@ def test_a_captured_step_returns_what_the_eager_step_changes(found, case, optimi
     differences = found[f"{case}, {optimizer}"]
     expected = {"loss", *(f"gradient of {name}" for name in CASES[case])}
     changed = [*CASES[case], *BUFFERS.get(case, [])]
-    changed += [f"optimizer.{slot} of {name}" for slot in SLOTS[optimizer] for name in CASES[case]]
+    changed += [f"optimizer.{slot}.{name}" for slot in SLOTS[optimizer] for name in CASES[case]]
     assert set(differences) == expected | {f"change of {name}" for name in changed}
     assert {name: d for name, d in differences.items() if d > 1e-4} == {}

@@ -15,6 +15,7 @@ from scripts.lib.config.cell import Kind
 from scripts.lib.config.entries import Frontend, of_tests, varied
 from scripts.lib.config.remedies import Remedy
 from scripts.lib.config.toolchains import PINNED, Toolchain
+from scripts.lib.timing.measurement import Verification
 from scripts.lib.verification import scaling, training, verify
 from tests.unit.conftest import MATRIX
 
@@ -178,9 +179,79 @@ def test_a_forward_pass_is_compared_as_it_is():
 
 def test_gradients_changes_the_tensors_of_an_optimizer_and_the_buffers_of_a_module_are_groups():
     named = ["gradient of a", "gradient of b", "change of a", "change of b", "change of bn.mean"]
-    named += [f"change of {tensors.OPTIMIZER}exp_avg of {w}" for w in "ab"]
-    named += [f"change of {tensors.OPTIMIZER}step of a"]
+    named += [f"change of {tensors.OPTIMIZER}exp_avg.{w}" for w in "ab"]
+    named += [f"change of {tensors.OPTIMIZER}step.a"]
     named += ["change of bn.var", "change of other.var"]
     groups = scaling.scale_of([LOSS, *named])
     alike = [(i, j) for i in range(11) for j in range(i) if groups[i] == groups[j]]
     assert alike == [(2, 1), (4, 3), (7, 6), (9, 5)]
+
+
+def passed(**changes) -> Verification:
+    return dataclasses.replace(Verification("PASS", "", 0.0, 0.0, 0.0, tol=1e-2), **changes)
+
+
+def test_a_weight_that_is_left_as_it_was_fails_however_small_its_change_is():
+    types = (TensorType(f"{CHANGE}large", (4,), "float32"), TensorType(f"{CHANGE}small", (4,), "float32"))  # fmt: skip
+    golden = [np.ones(4, np.float32), np.full(4, 1e-7, np.float32)]
+    expected = verify.Expected(types, golden, None, True, "f32")
+    assert training.require_changes(passed(), golden, expected).code == "PASS"
+    found = training.require_changes(passed(), [golden[0], np.zeros(4, np.float32)], expected)
+    assert (found.code, found.detail) == ("FAIL", f"{CHANGE}small: none, expected 4 of 4 values to change")  # fmt: skip
+    few = dataclasses.replace(expected, golden=[golden[0], np.array([1e-7, 0, 0, 0], np.float32)])
+    assert training.require_changes(passed(), [golden[0], np.zeros(4)], few).code == "PASS"
+
+
+def followed(losses, golden, **signature) -> Verification:
+    """A program whose successive steps have these losses, beside eager's."""
+    left = iter(losses[1:])
+    seen = []
+
+    def step(weights):
+        seen.append(weights)
+        return [np.float32(next(left)), *RIGHT[1:]]
+
+    found = training.follow(
+        passed(),
+        [np.float32(losses[0]), *RIGHT[1:]],
+        step,
+        dataclasses.replace(SIGNATURE, **signature),
+        np.array(golden),
+    )
+    for weights in seen:
+        assert list(weights) == ["mean", "count", "w"]
+        assert np.array_equal(weights["w"].view(np.float32).reshape(4, 3), WEIGHT + UPDATE)
+    return found
+
+
+GOLDEN_LOSSES = [2.0, 1.9, 1.8, 1.7]
+
+
+@pytest.mark.parametrize(
+    ("losses", "golden", "steps", "detail"),
+    [
+        (GOLDEN_LOSSES, GOLDEN_LOSSES, "4/4", ""),
+        ([2.0, 2.0, 2.0, 2.0], GOLDEN_LOSSES, "1/4", "loss of step 2 of 4: 2, expected 1.9"),
+        ([2.0, 1.9, 1.8, 1.69], GOLDEN_LOSSES, "3/4", "loss of step 4 of 4: 1.69, expected 1.7"),
+        # What the losses move later allows nothing now.
+        ([2.0, 1.95, 1.8, 9.0], [2.0, 1.9, 1.8, 9.0], "3/4", "loss of step 2 of 4: 1.95, expected 1.9"),
+        # A loss that was verified may be as wrong later as it is now.
+        ([2.001, 1.901, 1.801, 1.701], GOLDEN_LOSSES, "4/4", ""),
+        ([2.0, 1.9, 5.0, 7.0], [2.0, 1.9, np.inf, np.nan], "2/2", ""),
+    ],
+)  # fmt: skip
+def test_the_losses_of_successive_steps_follow_eagers(losses, golden, steps, detail):
+    found = followed(losses, golden)
+    assert f"{found.train_steps}/{found.train_expected}" == steps
+    assert (found.detail, found.code) == (detail, "FAIL" if detail else "PASS")
+
+
+def test_rounding_of_a_loss_depends_on_the_dtype():
+    close = [2.0, 2.01, 2.0, 2.0]
+    assert followed(close, [2.0] * 4).code == "FAIL"
+    assert followed(close, [2.0] * 4, dtype="bf16").code == "PASS"
+
+
+def test_a_step_that_failed_is_not_followed():
+    wrong = passed(code="FAIL")
+    assert training.follow(wrong, RIGHT, lambda _: [], SIGNATURE, np.array([1.0])) is wrong

@@ -35,7 +35,7 @@ CHANGE = "change of "
 change of each parameter, buffer and tensor of the optimizer's state. A program returns the new value."""
 
 OPTIMIZER = "optimizer."
-"""The prefix of the keys of an optimizer's state in an archive: `optimizer.exp_avg of conv.weight`."""
+"""The prefix of the keys of an optimizer's state in an archive: `optimizer.exp_avg.conv.weight`."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.lib.config import stages
+from scripts.lib.config import stages, training
 from scripts.lib.config.cell import Kind
 from scripts.lib.iree import float64
 from scripts.lib.iree.backends import compile_flags, renamed
@@ -86,10 +86,16 @@ def of(root: Path, record: Record) -> Case:
     ended = asked if asked.status != outcome.OK else _measured(root, str(cell))
     if ended.status == outcome.SKIPPED:
         raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
+    test = training.test(cell["frontend"])
+    if test == training.TRAIN and ended.reason == WRONG_RESULT:
+        raise NoCase(
+            f"{cell}: a training step with wrong results has no reproducer, because its golden results are changes of "
+            f"weights and the tools compare values; run the command of its row: python -m scripts.failed --cell '{cell}'"
+        )
     files = {
         "program": root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir"),
         **{
-            name: root / stages.STAGES["reference"].path(cell["model"], name)
+            name: root / stages.STAGES[training.REFERENCES[test]].path(cell["model"], name)
             for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
         },
     }

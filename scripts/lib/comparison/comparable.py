@@ -45,6 +45,7 @@ _SAME: dict[str, Callable[[Record], Any]] = {
     "threads": lambda record: record["run"]["threads"],
     "timer": lambda record: record["run"].get("timer"),
     "test": _experiment("test"),
+    "optimizer": lambda record: record["experiment"].get("optimizer") or None,
     "dtype": _experiment("dtype"),
     "precision": _experiment("precision"),
     "matmul precision": _experiment("matmul_precision"),

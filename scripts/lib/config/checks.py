@@ -4,13 +4,14 @@ name exist, and whether entries fit together. The schema has checked each entry'
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import plugins, settings, toolchains, tuning
-from scripts.lib.config.entries import Baseline, Frontend, Model, Target, varied
+from scripts.lib.config import plugins, settings, toolchains, training, tuning
+from scripts.lib.config.entries import Baseline, Frontend, Model, Target, of_tests, varied
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.precision import POLICY, TESTS
 from scripts.lib.config.stages import IREE_ENV
@@ -39,7 +40,7 @@ def problems(
     `programs`: the frontends whose programs baselines run. `kernels`: the kernels at their shapes.
     """
     found = entry_problems(chosen, programs, root, torchbench, list(known["frontends"]))
-    found += expect_problems(config.get("expect", {}), known, config.get("toolchains") or ())
+    found += expect_problems(config.get("expect", {}), known, config.get("toolchains") or (), root)
     found += glob_problems({**known, "models": {**known["models"], **kernels}})
     found += node_problems(known, config.get("nodes", {}))
     found += reserved_problems(known["frontends"])
@@ -64,11 +65,15 @@ def entry_problems(
 
 
 def reserved_problems(frontends: Collection[str]) -> list[str]:
-    """Error messages about frontends that have the name of a row of results/tuned.csv."""
+    """Error messages about frontends that have the name of a row of results/tuned.csv, or of a training step."""
     return [
         f"frontends.{name}: found the name of a row of results/tuned.csv, expected another name"
         for name in tuning.FRONTENDS
         if name in frontends
+    ] + [
+        f"frontends.{name}: found the end of the name of a frontend of training steps, expected another name"
+        for name in frontends
+        if name.endswith(training.SUFFIX)
     ]
 
 
@@ -157,14 +162,17 @@ def baseline_problems(
 
 
 def expect_problems(
-    expect: Mapping[str, Any], known: Mapping[str, dict], named: Iterable[str] = ()
+    expect: Mapping[str, Any],
+    known: Mapping[str, dict],
+    named: Iterable[str] = (),
+    root: Path = plugins.ROOT,
 ) -> list[str]:
     """Error messages about patterns that match no declared cell: `snakemake check` would pass without
-    checking anything. `named`: all declared toolchains, selected or not."""
+    checking anything. `named`: all declared toolchains, selected or not. `root`: the folder of scripts/."""
     variants = _variants(known["frontends"], named) if any("@" in one for one in expect) else {}
     everything = Matrix(
         models=known["models"],
-        frontends=varied(known["frontends"], toolchains.pinned() | variants),
+        frontends=varied(_of_tests(known["frontends"], root), toolchains.pinned() | variants),
         targets=varied(known["targets"], toolchains.pinned() | variants),
         toolchains=toolchains.pinned() | variants,
         baselines=known["baselines"],
@@ -179,6 +187,15 @@ def expect_problems(
         for pattern in expect
         if not any(fnmatchcase(cell, pattern) for cell in cells)
     ]
+
+
+def _of_tests(frontends: Mapping[str, Frontend], root: Path) -> dict[str, Frontend]:
+    """The frontends of all tests; of an exporter that does not declare its tests, which is another error, those of eval."""
+    found = dict(frontends)
+    for name, one in frontends.items():
+        with contextlib.suppress(OSError, plugins.DeclarationError):
+            found |= of_tests({name: one}, TESTS, root)
+    return found
 
 
 def _variants(frontends: Mapping[str, Frontend], named: Iterable[str]) -> dict[str, Toolchain]:

@@ -152,7 +152,11 @@ def _verified(
         compared = training.compared(outputs, signature, module.weights)
     if names and len(outputs) != len(names):
         names = None  # which is reported as another number of outputs
-    verification = verify(compared, check.expected(), check.tolerance, names)
+    expected = check.expected()
+    verification = verify(compared, expected, check.tolerance, names)
+    if names:
+        verification = training.require_changes(verification, compared, expected)
+    del expected, compared
     print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
     if follow:
         again = partial(_call_with, session, signature)

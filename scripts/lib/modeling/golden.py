@@ -3,9 +3,10 @@ with them."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,15 +59,8 @@ def observe(
     before = [(path, convert.to_numpy(tensor)) for path, tensor in loaded.inputs]
     buffers = _digests(loaded.module)
     step = make_step(loaded)
-    try:
+    with calling(loaded, file):
         twice = run_twice(step, dtype)
-    except errors.ModelError as error:
-        raise errors.ModelError(f"{file}: {error}", error.reason or errors.Fault.OUTPUTS) from error
-    except Exception as error:
-        raise errors.ModelError(
-            f"{file}: its forward pass raised {errors.raised(error, file)}; {_seen(loaded)}",
-            errors.Fault.FORWARD,
-        ) from error
     for (path, array), (_, tensor) in zip(before, loaded.inputs, strict=True):
         if not np.array_equal(convert.to_numpy(tensor), array, equal_nan=True):
             text = f"{file}: the model changes its input {path} in place"
@@ -76,7 +70,22 @@ def observe(
         raise errors.ModelError(f"{file}: {_why_undecided(loaded.module, buffers)}")
     counted = _counted(step, loaded)
     del step
-    return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step), work=counted)
+    names = [kind.name for kind in twice.types]
+    return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step, names), work=counted)
+
+
+@contextlib.contextmanager
+def calling(loaded: loading.LoadedModel, file: Path) -> Iterator[None]:
+    """Make a ModelError that names the file and the inputs of whatever a call of the model raises."""
+    try:
+        yield
+    except errors.ModelError as error:
+        raise errors.ModelError(f"{file}: {error}", error.reason or errors.Fault.OUTPUTS) from error
+    except Exception as error:
+        raise errors.ModelError(
+            f"{file}: its forward pass raised {errors.raised(error, file)}; {_seen(loaded)}",
+            errors.Fault.FORWARD,
+        ) from error
 
 
 def _counted(step: Step, loaded: loading.LoadedModel) -> dict[str, Any] | None:
@@ -170,9 +179,12 @@ def _check(file: Path, golden: list[np.ndarray]) -> None:
 
 
 def _in_float64(
-    loaded: loading.LoadedModel, make_step: Callable[[loading.LoadedModel], Step]
+    loaded: loading.LoadedModel,
+    make_step: Callable[[loading.LoadedModel], Step],
+    names: Sequence[str],
 ) -> list[np.ndarray] | None:
-    """Results computed in float64 from the same (rounded) weights; None if torch cannot compute them."""
+    """Results computed in float64 from the same (rounded) weights; None if torch cannot compute them, or if they
+    have other names than those of the eager step (a buffer that changes in one precision alone)."""
     args, kwargs = trees.cast_floats((loaded.args, loaded.kwargs), torch.float64)
     wide = dataclasses.replace(loaded, args=args, kwargs=kwargs)
     try:
@@ -181,7 +193,11 @@ def _in_float64(
             if isinstance(step, TrainStep) and not float64.is_wide(loaded.module):
                 print("note: no float64 reference: gradients need all weights in float64 at once")
                 return None
-            return [convert.to_numpy(tensor) for _, tensor in step.results(step())]
+            results = step.results(step())
+            if [name for name, _ in results] != list(names):
+                print("note: no float64 reference: it has other results", flush=True)
+                return None
+            return [convert.to_numpy(tensor) for _, tensor in results]
     except RuntimeError as error:
         print(f"note: no float64 reference: {error}", flush=True)
         return None

@@ -117,7 +117,8 @@ class WholeStep(TrainStep):
         changes = {}
         for name, buffer in module.named_buffers():
             if not torch.equal(buffer, before[name]):
-                changes[name] = buffer - before[name]
+                old = before[name]
+                changes[name] = buffer ^ old if buffer.dtype is torch.bool else buffer - old
                 buffer.copy_(before[name])
         weights = {n: w.detach() for n, w in module.named_parameters() if w.grad is not None}
         gradients = {n: w.grad for n, w in module.named_parameters() if w.grad is not None}

@@ -28,7 +28,7 @@ def slots(optimizer: Optimizer) -> tuple[str, ...]:
 
 def key(slot: str, weight: str) -> str:
     """The key of one of an optimizer's tensors for a weight."""
-    return f"{OPTIMIZER}{slot} of {weight}"
+    return f"{OPTIMIZER}{slot}.{weight}"
 
 
 def stepped(

@@ -10,11 +10,16 @@ from typing import Any
 
 from scripts.lib.config import stages
 from scripts.lib.config.cell import Kind
+from scripts.lib.config.training import TRAIN
 from scripts.lib.report import remedied
 from scripts.lib.supervision import outcome
 
-STAGES = tuple(stage.name for stage in stages.before(stages.LAST[Kind.IREE]))
-"""The chain of an IREE cell, in order."""
+STAGES = (
+    "reference",
+    "gradients",
+    *[stage.name for stage in stages.before(stages.LAST[Kind.IREE])][1:],
+)
+"""The chain of an IREE cell, in order; only that of a training step has gradients."""
 NOTHING = "nothing"
 VERIFIED = "verified"
 
@@ -26,6 +31,7 @@ ENDINGS = {
     "measure": "failed at measure",
     "compile": "failed at compile",
     "export": "failed at export",
+    "gradients": "failed at gradients",
     "reference": "failed at reference",
     "env": "no environment",
     "skipped": "skipped",
@@ -167,8 +173,10 @@ def _cell(record: Mapping[str, Any], referenced: bool) -> Cell:
 def _reached(record: Mapping[str, Any], result: Mapping[str, Any], referenced: bool) -> str:
     """The last stage of the chain that succeeded. `result`: the outcome for the row's lowering path."""
     at = stages.first_round(result["stage"])
-    if at in STAGES and result["status"] != outcome.SKIPPED:
-        return (NOTHING, *STAGES)[STAGES.index(at)]
+    of_eval = [stage for stage in STAGES if stage != "gradients"]
+    chain = STAGES if record["experiment"]["test"] == TRAIN else of_eval
+    if at in chain and result["status"] != outcome.SKIPPED:
+        return (NOTHING, *chain)[chain.index(at)]
     # On a skip list, or without an environment: the row does not name the stage before, but
     # a stage that succeeded has left its report.
     for stage in ("compile", "export"):

@@ -42,7 +42,7 @@ def _group(name: str, trained: Collection[str]) -> str:
     if changed in trained:
         return CHANGE
     if changed.startswith(OPTIMIZER):
-        return changed.partition(" of ")[0]
+        return changed.removeprefix(OPTIMIZER).partition(".")[0]
     return f"buffers of {changed.rpartition('.')[0]}" if name != LOSS else name
 
 

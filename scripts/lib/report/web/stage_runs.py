@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import stages
+from scripts.lib.config import stages, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.stages import STAGES, Stage
 from scripts.lib.supervision import memory_series, outcome
@@ -21,7 +21,8 @@ def of_row(row: Cell) -> Iterator[tuple[Stage, Cell]]:
     names = [stage.name for stage in stages.before(stages.LAST[row.kind])]
     if row.kind is Kind.IREE:
         names.insert(names.index("compile") + 1, "remedy")
-    elif row["test"] == "train":
+    test = training.test(row["frontend"]) if row.kind is Kind.IREE else row["test"]
+    if test == training.TRAIN:
         names.insert(names.index("reference") + 1, "gradients")
     for name in (*names, stages.second_round(row)[0].name):
         yield STAGES[name], row.to(STAGES[name].kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.lib.config.training import EVAL, TRAIN
-from scripts.lib.report import remedied, wording
+from scripts.lib.report import remedied, speedups, wording
 from scripts.lib.report.results_table import column_of
 from scripts.lib.report.web.rows import ending
 from scripts.lib.report.web.source import Record, Source, View
@@ -27,12 +27,12 @@ def select(source: Source) -> dict[str, Any] | None:
 
 def _row(index: int, record: Record, forward_ms: float | None) -> dict[str, Any]:
     latency = record["latency"] if _latency(record) else {}
-    verification = record["verification"]
+    verification, machine = record["verification"], speedups.machine_of(record)
     expected = verification.get("train_expected")
     return {
         "index": index,
         "model": record["model"]["name"],
-        "path": wording.path(column_of(record)),
+        "path": wording.path(column_of(record)) + (f" ({machine})" if machine else ""),
         "ending": ending(record),
         "reason": remedied.of_path(record)["reason"],
         "latency_ms": _latency(record),
@@ -44,7 +44,8 @@ def _row(index: int, record: Record, forward_ms: float | None) -> dict[str, Any]
 
 
 def _key(record: Record) -> tuple:
-    return record["model"]["name"], column_of(record), record["experiment"]["precision"]
+    device = speedups.device_of(record)
+    return record["model"]["name"], column_of(record), record["experiment"]["precision"], *device
 
 
 def _latency(record: Record) -> float | None:
