@@ -112,13 +112,15 @@ def test_the_gradient_is_that_of_the_model_without_its_dropout(checkout):
     stored = np.load(checkout.path / "results/gradients/squares/golden.npz")
     inputs = np.load(checkout.path / "results/reference/squares/inputs.npz")
     signature = json.loads((checkout.path / "results/gradients/squares/signature.json").read_text())
-    assert [o["name"] for o in signature["outputs"]] == ["loss", "gradient of weight"]
+    names = [o["name"] for o in signature["outputs"]]
+    assert names == ["loss", "gradient of weight", "change of weight"]
     x, c = inputs["0"], stored["cotangent.0"]
     output = np.load(checkout.path / "results/reference/squares/golden.npz")["golden.0"]
     assert stored["golden.0"] == pytest.approx((output * c).mean(), rel=1e-5)
     weight = np.sqrt(output) / np.abs(x)
     expected = np.abs(2 * c * weight * x**2 / 16)
     assert np.abs(stored["golden.1"]) == pytest.approx(expected, rel=1e-4)
+    assert stored["golden.2"] == pytest.approx(-0.01 * stored["golden.1"], rel=1e-3)
 
 
 def test_a_wrong_gradient_fails_and_has_no_latency(checkout):
