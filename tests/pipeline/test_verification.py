@@ -120,7 +120,8 @@ def test_the_gradient_is_that_of_the_model_without_its_dropout(checkout):
     weight = np.sqrt(output) / np.abs(x)
     expected = np.abs(2 * c * weight * x**2 / 16)
     assert np.abs(stored["golden.1"]) == pytest.approx(expected, rel=1e-4)
-    assert stored["golden.2"] == pytest.approx(-0.01 * stored["golden.1"], rel=1e-3)
+    # The change is of weights in float32, which rounds it.
+    assert stored["golden.2"] == pytest.approx(-0.01 * stored["golden.1"], rel=1e-3, abs=6e-8)
 
 
 def test_a_wrong_gradient_fails_and_has_no_latency(checkout):
