@@ -117,6 +117,7 @@ def make_gradients(
         signature,
         inputs=(*signature.inputs, *_types(cotangents)),
         outputs=found.types,
+        generation=None,
         parameters=parameters,
         torch_version=torch.__version__,
         has_fp64=found.fp64 is not None,

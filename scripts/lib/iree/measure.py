@@ -158,11 +158,11 @@ def _verified(
         verification = training.require_changes(verification, compared, expected)
     del expected, compared
     print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
-    if follow:
+    if follow and names:
+        verification = _follow_training(verification, outputs, module, inputs, check, threads)
+    elif follow:
         again = partial(_call_with, session, signature)
         verification = follow_generation(verification, again, inputs, signature)
-        if names:
-            verification = _follow_training(verification, outputs, module, inputs, check, threads)
     return verification, first_call_s
 
 
