@@ -22,9 +22,6 @@ from scripts.lib.modeling.updates import make, put, slots, stepped
 from scripts.lib.modeling.weights import named_weights, set_weights, with_inputs
 from scripts.lib.verification import training
 
-COTANGENT = "cotangent."
-"""What the names of cotangents begin with."""
-
 
 @dataclass(frozen=True)
 class Reference:
@@ -110,7 +107,7 @@ def make_gradients(
     tensors.save_npz(
         files.golden,
         found.arrays()
-        | {f"{COTANGENT}{i}": array for i, array in enumerate(cotangents)}
+        | {f"{tensors.COTANGENT}{i}": array for i, array in enumerate(cotangents)}
         | {training.LOSSES: losses},
     )
     dataclasses.replace(
@@ -176,7 +173,7 @@ def _require_change(
 
 def _types(cotangents: list) -> list[tensors.TensorType]:
     return [
-        tensors.TensorType(f"{COTANGENT}{i}", array.shape, "float32")
+        tensors.TensorType(f"{tensors.COTANGENT}{i}", array.shape, "float32")
         for i, array in enumerate(cotangents)
     ]
 

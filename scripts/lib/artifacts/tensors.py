@@ -34,6 +34,9 @@ CHANGE = "change of "
 """Names of the results of a training step: the loss, and the prefixes of each parameter's gradient and of the
 change of each parameter, buffer and tensor of the optimizer's state. A program returns the new value."""
 
+COTANGENT = "cotangent."
+"""The prefix of the names of cotangents: inputs of a training step's program, and arrays in golden.npz."""
+
 OPTIMIZER = "optimizer."
 """The prefix of the keys of an optimizer's state in an archive: `optimizer.exp_avg.conv.weight`."""
 

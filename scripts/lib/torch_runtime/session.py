@@ -152,6 +152,8 @@ def _eager_step(
     options = {"autocast": autocast} if autocast else {}
     if work.test == "eval":
         return EvalStep(loaded, **options)
-    stored = tensors.load_npz(check.golden, "cotangent.")
-    kept = [torch.from_numpy(stored[f"cotangent.{i}"]).to(device) for i in range(len(stored))]
+    stored = tensors.load_npz(check.golden, tensors.COTANGENT)
+    kept = [
+        torch.from_numpy(stored[f"{tensors.COTANGENT}{i}"]).to(device) for i in range(len(stored))
+    ]
     return TrainStep(loaded, kept, **options)
