@@ -4,6 +4,7 @@
     .venvs/iree/bin/python -m benchmarks.compare_errors measure --minutes 60 --out rows.json --rows results/results.jsonl
     python -m benchmarks.compare_errors analyse errors.json rows.json
     python -m benchmarks.compare_errors runs agreement.json
+    python -m benchmarks.compare_errors turns results
 
 `measure` times modules in turns, with the code with which toolchains are compared. A batch is a comparison
 of many cells: modules with themselves, and programs with the same program that has 3, 5 and 10 % more operators.
@@ -11,7 +12,8 @@ The programs are those of benchmarks.agreement, on one thread and on all physica
 are those of a run: every row of IREE on the CPU with itself. `analyse` decides each batch as scripts.compare does, and
 prints how often a cell without a change is called slower or faster, how often the slower programs are found, and how
 often neither a change nor its absence is shown. `runs` does the same for two runs, of which each row has two rounds:
-consecutive batches of a record of benchmarks.agreement. docs/comparison.md has the figures.
+consecutive batches of a record of benchmarks.agreement. `turns` compares the modules of a run with several toolchains
+with themselves, by the blocks that the run has timed. docs/comparison.md has the figures.
 """
 
 from __future__ import annotations
@@ -68,6 +70,9 @@ def main() -> None:
     other = commands.add_parser("runs", help="how often the comparison of two runs is wrong")
     other.add_argument("files", nargs="+", type=Path, help="of benchmarks.agreement")
     other.set_defaults(run=lambda args: _analysis().analyse_runs(args.files))
+    other = commands.add_parser("turns", help="the same for the modules of runs with toolchains")
+    other.add_argument("folders", nargs="+", type=Path, help="results folders of such runs")
+    other.set_defaults(run=lambda args: _analysis().analyse_turns(args.folders))
     args = parser.parse_args()
     args.run(args)
 

@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,44 @@ def counted(files: Iterable[Path]) -> Found:
             kinds = [(one["condition"], one["kind"]) for one in cells]
             count(found, kinds, estimates, 0.0)
     return found
+
+
+def analyse_turns(folders: Sequence[Path]) -> None:
+    """Print the same for modules of runs with several toolchains, each compared with itself."""
+    show("modules of a run with themselves, in turns", counted_turns(folders))
+
+
+def counted_turns(folders: Iterable[Path]) -> Found:
+    """Return the verdicts of comparing each module of a run with itself: its blocks of successive turns are taken for
+    two modules. All modules of a toolchain are decided as one comparison."""
+    found: Found = {}
+    for folder in folders:
+        by_side: dict[str, list[Estimate]] = {}
+        for path in sorted((folder / "turns").rglob("turns.json")):
+            values = json.loads(path.read_text())
+            if not values.get("blocks"):  # a device that is not there
+                continue
+            taken = Turns.of(values)
+            for side in taken.sides:
+                of = remeasuring.of_turns(str(path), with_itself(taken, side), BEFORE, AFTER)
+                if isinstance(of, Estimate):
+                    by_side.setdefault(side, []).append(of)
+        for side, estimates in by_side.items():
+            count(found, [(side, EQUAL)] * len(estimates), estimates, 0.0)
+    return found
+
+
+def with_itself(taken: Turns, side: str) -> Turns:
+    """Return the blocks of one module as turns of two: in every second pair the first block comes first. A last block
+    without a partner is left out."""
+    own = [one for one in taken.blocks if one.side == side]
+    blocks = []
+    for turn, pair in enumerate(zip(own[::2], own[1::2], strict=False)):
+        names = (BEFORE, AFTER) if turn % 2 == 0 else (AFTER, BEFORE)
+        blocks += [
+            replace(one, turn=turn, side=name) for one, name in zip(pair, names, strict=True)
+        ]
+    return Turns((BEFORE, AFTER), tuple(blocks))
 
 
 def counted_runs(files: Iterable[Path]) -> Found:

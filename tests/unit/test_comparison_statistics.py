@@ -161,3 +161,21 @@ def test_the_error_rates_of_a_record_are_counted(tmp_path):
     line = compare_errors_analysis.line("B10", slower)
     assert line[1:3] == ["4", "4 (100.0%)"]
     assert line[4] == "47.3%"  # 0.05 ** (1 / 4): Clopper and Pearson for all of 4
+
+
+def test_the_modules_of_a_run_are_compared_with_themselves(tmp_path):
+    values = in_turns(np.full(16, 0.4))  # b is slower by half than a, and each as fast as itself
+    path = tmp_path / "turns/m/f/t/turns.json"
+    path.parent.mkdir(parents=True)
+    values.write(path)
+    absent = tmp_path / "turns/m/f/gpu/turns.json"
+    absent.parent.mkdir()
+    absent.write_text('{"sides": [], "blocks": []}')
+    own = compare_errors_analysis.with_itself(values, "a")
+    assert [one.side for one in own.blocks[:4]] == ["before", "after", "after", "before"]
+    assert (len(own.blocks), own.blocks[-1].turn) == (16, 7)
+    found = compare_errors_analysis.counted_turns([tmp_path])
+    assert list(found) == [("a", "A"), ("b", "A")]
+    for counts in found.values():
+        assert counts.values == [pytest.approx(0.0, abs=1e-12)]
+        assert counts.verdicts == ["same"]
