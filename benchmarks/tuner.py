@@ -26,8 +26,8 @@ from rich.table import Table
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.stages import REPORT, STAGES
 from scripts.lib.core import atomic, exits
-from scripts.lib.supervision import tuning
-from scripts.lib.supervision.tuning import Report
+from scripts.lib.supervision.tuning import report
+from scripts.lib.supervision.tuning.report import Report
 
 ENOUGH = 0.9
 """The share of the gain that is to be reached."""
@@ -66,13 +66,13 @@ def search(model: str, target: str, budget_s: float, keep: float) -> Report:
     command = [
         *(sys.executable, "-m", "snakemake", "--cores", "all", str(path), "--config"),
         *(f"models={model}", f"targets={target}"),
-        f"tune={json.dumps({'budget_s': budget_s, 'keep': keep})}",
+        f"tune={json.dumps({'budget_s': budget_s, 'keep': keep, 'specs': 0})}",
     ]
     print("$", *command, file=sys.stderr)
     done = subprocess.run([*command, "--forcerun", "tune_iree"], check=False)
     if done.returncode != 0 or not path.stat().st_size:
         exits.fail(f"{model}: the search has failed; see {path.parent}/log.txt")
-    return tuning.read(atomic.read_json(path))
+    return report.read(atomic.read_json(path))
 
 
 class Latencies:

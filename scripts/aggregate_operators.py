@@ -3,37 +3,29 @@ operators/operators.jsonl."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from scripts.lib.config.matrix import Matrix
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic
 from scripts.lib.driver import outputs
 from scripts.lib.operators.problem import Problem
-from scripts.lib.report import fields, writing
+from scripts.lib.report import aggregates, fields, writing
 from scripts.lib.report.operators import page, record, records_file
 from scripts.lib.report.operators.columns import COLUMNS, FIELDS
 from scripts.lib.report.operators.table import Table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.aggregate_operators", description=__doc__
-    )
-    parser.add_argument("--matrix", required=True, type=Path, help="results/logs/matrix.json")
+    parser = aggregates.parser("aggregate_operators", __doc__)
     parser.add_argument("--source", type=Path, help="results/operators/source.json")
-    parser.add_argument("--out-csv", required=True, type=Path)
-    parser.add_argument("--out-jsonl", required=True, type=Path)
-    parser.add_argument("--out-md", required=True, type=Path)
-    parser.add_argument("--due", default="0", help="what asks for these files (driver/outputs.py)")
     args = parser.parse_args()
-    matrix = Matrix.from_json(atomic.read_json(args.matrix))
+    matrix = aggregates.matrix(args)
     schema = fields.schema(FIELDS, "operator_record")
     found = writing.checked(_records(matrix), schema, records_file.name_of, _kind)
-    try:
+    with aggregates.files(args.out_csv):
         atomic.write_parts(args.out_jsonl, writing.lines(found))
         atomic.write_parts(args.out_csv, writing.csv(records_file.data(args.out_jsonl), COLUMNS))
         source = atomic.read_json(args.source) if args.source else {}
@@ -41,8 +33,6 @@ def main() -> None:
         atomic.write_text(args.out_md, page.page(table, source))
         outputs.record(args.due, [args.out_csv, args.out_md])
         writing.condemn_damaged(records_file.data(args.out_jsonl))
-    except OSError as error:
-        exits.fail(f"{error}; the next run makes {args.out_csv} again")
 
 
 def _kind(record: Mapping[str, Any]) -> tuple[str, ...]:

@@ -9,17 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.lib.bundling import case as cases
 from scripts.lib.bundling import elsewhere, recorded, writing
 from scripts.lib.bundling.case import COMPILE, Case, NoCase
-from scripts.lib.config import training
-from scripts.lib.config.stages import IREE_ENV
-from scripts.lib.core import checkout, exits
-from scripts.lib.driver import environments
+from scripts.lib.config import threads, training
+from scripts.lib.core import exits
 from scripts.lib.report import results_file
 from scripts.lib.report.results_file import Record
 from scripts.lib.supervision import outcome
@@ -153,17 +150,21 @@ def reduce(root: Path, case: Case, folder: Path, budget_s: float, factor: float)
             f"this is {case.stage}: {case.status} ({case.reason})"
         )
         return
-    out, report = folder / REDUCED, folder / "reduction.json"
-    python = checkout.ROOT / environments.python(IREE_ENV, False)
-    done = subprocess.run(
-        [
-            *(str(python), "-m", "scripts.reduce_program"),
-            *("--program", str(folder / "program.mlir"), "--flags", json.dumps(case.flags)),
-            *("--budget", f"{budget_s:g}", "--out", str(out), "--out-report", str(report), *mode),
-        ],
-        check=False,
-    )
-    if done.returncode != 0:
+    place = folder.absolute()
+    out, report = place / REDUCED, place / "reduction.json"
+    options = [
+        *("--program", str(place / "program.mlir"), "--flags", json.dumps(case.flags)),
+        *("--budget", f"{budget_s:g}", "--out", str(out), "--out-report", str(report), *mode),
+    ]
+    try:
+        # By the compiler of the cell, which may be that of a toolchain.
+        ended = recorded.of(root, COMPILE, threads.shared(case.cell)).run(
+            "scripts.reduce_program", options
+        )
+    except NoCase as error:
+        print(f"note: {case.cell}: {error}")
+        return
+    if ended != 0:
         print(f"note: {case.cell} was not reduced; the messages above say why")
         return
     log = (folder / "log.txt").read_text(encoding="utf-8")

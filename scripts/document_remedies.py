@@ -5,36 +5,18 @@ python -m scripts.document_remedies
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from scripts.lib.config import remedies
 from scripts.lib.config.remedies import Hang, Remedy, Table
-from scripts.lib.core import atomic, checkout, exits
 from scripts.lib.report import markdown
+from scripts.lib.report.made_part import MadePart
 
-PAGE = checkout.ROOT / "docs" / "troubleshooting.md"
-BEGIN = "<!-- Made by `python -m scripts.document_remedies` from workflow/remedies.yaml. -->\n"
-END = "<!-- End of what it makes. -->\n"
+PART = MadePart("document_remedies", "workflow/remedies.yaml", "troubleshooting.md")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.document_remedies", description=__doc__
-    )
-    parser.add_argument("page", nargs="?", type=Path, default=PAGE)
-    args = parser.parse_args()
-    try:
-        text = args.page.read_text(encoding="utf-8")
-        atomic.write_text(args.page, with_tables(text, remedies.table()))
-    except (OSError, ValueError) as error:
-        exits.fail(f"{args.page}: {error}")
-
-
-def with_tables(page: str, table: Table) -> str:
-    """Return a page with the tables between its two marks. Raises ValueError if it has none."""
-    return markdown.with_made(page, BEGIN, END, tables(table))
+    PART.command(__doc__, lambda: tables(remedies.table()))
 
 
 def tables(table: Table) -> str:

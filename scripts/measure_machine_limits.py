@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from scripts.lib.baseline.runtime import NoDevice as NoTorchDevice
-from scripts.lib.config import plugins
+from scripts.lib.config import plugins, threads
 from scripts.lib.core import channel, exits
 from scripts.lib.iree import limit_samples
 from scripts.lib.iree.backends import BACKENDS
@@ -32,14 +32,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.measure_machine_limits", description=__doc__
     )
-    parser.add_argument("--device", required=True, choices=list(BY_DEVICE))
+    parser.add_argument(
+        "--device", required=True, type=threads.shared, choices=list(BY_DEVICE),
+        help="its kind; a number of threads in its name is left out",
+    )  # fmt: skip
     timing_arguments.add_threads(parser)
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
-    threads = timing_arguments.threads(args)
+    number = timing_arguments.threads(args)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="limits-") as scratch:
         try:
-            found = measure(args.device, threads, Path(scratch))
+            found = measure(args.device, number, Path(scratch))
         except NoDevice as error:
             exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
         except WrongResult as error:
@@ -54,22 +57,22 @@ def main() -> None:
     found.write(args.out)
 
 
-def measure(kind: str, threads: int, scratch: Path) -> MachineLimits:
-    """The limits of a device. Raises NoDevice and WrongResult."""
+def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
+    """The limits of a device with a number of CPU threads. Raises NoDevice and WrongResult."""
     started = time.time()
     backend = BY_DEVICE[kind]
-    device = device_info(backend.device, threads)
-    programs = limit_samples.prepare(backend, device["path"], threads, scratch)
-    of_torch = _through_torch(kind, threads) if kind in plugins.DEVICES else ()
-    of_iree = limit_samples.take(programs, kind, threads)
+    device = device_info(backend.device, number)
+    programs = limit_samples.prepare(backend, device["path"], number, scratch)
+    of_torch = _through_torch(kind, number) if kind in plugins.DEVICES else ()
+    of_iree = limit_samples.take(programs, kind, number)
     on_cpu = kind == "cpu"
     channel.alone()
-    with HostWatch(threads if on_cpu else 1) as host:
+    with HostWatch(number if on_cpu else 1) as host:
         samples = (*of_torch, *of_iree)
     return MachineLimits(
         device=kind,
         device_name=device["name"],
-        threads=threads if on_cpu else None,
+        threads=number if on_cpu else None,
         measured_at=started,
         samples=samples,
         versions=plugins.installed(VERSIONS),
@@ -77,14 +80,14 @@ def measure(kind: str, threads: int, scratch: Path) -> MachineLimits:
     )
 
 
-def _through_torch(kind: str, threads: int) -> Iterable[Sample]:
+def _through_torch(kind: str, number: int) -> Iterable[Sample]:
     """What takes PyTorch's samples; nothing is taken before it is iterated over. Empty, with a note, if this PyTorch
     does not have the device."""
     from scripts.lib.torch_runtime import limit_samples as torch_samples
     from scripts.lib.torch_runtime.torch_device import TorchDevice
 
     try:
-        return torch_samples.take(TorchDevice(kind, threads), threads)
+        return torch_samples.take(TorchDevice(kind, number), number)
     except NoTorchDevice as error:
         print(f"note: PyTorch's samples are left out: {error}", flush=True)
         return ()

@@ -1,4 +1,4 @@
-"""Draw the results as files: results/plots/speedups, latency and scatter, each as SVG and PNG."""
+"""Draw the results as files: results/plots/speedups, latency, scatter and threads, each as SVG and PNG."""
 
 from __future__ import annotations
 

@@ -14,19 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.artifacts import tensors
 from scripts.lib.core import atomic, channel, exits
-from scripts.lib.iree import benchmark, float64, profile, sites
+from scripts.lib.iree import float64, module_arguments, profile, sites
 from scripts.lib.iree.backends import add_arguments, flags_of
-from scripts.lib.iree.session import Module, NoDevice, device_info
 from scripts.lib.lowering.locations import Locations
-from scripts.lib.timing import arguments as timing_arguments
-from scripts.lib.timing.arguments import Timing
-from scripts.lib.timing.stopping import Schedule, StoppingRule
-
-RULE = StoppingRule(repetition_s=0.3)
-CALLS = Schedule(iterations=2, repetitions=3, warmup_s=0.0)
-"""What is profiled: three times as many calls as fill `RULE.repetition_s`, after one that does not count."""
 
 
 def main() -> None:
@@ -36,35 +27,24 @@ def main() -> None:
     parser.add_argument(
         "--locations", required=True, type=Path, help="locations.json of the program's export"
     )
-    parser.add_argument("--vmfb", required=True, type=Path)
-    parser.add_argument("--weights", required=True, type=Path)
-    parser.add_argument("--inputs", required=True, type=Path)
-    parser.add_argument("--signature", required=True, type=Path)
-    parser.add_argument("--device", required=True, help="IREE device URI: local-task")
-    timing_arguments.add_threads(parser)
+    module_arguments.add(parser)
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
-    threads = timing_arguments.threads(args)
-    try:
-        device_info(args.device, threads)
-    except NoDevice as error:
-        exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
+    called = module_arguments.Called.of(args)
     located = _locations(args.locations)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
         flags = flags_of(args)
         flags += float64.flags(args.program, args.flags)
         found = sites.sites(args.program, flags, scratch / "phases")
-        inputs = _raw_inputs(args, scratch / "inputs")
         channel.alone()
-        module = Module(args.vmfb, args.weights, args.device)
-        events, call_ms = profile.run(module, inputs, Timing(RULE, threads), CALLS, scratch)
+        events, call_ms = profile.run(called, scratch)
     dispatches, calls = profile.per_call(events, [site.function for site in found])
     atomic.write_json(
         args.out,
         {
             "runtime": "iree",
-            "threads": threads,
+            "threads": called.threads,
             "calls": calls,
             "call_ms": call_ms,
             "kinds": dict(located.modules),
@@ -81,14 +61,6 @@ def _locations(path: Path) -> Locations:
             f"(snakemake profile --forcerun export_program)"
         )
     return Locations.from_json(atomic.read_json(path))
-
-
-def _raw_inputs(args: argparse.Namespace, folder: Path) -> list[str]:
-    """Write the reference's inputs as raw bytes into a folder; the flags of iree-benchmark-module that name them."""
-    types = tensors.Signature.read(args.signature).inputs
-    stored = tensors.load_npz(args.inputs)
-    arrays = [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(types)]
-    return benchmark.write_inputs(folder, arrays, types)
 
 
 def described(

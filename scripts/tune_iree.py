@@ -9,18 +9,22 @@ from __future__ import annotations
 import sys
 
 from scripts.lib.driver import job_arguments, resources
-from scripts.lib.supervision import supervise, tuning
+from scripts.lib.supervision import supervise
+from scripts.lib.supervision.tuning import candidates, work
 
 
 def main() -> int:
     parser = job_arguments.parser("tune_iree", __doc__)
     parser.add_argument(
-        "--search", required=True, type=tuning.of_text, help="JSON: candidates, budget, conditions"
+        "--search",
+        required=True,
+        type=candidates.of_text,
+        help="JSON: candidates, budget, conditions",
     )
     parser.add_argument("--cores", default=1, type=int, help="for compilations beside each other")
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
-    search = tuning.work(args.search, at_once=resources.slots(args.cores))
+    search = work.work(args.search, at_once=resources.slots(args.cores))
     return job_arguments.run(job, lambda: supervise.run(job, search))
 
 

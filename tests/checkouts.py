@@ -22,6 +22,8 @@ from scripts.lib.supervision import outcome
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ("torch-mlir", "torch-xla", "iree")
+LIMITS = "results/machine_limits/cpu"
+"""What the machine can do at most, which every run has and no test changes."""
 
 RUN_TIMEOUT_S = 1500
 """How long a run or a script of a test may take: a hang has to fail its test, with what was said before it."""
@@ -86,17 +88,21 @@ def as_made(path: Path) -> None:
     atomic.write_json(outcome.usage_path(path), asdict(replace(usage, artifacts=made)))
 
 
-def made_environments(*names: str) -> Path:
-    """The folder of environments, with those of these names, which the workflow makes in this checkout.
+def make_here(*files: str) -> None:
+    """Have the workflow make files in this checkout, for all tests.
 
     One test process at a time: each of them is a run in the same folder.
     """
-    wanted = [f".venvs/{name}/versions.json" for name in names]
     (ROOT / ".venvs").mkdir(exist_ok=True)
     with FileLock(ROOT / ".venvs/tests.lock"):
-        Checkout(ROOT).snakemake("--cores", "2", *wanted)
-    empty = [file for file in wanted if not (ROOT / file).stat().st_size]
-    assert not empty, f"could not make {empty}: see results/env/*/log.txt"
+        Checkout(ROOT).snakemake("--cores", "2", *files)
+    empty = [file for file in files if not (ROOT / file).stat().st_size]
+    assert not empty, f"could not make {empty}: see the logs in results/"
+
+
+def made_environments(*names: str) -> Path:
+    """The folder of environments, with those of these names."""
+    make_here(*(f".venvs/{name}/versions.json" for name in names))
     return ROOT / ".venvs"
 
 

@@ -15,7 +15,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.checkouts import ENVIRONMENTS, ROOT, Checkout, made_environments
+from tests.checkouts import ENVIRONMENTS, LIMITS, ROOT, Checkout, made_environments, make_here
 
 settings.register_profile(
     "reproducible",
@@ -55,7 +55,14 @@ def environments() -> Path:
 
 
 @pytest.fixture(scope="session")
-def make_checkout(environments, tmp_path_factory):
+def machine_limits(environments) -> Path:
+    """The folder of the machine's limits, which are measured once for all tests."""
+    make_here(f"{LIMITS}/limits.json")
+    return ROOT / LIMITS
+
+
+@pytest.fixture(scope="session")
+def make_checkout(environments, machine_limits, tmp_path_factory):
     """A function that makes a checkout with the given models, targets and baselines."""
 
     def make(name: str, **config) -> Checkout:
@@ -76,6 +83,7 @@ def make_checkout(environments, tmp_path_factory):
         for env in ENVIRONMENTS:
             (path / ".venvs" / env).symlink_to(environments / env)
             shutil.copytree(ROOT / "results/env" / env, path / "results/env" / env)
+        shutil.copytree(machine_limits, path / LIMITS)
         made = Checkout(path)
         # Neither expectations nor targets name models that a test may leave out, and every
         # frontend is in a run.

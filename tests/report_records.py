@@ -71,6 +71,35 @@ def training() -> list[Record]:
     return found
 
 
+def by_threads(*numbers: int) -> list[Record]:
+    """Return rows of a model `scaled` in eager and on llvm-cpu for each of these numbers of threads. Eager takes the same time
+    on all of them, IREE half the time on twice as many. Its row of the last number failed by the last lowering path."""
+    found = []
+    for one in records():
+        experiment = one["experiment"]
+        if one["model"]["name"] != "conv" or experiment["runtime"] not in ("eager", "iree"):
+            continue
+        if experiment["device"] != "cpu" or not one["latency"]:
+            continue
+        for number in numbers:
+            again = copy.deepcopy(one)
+            again["model"]["name"] = "scaled"
+            name = experiment["target"] or experiment["runtime"]
+            again["experiment"]["target"] = f"{name}+{number}-threads"
+            again["run"]["threads"] = number
+            if experiment["runtime"] == "iree":
+                values = again["latency"]["values_ms"]
+                again["latency"] |= {
+                    "median_ms": one["latency"]["median_ms"] / number,
+                    "values_ms": [ms / number for ms in values],
+                }
+            found.append(again)
+    found[-1] |= {"latency": None, "runs": None}
+    found[-1]["run"]["threads"] = None
+    found[-1]["outcome"] |= {"status": "crashed", "reason": "segfault"}
+    return found
+
+
 def hostile() -> list[Record]:
     """Return two rows of a model whose name, texts and log are HTML with scripts."""
     found = [copy.deepcopy(one) for one in records() if one["model"]["name"] == "bert"][:3]

@@ -20,11 +20,17 @@ class Stubs(Checkout):
     """A checkout of some models by four targets, whose stages only write small files."""
 
     def behave(self, *cases: str) -> None:
-        """What stages do before they write: branches of a shell's `case` of their command."""
+        """What stages do before they write: branches of a shell's `case` of their command.
+
+        The interpreters are replaced in one step: jobs that a killed run has left may be starting them.
+        """
         for python in self.path.glob(".venvs/*/bin/python"):
             lines = [line for line in python.read_text().splitlines() if "# case" not in line]
             lines[1:1] = [f'case "$*" in {case};; esac # case' for case in cases]
-            python.write_text("\n".join(lines) + "\n")
+            aside = python.with_suffix(".next")
+            aside.write_text("\n".join(lines) + "\n")
+            aside.chmod(0o755)
+            aside.replace(python)
 
     def start(self, *arguments: str) -> None:
         """Snakemake in the background, in a session of its own; its output is in run.txt."""

@@ -30,7 +30,7 @@ from tests import histories, report_records
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-FILTERED = [view.name for view in VIEWS if view.name in ("overview", "latency", "failures", "memory", "history")]  # fmt: skip
+FILTERED = [view.name for view in VIEWS if view.name in ("overview", "latency", "threads", "failures", "memory", "history")]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,8 @@ def source(tmp_path_factory) -> Source:
     found[found.index(failed)] = report_records.remedied(
         failed, "pytorch-xla", "torchxla-stablehlo"
     )
-    found += [*report_records.training(), *report_records.hostile()]
+    found += [*report_records.training(), *report_records.by_threads(1, 2, 4)]
+    found += report_records.hostile()
     speedups.add_speedups(found)
     made = report_records.write(tmp_path_factory.mktemp("report"), found, log=HOSTILE_LOG)
     for stage, cell in (("export", "bert/torchmlir-torch"), ("measure", "bert/torchmlir-torch/llvm-cpu")):  # fmt: skip
@@ -132,7 +133,7 @@ def test_every_view_opens_and_shows_text(page, name):
 
 
 def test_the_charts_of_a_view_are_drawn(page):
-    for name, least in (("latency", 6), ("why", 1), ("memory", 1), ("history", 6), ("comparison", 1)):  # fmt: skip
+    for name, least in (("latency", 6), ("threads", 2), ("why", 1), ("memory", 1), ("history", 6), ("comparison", 1)):  # fmt: skip
         view(page, name)
         page.wait_for_selector("main figure svg")
         assert page.locator("main figure svg").count() >= least
@@ -152,6 +153,21 @@ def test_training_steps_have_bars_figures_and_the_reason_of_a_failure(page):
     text = page.inner_text("main")
     assert "10/10" in text
     assert "wrong result: wrong-result" in text
+
+
+def test_threads_have_charts_and_a_table_with_intervals_and_failures(page):
+    view(page, "threads")
+    page.wait_for_selector("main figure svg")
+    labels = page.locator("main figure svg").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")  # fmt: skip
+    assert [label.partition(" by ")[0] for label in labels] == ["scaled: latency", "scaled: parallel efficiency"]  # fmt: skip
+    rows = page.locator("main table tbody tr")
+    eager = rows.filter(has_text="eager").inner_text()
+    assert "100 %" in eager
+    assert re.search(r"50 % \(\d+ % to \d+ %\)", eager)
+    assert rows.filter(has_text="segfault").count() == 1
+    rows.first.locator(".opener").nth(1).click()
+    page.wait_for_selector("dialog[open] article")
+    assert "+2-threads" in page.inner_text("dialog h2")
 
 
 @pytest.mark.parametrize("name", FILTERED)

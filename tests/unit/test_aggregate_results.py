@@ -15,8 +15,8 @@ from scripts.lib.artifacts import digest
 from scripts.lib.config.entries import Override
 from scripts.lib.core import atomic
 from scripts.lib.driver import fingerprint
-from scripts.lib.report import record, results_file, writing
-from scripts.lib.report.columns import COLUMNS
+from scripts.lib.report import aggregates, record, results_file, writing
+from scripts.lib.report.columns import COLUMNS, FIELDS
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Usage
 
@@ -103,7 +103,7 @@ def test_numbers_keep_seven_digits(results):
     results.write()
     found = record.records(results.matrix)
     found[0]["latency"]["median_ms"] = 1.23456789
-    assert "1.234568" in aggregate_results.to_csv(found).splitlines()[1].split(",")
+    assert "1.234568" in "".join(writing.csv(found, COLUMNS)).splitlines()[1].split(",")
 
 
 def test_a_detail_with_commas_and_quotes_stays_one_cell(aggregate, ended):
@@ -117,7 +117,7 @@ def test_a_record_that_breaks_the_schema_stops_the_aggregate_and_is_named(result
     found = record.records(results.matrix)
     found[1]["verification"]["code"] = "FAIL"
     with pytest.raises(SystemExit) as ended:
-        aggregate_results.check(found)
+        aggregates.checked(found, FIELDS)
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert said.startswith("error: record conv/mlir/vulkan: verification.code: 'PASS' was expected")
@@ -149,7 +149,7 @@ def test_a_broken_record_of_a_baseline_is_named_with_its_test(results, capsys):
     found = record.records(results.matrix)
     found[5]["experiment"]["precision"] = "fp8"
     with pytest.raises(SystemExit):
-        aggregate_results.check(found)
+        aggregates.checked(found, FIELDS)
     assert capsys.readouterr().err.startswith("error: record conv/eager/train: experiment.")
 
 

@@ -1,5 +1,6 @@
 """bundle: which cells have a reproducer, and what its files say."""
 
+import dataclasses
 import sys
 import tarfile
 from pathlib import Path
@@ -100,6 +101,24 @@ def test_a_module_that_runs_is_timed_with_weights_of_the_same_shapes(tree, run):
     run(CELL, "--weights")
     assert (folder / "weights.irpa").read_text() == "weights"
     assert not (folder / "weights.flags").exists()
+
+
+def test_a_tuning_spec_of_the_flags_is_in_the_folder(tree, run, results, monkeypatch):
+    targets = results.matrix.targets
+    target = targets["llvm-cpu"]
+    file = Path("results/tuned/conv/llvm-cpu-0badf00d.mlir")
+    flag = f"--iree-codegen-tuning-spec-path={file}"
+    changed = dataclasses.replace(target, flags=(*target.flags, flag))
+    monkeypatch.setitem(targets, "llvm-cpu", changed)
+    file.parent.mkdir(parents=True)
+    file.write_text("module {}")
+    tree()
+    run(CELL)
+    folder = Path("results/bundles/conv__mlir__llvm-cpu")
+    assert (folder / "tuning_spec.mlir").read_text() == "module {}"
+    script = (folder / "run.sh").read_text()
+    assert "--iree-codegen-tuning-spec-path=tuning_spec.mlir" in script
+    assert "results/tuned" not in script
 
 
 def test_wrong_results_come_with_weights_and_golden_outputs(tree, run, ended):

@@ -122,7 +122,9 @@ def test_the_shipped_flags_and_overrides_are_those_of_the_page_of_performance(co
     for target in ("cuda", "rocm"):
         assert ("torchxla-stablehlo", "O1") in tried("mobilenet", target)
         of = SimpleNamespace(model="llama-qlora", frontend=usual[target], target=target)
-        assert plan.remedies.hang(of).startswith("--hang ")
+        assert bool(plan.remedies.hang(of)) == (target == "rocm"), (
+            "for CUDA it takes minutes, and ends"
+        )
     assert tried("resnet", "rocm")[0] == ("torchmlir-torch", "O2")
     assert tried("gcn", "vulkan-ada")[0] == ("torchxla-stablehlo", "O2")
 

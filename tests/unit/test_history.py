@@ -147,6 +147,13 @@ def test_how_a_cell_ends_is_followed(aggregate, ended, run):
     assert "conv/mlir/llvm-cpu: ok →" not in shown
 
 
+def test_how_a_cell_ends_on_another_machine_is_no_change(aggregate, ended, run, monkeypatch):
+    aggregate()
+    monkeypatch.setattr(store.machine, "cpu_name", lambda: "another CPU")
+    aggregate(ended("error", "compile", "conv/mlir/vulkan", "legalization"))
+    assert "→ error" not in run("--cell", "conv/*")
+
+
 def test_a_size_changes_where_it_differs(run):
     histories.with_a_change(Path("results"), runs=3)
     found = histories.records(3)

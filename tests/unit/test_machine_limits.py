@@ -2,10 +2,13 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from scripts.lib.iree import limit_samples
+from scripts.lib.iree.session import Module
 from scripts.lib.timing import limit_programs, machine_limits
 from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 
@@ -138,3 +141,37 @@ def test_a_sample_is_timed_by_calls_that_are_waited_for(monkeypatch):
     found = limit_programs.timed(lambda: made.append("call"), lambda: made.append("end"))
     assert len(found) == limit_programs.AT_LEAST
     assert made == ["call", "end"] * (limit_programs.AT_LEAST + 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "call_s", "run"),
+    [
+        ("cpu", 0.1, [("f32", 1024), ("f32", 2048), ("bf16", 1024), ("bf16", 2048)]),
+        ("cpu", 0.2, []),  # 64 times as long with four times the rows
+        ("vulkan", 0.2, [("f32", 1024), ("bf16", 1024)]),
+        ("vulkan", 0.09, [("f32", 1024), ("f32", 2048), ("bf16", 1024), ("bf16", 2048)]),
+    ],
+)
+def test_a_product_that_would_take_too_long_is_not_run(monkeypatch, kind, call_s, run):
+    class OfTime:
+        def __init__(self, *_):
+            pass
+
+        def call(self, _):
+            return [None], None
+
+        def uploaded(self, inputs):
+            return inputs
+
+    monkeypatch.setattr(limit_samples, "Session", OfTime)
+    monkeypatch.setattr(limit_samples, "typical_seconds", lambda *_: call_s)
+    monkeypatch.setattr(limit_samples, "_check", lambda *_: None)
+    monkeypatch.setattr(limit_samples, "_of_product", lambda _: ([], []))
+    monkeypatch.setattr(limit_samples, "_timed", lambda *_: (call_s,))
+    programs = [
+        limit_samples.Program(Module(Path("m.vmfb"), None, "local-task"), "product", dtype, n)
+        for dtype in ("f32", "bf16")
+        for n in (*([256] if kind == "cpu" else []), 1024, 2048)
+    ]
+    found = limit_samples.take(programs, kind, threads=1)
+    assert [(one.dtype, one.size) for one in found] == run

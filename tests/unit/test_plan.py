@@ -490,7 +490,7 @@ def test_a_rule_waits_for_the_stage_before_its_own_and_makes_its_own_files(rule)
     above = STAGES[name].after
     named = (
         *(f'artifact("{above}", "status.json")', 'PLAN.reference(w, "status.json")'),
-        *("compared_with()", "compiled()"),
+        *("compared_with()", "compiled()", 'PLAN.module(w, "status.json")'),
     )
     batch = re.search(rf'batch_of_problems\([^)]*"{above}"', before)
     assert not above or batch or any(name in before for name in named)

@@ -53,9 +53,9 @@ LOWER = remedy("O1", opt_level="O1")
 
 def test_the_page_has_the_tables_of_the_file():
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-    assert document_remedies.with_tables(page, remedies.table()) == page, (
-        "run python -m scripts.document_remedies"
-    )
+    assert (
+        document_remedies.PART.within(page, document_remedies.tables(remedies.table())) == page
+    ), "run python -m scripts.document_remedies"
 
 
 def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_shipped():

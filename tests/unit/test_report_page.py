@@ -31,6 +31,7 @@ from scripts.lib.report.web.views import (  # fmt: skip
     memory,
     operators,
     overview,
+    threads,
     training,
     why,
 )
@@ -292,6 +293,22 @@ def test_training_steps_are_shown_beside_their_forward_passes(source):
     [*right, wrong] = found
     assert all(one["latency_ms"] == one["forward_ms"] for one in right)
     assert (wrong["latency_ms"], wrong["ending"]) == (None, "wrong result")
+
+
+def test_threads_are_shown_where_rows_have_several_numbers(source):
+    assert threads.select(source) is None
+    found = [*source.records, *report_records.by_threads(1, 2, 4)]
+    lines = threads.select(Source(source.results, found))["lines"]
+    assert {one["model"] for one in lines} == {"scaled"}
+    assert lines[0]["path"] == "torchmlir-torch on llvm-cpu"
+    points = lines[0]["points"]
+    assert [one["threads"] for one in points] == [1, 2, 4]
+    assert [found[one["index"]]["run"]["threads"] for one in points] == [1, 2, 4]
+    assert [one["efficiency"] for one in points] == pytest.approx([1, 1, 1])
+    assert points[1]["efficiency_low"] < 1 < points[1]["efficiency_high"]
+    assert points[1]["latency_low_ms"] < points[1]["latency_ms"] < points[1]["latency_high_ms"]
+    [failed] = [one for line in lines for one in line["points"] if one["reason"]]
+    assert (failed["threads"], failed["reason"], failed["latency_ms"]) == (4, "segfault", None)
 
 
 def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):

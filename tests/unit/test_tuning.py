@@ -24,10 +24,12 @@ from scripts.lib.config.tuning import Result
 from scripts.lib.core import atomic
 from scripts.lib.driver import tuning as of_driver
 from scripts.lib.driver.plan import Plan
+from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.report.tuning import page as tuning_page
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.supervision.tuning import Line, Report, Search, Timed
+from scripts.lib.supervision.tuning.candidates import Search
+from scripts.lib.supervision.tuning.report import Line, Report, Specs, Timed, TunedOperation
 from scripts.lib.timing.latency import HostLoad, Latency
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +153,7 @@ LEFT_OUT = line("late", 1.0, status="skipped", reason="budget", detail="used up"
 def aggregate(tree, monkeypatch):
     """Aggregate; the rows of results/tuned.csv by frontend or runtime, and the result that was written."""
 
-    def run(tuned_ms=2.0, default_ms=4.0, lines=None, ended="ok"):
+    def run(tuned_ms=2.0, default_ms=4.0, lines=None, ended="ok", specs=()):
         tree.write()
         lines = lines or [
             line("as-configured", default_ms, True),
@@ -164,7 +166,9 @@ def aggregate(tree, monkeypatch):
         default = next((one for one in passed if one.configured), None)
         folder = Path("results/tune/conv/llvm-cpu")
         folder.mkdir(parents=True, exist_ok=True)
-        report = Report(50, 20.0, 10.0, best and best.name, default and default.name, tuple(lines))
+        report = Report(
+            50, 20.0, 10.0, best and best.name, default and default.name, tuple(lines), specs
+        )
         atomic.write_json(folder / "report.json", msgspec.to_builtins(report))
         found = Outcome(ended, "tune", "conv/llvm-cpu", *(["why", "what"] if ended != "ok" else []), log="l")  # fmt: skip
         outcome.write(folder / "status.json", found, Usage(1, 1))
@@ -223,6 +227,28 @@ def test_a_gain_beyond_its_interval_is_kept(aggregate):
     assert said.endswith("), kept")
 
 
+SPEC = "module attributes {transform.with_named_sequence} {}\n"
+FOUND = TunedOperation(("main_dispatch_0",), 0.4, "linalg.mmt4d", "#iree_cpu.lowering_config<a = [1]>", True, "#iree_cpu.lowering_config<a = [2]>", 1.25, 12, 2)  # fmt: skip
+
+
+def test_a_result_with_a_tuning_spec_names_its_file(aggregate):
+    specs = (Specs("other", "ok", "", "", 20.0, (FOUND,), 0.1),)
+    lines = [line("as-configured", 4.0, True), line("other-spec", 2.0, spec=SPEC)]
+    rows, result = aggregate(lines=lines, specs=specs)
+    path = tuning.spec_path("conv", "llvm-cpu", SPEC)
+    assert path.read_text() == SPEC
+    flags = ("--y", f"--iree-codegen-tuning-spec-path={path}")
+    assert (result.flags, rows["tuned"]["flags"]) == (flags, "; ".join(flags))
+    assert tuning.spec_problem(result.flags) == ""
+    page = Path("results/tuned.md").read_text()
+    row = (
+        "| `main_dispatch_0` | 40 % | `a = [1]` | `a = [2]` | 1.25 × | 12, 2 of them not accepted |"
+    )
+    assert "Tuning spec for `other`, 20 s:" in page
+    assert row in page
+    assert "10 % of the time are in further dispatches that no spec can match." in page
+
+
 def test_a_gain_within_its_interval_is_not_kept(aggregate):
     rows, result = aggregate(tuned_ms=3.99, default_ms=4.0)
     assert (rows["tuned"]["kept"], result.kept) == ("False", False)
@@ -239,6 +265,19 @@ def test_without_a_module_that_is_configured_the_fastest_one_is_kept(aggregate):
     rows, result = aggregate(lines=[line("other", 2.0)])
     assert (rows["default"]["status"], rows["default"]["reason"]) == ("error", "no-module")
     assert (result.kept, result.speedup) == (True, None)
+
+
+def test_without_a_report_the_other_rows_are_written(aggregate, monkeypatch):
+    written = atomic.write_json
+
+    def cut(path, values):
+        written(path, values)
+        if Path(path).name == "report.json":
+            Path(path).write_text("")
+
+    monkeypatch.setattr(atomic, "write_json", cut)
+    rows, result = aggregate(ended="error")
+    assert (rows["tuned"]["stage"], result.kept) == ("tune", False)
 
 
 def test_a_search_that_has_failed_is_the_failure_of_its_rows(aggregate):
@@ -317,6 +356,28 @@ def test_a_result_of_something_else_is_not_used_and_a_warning_says_why(auto, cha
     assert compiled(matrix) == compiled(auto(kept=False)[0])
     assert "bert/llvm-cpu.yaml is not used: " in note
     assert problem in note
+
+
+def test_a_result_whose_tuning_spec_has_changed_is_not_used(auto, tmp_path):
+    path = tuning.spec_path("bert", "llvm-cpu", SPEC, tmp_path)
+    flags = tuning.spec_flags("bert", "llvm-cpu", SPEC, tmp_path)
+    _, [gone] = auto(flags=flags)
+    assert f"its tuning spec {path} does not exist" in gone
+    path.write_text(SPEC)
+    matrix, notes = auto(flags=flags)
+    assert (notes, compiled(matrix)["bert", "torchxla-stablehlo"]) == ([], ("O2", flags))
+    path.write_text(SPEC + "// edited")
+    _, [changed] = auto(flags=flags)
+    assert f"its tuning spec {path} has been changed" in changed
+
+
+def test_specs_are_searched_for_where_configurations_are_tile_sizes(tree):
+    of = SimpleNamespace(model="conv", target="llvm-cpu")
+    search = msgspec.json.decode(
+        Plan(tree.matrix, frozenset(), with_conda=False).tuning.search(of), type=Search
+    )
+    assert (search.specs, search.spec_flag) == (0.3, "--iree-codegen-tuning-spec-path")
+    assert [one.name for one in BACKENDS.values() if one.tuning_specs] == ["llvm-cpu"]
 
 
 def test_a_damaged_result_is_named(auto, tmp_path):

@@ -1,9 +1,10 @@
-"""supervision.tuning: the search for the fastest candidate, with a compiler and a module that are stubs."""
+"""supervision/tuning/: the search for the fastest candidate, with a compiler and a module that are stubs."""
 
 from __future__ import annotations
 
 import dataclasses
 import fcntl
+import json
 import os
 import stat
 import sys
@@ -14,10 +15,13 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.core import atomic
-from scripts.lib.supervision import outcome, supervise, tuning
+from scripts.lib.supervision import outcome, supervise
 from scripts.lib.supervision.job import Job
 from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.supervision.tuning import Candidate, Search
+from scripts.lib.supervision.tuning import candidates, work
+from scripts.lib.supervision.tuning import report as reports
+from scripts.lib.supervision.tuning.candidates import Candidate, Search
+from scripts.lib.supervision.tuning.report import Report
 
 CELL = "m/t"
 PYTHON = f"""#!{sys.executable}
@@ -26,15 +30,24 @@ _, stage, of = sys.argv[1], sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2]
 with open("calls", "a") as calls:
     calls.write(stage + " ")
 if stage == "scripts.compile_iree":
-    how = of["--flags"]
+    how, *spec = json.loads(of["--flags"])
     if how == "fail":
         sys.exit("program.mlir:1:1: error: failed to bufferize op")
     if how == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if how == "hang":
         time.sleep(60)
+    if spec:
+        how = open(spec[0].partition("=")[2]).read()
     open(of["--out-vmfb"], "w").write(how.removeprefix("same "))
     json.dump({{"compile_s": 1.5}}, open(of["--out-report"], "w"))
+elif stage == "scripts.tune_dispatches":
+    how = open("spec").read()
+    if how == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    open(of["--out-spec"], "w").write(how or "// No configuration was faster.")
+    found = {{"functions": ["d"], "share": 0.5, "operation": "mm", "default": "a", "matched": True, "found": how and "b" or None, "gain": 2.0, "tried": 4, "failed": 1}}
+    json.dump({{"operations": [found], "others": 0.1}}, open(of["--out-report"], "w"))
 else:
     how, _, ms = open(of["--vmfb"]).read().partition(" ")
     if how == "gone":
@@ -49,7 +62,8 @@ else:
         sys.exit(4)
     json.dump({{"latency": {{"values_ms": [float(ms)] * rule["repeat"]}}}}, open(of["--out"], "w"))
 """
-"""Compiles `--flags` to a module with this text; measures the module `ok <ms>` as that many milliseconds."""
+"""Compiles the first of `--flags` to a module with this text, or the tuning spec that the second one names; measures the
+module `ok <ms>` as that many milliseconds. The tuning spec that it finds is the text of the file `spec`."""
 
 
 def candidate(how: str, **changes) -> Candidate:
@@ -59,7 +73,7 @@ def candidate(how: str, **changes) -> Candidate:
         "frontend": "f",
         "opt_level": "O3",
         "flags": (how,),
-        "options": ("--flags", how),
+        "options": ("--flags", json.dumps([how])),
         "program": "export/program.mlir",
         "export": "export/status.json",
     }
@@ -78,7 +92,7 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
     outcome.write("export/status.json", Outcome("ok", "export", "m/f"), Usage(0, 0))
     folder = Path("results/tune") / CELL
 
-    def run(*candidates, budget_s=100.0, at_once=2, **changes):
+    def run(*tried, budget_s=100.0, at_once=2, specs=0.0, **changes):
         made = [folder / name for name in ("tuned.vmfb", "default.vmfb", "report.json")]
         job = Job(
             stage="tune",
@@ -93,19 +107,19 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
             due="c0de",
         )  # fmt: skip
         properties = {"products": ("torch.aten.mm",), "convolutions": ("torch.aten.convolution",)}
-        search = Search(tuple(candidates), properties, budget_s, keep=1 / 3)
-        assert tuning.of_text(search.to_text()) == search
-        result = supervise.run(dataclasses.replace(job, **changes), tuning.work(search, at_once))
+        search = Search(tuple(tried), properties, budget_s, 1 / 3, specs, "--spec")
+        assert candidates.of_text(search.to_text()) == search
+        result = supervise.run(dataclasses.replace(job, **changes), work.work(search, at_once))
         return (
             result,
-            tuning.read(atomic.read_json(made[2])),
+            reports.read(atomic.read_json(made[2])),
             [path.read_text() for path in made[:2]],
         )
 
     return run
 
 
-def endings(report: tuning.Report) -> dict[str, tuple[str, str]]:
+def endings(report: Report) -> dict[str, tuple[str, str]]:
     return {one.name: (one.status, one.reason) for one in report.candidates}
 
 
@@ -128,7 +142,7 @@ def test_the_fastest_candidate_and_the_fastest_configured_one_are_found(tune):
 def test_whatever_happens_to_a_candidate_is_a_line_of_the_report_and_the_search_goes_on(
     tune, monkeypatch
 ):
-    monkeypatch.setattr(tuning, "AT_MOST", 0.06)  # of 100 s
+    monkeypatch.setattr(work, "AT_MOST", 0.06)  # of 100 s
     result, report, modules = tune(
         candidate("ok 5", configured=True),
         *map(candidate, ("fail", "crash", "hang", "wrong", "abort", "ok 4")),
@@ -220,3 +234,68 @@ def test_one_search_of_a_run_is_in_progress_at_a_time(tune, tmp_path):
         begun = time.monotonic()
         result, _, _ = tune(candidate("ok 5", configured=True), room=room)
         assert (result.status, time.monotonic() - begun >= 0.5) == ("ok", True)
+
+
+def test_a_module_with_a_tuning_spec_is_a_candidate_that_can_win(tune):
+    Path("spec").write_text("ok 1.5")
+    result, report, modules = tune(
+        candidate("ok 4", configured=True), candidate("ok 3"), candidate("ok 9"), specs=0.3
+    )
+    assert (result.status, modules) == ("ok", ["ok 1.5", "ok 4"])
+    assert report.tuned == "ok-3-spec"
+    won = report.of(report.tuned)
+    assert (won.spec, won.flags, won.configured) == ("ok 1.5", ("ok 3",), False)
+    assert [one.candidate for one in report.specs] == ["ok-3", "ok-4"], "of the two fastest modules"
+    assert report.specs[0].operations[0].found == "b"
+    same = report.of("ok-4-spec")
+    assert same.same_as == "ok-3-spec", "both specs give the same module here"
+    repetitions = [
+        [found.repetitions for found in report.of(n).rounds] for n in ("ok-3", "ok-3-spec")
+    ]
+    assert repetitions == [[3, 6, 6], [6]], "measured beside each other, as often"
+
+
+@pytest.mark.parametrize("made", ["ok 9", "wrong", "fail", ""])
+def test_without_a_faster_right_module_the_spec_is_not_taken(tune, made):
+    Path("spec").write_text(made)
+    result, report, modules = tune(candidate("ok 4", configured=True), candidate("ok 3"), specs=0.3)
+    assert (result.status, modules) == ("ok", ["ok 3", "ok 4"])
+    assert report.tuned == "ok-3"
+    tried = [one.name for one in report.candidates]
+    assert tried == ["ok-4", "ok-3", *(["ok-3-spec", "ok-4-spec"] if made else [])]
+
+
+def test_a_search_for_a_spec_that_fails_is_in_the_report(tune):
+    Path("spec").write_text("crash")
+    result, report, _ = tune(candidate("ok 4", configured=True), specs=0.3)
+    assert (result.status, report.tuned) == ("ok", "ok-4")
+    assert [(one.status, one.reason) for one in report.specs] == [("crashed", "SIGSEGV")]
+
+
+def test_a_module_that_has_failed_is_not_right_under_another_name(tune):
+    Path("spec").write_text("ok 1")
+    tried = (candidate("ok 4", configured=True), candidate("wrong"), candidate("same wrong"))
+    _, report, _ = tune(*tried, specs=0.3)
+    assert endings(report)["same-wrong"] == endings(report)["wrong"] == ("error", "wrong-result")
+
+
+def test_no_spec_is_searched_for_where_the_flags_name_one(tune):
+    Path("spec").write_text("ok 1")
+    flags = ("ok 3", "--spec=mine.mlir")
+    Path("mine.mlir").write_text("ok 3")
+    own = candidate("ok 3", flags=flags, options=("--flags", json.dumps(flags)), configured=True)
+    _, report, _ = tune(own, specs=0.3)
+    assert (report.tuned, report.specs) == ("ok-3", ())
+
+
+def test_without_seconds_no_spec_is_searched_for(tune):
+    Path("spec").write_text("ok 1")
+    _, report, _ = tune(candidate("ok 4", configured=True), budget_s=5.0, specs=0.3)
+    [why] = report.specs
+    assert (why.candidate, why.status, why.reason, report.tuned) == (
+        "ok-4",
+        "skipped",
+        "budget",
+        "ok-4",
+    )
+    assert "s were left of the budget of 5 s" in why.detail

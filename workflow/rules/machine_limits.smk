@@ -6,7 +6,7 @@ from scripts.lib.core.machine import cpu_name
 rule machine_limits:
     """The bandwidth and the largest products of this machine's CPU."""
     input:
-        PLAN.machine_limits(["cpu"]),
+        PLAN.machine_limits(PLAN.cpus()),
 
 
 rule measure_machine_limits:
@@ -30,7 +30,7 @@ rule measure_machine_limits:
         **alone_on(PLAN.on_device),
     params:
         **stage_params("machine_limits"),
-        worker_threads=PLAN.options.threads(),
+        worker_threads=of_cell(lambda w: PLAN.options.threads(w.device)),
         # Another machine has other limits. On a cluster, it is not known which node will run this.
         machine=(
             f"{cpu_name()}, {job_resources.usable_cores()} cores" if ALL_HERE else ""

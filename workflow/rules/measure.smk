@@ -28,7 +28,7 @@ rule measure_iree:
         device=of_cell(lambda w: PLAN.target(w).device),
         tolerance=of_cell(lambda w: PLAN.options.tolerance("measure", w)),
         stopping=of_cell(PLAN.options.rule),
-        worker_threads=PLAN.options.threads(),
+        worker_threads=of_cell(lambda w: PLAN.options.threads(w.target)),
         raw_inputs=artifact("measure", "inputs"),
         first="",
     shell:

@@ -46,8 +46,8 @@ rule profile_iree:
         **environment("profile_iree"),
         **started_from("weights", "inputs", "signature"),
         program=artifact("export", "program.mlir"),
-        vmfb=artifact("compile", "module.vmfb"),
-        before=artifact("compile", "status.json"),
+        vmfb=of_cell(lambda w: PLAN.module(w, "module.vmfb")),
+        before=of_cell(lambda w: PLAN.module(w, "status.json")),
     output:
         profile=artifact("profile_iree", "profile.json"),
         status=artifact("profile_iree", "status.json"),
@@ -63,7 +63,7 @@ rule profile_iree:
         **stage_params("profile_iree"),
         target=of_cell(PLAN.options.compile),
         device=of_cell(lambda w: PLAN.target(w).device),
-        worker_threads=PLAN.options.threads(),
+        worker_threads=of_cell(lambda w: PLAN.options.threads(w.target)),
     shell:
         SUPERVISE + " --module scripts.profile_iree {params.skip}"
         " --upstream {input.env:q} {input.before:q} --artifact {output.profile:q}"

@@ -36,7 +36,7 @@ rule write_report:
 
 
 rule plot_results:
-    """results/plots/: mean speed-ups, latency by model, and IREE against inductor, as SVG and PNG."""
+    """results/plots/: mean speed-ups, latency by model, IREE against inductor, and threads, as SVG and PNG."""
     input:
         "results/results.jsonl",
     output:
@@ -58,9 +58,16 @@ rule plot_results:
             labels={"what": "IREE against inductor"},
             caption="../report/scatter.rst",
         ),
+        report(
+            "results/plots/threads.svg",
+            category="Latency",
+            labels={"what": "by number of threads"},
+            caption="../report/threads.rst",
+        ),
         "results/plots/speedups.png",
         "results/plots/latency.png",
         "results/plots/scatter.png",
+        "results/plots/threads.png",
     log:
         "results/logs/plots.txt",
     localrule: True

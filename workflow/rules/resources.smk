@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from scripts.lib.config import threads as number_of_threads
 from scripts.lib.driver import resources as job_resources
 
 # In one submission, four builds run at a time, and one measurement.
@@ -61,7 +62,7 @@ def timed_threads(here):
 
     def of(wildcards):
         if submits():
-            return MATRIX.measure.get("threads", 1)
+            return number_of_threads.most(MATRIX.measure, otherwise=1)
         return (workflow.cores or 1) if patches.on_node else here
 
     return of

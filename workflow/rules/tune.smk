@@ -38,7 +38,7 @@ rule tune_iree:
         raw_inputs=artifact("tune", "inputs"),
     shell:
         SUPERVISE_TUNING
-        + " --module scripts.tune_iree scripts.compile_iree scripts.measure_iree"
+        + " --module scripts.tune_iree scripts.compile_iree scripts.measure_iree scripts.tune_dispatches"
         " --search {params.search:q} --cores {threads}"
         " --upstream {input.env:q} {input.before:q}"
         " --artifact {output.tuned:q} {output.default:q} {output.report:q}"

@@ -25,7 +25,7 @@ rule measure_turns:
     params:
         **stage_params("turns"),
         sides=of_cell(PLAN.in_turns.sides),
-        worker_threads=PLAN.options.threads(),
+        worker_threads=of_cell(lambda w: PLAN.options.threads(w.target)),
     # A toolchain without a latency is left out, so no measurement has to be ok.
     shell:
         SUPERVISE + " --module scripts.measure_turns --upstream {input.env:q}"

@@ -11,6 +11,7 @@ from scripts.lib.config import stages, training
 from scripts.lib.config.cell import Kind
 from scripts.lib.iree import float64
 from scripts.lib.iree.backends import compile_flags, renamed
+from scripts.lib.iree.specs import spec
 from scripts.lib.reduction.signature import normalised
 from scripts.lib.report.results_file import Record, cell_of
 from scripts.lib.supervision import outcome
@@ -82,7 +83,7 @@ def of(root: Path, record: Record) -> Case:
     experiment = data["experiment"]
     if experiment.get("imported"):
         raise NoCase(f"{cell} was measured on another machine; make a reproducer of it there")
-    asked = _ended(root, COMPILE, str(cell))
+    asked = _ended(root, COMPILE, str(cell.to(Kind.MODULE)))
     ended = asked if asked.status != outcome.OK else _measured(root, str(cell))
     if ended.status == outcome.SKIPPED:
         raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
@@ -99,14 +100,12 @@ def of(root: Path, record: Record) -> Case:
             for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
         },
     }
-    missing = [
-        str(path) for path in files.values() if not path.is_file() or not path.stat().st_size
-    ]
-    if missing:
-        raise NoCase(
-            f"{cell}: no {', '.join(missing)}; run it again: snakemake --cores 8 results/latency.csv"
-        )
     given = tuple(experiment["flags"])
+    if of_target := spec.named(given):
+        files[spec.COPY] = root / of_target
+        # Absolute, because the reduction compiles in other folders.
+        given = tuple(flag.replace(str(of_target), str(root / of_target)) for flag in given)
+    _require(str(cell), files)
     backend, arch = experiment["backend"], experiment["arch"]
     release = data["versions"].get("iree") or ""
     flags = renamed(compile_flags(backend, arch, experiment["opt_level"], given), release)
@@ -129,6 +128,17 @@ def of(root: Path, record: Record) -> Case:
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
     )
+
+
+def _require(cell: str, files: Mapping[str, Path]) -> None:
+    """Raise NoCase if a file does not exist or is empty."""
+    missing = [
+        str(path) for path in files.values() if not path.is_file() or not path.stat().st_size
+    ]
+    if missing:
+        raise NoCase(
+            f"{cell}: no {', '.join(missing)}; run it again: snakemake --cores 8 results/latency.csv"
+        )
 
 
 def _measured(root: Path, cell: str) -> outcome.Outcome:

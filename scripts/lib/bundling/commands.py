@@ -10,6 +10,7 @@ from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.bundling.case import COMPILE, Case
 from scripts.lib.iree.backends import allocator_flags
 from scripts.lib.iree.session import runtime_flags
+from scripts.lib.iree.specs import spec
 
 PROGRAM, MODULE, WEIGHTS = "program.mlir", "module.vmfb", "weights.irpa"
 SPLATS = "weights.flags"
@@ -20,7 +21,11 @@ SPLAT = "0.01"
 
 def compiling(case: Case) -> list[str]:
     """The command that compiles the program."""
-    return ["iree-compile", *case.flags, PROGRAM, "-o", MODULE]
+    given = [
+        f"{spec.FLAG}={spec.COPY}" if flag.startswith(f"{spec.FLAG}=") else flag
+        for flag in case.flags
+    ]
+    return ["iree-compile", *given, PROGRAM, "-o", MODULE]
 
 
 def weights() -> list[str]:

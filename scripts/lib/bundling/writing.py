@@ -10,6 +10,7 @@ from scripts.lib.artifacts import tensors
 from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.bundling import commands, issue
 from scripts.lib.bundling.case import COMPILE, Case
+from scripts.lib.iree.specs import spec
 
 
 def write(case: Case, folder: Path, with_weights: bool) -> None:
@@ -19,6 +20,8 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
     own_weights = case.stage != COMPILE and (with_weights or case.needs_weights)
     folder.mkdir(parents=True)
     shutil.copyfile(case.files["program"], folder / commands.PROGRAM)
+    if spec.COPY in case.files:
+        shutil.copyfile(case.files[spec.COPY], folder / spec.COPY)
     if case.stage != COMPILE:
         _write_tensors(folder / "inputs", case.files["inputs.npz"], "", signature.inputs)
         if own_weights or not signature.parameters:

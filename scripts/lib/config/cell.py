@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from scripts.lib.config import threads
 from scripts.lib.config.precision import TESTS
 
 
 class Kind(enum.StrEnum):
     """The kinds of cell. IREE and BASELINE cells are rows. The others are shared by several rows, or are
-    the dumps of a row.
+    the dumps of a row. A MODULE is what IREE compiles: the same for all numbers of threads.
 
     A cell of one of the kinds BATCH… has many operator problems, and each of them is a row.
     """
@@ -28,6 +29,7 @@ class Kind(enum.StrEnum):
     DEVICE = "device"
     MODEL = "model"
     PROGRAM = "program"
+    MODULE = "module"
     IREE = "iree"
     IREE_DUMP = "iree-dump"
     TUNING = "tuning"
@@ -76,20 +78,26 @@ AXES = (
     Axis("batch", OF_BATCHES),
     Axis(
         "model",
-        (Kind.MODEL, Kind.PROGRAM, Kind.IREE, Kind.IREE_DUMP, Kind.TUNING, Kind.BASELINE),
+        (
+            *(Kind.MODEL, Kind.PROGRAM, Kind.MODULE, Kind.IREE, Kind.IREE_DUMP),
+            *(Kind.TUNING, Kind.BASELINE),
+        ),
     ),
     Axis(
         "runtime", (Kind.IREE_DUMP,), values=("iree",)
     ),  # in the same folder as dumps of baselines
     Axis(
         "frontend",
-        (Kind.PROGRAM, Kind.IREE, Kind.IREE_DUMP, Kind.BATCH_PROGRAM, Kind.BATCH_IREE),
+        (
+            *(Kind.PROGRAM, Kind.MODULE, Kind.IREE, Kind.IREE_DUMP),
+            *(Kind.BATCH_PROGRAM, Kind.BATCH_IREE),
+        ),
         varied=True,
         column="frontend",
     ),
     Axis(
         "target",
-        (Kind.IREE, Kind.IREE_DUMP, Kind.TUNING, Kind.BATCH_IREE),
+        (Kind.MODULE, Kind.IREE, Kind.IREE_DUMP, Kind.TUNING, Kind.BATCH_IREE),
         varied=True,
         column="target",
     ),
@@ -188,10 +196,11 @@ class Cell:
         return {a.name: v for a, v in zip(shape(self.kind).axes, self.values, strict=True)}
 
     def to(self, kind: Kind) -> Cell:
-        """The cell of another kind with the same values, for example the program of an IREE cell.
-        Raises ValueError if this cell lacks an axis of that kind."""
+        """The cell of another kind with the same values, for example the program of an IREE cell. A module
+        has none of a number of threads. Raises ValueError if this cell lacks an axis of that kind."""
         axes = _shared(self.kind, kind)
-        return Cell(kind, tuple(self.values[at] if at is not None else given for at, given in axes))
+        values = (self.values[at] if at is not None else given for at, given in axes)
+        return Cell(kind, tuple(map(threads.shared, values) if kind is Kind.MODULE else values))
 
     @property
     def row(self) -> Cell:

@@ -10,8 +10,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import plugins, settings, toolchains, training, tuning
-from scripts.lib.config.entries import Baseline, Frontend, Model, Target, of_tests, varied
+from scripts.lib.config import plugins, settings, threads, toolchains, training, tuning
+from scripts.lib.config.entries import (
+    Baseline,
+    Frontend,
+    Model,
+    Target,
+    by_threads,
+    of_tests,
+    varied,
+)
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.precision import POLICY, TESTS
 from scripts.lib.config.stages import IREE_ENV
@@ -40,10 +48,13 @@ def problems(
     `programs`: the frontends whose programs baselines run. `kernels`: the kernels at their shapes.
     """
     found = entry_problems(chosen, programs, root, torchbench, list(known["frontends"]))
-    found += expect_problems(config.get("expect", {}), known, config.get("toolchains") or (), root)
+    numbers = threads.numbers(config["measure"])
+    found += expect_problems(
+        config.get("expect", {}), known, config.get("toolchains") or (), numbers, root
+    )
     found += glob_problems({**known, "models": {**known["models"], **kernels}})
     found += node_problems(known, config.get("nodes", {}))
-    found += reserved_problems(known["frontends"])
+    found += reserved_problems(known)
     return found + reference_problems(config["reference"]["env"], root)
 
 
@@ -64,17 +75,26 @@ def entry_problems(
     return found
 
 
-def reserved_problems(frontends: Collection[str]) -> list[str]:
-    """Error messages about frontends that have the name of a row of results/tuned.csv, or of a training step."""
-    return [
-        f"frontends.{name}: found the name of a row of results/tuned.csv, expected another name"
+def reserved_problems(known: Mapping[str, Collection[str]]) -> list[str]:
+    """Error messages about frontends that have the name of a row of results/tuned.csv, or of a training step, and
+    about entries that have that of a number of threads. `known`: names by kind."""
+    found = {
+        f"frontends.{name}": "the name of a row of results/tuned.csv"
         for name in tuning.FRONTENDS
-        if name in frontends
-    ] + [
-        f"frontends.{name}: found the end of the name of a frontend of training steps, expected another name"
-        for name in frontends
+        if name in known["frontends"]
+    }
+    found |= {
+        f"frontends.{name}": "the end of the name of a frontend of training steps"
+        for name in known["frontends"]
         if name.endswith(training.SUFFIX)
-    ]
+    }
+    found |= {
+        f"{kind}.{name}": "the end of a name of a number of threads"
+        for kind, names in known.items()
+        for name in names
+        if threads.of(name)
+    }
+    return [f"{where}: found {what}, expected another name" for where, what in found.items()]
 
 
 def reference_problems(env: str, root: Path) -> list[str]:
@@ -165,17 +185,22 @@ def expect_problems(
     expect: Mapping[str, Any],
     known: Mapping[str, dict],
     named: Iterable[str] = (),
+    numbers: Collection[int] = (),
     root: Path = plugins.ROOT,
 ) -> list[str]:
     """Error messages about patterns that match no declared cell: `snakemake check` would pass without
-    checking anything. `named`: all declared toolchains, selected or not. `root`: the folder of scripts/."""
+    checking anything. `named`: all declared toolchains, selected or not. `numbers`: of threads; a pattern may
+    name one or leave it out. `root`: the folder of scripts/."""
     variants = _variants(known["frontends"], named) if any("@" in one for one in expect) else {}
     everything = Matrix(
         models=known["models"],
         frontends=varied(_of_tests(known["frontends"], root), toolchains.pinned() | variants),
-        targets=varied(known["targets"], toolchains.pinned() | variants),
+        targets=varied(
+            known["targets"] | by_threads(known["targets"], numbers),
+            toolchains.pinned() | variants,
+        ),
         toolchains=toolchains.pinned() | variants,
-        baselines=known["baselines"],
+        baselines=known["baselines"] | by_threads(known["baselines"], numbers),
         measure={},
         limits={},
         expect={},

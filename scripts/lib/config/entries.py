@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scripts.lib.config import cell, plugins, training
+from scripts.lib.config import cell, plugins, threads, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.remedies import Hang, Remedy, Variant
 from scripts.lib.config.stages import IREE_ENV
 from scripts.lib.config.toolchains import PINNED, SEPARATOR, Toolchain
-from scripts.lib.iree.backends import BACKENDS
+from scripts.lib.iree.backends import BACKENDS, runs_on_cpu
 from scripts.lib.operators.selection import Selection
 from scripts.lib.timing.stopping import StoppingRule
 
@@ -173,6 +173,11 @@ class Target:
         """cpu, vulkan, cuda or rocm. Latencies are compared only within one kind."""
         return BACKENDS[self.backend].device_kind
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it runs on a CPU device, for which threads can be set."""
+        return runs_on_cpu(self.device)
+
 
 def of_tests(
     frontends: Mapping[str, Frontend], tests: Collection[str], root: Path = plugins.ROOT
@@ -222,6 +227,24 @@ class Baseline:
     node: str = "cpu"
     compile: dict[str, Any] = field(default_factory=dict)
     rewrites: str = ""
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it runs on a CPU, for which threads can be set."""
+        return self.device == "cpu"
+
+
+Timed = TypeVar("Timed", Target, Baseline)
+
+
+def by_threads(entries: Mapping[str, Timed], numbers: Collection[int]) -> dict[str, Timed]:
+    """Return the entries by name: those of a CPU once for each of these numbers of threads (config/threads.py)."""
+    found: dict[str, Timed] = {}
+    for entry in entries.values():
+        for number in numbers if numbers and entry.on_cpu else (None,):
+            name = threads.named(entry.name, number)
+            found[name] = dataclasses.replace(entry, name=name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -284,11 +307,13 @@ class Operators:
 @dataclass(frozen=True)
 class Tuning:
     """What results/tuned.csv covers: all models on these targets, `budget_s` seconds for each pair. `keep`: the
-    share of the modules of a round that take part in the next one."""
+    share of the modules of a round that take part in the next one. `specs`: the share of the seconds for tuning
+    specs."""
 
     targets: dict[str, Target] = field(default_factory=dict)
     budget_s: float = 300.0
     keep: float = 1 / 3
+    specs: float = 0.3
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from scripts.lib.config import (
     settings,
     stages,
     suites,
+    threads,
     toolchains,
     torchbench_pass,
     tuning,
@@ -29,6 +30,7 @@ from scripts.lib.config.entries import (
     Target,
     TargetOverride,
     Tuning,
+    by_threads,
     of_tests,
     varied,
 )
@@ -78,6 +80,14 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
             for name, target in chosen["targets"].items()
             if target.tuned
         ]
+    numbers = threads.numbers(config["measure"])
+    if numbers:
+        # A result of tuning is for one number of threads.
+        problems += [
+            f"targets.{name}.tuned: auto needs a single number in measure.threads, found the list {[*numbers]}; write for example threads: {numbers[-1]}"
+            for name, target in chosen["targets"].items()
+            if target.tuned
+        ]
     if problems:
         raise ConfigError("\n".join(problems))
     for_remedies = {name: programs[name] for name in named_by_remedies}
@@ -85,8 +95,8 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     matrix = Matrix(
         models=chosen["models"],
         frontends=varied(of_tests(chosen["frontends"], tests, root), taken),
-        targets=varied(chosen["targets"], taken),
-        baselines=chosen["baselines"],
+        targets=varied(by_threads(chosen["targets"], numbers), taken),
+        baselines=by_threads(chosen["baselines"], numbers),
         programs=programs | by_remedy,
         remedied_by=tuple(by_remedy),
         measure=dict(config["measure"]),

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import cell, checks, kernels, settings, toolchains
-from scripts.lib.config.entries import Model
+from scripts.lib.config import cell, checks, kernels, settings, threads, toolchains
+from scripts.lib.config.entries import Model, by_threads
 from scripts.lib.config.kernels import Kernel, KernelError
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.settings import ConfigError
@@ -54,6 +54,8 @@ def expand(
     programs = {name: known["frontends"][name] for name in run if name in known["frontends"]}
     if problems := checks.entry_problems(chosen, programs, root, None, list(known["frontends"])):
         raise ConfigError("\n".join(problems))
+    numbers = threads.numbers(matrix.measure)
+    chosen |= {kind: by_threads(chosen[kind], numbers) for kind in ("targets", "baselines")}
     return dataclasses.replace(
         matrix,
         models=selected,

@@ -14,7 +14,16 @@ from typing import Any
 
 import msgspec
 
-from scripts.lib.config import cell, flag_sets, remedies, stages, toolchains, training, tuning
+from scripts.lib.config import (
+    cell,
+    flag_sets,
+    remedies,
+    stages,
+    threads,
+    toolchains,
+    training,
+    tuning,
+)
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import BASES
 from scripts.lib.config.entries import (
@@ -40,7 +49,8 @@ class Matrix:
 
     `programs`: the frontends whose programs baselines run or remedies take, whether or not they are
     selected for IREE. `remedied_by`: the names of those that remedies may take.
-    `toolchains`: those that are selected. `frontends` and `targets` have the entries of each.
+    `toolchains`: those that are selected. `frontends` and `targets` have the entries of each. `targets` and
+    `baselines` have an entry for each number of threads, where `measure` lists several.
     `kernels`: the matrix of results/kernels.csv.
     """
 
@@ -144,12 +154,15 @@ class Matrix:
         return list(dict.fromkeys(found))
 
     def devices(self) -> dict[str, Target | Baseline]:
-        """The kinds of devices that rows run on, each with the first entry that does so."""
+        """The kinds of devices that rows run on, each with the first entry that does so. A CPU has limits for each
+        number of threads: `cpu+2-threads`."""
         found: dict[str, Target | Baseline] = {}
         for baseline in self.baselines.values():
-            found.setdefault(baseline.device, baseline)
+            name = threads.named(baseline.device, threads.of(baseline.name))
+            found.setdefault(name, baseline)
         for target in self.targets.values():
-            found.setdefault(target.device_kind, target)
+            name = threads.named(target.device_kind, threads.of(target.name))
+            found.setdefault(name, target)
         return found
 
     def attempts(self, frontend: str, target: Target) -> list[Attempt]:
@@ -203,7 +216,13 @@ class Matrix:
         """Return the target of that name, with its overrides for a model and what tuning has found for the
         program of a frontend."""
         known = self.models[model]
-        return self.targets[name].of(known).by_path(known, frontend)
+        return self.target_of(name).of(known).by_path(known, frontend)
+
+    def target_of(self, name: str) -> Target:
+        """Return the target of that name; for the name that numbers of threads share, that of one of them."""
+        if name in self.targets:
+            return self.targets[name]
+        return {threads.shared(other): one for other, one in self.targets.items()}[name]
 
     def tuned_rows(self) -> Iterator[Cell]:
         """Yield the cells of IREE in results/tuned.csv: for each model and target the fastest candidate,

@@ -155,7 +155,7 @@ _DECLARED = (
     ),
     Stage(
         "compile",
-        Kind.IREE,
+        Kind.MODULE,
         ("scripts.compile_iree",),
         env=IREE_ENV,
         after="export",
@@ -166,7 +166,7 @@ _DECLARED = (
     ),
     Stage(
         "remedy",
-        Kind.IREE,
+        Kind.MODULE,
         ("scripts.compile_iree",),
         env=IREE_ENV,
         after="compile",
@@ -179,7 +179,12 @@ _DECLARED = (
     Stage(
         "tune",
         Kind.TUNING,
-        ("scripts.tune_iree", "scripts.compile_iree", "scripts.measure_iree"),
+        (
+            "scripts.tune_iree",
+            "scripts.compile_iree",
+            "scripts.measure_iree",
+            "scripts.tune_dispatches",
+        ),
         env=IREE_ENV,
         after="reference",
         limits="compile",

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from scripts.lib.config.cell import Kind
 from scripts.lib.config.entries import Model, Override
 from scripts.lib.config.matrix import Matrix, baseline_cell, iree_cell
 from scripts.lib.config.precision import POLICY, compute_dtype
@@ -82,7 +83,8 @@ def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Over
         device = BACKENDS[target.backend].torch_device
         override = _override(model, device, frontend.test, None, "none", file)
         if override != Override():
-            yield str(iree_cell(model, frontend, target)), override
+            row = iree_cell(model, frontend, target)
+            yield from ((str(of), override) for of in (row.to(Kind.MODULE), row))
     for model, baseline, test in matrix.baseline_cells():
         policy = None
         if baseline.precision == POLICY:

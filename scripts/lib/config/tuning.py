@@ -5,6 +5,8 @@ A candidate is a lowering path, an opt level, a flag set and a preprocessing pas
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from scripts.lib.config import flag_sets, reading
 from scripts.lib.config.flag_sets import FlagSet
 from scripts.lib.config.reading import ConfigError
 from scripts.lib.config.remedies import Variant
+from scripts.lib.iree.specs import spec
 
 TUNED = "tuned"
 AS_CONFIGURED = "default"
@@ -85,7 +88,7 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A file of FOLDER: what tuning a model for a target has found.
 
     `kept`: whether it is used by `tuned: auto`, and `why`. `options`: of the model's functions. What it
-    compiles is `frontend`, `opt_level` and `flags`, for `backend` and `arch`, on `device`, the name of
+    compiles is `frontend`, `opt_level` and `flags` (which may name a tuning spec), for `backend` and `arch`, on `device`, the name of
     which is `device_name`, with `threads` (None: not a CPU). `versions`: of the packages by the names
     of records. `latency_ms` is that of both rounds, `default_ms` that of the configured way that was
     the fastest, and `speedup` their ratio with the ends of its interval (None without a default).
@@ -115,6 +118,33 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 def path_of(model: str, target: str, folder: Path = FOLDER) -> Path:
     """Return the file with the result of tuning a model for a target."""
     return folder / model / f"{target}.yaml"
+
+
+def spec_path(model: str, target: str, text: str, folder: Path = FOLDER) -> Path:
+    """Return the file for a tuning spec. Its name has the CRC-32 of its text, so that a flag that names it changes
+    where the text does, and what was compiled with another text is compiled again."""
+    return path_of(model, target, folder).with_name(
+        f"{target}-{zlib.crc32(text.encode()):08x}.mlir"
+    )
+
+
+def spec_flags(model: str, target: str, text: str, folder: Path = FOLDER) -> tuple[str, ...]:
+    """Return the flags of iree-compile for a tuning spec; () for ""."""
+    return (f"{spec.FLAG}={spec_path(model, target, text, folder)}",) if text else ()
+
+
+def spec_problem(flags: Iterable[str]) -> str:
+    """Return why the tuning spec that flags name cannot be used; "" if it can, or if they name none."""
+    path = spec.named(flags)
+    if path is None:
+        return ""
+    if not path.is_file():
+        return f"its tuning spec {path} does not exist"
+    digest = f"{zlib.crc32(path.read_bytes()):08x}"
+    written = re.search(r"-([0-9a-f]{8})$", path.stem)  # by tuning; a user's own file has any name
+    if written and written[1] != digest:
+        return f"its tuning spec {path} has been changed: its CRC-32 is {digest}"
+    return ""
 
 
 def read(path: Path) -> Result | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import stages
+from scripts.lib.config import stages, threads
 from scripts.lib.config.entries import Target
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.core import atomic
@@ -41,20 +41,21 @@ def problems(matrix: Matrix) -> list[str]:
 
 
 def _unknown(target: Target, known: Sequence[str], release: str) -> Iterator[str]:
-    listed = [(f"targets.{target.name}.flags", target.flags)]
+    where = f"targets.{threads.shared(target.name)}"
+    listed = [(f"{where}.flags", target.flags)]
     listed += [
-        (f"targets.{target.name}.overrides.{one.models}.flags", one.flags)
+        (f"{where}.overrides.{one.models}.flags", one.flags)
         for one in target.overrides
         if one.flags
     ]
-    for where, flags in listed:
+    for key, flags in listed:
         for flag in renamed(flags, release):
             name = flag.partition("=")[0]
             if name in known or name.replace("--", "-", 1) in known:
                 continue
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            yield f"{where}: iree-compile {release} does not know {name}{hint}"
+            yield f"{key}: iree-compile {release} does not know {name}{hint}"
 
 
 def _known(env: str, compiler: Path) -> tuple[list[str], str]:

@@ -10,7 +10,7 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from scripts.lib.config import cell, stages, training
+from scripts.lib.config import cell, stages, threads, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Target
 from scripts.lib.config.matrix import Matrix, compact
@@ -61,10 +61,12 @@ class Options:
         """The profiles to take after the timing, as a JSON list."""
         return compact(self.matrix.measure.get("collect", []))
 
-    def threads(self) -> str:
-        """`--threads N` if the configuration sets it, else nothing."""
-        threads = self.matrix.measure.get("threads")
-        return f"--threads {threads}" if threads else ""
+    def threads(self, name: str = "") -> str:
+        """`--threads N` if the configuration sets it, else nothing. `name`: of the target, baseline or device,
+        which has the number if the configuration lists several."""
+        listed = threads.numbers(self.matrix.measure)
+        number = threads.of(name) if listed else self.matrix.measure.get("threads")
+        return f"--threads {number}" if number else ""
 
     def model(self, wildcards) -> str:
         """The options of a model's functions, as JSON."""
@@ -140,7 +142,7 @@ class Options:
         if wildcards.test == "train":
             options["optimizer"] = compact(self.matrix.train)
         shown = " ".join(f"--{key}={shlex.quote(value)}" for key, value in options.items())
-        return f"{shown} {self.threads()}".rstrip()
+        return f"{shown} {self.threads(baseline.name)}".rstrip()
 
     def dump(self, *keys: str) -> str:
         """The values that `dumps:` sets for these keys, as options of a dump script."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from scripts.lib.batch import outcomes
-from scripts.lib.config import cell, plugins, settings, stages, training
+from scripts.lib.config import cell, plugins, settings, stages, threads, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
 from scripts.lib.config.entries import Baseline, Frontend, Model, Operators, Target
@@ -31,7 +31,6 @@ from scripts.lib.driver.remedies import Remedies
 from scripts.lib.driver.toolchains import Environments
 from scripts.lib.driver.tuning import Tuning
 from scripts.lib.driver.turns import InTurns
-from scripts.lib.iree.backends import runs_on_cpu
 from scripts.lib.modeling import source
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
@@ -123,7 +122,13 @@ class Plan:
 
     def on_device(self, wildcards) -> Target | Baseline:
         """The first entry that runs on a device, which names the node that has it."""
-        return self.matrix.devices()[wildcards.device]
+        found = self.matrix.devices()
+        return found.get(wildcards.device) or found[threads.shared(wildcards.device)]
+
+    def cpus(self) -> list[str]:
+        """The names of the CPU as a device: one for each number of threads."""
+        listed = threads.numbers(self.matrix.measure)
+        return [threads.named("cpu", number) for number in listed or (None,)]
 
     def machine_limits(self, devices: Iterable[str]) -> list[str]:
         """The files with the limits of these devices (timing/machine_limits.py)."""
@@ -136,13 +141,13 @@ class Plan:
         if entry := self._entry(declared, wildcards):
             return entry.env
         if not self.has_one_env(stage):
-            return self.matrix.targets[wildcards.target].env
+            return self.matrix.target_of(wildcards.target).env
         return declared.env or self.matrix.reference_env
 
     def has_one_env(self, stage: str) -> bool:
         """Whether all cells of a stage have the same environment."""
         declared = stages.STAGES[stage]
-        of_target = declared.env and declared.kind in (Kind.IREE, Kind.IREE_DUMP)
+        of_target = declared.env and declared.kind in (Kind.MODULE, Kind.IREE, Kind.IREE_DUMP)
         return not declared.entry and not (of_target and self._has_toolchains)
 
     def python(self, stage: str, wildcards) -> str:
@@ -310,6 +315,16 @@ class Plan:
         stage = training.REFERENCES[training.test(wildcards.frontend)]
         return stages.STAGES[stage].path(wildcards.model, file)
 
+    def module(self, wildcards, file: str) -> str:
+        """A file of the compilation of an IREE cell."""
+        row = Cell.of(
+            Kind.IREE,
+            model=wildcards.model,
+            frontend=wildcards.frontend,
+            target=wildcards.target,
+        )
+        return stages.STAGES["compile"].path(row.to(Kind.MODULE), file)
+
     def program(self, wildcards, file: str) -> list[str]:
         """A file of the export whose program a baseline runs. Empty if it runs the model itself."""
         row = Cell.of(
@@ -355,8 +370,14 @@ class Plan:
         return self._with_limits(of)
 
     def tuned_results(self) -> list[str]:
-        """Every file that the aggregation of tuned models reads."""
+        """Every file that the aggregation of tuned models reads. Raises ConfigError for several numbers of
+        threads: a module is tuned for one."""
         of = self._configured
+        if listed := threads.numbers(of.measure):
+            raise settings.ConfigError(
+                f"measure.threads is the list {[*listed]}, but results/tuned.csv needs a single number, for example: "
+                f"--config measure='{{threads: {listed[-1]}}}'"
+            )
         rows = [*of.tuned_rows(), *of.tuned_baselines()]
         return self._with_limits(of, rows)
 
@@ -385,7 +406,7 @@ class Plan:
         found = matrix.chain(row) + matrix.second_round(row)
         of = SimpleNamespace(**row.by_axis())
         if row.kind is Kind.IREE and not self.tuning.is_row(of) and self.remedies.take_part(of):
-            found.append((stages.STAGES["remedy"], row))
+            found.append((stages.STAGES["remedy"], row.to(Kind.MODULE)))
         return found
 
     def measuring_code(self, matrix: Matrix | None = None) -> str:
@@ -404,20 +425,25 @@ class Plan:
         kinds = set(self._configured.dumps.get("kinds", (*IREE_DUMPS, "profile")))
         of_baselines = kinds - set(IREE_DUMPS) - {MODULES}
         wanted = {"dump_iree": kinds & set(IREE_DUMPS), "dump_baseline": of_baselines}
+        cells = {
+            # Of what is compiled: the same for all numbers of threads.
+            "dump_iree": [of.to(Kind.IREE_DUMP) for of in self._configured.of_kind(Kind.MODULE)],
+            "dump_baseline": self._configured.of_kind(Kind.BASELINE),
+        }
         return [
             stages.STAGES[name].path(of, "files.json")
             for name, found in wanted.items()
             if found
-            for of in self._configured.of_kind(stages.STAGES[name].kind)
+            for of in cells[name]
         ] + (self.profiles() if MODULES in kinds else [])
 
     def profiles(self) -> list[str]:
         """The profile of every selected IREE cell of a CPU, and of the baselines next to which they are shown."""
-        cells = [iree_cell(*one) for one in self._configured.cells() if runs_on_cpu(one[2].device)]
+        cells = [iree_cell(*one) for one in self._configured.cells() if one[2].on_cpu]
         baselines = [
             baseline_cell(*one)
             for one in self._configured.baseline_cells()
-            if one[1].runtime in MODULE_PROFILES and one[1].device == "cpu" and one[2] == "eval"
+            if one[1].runtime in MODULE_PROFILES and one[1].on_cpu and one[2] == "eval"
         ]
         by_stage = {"profile_iree": cells, "profile_baseline": baselines}
         return [

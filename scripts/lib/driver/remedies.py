@@ -179,12 +179,13 @@ def _differs(
 
 
 def _cell(wildcards) -> Cell:
-    return Cell.of(
+    row = Cell.of(
         Kind.IREE,
         model=wildcards.model,
         frontend=wildcards.frontend,
         target=wildcards.target,
     )
+    return row.to(Kind.MODULE)
 
 
 def _program(wildcards, frontend: str) -> Cell:

@@ -20,8 +20,9 @@ from scripts.lib.core.machine import cpu_name, physical_cores
 from scripts.lib.driver import environments
 from scripts.lib.driver.options import compile_options
 from scripts.lib.driver.remedies import Remedies
-from scripts.lib.iree.backends import runs_on_cpu
-from scripts.lib.supervision.tuning import Candidate, Search
+from scripts.lib.iree.backends import BACKENDS
+from scripts.lib.iree.specs import spec
+from scripts.lib.supervision.tuning.candidates import Candidate, Search
 
 TUNE = STAGES["tune"]
 MODULES = {TUNED: "tuned.vmfb", AS_CONFIGURED: "default.vmfb"}
@@ -64,7 +65,9 @@ class Tuning:
         properties = {name: texts for name, texts in table.properties.items() if name in used}
         candidates = tuple(self._candidate(wildcards.model, target, one) for one in found)
         of = self._matrix.tuning
-        return Search(candidates, properties, of.budget_s, of.keep).to_text()
+        specs = of.specs if BACKENDS[target.backend].tuning_specs else 0.0
+        flag = spec.FLAG if specs else ""
+        return Search(candidates, properties, of.budget_s, of.keep, specs, flag).to_text()
 
     def _candidate(self, model: str, target: Target, declared: tuning.Candidate) -> Candidate:
         variant = declared.variant
@@ -115,7 +118,7 @@ def _choices(
             continue
         if found.frontend not in matrix.frontends:  # of this run; nothing to use it for
             continue
-        if other := _difference(matrix, model, target, found):
+        if other := _difference(matrix, model, target, found) or tuning.spec_problem(found.flags):
             notes.append(f"{path} is not used: {other}")
             continue
         yield model.name, Choice(found.frontend, found.opt_level or "", found.flags, str(path))
@@ -140,7 +143,7 @@ def _difference(matrix: Matrix, model: Model, target: Target, found: Result) -> 
         "arch": found.arch,
         "device": found.device,
     }
-    if runs_on_cpu(target.device):
+    if target.on_cpu:
         now |= {"CPU": cpu_name(), "threads": matrix.measure.get("threads") or physical_cores()}
         then |= {"CPU": found.device_name, "threads": found.threads}
     for package, version in versions(matrix, found.frontend).items():

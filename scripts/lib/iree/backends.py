@@ -46,7 +46,8 @@ class Backend:
     `plugins`: the target plugins of iree-compile that it needs. `limit_archs`: architectures for which
     the programs that measure a device's limits are compiled; "" is the default one. `renamed`: its flags
     that older releases call otherwise. `newer_archs`: the release since which it knows an architecture,
-    for those that not every release knows.
+    for those that not every release knows. `tuning_specs`: whether its lowering configurations are tile sizes
+    that tuning can choose (scripts/lib/iree/specs/).
     """
 
     name: str
@@ -64,6 +65,7 @@ class Backend:
     limit_archs: tuple[str, ...] = ("",)
     renamed: tuple[Renamed, ...] = ()
     newer_archs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    tuning_specs: bool = False
 
 
 CONSTANTS = ("hal_target_local", "hal_target_llvm_cpu")
@@ -91,6 +93,7 @@ BACKENDS: dict[str, Backend] = {
             # Without it, calls would include the time of malloc.
             allocator_flags=("--device_allocator=caching",),
             plugins=CONSTANTS,
+            tuning_specs=True,
         ),
         # No allocator flags: Vulkan rejects every parameter with the caching allocator ("cannot
         # allocate a Vulkan buffer …", IREE 3.13).

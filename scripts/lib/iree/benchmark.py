@@ -105,3 +105,12 @@ def write_inputs(
         array.tofile(raw)
         flags.append(f"--input={kind.iree}=@{raw}")
     return flags
+
+
+def raw_inputs(stored: Path, signature: Path, folder: Path) -> list[str]:
+    """Write the inputs of a reference (its inputs.npz and signature.json) as raw bytes into a folder; the flags of the
+    tool that name them."""
+    types = tensors.Signature.read(signature).inputs
+    values = tensors.load_npz(stored)
+    arrays = [tensors.as_native(values[str(i)], kind.dtype) for i, kind in enumerate(types)]
+    return write_inputs(folder, arrays, types)

@@ -22,10 +22,12 @@ from scripts.lib.timing.limit_programs import (
     CHECKED_ROWS,
     LONG,
     OTHER_SIZES,
+    PROBES,
     SCALE,
     SCALED,
     SECONDS,
     SIZES,
+    TOO_LONG,
     array_bytes,
     check_product,
     check_triad,
@@ -126,7 +128,8 @@ def _texts(kind: str, threads: int) -> Iterator[tuple[str, str, int, str]]:
     for each in array_bytes(kind, threads):
         yield TRIAD, "f32", each // 4, _TRIAD.format(n=each // 4, scale=SCALE)
     for dtype in DTYPES:
-        for n in SIZES.get(kind, OTHER_SIZES):
+        probe = (PROBES[kind],) if kind in PROBES else ()
+        for n in (*probe, *SIZES.get(kind, OTHER_SIZES)):
             yield PRODUCT, dtype, n, _products(dtype, n)
 
 
@@ -141,12 +144,20 @@ def _compiled(path: Path, text: str, flags: Sequence[str]) -> Path | None:
 
 
 def take(programs: Sequence[Program], kind: str, threads: int) -> Iterator[Sample]:
-    """Yield the samples of a device of a kind. If the kind has no SIZES, a product that is larger than one that takes
-    LONG seconds is not run. Raises WrongResult."""
-    enough: set[str] = set()
+    """Yield the samples of a device of a kind. A product that would take more than TOO_LONG seconds is not run. If the
+    kind has no SIZES, a product that is larger than one that takes LONG seconds is not run either. Raises WrongResult."""
+    before: dict[str, tuple[int, float]] = {}
     for program in programs:
-        if program.what == PRODUCT and program.dtype in enough:
-            continue
+        if program.what == PRODUCT and program.dtype in before:
+            n, took_s = before[program.dtype]
+            if took_s * (program.size / n) ** 3 > TOO_LONG:
+                print(
+                    f"note: the product {program.dtype} of n = {program.size} is left out: with n = {n}, a call takes {took_s:.1f} s",
+                    flush=True,
+                )
+                continue
+            if kind not in SIZES and took_s > LONG:
+                continue
         session = Session(program.module, threads)
         triad = program.what == TRIAD
         inputs, flags = (_of_triad if triad else _of_product)(program)
@@ -154,12 +165,14 @@ def take(programs: Sequence[Program], kind: str, threads: int) -> Iterator[Sampl
         call_s = typical_seconds(session.uploaded(inputs), StoppingRule())
         del session
         _check(program, result)
+        if not triad:
+            before[program.dtype] = program.size, call_s
+            if program.size == PROBES.get(kind):
+                continue
         size = 3 * 4 * program.size if triad else program.size
         count = 1 if triad else CHAIN
         seconds = tuple(s / count for s in _timed(program.module, flags, threads, call_s))
         yield Sample(program.what, "iree", program.dtype, size, seconds)
-        if kind not in SIZES and not triad and call_s > LONG:
-            enough.add(program.dtype)
 
 
 def _of_triad(program: Program) -> tuple[list[np.ndarray], list[str]]:

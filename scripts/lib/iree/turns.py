@@ -52,7 +52,8 @@ class Side:
 class TurnRule:
     """`turns` turns with one block of each module; a block has a warm-up of `warmup_s` and three
     repetitions of `repetition_s` seconds (at least one call each). Calls of more than `long_s` seconds are
-    timed once per block. No turn is begun after `budget_s` seconds, once MIN_TURNS are complete.
+    timed once per block. No turn is begun after `budget_s` seconds, once MIN_TURNS are complete. A block that takes more
+    than `limit_s` seconds is ended, and its command has failed (None: there is no limit).
     """
 
     turns: int = 16
@@ -60,6 +61,7 @@ class TurnRule:
     warmup_s: float = 0.05
     long_s: float = 0.2
     budget_s: float = 60.0
+    limit_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,15 +144,21 @@ def _block(side: Side, turn: int, rule: TurnRule, threads: int, folder: Path) ->
     command = [*arguments(side, rule), f"--benchmark_out={report}", "--benchmark_out_format=json"]
     report.unlink(missing_ok=True)
     started = time.time()
-    with HostWatch(threads) as watch:
-        done = subprocess.run(
-            command,
-            cwd=side.folder,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            preexec_fn=process.child_setup(os.getpid()),
-        )
+    try:
+        with HostWatch(threads) as watch:
+            done = subprocess.run(
+                command,
+                cwd=side.folder,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                preexec_fn=process.child_setup(os.getpid()),
+                timeout=rule.limit_s,
+            )
+    except subprocess.TimeoutExpired as error:
+        raise TurnError(
+            side.name, f"still running after {rule.limit_s:g} s\n$ {shlex.join(command)}"
+        ) from error
     try:
         if done.returncode:
             raise gbench.BenchmarkError(f"exit code {done.returncode}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import plugins, stages
+from scripts.lib.config import plugins, stages, threads
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.report import ratio, speedups
 from scripts.lib.timing import machine_limits
@@ -92,15 +92,17 @@ def _no_limits(record: Record, limits: Sequence[MachineLimits]) -> str:
     if machine := speedups.machine_of(record):
         return f"measured on {machine}, whose limits are not known here"
     kind, run = record["experiment"]["device"], record["run"]
-    threads = f" with {run['threads']} threads" if run["threads"] else ""
-    where = f"{run['device_name']}{threads}"
-    measured = [one for one in limits if one.device == kind]
+    number = threads.of(record["experiment"].get("target") or "")
+    with_threads = f" with {run['threads']} threads" if run["threads"] else ""
+    where = f"{run['device_name']}{with_threads}"
+    measured = [one for one in limits if one.device == kind and number in (None, one.threads)]
     if not measured:
-        status = stages.status_path(stages.STAGES["machine_limits"].folder, kind)
+        device = threads.named(kind, number)
+        status = stages.status_path(stages.STAGES["machine_limits"].folder, device)
         return f"the limits of {where} were not measured ({status})"
     one = measured[0]
-    threads = f" with {one.threads} threads" if one.threads else ""
-    return f"measured on {where}, but the limits are those of {one.device_name}{threads}"
+    with_threads = f" with {one.threads} threads" if one.threads else ""
+    return f"measured on {where}, but the limits are those of {one.device_name}{with_threads}"
 
 
 def share(

@@ -31,12 +31,3 @@ def code(value: str, chars: int = CODE_CHARS) -> str:
     longest = max(map(len, re.findall("`+", shown)), default=0)
     fence, pad = "`" * (longest + 1), " " if longest else ""
     return fence + pad + shown.replace("|", "\\|") + pad + fence
-
-
-def with_made(page: str, begin: str, end: str, made: str) -> str:
-    """Return a page with `made` between its lines `begin` and `end`. Raises ValueError if it lacks them."""
-    before, found, rest = page.partition(begin)
-    _, ended, after = rest.partition(end)
-    if not (found and ended):
-        raise ValueError(f"the lines {begin.strip()!r} and {end.strip()!r} are missing")
-    return f"{before}{begin}\n{made}\n{end}{after}"

@@ -1,4 +1,4 @@
-"""Plots of the results table as SVG and PNG: mean speed-ups, latency by model, IREE against inductor."""
+"""Plots of the results table as SVG and PNG: mean speed-ups, latency by model, IREE against inductor, and parallel efficiency."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from scripts.lib.report import plotting, wording
+from scripts.lib.report import plotting, scaling, wording
 from scripts.lib.report.results_table import Column, Row, Table, Timing
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDTH = 8.0
@@ -22,11 +23,12 @@ OTHER = "inductor"
 
 
 def write(table: Table, folder: Path) -> None:
-    """Write the three plots into a folder."""
+    """Write the plots into a folder."""
     drawn: dict[str, Callable[[Table], Figure]] = {
         "speedups": _speedups,
         "latency": _latency,
         "scatter": _scatter,
+        "threads": _threads,
     }
     for name, draw in drawn.items():
         plotting.save(functools.partial(draw, table), folder / name)
@@ -70,11 +72,12 @@ def _speedups(table: Table) -> Figure:
 def _latency(table: Table) -> Figure:
     """A row of points per model; the axis is logarithmic, as latencies differ by factors of a thousand."""
     rows = [row for row in table.rows if any(e.timing for e in row.entries.values())][:MOST_MODELS]
-    figure = plotting.figure(WIDTH, 1.3 + 0.3 * max(1, len(rows)))
+    columns = [column for column in table.columns if any(_timing(row, column) for row in rows)]
+    height = max(0.3 * max(1, len(rows)), 0.17 * len(columns))  # of the rows, and of the legend
+    figure = plotting.figure(WIDTH, 1.3 + height)
     axes = figure.subplots()
     if not rows:
         return plotting.nothing(axes, "nothing was measured")
-    columns = [column for column in table.columns if any(_timing(row, column) for row in rows)]
     for number, column in enumerate(columns):
         found = [(place, t) for place, row in enumerate(rows) if (t := _timing(row, column))]
         shift = 0.7 * (number / max(1, len(columns) - 1) - 0.5)
@@ -133,6 +136,55 @@ def _scatter(table: Table) -> Figure:
     axes.set(xscale="log", yscale="log", xlabel=f"{OTHER}, ms per call", ylabel="IREE, ms per call")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     return figure
+
+
+def _threads(table: Table) -> Figure:
+    """Per model a panel of latencies and one of efficiencies, by number of threads."""
+    found = [line for line in scaling.lines(table) if any(p.entry.timing for p in line.points)]
+    labels = list(dict.fromkeys(line.row.label for line in found))[:MOST_MODELS]
+    figure = plotting.figure(WIDTH, 1.2 + 2.2 * max(1, len(labels)))
+    panels = figure.subplots(max(1, len(labels)), 2, squeeze=False)
+    if not labels:
+        panels[0, 1].set_axis_off()
+        return plotting.nothing(panels[0, 0], "no row was measured on several numbers of threads")
+    columns = list(dict.fromkeys(line.column for line in found))
+    for label, (left, right) in zip(labels, panels, strict=True):
+        for line in (line for line in found if line.row.label == label):
+            _line(line, columns.index(line.column), left, right)
+        numbers = sorted({p.threads for one in found if one.row.label == label for p in one.points})
+        for axes, name in ((left, "ms per call"), (right, "efficiency")):
+            axes.set_title(label, loc="left")
+            axes.set_xticks(numbers)
+            axes.set_ylim(bottom=0)
+            axes.set_ylabel(name)
+        right.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
+    for axes in panels[-1]:
+        axes.set_xlabel("threads (95 % intervals)")
+    named: dict[str, Any] = {}
+    for axes in panels[:, 1]:
+        handles, names = axes.get_legend_handles_labels()
+        named |= dict(zip(names, handles, strict=True))
+    figure.legend([*named.values()], [*named], loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _line(line: scaling.Line, number: int, latency: Axes, efficiency: Axes) -> None:
+    points = [(one, one.entry.timing) for one in line.points]
+    timed = [(one, timing) for one, timing in points if timing and one.efficiency]
+    style = {
+        "label": wording.path(line.column),
+        "marker": plotting.MARKERS[number % len(plotting.MARKERS)],
+        "color": plotting.color(number),
+        "markersize": 3.5,
+        "elinewidth": 0.8,
+    }
+    numbers = [one.threads for one, _ in timed]
+    medians = [timing.median_ms for _, timing in timed]
+    latency.errorbar(numbers, medians, yerr=_errors([timing for _, timing in timed]), **style)
+    values = [one.efficiency or 0.0 for one, _ in timed]
+    ends = [(i.low, i.high) if (i := one.interval) else (v, v) for (one, _), v in zip(timed, values, strict=True)]  # fmt: skip
+    errors = [[v - low, high - v] for v, (low, high) in zip(values, ends, strict=True)]
+    efficiency.errorbar(numbers, values, yerr=[*zip(*errors, strict=True)], **style)
 
 
 def _timing(row: Row, column: Column) -> Timing | None:

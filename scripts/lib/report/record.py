@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import plugins, stages
+from scripts.lib.config import plugins, stages, tuning
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Baseline, Frontend, Model, Target
 from scripts.lib.config.matrix import Matrix, baseline_cell, iree_cell
@@ -31,8 +31,8 @@ from scripts.lib.report.fields import names
 from scripts.lib.report.rounds import Measured
 from scripts.lib.supervision import damage, outcome, remedies
 from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.supervision.tuning import Report
-from scripts.lib.supervision.tuning import read as read_report
+from scripts.lib.supervision.tuning.report import Report
+from scripts.lib.supervision.tuning.report import read as read_report
 from scripts.lib.timing.latency import trust
 from scripts.lib.verification import codes
 
@@ -75,7 +75,8 @@ def iree_record(
 ) -> dict:
     """The record of one IREE cell, from the files of its stages."""
     row_cell = iree_cell(model, frontend, target)
-    remedy = _remedy(root, row_cell) if matrix.attempts(frontend.name, target) else {}
+    module = row_cell.to(Kind.MODULE)
+    remedy = _remedy(root, module) if matrix.attempts(frontend.name, target) else {}
     chain = matrix.chain(row_cell)
     if remedy.get("name"):
         chain = stages.remedied(chain)
@@ -89,7 +90,7 @@ def iree_record(
     }
     record["experiment"] |= of_target(row_cell, target)
     record["compile"] = remedy.get("compile") or _read_if_whole(
-        root, stages.STAGES["compile"], row_cell, stages.REPORT
+        root, stages.STAGES["compile"], module, stages.REPORT
     )
     iree = versions.iree(root, matrix, target.env, record["versions"].get("iree"))
     _add_export(root, matrix, record, row_cell.to(Kind.PROGRAM), frontend)
@@ -107,7 +108,8 @@ def tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[dict, Report | 
     chosen = report and report.of(report.tuned if row["frontend"] == TUNED else report.default)
     record["versions"] = dict.fromkeys(versions.OF_EVERY_RECORD) | record["versions"]
     if chosen:
-        target = replace(target, opt_level=chosen.opt_level, flags=chosen.flags)
+        spec = tuning.spec_flags(model.name, row["target"], chosen.spec)
+        target = replace(target, opt_level=chosen.opt_level, flags=(*chosen.flags, *spec))
         record["compile"] = chosen.compile
         exported = Cell.of(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
         _add_export(root, matrix, record, exported, matrix.frontends[chosen.frontend])
@@ -186,11 +188,11 @@ def _add_export(
     versions.add(record, versions.pins(matrix, frontend.env), declared, found)
 
 
-def _remedy(root: Path, row: Cell) -> dict:
-    """The report of the remedies of a cell, with the failure that they were tried for (`first`); {} if its
+def _remedy(root: Path, module: Cell) -> dict:
+    """The report of the remedies of a module, with the failure that they were tried for (`first`); {} if its
     compilation did not fail, or they have not been tried."""
-    asked = outcome.read_or_damaged(root / stages.STAGES["compile"].path(row, stages.STATUS))
-    report = _read_if_whole(root, stages.STAGES["remedy"], row, stages.REPORT)
+    asked = outcome.read_or_damaged(root / stages.STAGES["compile"].path(module, stages.STATUS))
+    report = _read_if_whole(root, stages.STAGES["remedy"], module, stages.REPORT)
     if not report or not remedies.is_remediable(asked):
         return {}
     first = {key: getattr(asked, key) for key in ("status", "reason", "detail", "log")}

@@ -49,7 +49,7 @@ class Timing:
 
     `centre`: the logarithm of the latency, from which ratios are computed. `known`: the same with
     its error; None if there is no interval (ratio.why_none). `alike`: test, dtype, precision, batch
-    size, device and threads; two latencies are compared only if these are equal.
+    size, device and threads; two latencies are compared only if these are equal. `threads`: of a CPU.
     """
 
     median_ms: float
@@ -58,6 +58,7 @@ class Timing:
     trust: str
     runtime: str
     alike: tuple
+    threads: int | None
 
     @property
     def ends_ms(self) -> tuple[float, float] | None:
@@ -219,6 +220,7 @@ def _timing(record: Record, latency: Mapping[str, Any]) -> Timing:
         latency["trust"],
         speedups.runtime_of(record),
         tuple(alike),
+        record["run"]["threads"],
     )
 
 

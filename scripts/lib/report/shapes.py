@@ -20,7 +20,8 @@ import msgspec
 from scripts.lib.config.stages import Stage
 from scripts.lib.report import fields
 from scripts.lib.report.columns import FIELDS
-from scripts.lib.supervision import outcome, tuning
+from scripts.lib.supervision import outcome
+from scripts.lib.supervision.tuning import report
 from scripts.lib.timing.measurement import TIMERS, Measurement
 from scripts.lib.timing.rounds import NOT_TIMED
 from scripts.lib.verification import codes
@@ -75,7 +76,7 @@ def _section(name: str) -> tuple[frozenset[str], jsonschema.Draft202012Validator
 
 def _of_tuning(data: Mapping[str, Any]) -> str:
     try:
-        tuning.read(data)
+        report.read(data)
     except msgspec.ValidationError as error:
         return str(error)
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,11 +67,11 @@ def _changed(points: list[Point], change: Change) -> Changed:
     return Changed(before, after, change, tuple(differences(before, after)))
 
 
-def endings(outcomes: Mapping[str, Series]) -> list[Ended]:
-    """Return each change in how a cell ended, by cell."""
+def endings(outcomes: Iterable[Series]) -> list[Ended]:
+    """Return each change in how a cell ended."""
     return [
-        Ended(cell, before, after, tuple(differences(before, after)))
-        for cell, series in outcomes.items()
+        Ended(series.cell, before, after, tuple(differences(before, after)))
+        for series in outcomes
         for before, after in changed_endings(series.points)
     ]
 

@@ -82,13 +82,14 @@ def value_field(column: str) -> Field:
 
 def read(
     kept: Iterable[Kept], columns: Sequence[Field], selects: Callable[[str], bool]
-) -> tuple[dict[str, Series], dict[str, list[Series]]]:
-    """Return two kinds of series of the selected cells: how each cell ended, by cell, and the series of values, by column.
+) -> tuple[list[Series], dict[str, list[Series]]]:
+    """Return two kinds of series of the selected cells: how each cell ended, and the series of values, by column.
 
-    Values are of one series only if they were measured on the same device with as many threads, with the same options of the
+    How a cell ended is of one series only if the machines of the runs have the same CPU: a device that only one of two machines
+    has, or a compilation that needs more memory than the other has, is no change. Values are of one series only if they were measured on the same device with as many threads, with the same options of the
     model. Raises Damaged if an entry cannot be read.
     """
-    outcomes: dict[str, Series] = {}
+    outcomes: dict[tuple[str, str], Series] = {}
     values: dict[str, dict[tuple[str, ...], Series]] = {of.column: {} for of in columns}
     seen: set[str] = set()
     for one in kept:
@@ -97,7 +98,8 @@ def read(
             if not selects(cell):
                 continue
             point = _point(one.entry, record)
-            outcomes.setdefault(cell, Series(cell, ())).points.append(point)
+            cpu = one.entry.machine.cpu
+            outcomes.setdefault((cell, cpu), Series(cell, (cpu,))).points.append(point)
             measurement = _measurement(cell, record)
             if measurement in seen:
                 continue
@@ -110,7 +112,9 @@ def read(
                     )
                     known = _error(record) if of.column == LATENCY else None
                     found.points.append(replace(point, value=float(number), known=known))
-    return outcomes, {column: list(found.values()) for column, found in values.items()}
+    return list(outcomes.values()), {
+        column: list(found.values()) for column, found in values.items()
+    }
 
 
 def _point(entry: Entry, record: Record) -> Point:

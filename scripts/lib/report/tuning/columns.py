@@ -15,7 +15,7 @@ OWN = (
     Field("tuning.verified", INTEGER, "Different modules that were verified and timed.", unit="count", column="modules_verified", nullable=True, varies=True, checks=FROM_0),
     Field("tuning.failed", INTEGER, "Candidates that failed to compile, crashed, hung or computed wrong results.", unit="count", column="candidates_failed", nullable=True, varies=True, checks=FROM_0),
     Field("tuning.seconds", NUMBER, "Time that tuning took: of all measurements, and of all compilations divided by how many ran at a time.", unit="s", column="tuning_s", nullable=True, varies=True, checks=FROM_0),
-    Field("tuning.speedup_vs_default", NUMBER, "Latency of the row `default` / latency of the row `tuned`, in turns; null for other rows, and if one of the two has no latency.", unit="ratio", column="speedup_vs_default", nullable=True, varies=True, checks=POSITIVE),
+    Field("tuning.speedup_vs_default", NUMBER, "Latency of the row `default` / latency of the row `tuned`; null for other rows, and if one of the two has no latency.", unit="ratio", column="speedup_vs_default", nullable=True, varies=True, checks=POSITIVE),
     Field("tuning.speedup_vs_default_low", NUMBER, "Lower end of its 95 % interval ([how](timing.md#intervals)).", unit="ratio", column="speedup_vs_default_low", nullable=True, varies=True, checks=POSITIVE),
     Field("tuning.speedup_vs_default_high", NUMBER, "Its upper end.", unit="ratio", column="speedup_vs_default_high", nullable=True, varies=True, checks=POSITIVE),
     Field("tuning.kept", FLAG, "Whether the gain is beyond its interval, so that `tuned: auto` uses the result; null for the row `default`.", column="kept", nullable=True, varies=True),

@@ -12,7 +12,8 @@ from scripts.lib.report.markdown import text
 from scripts.lib.report.results_table import Table
 from scripts.lib.report.tuning.rows import Reports
 from scripts.lib.supervision import outcome
-from scripts.lib.supervision.tuning import NOT_APPLICABLE, OUT_OF_BUDGET, Line
+from scripts.lib.supervision.tuning.report import Line, Specs, TunedOperation
+from scripts.lib.supervision.tuning.tried import NOT_APPLICABLE, OUT_OF_BUDGET
 
 Record = Mapping[str, Any]
 
@@ -20,7 +21,7 @@ NOT_TRIED = (NOT_APPLICABLE, OUT_OF_BUDGET)
 """Reasons of candidates that are counted and not listed; there may be dozens."""
 
 FOUND = """\
-Milliseconds per call, measured in turns in two rounds after tuning. *Default* is the fastest of what the target compiles anyway,
+Milliseconds per call, measured in two rounds after tuning. *Default* is the fastest of what the target compiles anyway,
 *tuned* the fastest candidate. The gain is their ratio with its 95 % interval. It is kept if the interval is above 1.
 """
 CANDIDATES = """\
@@ -44,6 +45,7 @@ def page(records: Sequence[Record], reports: Reports) -> str:
         rows = [_candidate(one) for one in report.candidates if one.reason not in NOT_TRIED]
         shown = markdown.table(("candidate", "ms by round", "outcome"), rows)
         parts.append("\n".join(filter(None, (head, shown, "".join(_not_tried(report.candidates))))))
+        parts += [_specs(one) for one in report.specs]
     return "\n".join(parts)
 
 
@@ -117,6 +119,52 @@ def _gain(tuning: Mapping[str, Any]) -> str:
     low, high = tuning["speedup_vs_default_low"], tuning["speedup_vs_default_high"]
     ends = "" if low is None else f" ({low:.2f} to {high:.2f})"
     return f"{tuning['speedup_vs_default']:.2f}{ends}"
+
+
+OPERATIONS = ("dispatches", "share", "configuration of the compiler", "fastest one found", "alone", "tried")  # fmt: skip
+
+
+def _specs(one: Specs) -> str:
+    """The search for a tuning spec for a candidate."""
+    head = f"Tuning spec for `{text(one.candidate)}`, {one.seconds:.0f} s"
+    if one.status != outcome.OK:
+        return f"{head}: {one.status} ({one.reason}): {text(one.detail[:300])}\n"
+    rows = [
+        [
+            ", ".join(f"`{text(name)}`" for name in found.functions),
+            _percent(found.share),
+            f"`{_sizes(found.default)}`",
+            f"`{_sizes(found.found)}`" if found.found else "the same" if found.tried else "",
+            f"{found.gain:.2f} ×" if found.found else "",
+            _tried(found),
+        ]
+        for found in one.operations
+    ]
+    if not rows:
+        return f"{head}: no operation that a spec can match takes 3 % of the time.\n"
+    rest = (
+        f"\n{_percent(one.others)} of the time are in further dispatches that no spec can match.\n"
+        if one.others
+        else ""
+    )
+    return f"{head}:\n\n{markdown.table(OPERATIONS, rows)}{rest}"
+
+
+def _tried(found: TunedOperation) -> str:
+    if not found.matched:
+        return "none: the compiler takes no other configuration from a spec"
+    if not found.tried:
+        return "none: the time was over"
+    return f"{found.tried}, {found.failed} of them not accepted"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
+def _sizes(config: str) -> str:
+    """The levels of a lowering configuration, without the attribute around them."""
+    return config.partition("<")[2].removesuffix(">")
 
 
 def _not_tried(lines: Iterable[Line]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.tuning import AS_CONFIGURED, TUNED, Result
 from scripts.lib.report import ratio, record, speedups
 from scripts.lib.supervision import outcome
-from scripts.lib.supervision.tuning import Line, Report
+from scripts.lib.supervision.tuning.report import Line, Report
 
 Record = dict[str, Any]
 Reports = Mapping[tuple[str, str], Report]

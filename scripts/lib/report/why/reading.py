@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import stages, toolchains, training
+from scripts.lib.config import stages, threads, toolchains, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import MODULE_PROFILES
 from scripts.lib.core import atomic
@@ -24,8 +24,8 @@ class NoProfile(Exception):
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profiles of a cell and of the same model in PyTorch, by runtime. `limits`: those of the machine; None if they were not
-    measured with as many threads. `measurement`: measurement.json of the cell, or {}."""
+    """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of the machine; None
+    if they were not measured with as many threads. `measurement`: measurement.json of the cell, or {}."""
 
     cell: Cell
     iree: Mapping[str, Any]
@@ -48,9 +48,10 @@ def read(results: Path, name: str) -> Profiles:
     of_test = below.glob(f"*/{training.test(cell['frontend'])}/{PROFILE}")
     for path in sorted(of_test):
         found = _read(path)
-        if found.get("runtime") in MODULE_PROFILES:
+        if found.get("runtime") in MODULE_PROFILES and found["threads"] == iree["threads"]:
             torch.setdefault(found["runtime"], found)
-    limits = MachineLimits.read(results / "machine_limits" / "cpu" / machine_limits.FILE)
+    cpu = threads.named("cpu", threads.of(cell["target"]))
+    limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     return Profiles(
         cell,
         iree,
@@ -76,7 +77,8 @@ def _why_none(root: Path, cell: Cell) -> str:
         return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
     values = cell.by_axis()
     frontend, target = values["frontend"], values["target"]
-    chosen = f"models={values['model']} frontends={training.path(frontend)} targets={toolchains.base(target)}"
+    entry = threads.shared(toolchains.base(target))
+    chosen = f"models={values['model']} frontends={training.path(frontend)} targets={entry}"
     chosen += f" tests={training.TRAIN}" if training.test(frontend) == training.TRAIN else ""
     used = {toolchains.of(frontend), toolchains.of(target)} - {toolchains.PINNED}
     chosen += "".join(f" toolchains={name}" for name in used)

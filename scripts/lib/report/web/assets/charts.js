@@ -46,6 +46,12 @@ report.panelWidth = function (element, least) {
   return Math.floor((whole - 16 * (count - 1)) / count);
 };
 
+/** Rows with a `path`, without the target in it if all have the same. */
+report.withoutOneTarget = function (rows) {
+  const targets = new Set(rows.map((one) => one.path.split(" on ")[1]).filter(Boolean));
+  return targets.size > 1 ? rows : rows.map((one) => ({ ...one, path: one.path.split(" on ")[0] }));
+};
+
 /** A legend of lowering paths with their symbols. */
 report.legend = (paths) =>
   report.h(

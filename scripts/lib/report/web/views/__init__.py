@@ -16,6 +16,7 @@ from scripts.lib.report.web.views import (
     memory,
     operators,
     overview,
+    threads,
     training,
     why,
 )
@@ -23,7 +24,7 @@ from scripts.lib.report.web.views import (
 VIEWS: tuple[View, ...] = tuple(
     module.VIEW
     for module in (
-        *(overview, latency, failures, why, memory),
+        *(overview, latency, threads, failures, why, memory),
         *(history, comparison, training, operators, kernels),
     )
 )

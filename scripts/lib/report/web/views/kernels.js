@@ -6,7 +6,7 @@ report.views.kernels = {
 
   draw(element, given) {
     const { h } = report;
-    const data = { rows: this.named(given.rows) };
+    const data = { rows: report.withoutOneTarget(given.rows) };
     const width = report.panelWidth(element, 380);
     const groups = d3.groups(data.rows, (one) => [one.name, one.dtype, one.device, one.threads && `${one.threads} threads`].filter(Boolean).join(", "));
     const paths = [...new Set(data.rows.filter((one) => one.gb_per_s).map((one) => one.path))];
@@ -18,12 +18,6 @@ report.views.kernels = {
     );
     const failed = data.rows.filter((one) => !one.gb_per_s && one.ending !== "no device" && one.ending !== "compiled");
     if (failed.length) element.append(h("section", {}, h("h2", {}, "Failed"), h("ul", {}, failed.map((one) => h("li", {}, `${one.name} ${one.shape} ${one.dtype}, ${one.path}: ${one.reason || one.ending}`)))));
-  },
-
-  /** The rows without their target, if all have the same. */
-  named(rows) {
-    const targets = new Set(rows.map((one) => one.path.split(" on ")[1]).filter(Boolean));
-    return targets.size > 1 ? rows : rows.map((one) => ({ ...one, path: one.path.split(" on ")[0] }));
   },
 
   /** The mean share of the bandwidth, and the mean speed-up over eager, of each runtime. */

@@ -1,0 +1,1 @@
+"""The search for the fastest of many ways to compile a model."""

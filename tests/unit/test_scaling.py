@@ -1,0 +1,83 @@
+"""Parallel efficiency by number of threads."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from scripts.lib.report import scaling
+from scripts.lib.report.ratio import LogLatency, ratio
+from scripts.lib.report.results_table import Column, Entry, Row, Table, Timing
+from scripts.lib.report.scaling import Line
+from tests import report_records
+
+KNOWN = {"variance": 1e-4, "df": 5.0}
+
+
+def entry(ms: float | None, number: int, interval: bool = True) -> Entry:
+    """A row that takes so long with a number of threads; None: it failed."""
+    if ms is None:
+        return Entry("crashed", "segfault", "", None)
+    centre = math.log(ms)
+    known = LogLatency(centre, **KNOWN) if interval else None
+    return Entry("ok", "", "", Timing(ms, centre, known, "high", "iree", (number,), number))
+
+
+def line(*measured: tuple[int, float | None], interval: bool = True) -> Line:
+    """The line of a path that was measured so: (threads, ms)."""
+    row = Row("m", "eval", "")
+    for number, ms in measured:
+        of = Column("mlir", f"llvm-cpu+{number}-threads@old")
+        row.entries[of] = entry(ms, number, interval)
+    [found] = scaling.lines(Table((row,), (), (), (), None))
+    return found
+
+
+def efficiencies(of: Line) -> dict[int, float | None]:
+    return {one.threads: one.efficiency for one in of.points}
+
+
+def test_the_efficiency_is_that_of_the_formula():
+    found = line((4, 4.0), (1, 12.0), (2, 6.0))
+    assert found.column == Column("mlir", "llvm-cpu@old")
+    assert efficiencies(found) == {
+        1: 1.0,
+        2: pytest.approx(12.0 * 1 / (6.0 * 2)),
+        4: pytest.approx(12.0 * 1 / (4.0 * 4)),
+    }
+
+
+def test_the_fewest_threads_with_a_latency_are_the_base():
+    assert efficiencies(line((1, None), (2, 6.0), (4, 4.0))) == {
+        1: None,
+        2: 1.0,
+        4: pytest.approx(6.0 * 2 / (4.0 * 4)),
+    }
+
+
+def test_the_interval_is_that_of_the_ratio_of_both_latencies():
+    point = line((1, 10.0), (2, 8.0)).points[1]
+    of = ratio(LogLatency(math.log(10.0), **KNOWN), LogLatency(math.log(8.0), **KNOWN))
+    assert point.interval
+    assert point.interval.low == pytest.approx(of.low / 2)
+    assert point.interval.high == pytest.approx(of.high / 2)
+    assert line((1, 10.0), (2, 8.0)).points[0].interval is None
+    assert line((1, 10.0), (2, 8.0), interval=False).points[1].interval is None
+
+
+def test_rows_of_one_number_are_no_line():
+    assert scaling.lines(Table.of(report_records.records())) == []
+    assert scaling.lines(Table.of(report_records.by_threads(2))) == []
+
+
+def test_a_path_whose_rows_all_failed_is_a_line_without_efficiencies():
+    assert efficiencies(line((1, None), (2, None))) == {1: None, 2: None}
+
+
+def test_baselines_and_lowering_paths_have_lines_of_their_own():
+    found = scaling.lines(Table.of(report_records.by_threads(1, 2)))
+    labels = [one.column.label for one in found]
+    assert "eager" in labels
+    assert "torchmlir-torch/llvm-cpu" in labels
+    assert len(labels) == len({*labels})

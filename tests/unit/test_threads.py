@@ -1,0 +1,438 @@
+"""measure.threads as a list: what is measured for each number, what is shared, and what is compared."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scripts import check_expectations
+from scripts.lib.bundling import case
+from scripts.lib.config import (
+    expansion,
+    kernel_matrix,
+    plugins,
+    settings,
+    stages,
+    threads,
+    torchbench_pass,
+)
+from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.entries import Model, Override, by_threads
+from scripts.lib.config.matrix import Matrix
+from scripts.lib.config.settings import ConfigError
+from scripts.lib.config.torchbench import TorchbenchFile
+from scripts.lib.driver import flag_checks
+from scripts.lib.driver.plan import Plan
+from scripts.lib.report import limits, record
+from scripts.lib.report.results_file import cell_of
+from scripts.lib.report.web.stage_runs import of_row
+from scripts.lib.report.why import reading
+from scripts.lib.timing.latency import Latency
+from tests import declarations
+from tests.declarations import CONFIG
+from tests.unit.conftest import MATRIX, ResultsTree
+
+PINS = "dependencies: ['python=3.11', pip, {{pip: ['{}']}}]\n"
+
+
+def of_numbers(numbers: Any, matrix: Matrix = MATRIX) -> Matrix:
+    """A matrix as `measure: {threads: …}` makes it."""
+    measure = {**matrix.measure, "threads": numbers}
+    listed = threads.numbers(measure)
+    entries = {
+        "targets": by_threads(matrix.targets, listed),
+        "baselines": by_threads(matrix.baselines, listed),
+    }
+    return dataclasses.replace(matrix, measure=measure, **entries)
+
+
+def plan(numbers: Any = (1, 2), matrix: Matrix = MATRIX) -> Plan:
+    listed = [*numbers] if isinstance(numbers, tuple) else numbers
+    return Plan(of_numbers(listed, matrix), frozenset(), with_conda=False)
+
+
+def on(**values: str) -> SimpleNamespace:
+    return SimpleNamespace(model="conv", frontend="mlir", test="eval", **values)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "shared"),
+    [
+        ("llvm-cpu", None, "llvm-cpu"),
+        ("llvm-cpu+2-threads", 2, "llvm-cpu"),
+        ("llvm-cpu+16-threads@iree-3.12", 16, "llvm-cpu@iree-3.12"),
+        ("bert/eager+2-threads/eval", 2, "bert/eager/eval"),
+        ("bert/mlir+train/llvm-cpu+2-threads", 2, "bert/mlir+train/llvm-cpu"),
+        ("llvm-cpu+2-threadsafe", None, "llvm-cpu+2-threadsafe"),
+        ("llvm-cpu+0-threads", None, "llvm-cpu+0-threads"),
+    ],
+)
+def test_a_name_has_its_number_and_the_name_that_numbers_share(name, number, shared):
+    assert threads.of(name) == number
+    assert threads.shared(name) == shared
+    if number and "/" not in name and "@" not in name:
+        assert threads.named(shared, number) == name
+
+
+# Cells
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """A folder of a Snakefile with what CONFIG names."""
+    files = {
+        "models/b.py": declarations.MODEL,
+        "elsewhere/mine.py": declarations.MODEL,
+        "envs/e.yaml": PINS.format("torch==2.15.0"),
+        "envs/iree.yaml": PINS.format("iree-base-compiler==3.13.0', 'iree-base-runtime==3.13.0"),
+        "scripts/exporters/x.py": declarations.exporter(OPTIONS={"dialect": ("torch",)}),
+        "scripts/exporters/plain.py": declarations.exporter(),
+        "scripts/baselines/eager.py": declarations.runtime(),
+    }
+    for file, text in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    return tmp_path
+
+
+def expanded(root: Path, numbers: Any, changes: dict | None = None, **selections: str) -> Matrix:
+    declared = copy.deepcopy(CONFIG) | {"models": {"b": {}}} | (changes or {})
+    declared["limits"] = {key: {"timeout_s": 10} for key in stages.limits()}
+    declared["measure"] = {"threads": numbers}
+    declared["baselines"] |= {"gpu": {"runtime": "eager", "device": "cuda", "env": "e"}}
+    settings.check(declared)
+    return expansion.expand(declared, selections, root)
+
+
+def names(matrix: Matrix) -> list[str]:
+    return [str(row).removeprefix("b/").replace("f/", "", 1) for row in matrix.rows() if "g/" not in str(row)]  # fmt: skip
+
+
+def test_a_cell_of_a_cpu_is_one_cell_per_number_and_a_cell_of_a_gpu_is_one(root):
+    assert names(expanded(root, [4, 1])) == [
+        *("cpu+4-threads", "cpu+1-threads", "gpu", "amd"),
+        *("eager+4-threads/eval", "eager+1-threads/eval", "gpu/eval"),
+    ]
+
+
+@pytest.mark.parametrize("numbers", [1, 2])
+def test_one_number_is_in_no_name(root, numbers):
+    assert names(expanded(root, numbers)) == ["cpu", "gpu", "amd", "eager/eval", "gpu/eval"]
+
+
+def test_a_list_of_one_has_the_names_of_longer_lists(root):
+    one, two = (names(expanded(root, numbers)) for numbers in ([2], [1, 2]))
+    assert [name for name in two if "+1-" not in name] == one
+
+
+def test_a_selection_by_the_name_of_the_entry_takes_all_its_numbers(root):
+    found = expanded(root, [1, 2], targets="cpu", baselines="eager")
+    assert names(found) == ["cpu+1-threads", "cpu+2-threads", "eager+1-threads/eval", "eager+2-threads/eval"]  # fmt: skip
+
+
+def test_a_toolchain_has_all_numbers_and_a_compilation_of_its_own(root):
+    old = {"toolchains": {"old": {"iree": "3.12.0"}}}
+    found = expanded(root, [1, 2], old, toolchains="pinned,old", targets="cpu")
+    assert [*found.targets] == ["cpu+1-threads", "cpu+1-threads@old", "cpu+2-threads", "cpu+2-threads@old"]  # fmt: skip
+    assert {str(one) for one in found.of_kind(Kind.MODULE)} == {
+        f"b/{frontend}/{target}" for frontend in "fg" for target in ("cpu", "cpu@old")
+    }
+    made = Plan(found, frozenset(), with_conda=False)
+    of = SimpleNamespace(model="b", frontend="f", target="cpu@old")
+    assert made.env("compile", of) == "iree@old"
+    assert "--toolchain old" in made.options.compile(of)
+    of.target = "cpu+2-threads"  # in turns, without the toolchain
+    assert made.in_turns.sides(of) == (
+        "--side pinned results/measure/b/f/cpu+2-threads/measurement.json "
+        "--side old results/measure/b/f/cpu+2-threads@old/measurement.json"
+    )
+
+
+def test_kernels_are_measured_for_each_number_too():
+    known = {"frontends": {}, "targets": MATRIX.targets, "baselines": MATRIX.baselines}
+    section = {"targets": ["llvm-cpu"]}
+    declared = {"k": Model("k", "models/kernels/k.py")}
+    found = kernel_matrix.expand(
+        of_numbers([1, 2]), {"kernels": section}, {}, known, declared, plugins.ROOT
+    )
+    assert found is not None
+    assert [*found.targets] == ["llvm-cpu+1-threads", "llvm-cpu+2-threads"]
+    assert [str(row) for row in found.rows()] == [f"k/eager+{n}-threads/eval" for n in (1, 2)]
+
+
+# What is shared
+
+
+def test_references_programs_and_modules_are_shared():
+    matrix = of_numbers([1, 2, 4])
+    rows = [row for row in matrix.rows() if row.kind is Kind.IREE and "cpu" in str(row)]
+    assert len(rows) == 2 * 3
+    for row in rows:
+        chain = {stage.name: str(of) for stage, of in matrix.chain(row)}
+        model = row["model"]
+        assert chain == {
+            "reference": model,
+            "export": f"{model}/mlir",
+            "compile": f"{model}/mlir/llvm-cpu",
+            "measure": str(row),
+        }
+        assert {str(of) for stage, of in of_row(row) if stage.name == "remedy"} == {
+            chain["compile"]
+        }
+    assert {str(one) for one in matrix.of_kind(Kind.MODULE)} == {
+        f"{model}/mlir/{target}" for model in MATRIX.models for target in MATRIX.targets
+    }
+
+
+def test_a_module_is_compiled_with_the_same_options_as_for_one_number():
+    of = on(target="llvm-cpu")
+    assert plan().options.compile(of) == plan(2).options.compile(of)
+    assert plan().remedies.text(of) == plan(2).remedies.text(of)
+    for target in ("llvm-cpu+1-threads", "llvm-cpu+2-threads"):
+        made = plan().remedies.modules(on(target=target), "module.vmfb")
+        assert made == ["results/compile/conv/mlir/llvm-cpu/module.vmfb"]
+        assert plan().module(on(target=target), "module.vmfb") == made[0]
+
+
+def test_what_is_dumped_of_a_module_is_shared_and_profiles_are_of_each_number():
+    found = plan()
+    dumps = [path for path in found.dumps() if "/conv/iree/" in path]
+    assert dumps == [f"results/dumps/conv/iree/mlir/{t}/files.json" for t in ("llvm-cpu", "vulkan")]
+    assert [path for path in found.profiles() if "/conv/" in path] == [
+        *(f"results/profile/conv/iree/mlir/llvm-cpu+{n}-threads/profile.json" for n in (1, 2)),
+        *(f"results/profile/conv/eager+{n}-threads/eval/profile.json" for n in (1, 2)),
+    ]
+
+
+@pytest.mark.parametrize("skipped", ["conv/mlir/llvm-cpu", "conv/mlir/llvm-cpu+2-threads"])
+def test_a_torchbench_file_skips_the_module_and_the_measurements(tmp_path, skipped):
+    (tmp_path / "b.yaml").write_text("skip: {all: [conv]}")
+    lists = TorchbenchFile.read(tmp_path / "b.yaml")
+    matrix = of_numbers([1, 2])
+    conv = dataclasses.replace(MATRIX.models["conv"], torchbench="conv", broken="x")
+    found = torchbench_pass.apply(dataclasses.replace(matrix, models={"conv": conv}), lists, tmp_path)  # fmt: skip
+    assert found.override(skipped) != Override()
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name", "options"),
+    [
+        ([1, 2], "llvm-cpu+2-threads", "--threads 2"),
+        ([1, 2], "cpu+1-threads", "--threads 1"),
+        ([1, 2], "vulkan", ""),
+        ([1, 2], "", ""),  # operator problems
+        (2, "llvm-cpu", "--threads 2"),
+        (2, "vulkan", "--threads 2"),
+        (2, "", "--threads 2"),
+        (None, "llvm-cpu", ""),
+    ],
+)
+def test_a_measurement_takes_the_number_of_its_name_or_the_configured_one(numbers, name, options):
+    assert plan(numbers).options.threads(name) == options
+
+
+def test_a_baseline_takes_the_number_of_its_name():
+    step = plan().options.step(on(baseline="eager+2-threads"))
+    assert step.endswith(" --threads 2")
+    assert step == plan(2).options.step(on(baseline="eager"))
+
+
+def test_another_number_adds_cells_and_leaves_the_others_as_they_are():
+    few, more = plan((1, 2)), plan((4, 1, 2))
+    rows = [str(row) for row in few.matrix.rows()]
+    assert {*rows} < {str(row) for row in more.matrix.rows()}
+    for row in few.matrix.rows():
+        of = SimpleNamespace(**row.by_axis())
+        name = row.by_axis().get("target") or row["baseline"]
+        assert few.options.threads(name) == more.options.threads(name)
+        assert few.matrix.chain(row) == more.matrix.chain(row)
+        if row.kind is Kind.IREE:
+            assert few.options.compile(of) == more.options.compile(of)
+            assert few.remedies.modules(of, "module.vmfb") == more.remedies.modules(of, "module.vmfb")  # fmt: skip
+        else:
+            assert few.options.step(of) == more.options.step(of)
+
+
+def test_the_limits_of_a_cpu_are_measured_for_each_number():
+    found = plan()
+    assert [*found.matrix.devices()] == ["cpu+1-threads", "cpu+2-threads", "vulkan"]
+    assert found.cpus() == ["cpu+1-threads", "cpu+2-threads"]
+    assert plan(2).cpus() == ["cpu"]
+    assert found.on_device(SimpleNamespace(device="cpu+2-threads")).on_cpu
+
+
+def test_a_cluster_is_asked_for_the_cores_of_the_largest_number():
+    assert threads.most({"threads": [2, 8, 4]}, 1) == 8
+    assert threads.most({"threads": 3}, 1) == 3
+    assert threads.most({}, 1) == 1
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ([1, 0], r"measure\.threads\.1: found 0: 0 is less than the minimum of 1"),
+        ([-1], r"measure\.threads\.0: found -1: -1 is less than the minimum of 1"),
+        ([2, 1, 2], r"measure\.threads: found \[2, 1, 2\]: \[2, 1, 2\] has non-unique elements"),
+        ([], r"measure\.threads: found \[\]: \[\] should be non-empty"),
+        (["all"], r'measure\.threads\.0: found "all", allowed is a value of type integer'),
+        ([1, 5000], r"measure\.threads\.1: found 5000: 5000 is greater than the maximum of 4096"),
+        (0, r"measure\.threads: found 0: 0 is less than the minimum of 1"),
+    ],
+)
+def test_numbers_that_cannot_be_measured_are_refused(root, numbers, said):
+    with pytest.raises(ConfigError, match=f"^{said}$"):
+        expanded(root, numbers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "like"),
+    [("models", "b"), ("frontends", "g"), ("targets", "cpu"), ("baselines", "eager")],
+)
+def test_an_entry_must_not_have_the_name_of_a_number_of_threads(root, kind, like):
+    entry = CONFIG[kind][like] | ({"file": "models/b.py"} if kind == "models" else {})
+    with pytest.raises(ConfigError, match=rf"{kind}\.my\+2-threads: found the end of a name of a number of threads"):  # fmt: skip
+        expanded(root, 2, {kind: {**CONFIG[kind], "my+2-threads": entry}})
+
+
+def test_kept_results_of_tuning_are_not_used_with_several_numbers(root):
+    tuned = {"targets": {"cpu": {"backend": "llvm-cpu", "tuned": "auto"}}}
+    with pytest.raises(ConfigError, match=r"targets\.cpu\.tuned: auto needs a single number in measure\.threads, found the list \[1, 2\]"):  # fmt: skip
+        expanded(root, [1, 2], tuned)
+    expanded(root, 2, tuned)
+
+
+def test_tuning_is_for_one_number():
+    with pytest.raises(ConfigError, match=r"measure\.threads is the list \[1, 2\], but results/tuned\.csv needs a single number"):  # fmt: skip
+        plan().tuned_results()
+    plan(2).tuned_results()
+
+
+def test_an_unknown_flag_is_reported_once_for_all_numbers(monkeypatch):
+    monkeypatch.setattr(flag_checks.tools, "compiler_of", lambda prefix: prefix)
+    monkeypatch.setattr(flag_checks, "_known", lambda env, compiler: (["--y"], "3.13.0"))
+    assert flag_checks.problems(of_numbers([1, 2])) == [
+        "targets.llvm-cpu.flags: iree-compile 3.13.0 does not know --x; did you mean --y?"
+    ]
+
+
+# Expectations
+
+
+@pytest.mark.parametrize("pattern", ["b/*/cpu", "b/*/cpu+2-threads", "b/eager/eval"])
+def test_an_expectation_may_name_a_number_or_leave_it_out(root, pattern):
+    expanded(root, [1, 2], {"expect": {pattern: "ok"}})
+
+
+def test_an_expectation_of_a_number_that_is_not_measured_matches_nothing(root):
+    with pytest.raises(ConfigError, match=r"expect\.b/\*/cpu\+8-threads: matches no cell"):
+        expanded(root, [1, 2], {"expect": {"b/*/cpu+8-threads": "ok"}})
+
+
+# Rows
+
+
+@pytest.fixture
+def rows(results: ResultsTree) -> list[dict[str, Any]]:
+    """The records of a run with one and with two threads: eager takes 10 ms and 6 ms, IREE half of that."""
+    results.matrix = of_numbers([1, 2])
+    results.write()
+    for row in results.matrix.rows():
+        stage = "measure" if row.kind is Kind.IREE else "baseline"
+        if number := threads.of(str(row)):
+            path = Path(stages.STAGES[stage].path(row, stages.MEASUREMENT))
+            ms = (10.0 if number == 1 else 6.0) / (2 if stage == "measure" else 1)
+            results.measure(path, threads=number, latency=Latency((ms, ms), (ms, ms), 7))
+    return record.records(results.matrix)
+
+
+def of_cell(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    [found] = [one for one in rows if str(cell_of(one)) == name]
+    return found
+
+
+def test_each_number_is_a_row_with_the_module_that_it_shares(rows):
+    found = of_cell(rows, "conv/mlir/llvm-cpu+2-threads")
+    assert found["experiment"]["target"] == "llvm-cpu+2-threads"
+    assert found["run"]["threads"] == 2
+    assert found["compile"]["dispatch_count"] == 12
+    baseline = of_cell(rows, "conv/eager+1-threads/eval")
+    assert (baseline["experiment"]["runtime"], baseline["run"]["threads"]) == ("eager", 1)
+
+
+def test_a_row_is_compared_with_the_baseline_of_as_many_threads(rows):
+    for number in (1, 2):
+        found = of_cell(rows, f"conv/mlir/llvm-cpu+{number}-threads")
+        assert found["latency"]["speedup_vs_eager"] == pytest.approx(2.0)
+        own = of_cell(rows, f"conv/eager+{number}-threads/eval")
+        assert own["latency"]["speedup_vs_eager"] == 1.0
+
+
+def test_a_compilation_that_fails_fails_the_rows_of_all_numbers(results, ended):
+    results.matrix = of_numbers([1, 2])
+    results.write(ended("error", "compile", "conv/mlir/llvm-cpu", "bufferization"))
+    found = record.records(results.matrix)
+    for number in (1, 2):
+        row = of_cell(found, f"conv/mlir/llvm-cpu+{number}-threads")
+        assert row["outcome"]["reason"] == "bufferization"
+        assert row["outcome"]["blocked_by"] == "compile conv/mlir/llvm-cpu"
+
+
+def test_a_row_without_limits_names_the_stage_that_measures_them(rows):
+    found = of_cell(rows, "conv/mlir/llvm-cpu+2-threads")
+    found["experiment"]["device"] = "cpu"
+    said = limits._no_limits(found, [])
+    assert "results/machine_limits/cpu+2-threads/status.json" in said
+
+
+def test_a_row_is_checked_against_expectations_with_and_without_its_number(rows):
+    expect = {"conv/*/llvm-cpu": "ok", "conv/*/llvm-cpu+2-threads": "oom"}
+    differences, checked = check_expectations.compare(rows, expect)
+    assert checked == 2
+    assert [line[0] for line in differences] == ["conv/mlir/llvm-cpu+2-threads"]
+
+
+def test_a_reproducer_of_a_row_is_of_the_compilation_that_failed(results, ended):
+    results.matrix = of_numbers([1, 2])
+    results.write(ended("error", "compile", "conv/mlir/llvm-cpu", "bufferization"))
+    for file in ("weights.irpa", "inputs.npz", "golden.npz"):
+        Path("results/reference/conv", file).write_text("x")
+    Path("results/export/conv/mlir/program.mlir").write_text("module {}")
+    row = of_cell(record.records(results.matrix), "conv/mlir/llvm-cpu+2-threads")
+    found = case.of(Path(), SimpleNamespace(data=row))
+    assert (found.stage, found.reason) == (case.COMPILE, "bufferization")
+
+
+def test_why_shows_the_baselines_that_were_profiled_with_as_many_threads(tmp_path):
+    def profile(path: str, **values: Any) -> None:
+        file = tmp_path / "results/profile/conv" / path / "profile.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(values))
+
+    profile("iree/mlir/llvm-cpu+2-threads", runtime="iree", threads=2)
+    for number in (1, 2):
+        profile(f"eager+{number}-threads/eval", runtime="eager", threads=number)
+    found = reading.read(tmp_path / "results", "conv/mlir/llvm-cpu+2-threads")
+    assert found.torch["eager"]["threads"] == 2
+    with pytest.raises(reading.NoProfile, match=r"targets=llvm-cpu$"):
+        reading.read(tmp_path / "results", "conv/mlir/llvm-cpu+4-threads")
+
+
+def test_a_module_is_no_cell_of_a_number_of_threads():
+    row = Cell.of(Kind.IREE, model="m", frontend="f", target="cpu+2-threads@old")
+    assert str(row.to(Kind.MODULE)) == "m/f/cpu@old"
+    assert str(row.to(Kind.IREE_DUMP)) == "m/iree/f/cpu+2-threads@old"
