@@ -40,13 +40,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from scripts.lib.config import plugins
+from scripts.lib.config import plugins, threads
+from scripts.lib.config.training import EVAL
 from scripts.lib.core import exits
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.report import ratio, remedied
 from scripts.lib.report.ratio import Interval, LogLatency
 from scripts.lib.report.results_file import BadRecords, Record, read
-from scripts.lib.report.speedups import BASES
+from scripts.lib.report.speedups import BASES, machine_of
 
 RESULTS = Path("results/results.jsonl")
 FAILED = 0.1
@@ -68,6 +69,9 @@ def main() -> None:
     parser.add_argument(
         "--without", default="conv", help="entry that a second figure leaves out (default: conv)"
     )
+    parser.add_argument(
+        "--entries", metavar="PATH", help=f"also a line per entry, of this path or of {BEST}"
+    )
     parser.add_argument("--json", action="store_true", help="the same, and every entry, as JSON")
     args = parser.parse_args()
     try:
@@ -79,6 +83,8 @@ def main() -> None:
     found = [entry for entry in everything if entry.bases]
     if not found:
         exits.fail(f"{args.results}: no latency of {' or '.join(BASES)} to compare with")
+    if args.entries and args.entries not in names:
+        exits.fail(f"--entries {args.entries}: the paths are {', '.join(names)}")
     fewer = [entry for entry in found if entry.name != args.without]
     figures = {"all": [figure(found, path) for path in names]}
     figures[f"without {args.without}"] = [figure(fewer, path) for path in names] if fewer else []
@@ -96,6 +102,8 @@ def main() -> None:
     for name, of in figures.items():
         if of and (name == PLAIN or len(fewer) < len(found)):
             console.print(table(f"{args.target}, {name}", of))
+    if args.entries:
+        console.print(each_entry(found, args.entries))
     for note in said:
         console.print(note, highlight=False)
 
@@ -160,14 +168,13 @@ def entries(records: Sequence[Record], target: str) -> tuple[list[str], list[Ent
     have a row of the target or of a runtime that it is compared with, in the order of the records.
     Raises BadRecords if there is no row of the target.
     """
-    rows = [one for one in records if one.is_iree and one["target"] == target]
+    rows = [one for one in records if _is_of(one, target)]
     if not rows:
         there = dict.fromkeys(one["target"] for one in records if one.is_iree)
         raise BadRecords(
             f"no row of the target {target!r}; there are: {', '.join(there) or 'none'}"
         )
-    device = BACKENDS[rows[0].data["experiment"]["backend"]].torch_device
-    bases = [one for one in records if _is_base(one, device)]
+    bases = [one for one in records if _is_base(one, rows[0])]
     names = list(dict.fromkeys(one["frontend"] for one in rows))
     models = dict.fromkeys(one["model"] for one in (*rows, *bases))
     found = [Entry(model, _measured(bases, model), _measured(rows, model)) for model in models]
@@ -197,13 +204,29 @@ def _rewrites(record: Record) -> Sequence[str]:
 
 def _models(records: Sequence[Record], target: str) -> list[str]:
     """Return the models that have a row of a target."""
-    return list(dict.fromkeys(r["model"] for r in records if r.is_iree and r["target"] == target))
+    return list(dict.fromkeys(r["model"] for r in records if _is_of(r, target)))
 
 
-def _is_base(record: Record, device: str) -> bool:
-    """Return whether IREE is compared with a record on a device."""
-    as_iree = (record["device"], record["test"], record["precision"]) == (device, "eval", "none")
-    return record["runtime"] in BASES and as_iree
+def _is_of(record: Record, target: str) -> bool:
+    """Return whether a record is that of a forward pass by IREE for a target."""
+    return record.is_iree and (record["target"], record["test"]) == (target, EVAL)
+
+
+def _is_base(record: Record, row: Record) -> bool:
+    """Return whether rows such as this one of IREE are compared with a record: a forward pass on the same device and machine,
+    with the same number of threads."""
+    device = BACKENDS[row.data["experiment"]["backend"]].torch_device
+    as_iree = (record["device"], record["test"], record["precision"]) == (device, EVAL, "none")
+    number, machine = (
+        [of(one) for one in (record, row)]
+        for of in (lambda one: threads.of(one["cell"]), lambda one: machine_of(one.data))
+    )
+    return (
+        record["runtime"] in BASES
+        and as_iree
+        and number[0] == number[1]
+        and machine[0] == machine[1]
+    )
 
 
 def _measured(records: Sequence[Record], model: str) -> dict[str, ratio.Row]:
@@ -280,6 +303,18 @@ def table(title: str, figures: Sequence[Figure]) -> Table:
         measured = f"{one.entries - one.failed} of {one.entries}"
         intervals = (_span(one.these), _span(one.like_these))
         shown.add_row(one.path, measured, f"{one.ratio:.3f}", *intervals)
+    return shown
+
+
+def each_entry(found: Sequence[Entry], path: str) -> Table:
+    """Return the ratio of each entry for a path as a table, the lowest first."""
+    shown = Table(title=f"{path}, by entry", title_style="bold")
+    for column in ("entry", "ratio", "95 %", "fastest of PyTorch", "fastest of IREE"):
+        shown.add_column(column, justify="right" if column in ("ratio", "95 %") else "left")
+    for one in sorted((compared(entry, path) for entry in found), key=lambda one: one.log_ratio):
+        span = _span(ratio.of_sum(one.log_ratio, one.terms) if one.terms else None)
+        chosen = (", ".join(dict.fromkeys(names or ())) for names in (one.base, one.path))
+        shown.add_row(one.entry, f"{math.exp(one.log_ratio):.2f}", span, *chosen)
     return shown
 
 

@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.stages import REPORT, STAGES
+from scripts.lib.config.stage import REPORT
+from scripts.lib.config.stages import STAGES
 from scripts.lib.core import atomic, exits
 from scripts.lib.supervision.tuning import report
 from scripts.lib.supervision.tuning.report import Report

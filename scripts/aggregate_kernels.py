@@ -21,7 +21,7 @@ def main() -> None:
             "the configuration selects no kernel; set kernels.select, or raise kernels.max_bytes"
         )
     try:
-        measured = limits.read(matrix)
+        measured = limits.read(matrix.devices())
         made = rows.records(matrix, measured)
     except (rows.WrongTraffic, ValueError) as error:
         exits.fail(str(error))

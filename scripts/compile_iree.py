@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from scripts.lib.core import atomic, channel, exits, process
-from scripts.lib.iree import float64, parsing
+from scripts.lib.iree import added_flags, parsing
 from scripts.lib.iree.backends import add_arguments, flags_of
 from scripts.lib.iree.tools import tool
 
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
 
-    added = float64.flags(args.program, args.flags)
+    added = added_flags.of(args.program, args.flags)
     statistics = args.out_vmfb.with_name("statistics.json")
     run = process.run_tool(
         [

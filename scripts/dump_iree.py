@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scripts.lib.config.choices import IREE_DUMPS
 from scripts.lib.core import atomic, channel, process
-from scripts.lib.iree import float64
+from scripts.lib.iree import added_flags
 from scripts.lib.iree.backends import add_arguments, flags_of
 from scripts.lib.iree.tools import tool
 from scripts.lib.report.dumping import clear, listing
@@ -45,7 +45,7 @@ def main() -> None:
             f"--iree-flow-dump-dispatch-graph-output-file={folder / 'dispatch-graph.dot'}",
         ]
     flags = flags_of(args)
-    flags += float64.flags(args.program, args.flags)
+    flags += added_flags.of(args.program, args.flags)
     run = process.run_tool(
         [tool("iree-compile"), *flags, *wanted, str(args.program), "-o", "/dev/null"]
     )

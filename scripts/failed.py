@@ -16,6 +16,7 @@ from scripts.lib.batch import outcomes
 from scripts.lib.config import cell, stages, toolchains
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix
+from scripts.lib.config.stage import OUTCOMES, REPORT
 from scripts.lib.core import atomic, exits
 from scripts.lib.report import remedied
 from scripts.lib.supervision import outcome
@@ -92,7 +93,7 @@ def remedy(results: Path, matrix: Matrix | None, one: Outcome) -> Remedy:
     instead = next((s for s in stages.STAGES.values() if s.remedies == one.stage), None)
     if instead is None or (matrix is not None and not _has_remedies(matrix, one)):
         return Remedy()
-    report = results.parent / instead.path(one.cell, stages.REPORT)
+    report = results.parent / instead.path(one.cell, REPORT)
     try:
         found = atomic.read_json(report)
         return Remedy(found["name"] or "", remedied.tried({"remedy": found}) or "")
@@ -154,7 +155,7 @@ def failures(results: Path, matrix: Matrix | None) -> list[Outcome]:
     paths = sorted(results.glob("*/**/status.json"))
     found = [(path, outcome.read_or_damaged(path)) for path in paths]
     for path in paths:
-        problems = outcomes.read_if_whole(path.with_name(stages.OUTCOMES))
+        problems = outcomes.read_if_whole(path.with_name(OUTCOMES))
         found += [(path, line.outcome) for line in problems.values()]
     wanted = None if matrix is None else _cells(matrix)
     return [
@@ -192,6 +193,13 @@ def _cells(matrix: Matrix) -> set[tuple[str, str]]:
         if stage.kind is not Kind.ENV
         for part in matrix.parts
         for of in part.of_kind(stage.kind)
+    }
+    # What is dumped is a module, which all numbers of threads share.
+    dumped = stages.STAGES["dump_iree"]
+    found |= {
+        (dumped.folder, str(of.to(dumped.kind)))
+        for part in matrix.parts
+        for of in part.of_kind(Kind.MODULE)
     }
     rows = [(*matrix.chain(row), *matrix.second_round(row)) for row in matrix.tuned_rows()]
     return found | {(stage.folder, str(of)) for row in rows for stage, of in row}

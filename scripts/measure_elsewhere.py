@@ -52,6 +52,12 @@ def main() -> None:
     args = parser.parse_args()
     folder = Path(__file__).absolute().parents[1]
     bundle = atomic.read_json(folder / BUNDLE)
+    number = bundle.get("threads")
+    if number and args.threads not in (None, number):
+        exits.fail(
+            f"this bundle is of a row with {number} threads, found --threads {args.threads}: leave the option out, or make a "
+            "bundle of the row with that number"
+        )
     check(folder, bundle["files"])
     rounds = measure(folder, words(bundle["command"], args.threads, args.device), bundle["rounds"], args.pause)  # fmt: skip
     made = {

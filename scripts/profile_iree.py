@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.core import atomic, channel, exits
-from scripts.lib.iree import float64, module_arguments, profile, sites
+from scripts.lib.iree import added_flags, module_arguments, profile, sites
 from scripts.lib.iree.backends import add_arguments, flags_of
 from scripts.lib.lowering.locations import Locations
 
@@ -35,7 +35,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
         flags = flags_of(args)
-        flags += float64.flags(args.program, args.flags)
+        flags += added_flags.of(args.program, args.flags)
         found = sites.sites(args.program, flags, scratch / "phases")
         channel.alone()
         events, call_ms = profile.run(called, scratch)

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from scripts.lib.core import atomic, channel
-from scripts.lib.iree import float64, module_arguments, profile
+from scripts.lib.iree import added_flags, module_arguments, profile
 from scripts.lib.iree.backends import add_arguments, flags_of
 from scripts.lib.iree.module_arguments import Called
 from scripts.lib.iree.specs import dispatches, search, spec
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
     called = Called.of(args)
-    flags = [*flags_of(args), *float64.flags(args.program, args.flags)]
+    flags = [*flags_of(args), *added_flags.of(args.program, args.flags)]
     channel.alone()
     with tempfile.TemporaryDirectory(dir=args.out_spec.parent, prefix="specs-") as scratch:
         folder = Path(scratch).absolute()

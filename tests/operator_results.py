@@ -13,7 +13,8 @@ from scripts.lib.batch.outcomes import Line
 from scripts.lib.config.cell import Cell
 from scripts.lib.config.entries import Baseline, Frontend, Operators, Target
 from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.stages import OUTCOMES, Stage, status_path
+from scripts.lib.config.stage import OUTCOMES, Stage
+from scripts.lib.config.stages import status_path
 from scripts.lib.operators.problem import Facts, Problem
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage

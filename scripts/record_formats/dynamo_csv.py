@@ -11,6 +11,7 @@ import csv
 import io
 
 from scripts.lib.report.results_file import BadRecords, Record
+from scripts.lib.report.speedups import runtime_of
 from scripts.record_formats import Export, distinct, named
 
 PERFORMANCE = (
@@ -46,7 +47,7 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
     eager_gb = {
         _comparable(record): _peak_gb(record)
         for record in export.everything
-        if record["runtime"] == "eager" and record.latency is not None
+        if runtime_of(record.data) == "eager" and record.latency is not None
     }
     lone = [r for r in records if r.latency and not r.latency.get("speedup_vs_eager")]
     if lone:
@@ -160,7 +161,7 @@ def _accuracy(record: Record) -> str:
 
 def _comparable(record: Record) -> tuple:
     keys = ("model", "test", "dtype", "precision", "batch_size", "device")
-    return tuple(record[key] for key in keys)
+    return (*(record[key] for key in keys), record.data["run"].get("threads"))
 
 
 def _csv(columns: tuple[str, ...], rows: list[tuple]) -> str:

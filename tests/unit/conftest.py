@@ -14,6 +14,7 @@ from scripts.lib.config import stages
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Baseline, Frontend, Model, Target
 from scripts.lib.config.matrix import Matrix
+from scripts.lib.config.stage import STATUS, Stage
 from scripts.lib.config.stages import status_path
 from scripts.lib.core import checkout, process
 from scripts.lib.supervision import outcome, supervise
@@ -138,14 +139,14 @@ class ResultsTree:
             models = self.matrix.of_kind(Kind.MODEL)
             wanted = [made for m in models for made in stages.chain("gradients", m)] + wanted
         for stage, cell in dict.fromkeys(wanted):
-            files = ARTIFACTS.get(stage.name) or [f for f in stage.aggregated if f != stages.STATUS]
+            files = ARTIFACTS.get(stage.name) or [f for f in stage.aggregated if f != STATUS]
             env = ("env", stage.env or "torch-mlir")
             yield stage.folder, str(cell), [env, *self._before(stage, cell)], list(files)
 
-    def _of_row(self, row: Cell) -> list[tuple[stages.Stage, Cell]]:
+    def _of_row(self, row: Cell) -> list[tuple[Stage, Cell]]:
         return self.matrix.chain(row) + self.matrix.second_round(row)
 
-    def _before(self, stage: stages.Stage, cell: Cell) -> list[StageCell]:
+    def _before(self, stage: Stage, cell: Cell) -> list[StageCell]:
         """The stage that a cell of a stage comes after."""
         if not stage.after:
             return []

@@ -118,6 +118,7 @@ def test_a_tuning_spec_of_the_flags_is_in_the_folder(tree, run, results, monkeyp
     assert (folder / "tuning_spec.mlir").read_text() == "module {}"
     script = (folder / "run.sh").read_text()
     assert "--iree-codegen-tuning-spec-path=tuning_spec.mlir" in script
+    assert "--mlir-disable-threading" in script
     assert "results/tuned" not in script
 
 
@@ -135,7 +136,8 @@ def test_a_crash_at_run_time_needs_neither_golden_outputs_nor_weights(tree, run,
     tree(ended("crashed", "measure", CELL, "SIGSEGV", "signal 11"))
     run(CELL)
     folder = Path("results/bundles/conv__mlir__llvm-cpu")
-    assert "iree-run-module" in (folder / "run.sh").read_text()
+    assert "iree-run-module" in (script := (folder / "run.sh").read_text())
+    assert "--task_topology_max_group_count=" in script
     assert not (folder / "golden").exists()
 
 

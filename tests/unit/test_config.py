@@ -50,9 +50,9 @@ def test_every_cell_of_any_tests_has_results_dumps_and_a_command_of_its_own(conf
     plan = Plan(found, frozenset(), with_conda=False)
     cells = len(list(found.cells())) + len(list(found.baseline_cells()))
     assert len(set(plan.dumps())) == len(plan.dumps()) == cells
-    rounds = [file for file in plan.results() if file.endswith("status.json")]
+    rounds = [file for file in plan.aggregation.results() if file.endswith("status.json")]
     assert len(rounds) == found.rounds * cells == 2 * cells
-    assert len(plan.results()) == len(set(plan.results()))
+    assert len(plan.aggregation.results()) == len(set(plan.aggregation.results()))
     for model, baseline, test in found.baseline_cells():
         cell = SimpleNamespace(model=model.name, baseline=baseline.name, test=test)
         assert f"--runtime={baseline.runtime} " in plan.options.step(cell)

@@ -827,7 +827,7 @@ def test_a_baseline_that_runs_a_program_names_its_frontend_which_the_run_then_ex
     assert plan.frontend(cell).exporter == "plain"
     assert plan.program(cell, "status.json") == ["results/export/a/g/status.json"]
     assert "--program=results/export/a/g/program.mlir" in plan.options.step(cell)
-    assert "results/export/a/g/report.json" in plan.results()
+    assert "results/export/a/g/report.json" in plan.aggregation.results()
     cell.baseline = "eager"
     assert plan.program(cell, "status.json") == []
     assert "--program" not in plan.options.step(cell)

@@ -693,6 +693,22 @@ def test_a_performance_row_in_ms_s_and_gb(export):
     }
 
 
+def test_memory_is_compared_with_eager_on_as_many_threads_and_without_rewrites(export):
+    found = export.dynamo(
+        on(record(rss_mib=2000.0, target="eager+1-threads"), 1),
+        on(record(rss_mib=500.0, target="eager+2-threads"), 2),
+        on(record(rss_mib=9000.0, target="eager+rewrite", rewrites="speed"), 1),
+        on(record("inductor", rss_mib=1000.0, target="inductor+1-threads"), 1),
+    )
+    [row] = found["inductor+1-threads_zoo_float32_inference_cpu_performance.csv"]
+    assert row["compression_ratio"] == "2.000000"
+
+
+def on(of: dict, threads: int) -> dict:
+    of["run"]["threads"] = threads
+    return of
+
+
 def test_compilation_is_iree_compile_or_the_cold_run_beyond_steady_calls(export):
     cold = with_runs(record("xla"), run_of(1.08, 2), run_of(0.08, 2))
     found = export.dynamo(record("iree"), cold, record("inductor", first_call_ms=None), record(first_call_ms=1.0))  # fmt: skip

@@ -162,7 +162,7 @@ def record(
         "model": {"name": model, "suite": "vmfbench"},
         "experiment": of
         | {"runtime": runtime, "frontend": frontend, "target": target, "device": device}
-        | {"backend": target if runtime == "iree" else None},
+        | {"backend": experiment.get("backend") or (target if runtime == "iree" else None)},
         "outcome": {"status": "ok" if ms else "error", "detail": "", "reason": ""},
         "verification": {"code": "PASS"},
         "latency": latency,
@@ -220,6 +220,28 @@ def test_the_tables_have_a_line_per_path_with_and_without_conv(run):
     assert "llvm-cpu, without conv" in shown
     assert shown.count("2 of 3") == 2
     assert run(RECORDS, "--without", "none").count("lowering path") == 1
+
+
+def test_the_entries_of_a_path_are_listed_the_slowest_first(run, capsys):
+    shown = run(RECORDS, "--entries", "g").partition("by entry")[2]
+    places = [shown.index(name) for name in ("left", "vit", "conv")]
+    assert places == sorted(places)
+    with pytest.raises(SystemExit):
+        run(RECORDS, "--entries", "h")
+    assert "--entries h: the paths are f, g, best" in capsys.readouterr().err
+
+
+def test_a_figure_is_of_forward_passes_and_of_one_number_of_threads(run):
+    training = record("conv", "iree", 0.01, "f+train", "llvm-cpu", test="train")
+    numbers = [
+        record("conv", "eager", 8.0, target="eager+1-threads"),
+        record("conv", "eager", 0.5, target="eager+2-threads"),
+        record("conv", "iree", 2.0, "f", "llvm-cpu+1-threads", backend="llvm-cpu"),
+    ]
+    found = json.loads(run([*RECORDS, training], "--json"))
+    assert found["all"] == json.loads(run(RECORDS, "--json"))["all"]
+    found = json.loads(run(numbers, "--json", "--target", "llvm-cpu+1-threads"))
+    assert found["all"][0]["ratio"] == pytest.approx(4)
 
 
 SPEED = ("scatter-add-by-rows", "project-before-aggregation")

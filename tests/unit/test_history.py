@@ -139,6 +139,17 @@ def test_series_of_other_devices_are_apart(run):
     assert [len(one["points"]) for one in series] == [2, 1]
 
 
+def test_training_steps_of_other_optimizers_are_apart(run):
+    found = histories.with_a_change(Path("results"), runs=2)
+    for one in found:
+        one["experiment"]["optimizer"] = {"name": "AdamW"}
+        for round_ in (one["latency"] or {}).get("rounds", ()):
+            round_["started"] += 1
+    histories.keep(Path("results"), found)
+    series = json.loads(run("--cell", CELL, "--json"))["series"]
+    assert [len(one["points"]) for one in series] == [2, 1]
+
+
 def test_how_a_cell_ends_is_followed(aggregate, ended, run):
     aggregate()
     aggregate(ended("error", "compile", "conv/mlir/vulkan", "legalization"))

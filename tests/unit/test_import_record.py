@@ -185,6 +185,14 @@ def test_a_bundle_measures_with_its_own_files_alone(bundle, imports, aggregate):
     assert rows["conv/mlir/llvm-cpu@my-laptop"].data["latency"]["repetitions"] == 6
 
 
+def test_a_bundle_of_a_number_of_threads_is_measured_with_that_number(bundle):
+    described = bundle / elsewhere.BUNDLE
+    atomic.write_json(described, atomic.read_json(described) | {"threads": 2})
+    done = measure(bundle)
+    assert done.returncode == 1
+    assert "this bundle is of a row with 2 threads, found --threads 3" in done.stderr
+
+
 def test_a_damaged_bundle_is_not_measured(bundle):
     (bundle / "weights.irpa").write_text("weights")
     done = measure(bundle)

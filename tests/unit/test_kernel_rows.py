@@ -107,7 +107,7 @@ def write(tree, endings=None, limits=LIMITS, **of_signature) -> None:
 
 
 def records(tree) -> list[dict]:
-    return rows.records(tree.matrix, limits.read(tree.matrix))
+    return rows.records(tree.matrix, limits.read(tree.matrix.devices()))
 
 
 def of(found: list[dict], shape: str, runtime: str = "eager") -> dict:

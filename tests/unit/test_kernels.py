@@ -104,12 +104,15 @@ def test_latency_csv_has_no_kernel_and_kernels_csv_no_model():
     assert not any(model.suite == "kernels" for model in matrix.models.values())
     assert {model.suite for model in matrix.kernels.models.values()} == {"kernels"}
     plan = Plan(matrix, frozenset(), with_conda=False)
-    assert not any("/kernels-" in file for file in plan.results())
+    assert not any("/kernels-" in file for file in plan.aggregation.results())
     limits = ["results/machine_limits/cpu/limits.json"]
-    assert plan.kernel_results()[-1:] == limits
-    assert all("/kernels-" in file for file in plan.kernel_results()[:-1])
+    assert plan.aggregation.kernel_results()[-1:] == limits
+    assert all("/kernels-" in file for file in plan.aggregation.kernel_results()[:-1])
     assert "results/kernels/softmax_forward.svg" in plan.kernel_plots()
-    assert plan.digest() == Plan(shipped(kernels={"max_bytes": 1e12}), frozenset(), False).digest()
+    assert (
+        plan.aggregation.digest()
+        == Plan(shipped(kernels={"max_bytes": 1e12}), frozenset(), False).aggregation.digest()
+    )
 
 
 def test_every_kernel_has_a_shape_in_the_default_run():

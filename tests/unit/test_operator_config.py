@@ -159,8 +159,8 @@ def test_the_cells_of_batches_and_their_stages(results):
     # The rows of models do not depend on operators, and neither does the aggregation of them.
     assert list(matrix.rows()) == list(results.matrix.rows())
     plans = [Plan(one, frozenset(), with_conda=False) for one in (matrix, results.matrix)]
-    assert plans[0].digest() == plans[1].digest()
-    files = plans[0].operator_results()
+    assert plans[0].aggregation.digest() == plans[1].aggregation.digest()
+    files = plans[0].aggregation.operator_results()
     assert "results/operator_measure/0/mlir/llvm-cpu/outcomes.jsonl" in files
     assert not [file for file in files if file.startswith("results/operator_measure/0/mlir/vulkan")]
 

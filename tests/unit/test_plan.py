@@ -50,7 +50,7 @@ def plan(results):
 
 def test_the_aggregate_is_made_of_every_cell_and_every_baseline(plan, results):
     results.write()
-    found = plan.results()
+    found = plan.aggregation.results()
     assert "results/measure/tiny/mlir/vulkan/measurement.json" in found
     assert "results/baseline/conv/eager/eval/status.json" in found
     assert "results/export/tiny/mlir/report.json" in found
@@ -72,7 +72,7 @@ def missing(files: list[str]) -> list[str]:
 def test_the_aggregate_is_made_of_every_test_of_a_baseline(results):
     results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
     results.write()
-    found = Plan(results.matrix, frozenset(), with_conda=False).results()
+    found = Plan(results.matrix, frozenset(), with_conda=False).aggregation.results()
     assert all("machine_limits" in file for file in missing(found))
     assert {
         f for f in found if f.startswith("results/baseline/") and f.endswith("status.json")
@@ -128,10 +128,10 @@ def test_stale_are_measurements_and_nothing_that_they_stand_on(plan, stage):
 
 
 def test_which_rows_are_stale_is_said_anew_when_a_runtime_changes(plan, monkeypatch):
-    before = plan.measuring_code()
-    assert again(plan).measuring_code() == before
+    before = plan.aggregation.measuring_code()
+    assert again(plan).aggregation.measuring_code() == before
     other = dataclasses.replace(plan.matrix.baselines["eager"], runtime="inductor")
-    assert changed(plan, baselines={"eager": other}).measuring_code() != before
+    assert changed(plan, baselines={"eager": other}).aggregation.measuring_code() != before
 
 
 ENV = SimpleNamespace(env="torch-mlir")
@@ -430,13 +430,15 @@ def test_a_change_of_an_override_changes_the_params_of_the_cells_that_it_touches
 
 def test_the_digest_changes_with_the_tests_and_what_a_file_says_of_a_cell(plan):
     digests = {
-        plan.digest(),
-        changed(plan, tests=("eval", "train")).digest(),
-        changed(plan, overrides={"conv/eager/eval": Override("why")}).digest(),
-        changed(plan, overrides={"conv/eager/eval": Override(precision="bf16")}).digest(),
+        plan.aggregation.digest(),
+        changed(plan, tests=("eval", "train")).aggregation.digest(),
+        changed(plan, overrides={"conv/eager/eval": Override("why")}).aggregation.digest(),
+        changed(
+            plan, overrides={"conv/eager/eval": Override(precision="bf16")}
+        ).aggregation.digest(),
     }
     assert len(digests) == 4
-    assert changed(plan).digest() == plan.digest()
+    assert changed(plan).aggregation.digest() == plan.aggregation.digest()
 
 
 RULES = Path(fingerprint.ROOT, "workflow/rules")
@@ -463,7 +465,7 @@ def test_every_stage_has_a_rule_and_modules_that_exist():
 def test_a_second_round_is_in_the_aggregate_where_there_is_one(results):
     results.matrix = dataclasses.replace(results.matrix, measure={})
     results.write()
-    found = Plan(results.matrix, frozenset(), with_conda=False).results()
+    found = Plan(results.matrix, frozenset(), with_conda=False).aggregation.results()
     assert all("machine_limits" in file for file in missing(found))
     for stage, cell in (("measure", "tiny/mlir/vulkan"), ("baseline", "conv/eager/eval")):
         for folder in (stage, f"{stage}_again"):

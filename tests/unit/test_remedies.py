@@ -230,7 +230,7 @@ def test_a_cell_with_remedies_needs_the_programs_of_all_of_them_before_anything_
     assert plan.remedies.modules(cpu, "status.json") == [
         "results/compile/conv/mlir/llvm-cpu/status.json"
     ]
-    assert f"results/remedy/{CELL}/report.json" in plan.results()
+    assert f"results/remedy/{CELL}/report.json" in plan.aggregation.results()
 
 
 def test_what_compiled_as_asked_depends_on_what_it_depended_on_whether_remedies_are_on_or_off(tree):

@@ -15,13 +15,15 @@ from tests import report_records
 KNOWN = {"variance": 1e-4, "df": 5.0}
 
 
-def entry(ms: float | None, number: int, interval: bool = True) -> Entry:
+def entry(ms: float | None, number: int, interval: bool = True, cpu: str = "A CPU") -> Entry:
     """A row that takes so long with a number of threads; None: it failed."""
     if ms is None:
         return Entry("crashed", "segfault", "", None)
     centre = math.log(ms)
     known = LogLatency(centre, **KNOWN) if interval else None
-    return Entry("ok", "", "", Timing(ms, centre, known, "high", "iree", (number,), number))
+    return Entry(
+        "ok", "", "", Timing(ms, centre, known, "high", "iree", (number,), number, (cpu, None))
+    )
 
 
 def line(*measured: tuple[int, float | None], interval: bool = True) -> Line:
@@ -81,3 +83,13 @@ def test_baselines_and_lowering_paths_have_lines_of_their_own():
     assert "eager" in labels
     assert "torchmlir-torch/llvm-cpu" in labels
     assert len(labels) == len({*labels})
+
+
+def test_latencies_of_other_cpus_are_lines_of_their_own():
+    row = Row("m", "eval", "")
+    for number, ms, cpu in ((1, 8.0, "old"), (2, 5.0, "new"), (4, 3.0, "new"), (8, None, "")):
+        row.entries[Column("mlir", f"llvm-cpu+{number}-threads")] = entry(ms, number, cpu=cpu)
+    of_old, of_new = scaling.lines(Table((row,), (), (), (), None))
+    assert efficiencies(of_old) == {1: 1.0, 8: None}
+    assert efficiencies(of_new) == {2: 1.0, 4: pytest.approx(5.0 * 2 / (3.0 * 4)), 8: None}
+    assert [one.path.rpartition(" ")[2] for one in (of_old, of_new)] == ["(old)", "(new)"]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.lib.iree import added_flags
 from scripts.lib.iree.specs import search, spec
 from scripts.lib.iree.specs.descent import CHALLENGERS, Descent, descend
 from scripts.lib.iree.specs.dispatches import Dispatch, Operation, benchmarked
@@ -127,6 +128,37 @@ def test_what_the_compiler_refuses_is_counted_and_left_out():
 
 def test_no_neighbours_are_tried_when_the_time_is_over():
     assert descend(CONFIG, 4096, Surface(BEST, limit=0)) == Descent(CONFIG, known={CONFIG})
+
+
+class Lucky(Surface):
+    """All configurations take the same time, and each step looks faster by chance."""
+
+    def ratio(self, before, after):
+        self.compared += 1
+        return 1.0 if before == CONFIG and self.compared > 1 else 1.5
+
+
+def test_a_gain_is_measured_after_the_search_and_not_the_product_of_its_steps():
+    surface = Lucky(BEST, limit=60)
+    found = descend(CONFIG, 4096, surface)
+    assert surface.compared > 2, "steps were taken"
+    assert (found.found, found.gain) == (CONFIG, 1.0)
+
+
+def test_a_compilation_with_a_spec_takes_one_dispatch_at_a_time(tmp_path):
+    program = tmp_path / "program.mlir"
+    program.write_text("func.func @main() {\n")
+    assert added_flags.of(program, ["--iree-codegen-tuning-spec-path=x.mlir"]) == [
+        "--mlir-disable-threading"
+    ]
+    assert added_flags.of(program, ["--iree-opt-level=O3"]) == []
+
+
+def test_nothing_is_compared_when_the_time_is_over():
+    surface = Surface(BEST, limit=1)
+    found = descend(CONFIG, 4096, surface)
+    assert (found.found, surface.compared) == (CONFIG, 0)
+    assert found.tried > 0
 
 
 MM = Operation("%0 = linalg.matmul …", ("tensor<32x1536xf32>", "tensor<1536x64xf32>", "tensor<32x64xf32>"), "#p", CONFIG)  # fmt: skip

@@ -10,7 +10,8 @@ import pytest
 from scripts import failed
 from scripts.lib.config import schemas, settings, stages
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.stages import STAGES, Need, Stage
+from scripts.lib.config.stage import Need, Stage
+from scripts.lib.config.stages import STAGES
 from scripts.lib.core import atomic
 from scripts.lib.driver import fingerprint, recorded
 from scripts.lib.driver.plan import Plan
@@ -50,7 +51,7 @@ def test_a_stage_more_is_in_the_plan(polish, results):
     assert plan.env("polish", WILDCARDS) == "iree"
     assert (plan.timeout_s("polish"), plan.memory_mb("polish")) == (7, 8)
     assert plan.skip("polish", WILDCARDS) == ""
-    assert "results/polish/conv/mlir/vulkan/best.json" in plan.results()
+    assert "results/polish/conv/mlir/vulkan/best.json" in plan.aggregation.results()
     assert [stage.name for stage, _ in stages.of_row(CELL)] == [
         *("reference", "export", "compile", "polish", "measure"),
     ]

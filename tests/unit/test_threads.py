@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts import check_expectations
+from scripts import check_expectations, failed
 from scripts.lib.bundling import case
 from scripts.lib.config import (
     expansion,
@@ -26,6 +26,7 @@ from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Model, Override, by_threads
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.settings import ConfigError
+from scripts.lib.config.stage import MEASUREMENT
 from scripts.lib.config.torchbench import TorchbenchFile
 from scripts.lib.driver import flag_checks
 from scripts.lib.driver.plan import Plan
@@ -318,8 +319,8 @@ def test_kept_results_of_tuning_are_not_used_with_several_numbers(root):
 
 def test_tuning_is_for_one_number():
     with pytest.raises(ConfigError, match=r"measure\.threads is the list \[1, 2\], but results/tuned\.csv needs a single number"):  # fmt: skip
-        plan().tuned_results()
-    plan(2).tuned_results()
+        plan().aggregation.tuned_results()
+    plan(2).aggregation.tuned_results()
 
 
 def test_an_unknown_flag_is_reported_once_for_all_numbers(monkeypatch):
@@ -354,7 +355,7 @@ def rows(results: ResultsTree) -> list[dict[str, Any]]:
     for row in results.matrix.rows():
         stage = "measure" if row.kind is Kind.IREE else "baseline"
         if number := threads.of(str(row)):
-            path = Path(stages.STAGES[stage].path(row, stages.MEASUREMENT))
+            path = Path(stages.STAGES[stage].path(row, MEASUREMENT))
             ms = (10.0 if number == 1 else 6.0) / (2 if stage == "measure" else 1)
             results.measure(path, threads=number, latency=Latency((ms, ms), (ms, ms), 7))
     return record.records(results.matrix)
@@ -389,6 +390,7 @@ def test_a_compilation_that_fails_fails_the_rows_of_all_numbers(results, ended):
     for number in (1, 2):
         row = of_cell(found, f"conv/mlir/llvm-cpu+{number}-threads")
         assert row["outcome"]["reason"] == "bufferization"
+        assert row["run"]["threads"] == number
         assert row["outcome"]["blocked_by"] == "compile conv/mlir/llvm-cpu"
 
 
@@ -415,6 +417,11 @@ def test_a_reproducer_of_a_row_is_of_the_compilation_that_failed(results, ended)
     row = of_cell(record.records(results.matrix), "conv/mlir/llvm-cpu+2-threads")
     found = case.of(Path(), SimpleNamespace(data=row))
     assert (found.stage, found.reason) == (case.COMPILE, "bufferization")
+
+
+def test_the_dumps_of_a_module_are_among_the_failures():
+    found = failed._cells(of_numbers([1, 2]))
+    assert ("dumps", "conv/iree/mlir/llvm-cpu") in found
 
 
 def test_why_shows_the_baselines_that_were_profiled_with_as_many_threads(tmp_path):

@@ -348,7 +348,7 @@ def test_cells_of_several_toolchains_are_measured_in_turns(root):
     both = {"iree": "3.12.0", "torch-mlir": 20261020}
     plan = Plan(expanded(root, "pinned,x,y", x=both, y={"iree": "3.11.0"}), frozenset(), False)
     turned = {f"results/turns/b/{name}/turns.json" for name in SHARED}
-    assert turned <= set(plan.results())
+    assert turned <= set(plan.aggregation.results())
     assert plan.env("turns", wildcards()) == plan.matrix.reference_env
     of = wildcards(model="b", frontend="f", target="cpu")
     assert plan.in_turns.files(of, "measurement.json") == [
@@ -363,10 +363,10 @@ def test_cells_of_several_toolchains_are_measured_in_turns(root):
 
 def test_what_toolchains_share_and_a_single_toolchain_are_not_measured_in_turns(root):
     plan = Plan(expanded(root, "pinned,tm", tm={"torch-mlir": 20261020}), frozenset(), False)
-    turned = {path for path in plan.results() if "/turns/" in path}
+    turned = {path for path in plan.aggregation.results() if "/turns/" in path}
     assert turned == {f"results/turns/b/{f}/{t}/turns.json" for f in "fg" for t in ("cpu", "gpu")}
     alone = Plan(expanded(root, "x", x={"iree": "3.12.0"}), frozenset(), False)
-    assert not [path for path in alone.results() if "/turns/" in path]
+    assert not [path for path in alone.aggregation.results() if "/turns/" in path]
 
 
 @pytest.fixture

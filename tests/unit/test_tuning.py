@@ -22,6 +22,7 @@ from scripts.lib.config.settings import ConfigError
 from scripts.lib.config.stages import STAGES
 from scripts.lib.config.tuning import Result
 from scripts.lib.core import atomic
+from scripts.lib.driver import flag_checks
 from scripts.lib.driver import tuning as of_driver
 from scripts.lib.driver.plan import Plan
 from scripts.lib.iree.backends import BACKENDS
@@ -108,7 +109,7 @@ def tree(results):
 
 def test_a_tuned_row_is_measured_by_the_stages_of_models(tree):
     plan = Plan(tree.matrix, frozenset(), with_conda=False)
-    files = plan.tuned_results()
+    files = plan.aggregation.tuned_results()
     for name in ("tuned", "default"):
         assert f"results/measure/conv/{name}/llvm-cpu/measurement.json" in files
         assert f"results/measure_again/conv/{name}/llvm-cpu/measurement.json" in files
@@ -117,7 +118,9 @@ def test_a_tuned_row_is_measured_by_the_stages_of_models(tree):
     assert not [file for file in files if "/compile/" in file or "/mlir/" in file]
     assert plan.tuning.is_row(TUNED)
     assert plan.tuning.made(TUNED) == "results/tune/conv/llvm-cpu/tuned.vmfb"
-    assert not set(plan.results()) & {f for f in files if "/tune" in f or "/default/" in f}
+    assert not set(plan.aggregation.results()) & {
+        f for f in files if "/tune" in f or "/default/" in f
+    }
 
 
 def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
@@ -153,7 +156,7 @@ LEFT_OUT = line("late", 1.0, status="skipped", reason="budget", detail="used up"
 def aggregate(tree, monkeypatch):
     """Aggregate; the rows of results/tuned.csv by frontend or runtime, and the result that was written."""
 
-    def run(tuned_ms=2.0, default_ms=4.0, lines=None, ended="ok", specs=()):
+    def run(tuned_ms=2.0, default_ms=4.0, lines=None, ended="ok", specs=(), again=()):
         tree.write()
         lines = lines or [
             line("as-configured", default_ms, True),
@@ -174,6 +177,10 @@ def aggregate(tree, monkeypatch):
         outcome.write(folder / "status.json", found, Usage(1, 1))
         for name, ms in (("tuned", tuned_ms), ("default", default_ms)):
             _measure(tree, name, ms, ended, has_module=bool(best if name == "tuned" else default))
+        for name, how in dict(again).items():  # of its second round
+            path = Path(f"results/measure_again/conv/{name}/llvm-cpu/status.json")
+            outcome.write(path, dataclasses.replace(outcome.read(path), **how), Usage(1, 1))
+            path.with_name("measurement.json").write_text("")
         atomic.write_json("results/logs/matrix.json", tree.matrix.to_json())
         out = [f"--out-{kind}=results/tuned.{kind}" for kind in ("csv", "jsonl", "md")]
         monkeypatch.setattr(sys, "argv", ["aggregate_tuned", "--matrix", "results/logs/matrix.json", "--out-results=results/tuned", *out])  # fmt: skip
@@ -265,6 +272,53 @@ def test_without_a_module_that_is_configured_the_fastest_one_is_kept(aggregate):
     rows, result = aggregate(lines=[line("other", 2.0)])
     assert (rows["default"]["status"], rows["default"]["reason"]) == ("error", "no-module")
     assert (result.kept, result.speedup) == (True, None)
+
+
+TIMEOUT = {"status": "timeout", "reason": "time-limit", "detail": "more than 300 s"}
+KILLED = {"status": "crashed", "reason": "SIGKILL", "detail": "killed"}
+
+
+def test_a_default_that_was_only_not_measured_is_no_reason_to_keep_a_result(aggregate):
+    _, result = aggregate(again={"default": TIMEOUT})
+    assert not result.kept
+    assert result.why == "no latency of the row default to compare with: timeout: more than 300 s"
+
+
+@pytest.mark.parametrize("row", ["tuned", "default"])
+def test_a_failure_that_passes_leaves_the_earlier_result(aggregate, row):
+    _, before = aggregate()
+    assert before.kept
+    rows, after = aggregate(again={row: KILLED})
+    assert rows[row]["reason"] == "SIGKILL"
+    assert after == before
+
+
+def test_the_limits_are_those_of_what_is_tuned_for(tree):
+    other = dataclasses.replace(tree.matrix.targets["llvm-cpu"], name="gpu", backend="rocm")
+    of = dataclasses.replace(tree.matrix, tuning=Tuning({"gpu": other}, budget_s=50))
+    plan = Plan(of, frozenset(), with_conda=False)
+    files = [one for one in plan.aggregation.tuned_results() if "/machine_limits/" in one]
+    assert files == ["results/machine_limits/rocm/limits.json"]
+    assert plan.on_device(SimpleNamespace(device="rocm")) is other
+
+
+def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_path):
+    flag = "--iree-codegen-tuning-spec-path"
+    cpu = tree.matrix.targets["llvm-cpu"]
+    for path, expected in (
+        ("mine.mlir", ["mine.mlir"]),
+        ("results/tuned/conv/x-0badf00d.mlir", []),
+    ):
+        named = dataclasses.replace(cpu, flags=(f"{flag}={path}",))
+        of = dataclasses.replace(
+            tree.matrix, targets={"llvm-cpu": named}, tuning=Tuning({"llvm-cpu": named})
+        )
+        plan = Plan(of, frozenset(), with_conda=False)
+        cell = SimpleNamespace(model="conv", frontend="mlir", target="llvm-cpu")
+        assert plan.options.tuning_specs(cell) == expected
+        assert path in plan.tuning.specs(cell)
+        said = f"targets.llvm-cpu.flags: the tuning spec {path} does not exist"
+        assert flag_checks.problems(of) == [said]
 
 
 def test_without_a_report_the_other_rows_are_written(aggregate, monkeypatch):

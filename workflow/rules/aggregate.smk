@@ -4,7 +4,7 @@
 rule aggregate_results:
     """results/latency.csv and results/results.jsonl: a row per cell and per baseline."""
     input:
-        PLAN.results(),
+        PLAN.aggregation.results(),
         imported=outputs.imported(),
     output:
         csv=report(
@@ -22,8 +22,8 @@ rule aggregate_results:
         "../../envs/report.yaml"
     params:
         python=PLAN.report_python(),
-        matrix=PLAN.digest(),
-        code=PLAN.measuring_code(),
+        matrix=PLAN.aggregation.digest(),
+        code=PLAN.aggregation.measuring_code(),
         due=outputs.due(outputs.FILES),
         gate=GATE.param(),
     # Its errors go to the terminal too: on a full disk, there is no log.
@@ -46,7 +46,7 @@ rule check:
         "../../envs/report.yaml"
     params:
         python=PLAN.report_python(),
-        matrix=PLAN.digest(),
+        matrix=PLAN.aggregation.digest(),
     shell:
         f"{PREFIX}"
         "{params.python} -m scripts.check_expectations"

@@ -7,6 +7,7 @@ rule compile_iree:
         **environment("compile"),
         program=artifact("export", "program.mlir"),
         export=artifact("export", "status.json"),
+        specs=of_cell(PLAN.options.tuning_specs),
     output:
         vmfb=artifact("compile", "module.vmfb"),
         report=artifact("compile", "report.json"),

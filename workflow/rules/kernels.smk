@@ -10,7 +10,7 @@ rule kernels:
 rule aggregate_kernels:
     """results/kernels.csv, its page and its plots."""
     input:
-        PLAN.kernel_results(),
+        PLAN.aggregation.kernel_results(),
     output:
         report(
             PLAN.kernel_plots(),
@@ -33,8 +33,8 @@ rule aggregate_kernels:
         "../../envs/report.yaml"
     params:
         python=PLAN.report_python(),
-        matrix=PLAN.digest(MATRIX.kernels),
-        code=PLAN.measuring_code(MATRIX.kernels),
+        matrix=PLAN.aggregation.digest(MATRIX.kernels),
+        code=PLAN.aggregation.measuring_code(MATRIX.kernels),
         due=outputs.due(outputs.KERNEL_FILES),
         gate=GATE.param(),
     shell:

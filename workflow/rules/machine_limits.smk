@@ -6,7 +6,7 @@ from scripts.lib.core.machine import cpu_name
 rule machine_limits:
     """The bandwidth and the largest products of this machine's CPU."""
     input:
-        PLAN.machine_limits(PLAN.cpus()),
+        PLAN.aggregation.machine_limits(PLAN.cpus()),
 
 
 rule measure_machine_limits:

@@ -4,7 +4,7 @@
 rule aggregate_operators:
     """results/operators.csv: every operator problem, on each lowering path and under each baseline."""
     input:
-        PLAN.operator_results(),
+        PLAN.aggregation.operator_results(),
         source="results/operators/source.json",
         batches=expand(
             "results/operators/batches/{batch}.jsonl",
@@ -26,7 +26,7 @@ rule aggregate_operators:
         "../../envs/report.yaml"
     params:
         python=PLAN.report_python(),
-        matrix=PLAN.operators_digest(),
+        matrix=PLAN.aggregation.operators_digest(),
         due=outputs.due(outputs.OPERATOR_FILES),
         gate=GATE.param(),
     # Its errors go to the terminal too: on a full disk, there is no log.

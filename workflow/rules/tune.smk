@@ -7,6 +7,7 @@ rule tune_iree:
         **environment("tune"),
         programs=of_cell(lambda w: PLAN.tuning.exports("program.mlir", w)),
         exports=of_cell(lambda w: PLAN.tuning.exports("status.json", w)),
+        specs=of_cell(PLAN.tuning.specs),
         before=artifact("reference", "status.json"),
         weights=artifact("reference", "weights.irpa"),
         inputs=artifact("reference", "inputs.npz"),
@@ -53,7 +54,7 @@ rule tune_iree:
 rule aggregate_tuned:
     """The rows of results/tuned.csv, and results/tuned/<model>/<target>.yaml for `tuned: auto`."""
     input:
-        lambda w: PLAN.tuned_results(),
+        lambda w: PLAN.aggregation.tuned_results(),
     output:
         csv="results/tuned.csv",
         jsonl="results/tuned.jsonl",
@@ -65,8 +66,8 @@ rule aggregate_tuned:
         "../../envs/report.yaml"
     params:
         python=PLAN.report_python(),
-        matrix=lambda w: PLAN.tuning_digest(),
-        code=PLAN.measuring_code(),
+        matrix=lambda w: PLAN.aggregation.tuning_digest(),
+        code=PLAN.aggregation.measuring_code(),
         due=outputs.due(outputs.TUNED_FILES),
         gate=GATE.param(),
     shell:

@@ -10,7 +10,7 @@ from scripts.lib.bisection.search import Side
 from scripts.lib.bisection.trial import Trial
 from scripts.lib.bundling.case import MEASURE
 from scripts.lib.comparison import paired
-from scripts.lib.config import stages
+from scripts.lib.config.stage import MEASUREMENT
 from scripts.lib.core import atomic
 from scripts.lib.iree import turns
 from scripts.lib.iree.turns import TurnError, TurnRule
@@ -86,7 +86,7 @@ def _measurement(of: Trial) -> dict:
     """The measurement of a trial. Raises TurnError if it has none."""
     if of.vmfb is None:
         raise TurnError(of.candidate.version, "no module")
-    found = atomic.read_json(of.vmfb.parent / MEASURE / stages.MEASUREMENT)
+    found = atomic.read_json(of.vmfb.parent / MEASURE / MEASUREMENT)
     if not found.get("command"):
         raise TurnError(
             of.candidate.version, "its measurement has no command of iree-benchmark-module"

@@ -15,6 +15,7 @@ from scripts.lib.bisection import environment
 from scripts.lib.bisection.candidates import Candidate
 from scripts.lib.bundling.case import COMPILE, MEASURE, Case
 from scripts.lib.config import stages
+from scripts.lib.config.stage import MEASUREMENT
 from scripts.lib.core import atomic
 from scripts.lib.supervision import outcome, supervise
 from scripts.lib.supervision.job import Job
@@ -142,7 +143,7 @@ def _in_environment(
         job = _measurement(subject, python, folder, limits)
         ended = supervise.run(job)
     kept = python if subject.timed else None
-    found = atomic.read_json(report) | _latency(folder / MEASURE / stages.MEASUREMENT)
+    found = atomic.read_json(report) | _latency(folder / MEASURE / MEASUREMENT)
     return Trial(candidate, ended, job.log_path, said, vmfb, found, kept)
 
 
@@ -182,7 +183,7 @@ def _compilation(
 
 def _measurement(subject: Subject, python: Path, folder: Path, limits: Limits) -> Job:
     below = folder / MEASURE
-    out = below / stages.MEASUREMENT
+    out = below / MEASUREMENT
     words = {
         "--vmfb": str(folder / "module.vmfb"),
         "--rule": VERIFIED,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from scripts.lib.config import stages, training
 from scripts.lib.config.cell import Kind
-from scripts.lib.iree import float64
-from scripts.lib.iree.backends import compile_flags, renamed
+from scripts.lib.core.machine import physical_cores
+from scripts.lib.iree import added_flags
+from scripts.lib.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.lib.iree.specs import spec
 from scripts.lib.reduction.signature import normalised
 from scripts.lib.report.results_file import Record, cell_of
@@ -109,7 +113,7 @@ def of(root: Path, record: Record) -> Case:
     backend, arch = experiment["backend"], experiment["arch"]
     release = data["versions"].get("iree") or ""
     flags = renamed(compile_flags(backend, arch, experiment["opt_level"], given), release)
-    added = float64.flags(files["program"], given)
+    added = added_flags.of(files["program"], given)
     return Case(
         cell=str(cell),
         stage=ended.stage,
@@ -121,13 +125,22 @@ def of(root: Path, record: Record) -> Case:
         files=files,
         log=root / ended.log,
         device=experiment["device_uri"],
-        threads=data["run"]["threads"],
+        threads=_threads(backend, ended, data),
         tol=data["verification"].get("tol"),
         median_ms=(data["latency"] or {}).get("median_ms"),
         versions=data["versions"],
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
     )
+
+
+def _threads(backend: str, ended: outcome.Outcome, data: Mapping[str, Any]) -> int | None:
+    """The threads of a measurement on a CPU, also of one that has failed; None on other devices."""
+    if BACKENDS[backend].device_kind != "cpu":
+        return None
+    words = shlex.split(ended.command)
+    given = [int(value) for option, value in pairwise(words) if option == "--threads"]
+    return data["run"]["threads"] or next(iter(given), None) or physical_cores()
 
 
 def _require(cell: str, files: Mapping[str, Path]) -> None:

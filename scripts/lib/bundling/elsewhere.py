@@ -14,6 +14,7 @@ from pathlib import Path
 from scripts.lib.artifacts import digest
 from scripts.lib.bundling import recorded
 from scripts.lib.bundling.case import MEASURE, NoCase
+from scripts.lib.config import threads
 from scripts.lib.core import atomic, python_source
 from scripts.lib.driver import fingerprint
 from scripts.lib.report.results_file import Record, cell_of
@@ -57,6 +58,7 @@ def write(root: Path, record: Record, folder: Path) -> None:
         "files": {name: asdict(digest.of(folder / name)) for name in FILES.values()},
         "fingerprint": fingerprint.code_of_stage((MODULES[1],)),
         "row": record.data,
+        "threads": threads.of(cell),
     }
     atomic.write_json(folder / BUNDLE, bundle)
     script = folder / "run.sh"

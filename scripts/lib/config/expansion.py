@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from scripts.lib.config import (
     checks,
     flag_sets,
     kernel_matrix,
+    models,
     operators,
     remedies,
     settings,
     stages,
-    suites,
     threads,
     toolchains,
     torchbench_pass,
@@ -41,11 +40,6 @@ from scripts.lib.config.training import EVAL
 from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.modeling import source
 
-PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default")
-"""Keys of a model's entry that are not options of its functions."""
-AXES = {"dtype": "", "batch_size": "b", "phase": ""}
-"""Options that may be lists, and the prefix of their values in the names of variants."""
-
 
 def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path) -> Matrix:
     """The matrix of a checked configuration.
@@ -58,13 +52,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     selected = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
     tests = tuple(selected if "tests" in selections else config["tests"])
     chosen = _chosen(known, config, selections, problems)
-    for name, model in chosen["models"].items():
-        try:
-            chosen["models"][name] = _with_default_size(model, root)
-        except source.BrokenModelFile as error:  # a row of its own, once its reference has failed
-            chosen["models"][name] = dataclasses.replace(model, broken=str(error))
-        except source.ModelFileError as error:
-            problems.append(f"{model.where}: {error}")
+    chosen["models"] = _with_sizes(chosen["models"], root, problems)
     named_by_remedies = _remedied_by(config, chosen["targets"])
     programs = _programs(chosen["baselines"], named_by_remedies, known["frontends"])
     of_kernels = kernel_matrix.models(config, root, problems)
@@ -73,21 +61,8 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     taken = toolchains.selected(
         config, selections.get("toolchains"), _environments(known["frontends"]), root, problems
     )
-    if len(taken) > 1:
-        # Only the pinned toolchain would use what tuning has found for it.
-        problems += [
-            f"targets.{name}.tuned: auto is for runs with one toolchain, found {', '.join(taken)}"
-            for name, target in chosen["targets"].items()
-            if target.tuned
-        ]
     numbers = threads.numbers(config["measure"])
-    if numbers:
-        # A result of tuning is for one number of threads.
-        problems += [
-            f"targets.{name}.tuned: auto needs a single number in measure.threads, found the list {[*numbers]}; write for example threads: {numbers[-1]}"
-            for name, target in chosen["targets"].items()
-            if target.tuned
-        ]
+    problems += _tuned_for_one(chosen["targets"], taken, numbers)
     if problems:
         raise ConfigError("\n".join(problems))
     for_remedies = {name: programs[name] for name in named_by_remedies}
@@ -114,7 +89,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     )
     if lists:
         matrix = torchbench_pass.apply(matrix, lists, root)
-    sized = {name: _with_suite_size(model) for name, model in matrix.models.items()}
+    sized = {name: models.with_suite_size(model) for name, model in matrix.models.items()}
     matrix = dataclasses.replace(matrix, models=sized)
     kernels = kernel_matrix.expand(matrix, config, selections, known, of_kernels, root)
     return dataclasses.replace(
@@ -124,15 +99,9 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
 
 def with_absolute_paths(matrix: Matrix, root: Path) -> Matrix:
     """Return the matrix for a run in another folder than `root`, the folder of the Snakefile."""
-    models = {}
-    for name, model in matrix.models.items():
-        options = dict(model.options)
-        if _of_torchbench(model):
-            options["path"] = str(root / Path(options["path"]).expanduser())
-        models[name] = dataclasses.replace(model, file=str(root / model.file), options=options)
     return dataclasses.replace(
         matrix,
-        models=models,
+        models={name: models.with_absolute_paths(one, root) for name, one in matrix.models.items()},
         operators=operators.with_absolute_paths(matrix.operators, root),
         kernels=matrix.kernels and with_absolute_paths(matrix.kernels, root),
     )
@@ -141,7 +110,7 @@ def with_absolute_paths(matrix: Matrix, root: Path) -> Matrix:
 def _known(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, dict]:
     """Everything that the configuration declares, selected or not."""
     return {
-        "models": _models(config["models"], root) | _suite_models(config, root, problems),
+        "models": models.listed(config["models"], root) | models.of_suites(config, root, problems),
         "frontends": {k: _frontend(k, v, config) for k, v in config["frontends"].items()},
         "targets": {k: _target(k, v, config, problems) for k, v in config["targets"].items()},
         "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
@@ -157,7 +126,7 @@ def _chosen(
     """The selected part of `known`, by the command line or by default."""
     wanted = dict(selections)
     if "models" in wanted:
-        wanted["models"] = _families(wanted["models"], known["models"])
+        wanted["models"] = models.with_variants(wanted["models"], known["models"])
     chosen = {
         kind: _select(kind.removesuffix("s"), entries, wanted[kind], problems)
         if kind in wanted
@@ -182,6 +151,36 @@ def _tuning(
         else {name: one for name, one in known["targets"].items() if cell.selects(globs, name)}
     )
     return Tuning(targets=targets, **section)
+
+
+def _with_sizes(found: Mapping[str, Model], root: Path, problems: list[str]) -> dict[str, Model]:
+    """Models with their default batch sizes, and with what is wrong with their files."""
+    sized = dict(found)
+    for name, model in found.items():
+        try:
+            sized[name] = models.with_default_size(model, root)
+        except source.BrokenModelFile as error:  # a row of its own, once its reference has failed
+            sized[name] = dataclasses.replace(model, broken=str(error))
+        except source.ModelFileError as error:
+            problems.append(f"{model.where}: {error}")
+    return sized
+
+
+def _tuned_for_one(
+    targets: Mapping[str, Target], taken: Iterable[str], numbers: Sequence[int]
+) -> list[str]:
+    """What is wrong with targets that use what tuning has found: that is for one toolchain and one number of threads."""
+    wrong = []
+    if len(names := [*taken]) > 1:
+        # Only the pinned toolchain would use it.
+        wrong.append(f"auto is for runs with one toolchain, found {', '.join(names)}")
+    if numbers:
+        wrong.append(
+            f"auto needs a single number in measure.threads, found the list {[*numbers]}; write for example "
+            f"threads: {numbers[-1]}"
+        )
+    tuned = [name for name, target in targets.items() if target.tuned]
+    return [f"targets.{name}.tuned: {what}" for what in wrong for name in tuned]
 
 
 def _programs(
@@ -247,126 +246,14 @@ def _select(kind: str, entries: Mapping, wanted: str | None, problems: list[str]
 
 
 def _filtered(
-    models: dict[str, Model], config: Mapping[str, Any], problems: list[str]
+    found: dict[str, Model], config: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Model]:
     try:
-        names = settings.filter_names(list(models), config.get("filter"), config.get("exclude"))
+        names = settings.filter_names(list(found), config.get("filter"), config.get("exclude"))
     except ConfigError as error:
         problems.append(str(error))
-        return models
-    return {name: models[name] for name in names}
-
-
-def _models(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model]:
-    """Every file of models/, then the entries that name a file of their own."""
-    found = source.shipped(root)
-    models: dict[str, Model] = {}
-    variants = [
-        variant
-        for name in [*found, *(n for n in entries if n not in found)]
-        for variant in _variants(name, dict(entries.get(name) or {}))
-    ]
-    for name, family, entry in variants:
-        if name in models:
-            raise ConfigError(f"models.{family}: its variant {name} is the name of another model")
-        file = str(Path(entry.get("file", f"models/{family}.py")).expanduser())
-        inside = _resolve(root, file).is_relative_to(root / "models")
-        suite = "vmfbench" if inside else "user"
-        models[name] = _model(name, family, entry, file=file, suite=suite, known_as=family)
-    return models
-
-
-def _suite_models(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
-    """The models that `suites:` names."""
-    checkout = (config.get("torchbench") or {}).get("path")
-    try:
-        _, named = kernel_matrix.of_suites(config.get("suites") or [])
-        entries = suites.entries(named, root, checkout)
-    except suites.SuiteError as error:
-        problems.append(str(error))
-        return {}
-    models: dict[str, Model] = {}
-    taken = set(_models(config["models"], root)) if entries else set()
-    for suite_entry in entries:
-        options = {"name": suite_entry.name} | suite_entry.options
-        for name, family, entry in _variants(suite_entry.cell, options):
-            if name in taken:
-                problems.append(f"suites.{suite_entry.where}: {name} is the name of another model")
-            taken.add(name)
-            models[name] = _model(
-                name,
-                family,
-                entry,
-                file=suite_entry.file,
-                suite=suite_entry.suite,
-                known_as=suite_entry.name,
-            )
-    return models
-
-
-def _model(
-    name: str, family: str, entry: Mapping[str, Any], *, file: str, suite: str, known_as: str
-) -> Model:
-    """The model of an entry. `known_as` is its name in a TorchBench file, unless the entry gives one."""
-    options = {k: v for k, v in entry.items() if k not in PIPELINE_KEYS}
-    if "size" in options:
-        options["size"] = str(options["size"])
-    return Model(
-        name=name,
-        file=file,
-        suite=suite,
-        options=options,
-        tolerance=dict(entry.get("tolerance", {})),
-        torchbench=entry.get("torchbench", known_as),
-        family=family,
-    )
-
-
-def _variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """(name, family, entry) for each value of the axes that are lists: bert-bf16-b8."""
-    axes = {axis: entry[axis] for axis in AXES if isinstance(entry.get(axis), list)}
-    found = []
-    for values in itertools.product(*axes.values()):
-        chosen = dict(zip(axes, values, strict=True))
-        suffix = "".join(f"-{AXES[axis]}{value}" for axis, value in chosen.items())
-        found.append((name + suffix, name, entry | chosen))
-    return found
-
-
-def _families(wanted: str, models: Mapping[str, Model]) -> str:
-    """A selection of models in which the name of a family is replaced by its variants."""
-    parts = [part.strip() for part in wanted.split(",")]
-    members = {part: [m.name for m in models.values() if m.family == part] for part in parts}
-    return ",".join(",".join(members[p]) if p not in models and members[p] else p for p in parts)
-
-
-def _with_default_size(model: Model, root: Path) -> Model:
-    """The model with its batch size where its entry sets none: its file's, or its suite's.
-
-    Raises ModelFileError for options that its file does not take, BrokenModelFile where there is
-    something wrong with the file.
-    """
-    path = _resolve(root, model.file)
-    source.check_options(path, model.options)
-    if "batch_size" in model.options:
-        return model
-    default = source.default_batch_size(path)
-    if _of_torchbench(model):
-        default = suites.batch_size(model.options, model.options["name"], root) or default
-    return dataclasses.replace(model, default_batch_size=default)
-
-
-def _with_suite_size(model: Model) -> Model:
-    """The model with its batch size as an option, for the suite torchbench, whose models have different
-    defaults."""
-    if not _of_torchbench(model) or "batch_size" in model.options:
-        return model
-    options = model.options | {"batch_size": model.default_batch_size}
-    return dataclasses.replace(model, options=options)
-
-
-def _of_torchbench(model: Model) -> bool:
-    return model.suite == "torchbench"
+        return found
+    return {name: found[name] for name in names}
 
 
 def _frontend(name: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> Frontend:
@@ -441,7 +328,3 @@ def _flags(
 
 def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
-
-
-def _resolve(root: Path, file: str) -> Path:
-    return (root / file).resolve()

@@ -36,7 +36,7 @@ from scripts.lib.config.entries import (
     Tuning,
 )
 from scripts.lib.config.remedies import Attempt
-from scripts.lib.config.stages import Stage
+from scripts.lib.config.stage import Stage
 from scripts.lib.config.toolchains import PINNED, Toolchain
 from scripts.lib.config.tuning import Candidate
 from scripts.lib.iree.backends import BACKENDS
@@ -156,14 +156,12 @@ class Matrix:
     def devices(self) -> dict[str, Target | Baseline]:
         """The kinds of devices that rows run on, each with the first entry that does so. A CPU has limits for each
         number of threads: `cpu+2-threads`."""
-        found: dict[str, Target | Baseline] = {}
-        for baseline in self.baselines.values():
-            name = threads.named(baseline.device, threads.of(baseline.name))
-            found.setdefault(name, baseline)
-        for target in self.targets.values():
-            name = threads.named(target.device_kind, threads.of(target.name))
-            found.setdefault(name, target)
-        return found
+        return _devices(self.baselines.values(), self.targets.values())
+
+    def tuned_devices(self) -> dict[str, Target | Baseline]:
+        """The same of the rows of results/tuned.csv."""
+        baselines = dict.fromkeys(row["baseline"] for row in self.tuned_baselines())
+        return _devices((self.baselines[name] for name in baselines), self.tuning.targets.values())
 
     def attempts(self, frontend: str, target: Target) -> list[Attempt]:
         """What is tried, in order, where the program of a frontend does not compile for a target (which
@@ -320,3 +318,15 @@ def baseline_cell(model: Model, baseline: Baseline, test: str) -> Cell:
 def compact(value: Any) -> str:
     """One-line JSON with sorted keys, for command lines: equal values give equal commands."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _devices(
+    baselines: Iterable[Baseline], targets: Iterable[Target]
+) -> dict[str, Target | Baseline]:
+    """The kinds of devices that entries run on, each with the first of them."""
+    found: dict[str, Target | Baseline] = {}
+    for baseline in baselines:
+        found.setdefault(threads.named(baseline.device, threads.of(baseline.name)), baseline)
+    for target in targets:
+        found.setdefault(threads.named(target.device_kind, threads.of(target.name)), target)
+    return found

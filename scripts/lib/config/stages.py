@@ -6,109 +6,14 @@ A stage is an entry here, a rule in workflow/rules/, a script, and the include i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from scripts.lib.config import cell
 from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.stage import MEASUREMENT, OUTCOMES, REPORT, STATUS, Need, Stage
 
 IREE_ENV = "iree"
-STATUS = "status.json"
-MEASUREMENT = "measurement.json"
-REPORT = "report.json"
-TURNS = "turns.json"
-OUTCOMES = "outcomes.jsonl"
-"""The outcome of each problem of a batch (batch/outcomes.py)."""
 OPTIONAL_LIMITS = {"operators": {"timeout_s": 60}}
 """Entries of `limits` that a configuration may leave out, with their defaults."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a stage requests from a cluster: memory (MiB) and time (s), each as a base plus an amount per
-    MiB or GiB of weights.
-
-    `memory`: what determines the memory per MiB of weights: "weights" (1 MiB), "exporter" or "runtime"
-    (as their files declare), or "" (none). `repeats`: whether the time of `measure.budget_s` is added.
-    """
-
-    base_mb: float
-    base_s: float
-    s_a_gb: float
-    memory: str = ""
-    repeats: bool = False
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stage, which one rule runs.
-
-    `kind`: the kind of its cells. `modules`: the modules that its fingerprint covers, its own script
-    first; a {field} is replaced by a value of its entry. `entry`: the axis whose entry of the
-    configuration (frontends, baselines) names its environment; otherwise `env` does; otherwise it is
-    that of the references. `after`: the stage before it in the chain.
-    `recorded_as`: its folder below results/, and its name in status files and tables.
-    `limits`: the entry of the configuration's `limits` that applies to it. Both default to its
-    name. `need`: what it requests from a cluster; None for a stage that is never submitted.
-    `forked`: its process may be forked from one that has imported the packages of its environment.
-    `wants_device`: its outcome depends on devices or compilers of the machine. `skipped`: for what a
-    TorchBench file may skip it: "cell", "model" or "training"; "" for never.
-    `aggregated`: its files that the aggregation reads. `second_round_of`: the stage whose measurement
-    it repeats later in the run, for the same cells. `remedies`: the stage whose failures it tries to
-    make good; it is in the chain of a row in that stage's place if it has done so.
-    """
-
-    name: str
-    kind: Kind
-    modules: tuple[str, ...]
-    entry: str = ""
-    env: str = ""
-    after: str = ""
-    recorded_as: str = ""
-    limits: str = ""
-    need: Need | None = None
-    wants_device: bool = False
-    forked: bool = False
-    skipped: str = ""
-    aggregated: tuple[str, ...] = ()
-    second_round_of: str = ""
-    remedies: str = ""
-
-    @property
-    def folder(self) -> str:
-        return self.recorded_as or self.name
-
-    @property
-    def rule(self) -> str:
-        """The rule that runs it: the name of its script; for a second round, with `_again`, for what
-        remedies failures, with `_by_remedy`."""
-        script = self.modules[0].removeprefix("scripts.")
-        if self.remedies:
-            return f"{script}_by_remedy"
-        return f"{script}_again" if self.second_round_of else script
-
-    @property
-    def limits_key(self) -> str:
-        return self.limits or self.name
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether a job works on a batch of problems, each with an outcome of its own."""
-        return OUTCOMES in self.aggregated
-
-    @property
-    def measures(self) -> bool:
-        """Whether it verifies and times."""
-        return MEASUREMENT in self.aggregated or (self.is_batch and self.wants_device)
-
-    def path(self, of: object, file: str = "") -> str:
-        """The path of a file of one of its cells (without `file`: of the folder). `of` is a cell or its
-        name."""
-        return f"results/{self.folder}/{of}/{file}".removesuffix("/")
-
-    def pattern(self, file: str = "") -> str:
-        """The same path with wildcards, for a rule."""
-        return self.path(cell.shape(self.kind).pattern, file)
 
 
 # The needs are twice what the stages of the default run and the full-size language models of

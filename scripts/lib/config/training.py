@@ -7,6 +7,7 @@ beside it. It exports the training step of a model, so that its cells are named 
 from __future__ import annotations
 
 from scripts.lib.config import toolchains
+from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.toolchains import PINNED, SEPARATOR
 
 EVAL, TRAIN = "eval", "train"
@@ -18,6 +19,11 @@ REFERENCES = {EVAL: "reference", TRAIN: "gradients"}
 def test(frontend: str) -> str:
     """The test of a frontend, by its name."""
     return TRAIN if toolchains.base(frontend).endswith(SUFFIX) else EVAL
+
+
+def test_of(row: Cell) -> str:
+    """The test of a row: of IREE, by its frontend; of a baseline, its own."""
+    return test(row["frontend"]) if row.kind is Kind.IREE else row["test"]
 
 
 def path(frontend: str) -> str:

@@ -17,18 +17,22 @@ from scripts.lib.core import atomic
 from scripts.lib.driver import environments
 from scripts.lib.iree import tools
 from scripts.lib.iree.backends import renamed
+from scripts.lib.iree.specs import spec
 
 KNOWN = "flags.json"
 """The file of an environment's stage with the flags of its iree-compile, and the file that was asked."""
-_LISTED = re.compile(r"^\s+(--?[A-Za-z][\w.-]*)", re.MULTILINE)
+_FLAG = re.compile(r"^\s+(--?[A-Za-z][\w.-]*)", re.MULTILINE)
 
 
 def problems(matrix: Matrix) -> list[str]:
-    """Return an error message for each flag of a target that iree-compile of its toolchain does not know.
+    """Return an error message for each flag of a target that iree-compile of its toolchain does not know, or that names a tuning
+    spec that does not exist.
 
     A compiler that is not installed yet is not asked; its compilations report unknown flags.
     """
     found: dict[str, None] = {}
+    for target in matrix.targets.values():
+        found |= dict.fromkeys(_missing(target))
     for env in dict.fromkeys(target.env for target in matrix.targets.values()):
         compiler = tools.compiler_of(Path(environments.prefix(env)))
         if compiler is None:
@@ -40,15 +44,23 @@ def problems(matrix: Matrix) -> list[str]:
     return list(found)
 
 
-def _unknown(target: Target, known: Sequence[str], release: str) -> Iterator[str]:
+def _listed(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each list of flags of a target, with the key of the configuration that has it."""
     where = f"targets.{threads.shared(target.name)}"
-    listed = [(f"{where}.flags", target.flags)]
-    listed += [
-        (f"{where}.overrides.{one.models}.flags", one.flags)
-        for one in target.overrides
-        if one.flags
-    ]
-    for key, flags in listed:
+    yield f"{where}.flags", target.flags
+    for one in target.overrides:
+        if one.flags:
+            yield f"{where}.overrides.{one.models}.flags", one.flags
+
+
+def _missing(target: Target) -> Iterator[str]:
+    for key, flags in _listed(target):
+        if (path := spec.named(flags)) and not path.is_file():
+            yield f"{key}: the tuning spec {path} does not exist"
+
+
+def _unknown(target: Target, known: Sequence[str], release: str) -> Iterator[str]:
+    for key, flags in _listed(target):
         for flag in renamed(flags, release):
             name = flag.partition("=")[0]
             if name in known or name.replace("--", "-", 1) in known:
@@ -72,7 +84,7 @@ def _known(env: str, compiler: Path) -> tuple[list[str], str]:
     )
     if done.returncode != 0:
         return [], release
-    flags = sorted({*_LISTED.findall(done.stdout)})
+    flags = sorted({*_FLAG.findall(done.stdout)})
     with contextlib.suppress(
         OSError
     ):  # a folder that is read-only: the next run asks the compiler again

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.lib.config import settings, stages
+from scripts.lib.config.stage import MEASUREMENT, STATUS
 from scripts.lib.core import atomic
 from scripts.lib.driver import outputs, verdict
 from scripts.lib.driver.remedies import ASKED, REMEDY
@@ -55,7 +56,7 @@ class Gate:
             return ""
         ended = outcome.read_or_damaged(status)
         if ended.stage == REMEDY.folder and ended.status == outcome.SKIPPED:  # no remedy has worked
-            status = Path(ASKED.path(ended.cell, stages.STATUS))
+            status = Path(ASKED.path(ended.cell, STATUS))
             ended = outcome.read_or_damaged(status)
         elif self._is_remedied(ended.stage, ended.cell):
             return ""
@@ -88,7 +89,7 @@ class Gate:
 
 def _code(decisive: Outcome, status: Path) -> str:
     """Return the verification code of a row whose decisive stage was not ok."""
-    measured = status.with_name(stages.MEASUREMENT)
+    measured = status.with_name(MEASUREMENT)
     if measured.is_file() and measured.stat().st_size:
         return atomic.read_json(measured)["verification"]["code"]
     return verdict.unmeasured(decisive)

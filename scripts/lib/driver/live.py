@@ -23,6 +23,7 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from scripts.lib.config import stages
+from scripts.lib.config.stage import MEASUREMENT, STATUS
 from scripts.lib.driver import estimate, progress
 from scripts.lib.driver.estimate import Estimate, Shares
 
@@ -35,7 +36,7 @@ LONG_S = 10.0
 
 STAGE_OF_RULE = {stage.rule: stage.folder for stage in stages.STAGES.values()}
 TIMED = frozenset(
-    stage.folder for stage in stages.STAGES.values() if stages.MEASUREMENT in stage.aggregated
+    stage.folder for stage in stages.STAGES.values() if MEASUREMENT in stage.aggregated
 )
 """Folders of the stages that time latencies."""
 _CLEAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
@@ -178,7 +179,7 @@ def _stage(rule: str) -> str:
 
 def _cell(rule: str, outputs: Sequence[str]) -> str:
     """Return the stage and cell of a job: `compile bert/torchmlir-torch/rocm`."""
-    status = next((Path(o) for o in outputs if Path(o).name == stages.STATUS), None)
+    status = next((Path(o) for o in outputs if Path(o).name == STATUS), None)
     if status is None or rule not in STAGE_OF_RULE:
         return rule
     stage = STAGE_OF_RULE[rule]

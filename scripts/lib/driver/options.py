@@ -10,12 +10,13 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from scripts.lib.config import cell, stages, threads, training
+from scripts.lib.config import cell, stages, threads, training, tuning
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Target
 from scripts.lib.config.matrix import Matrix, compact
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.config.toolchains import PINNED
+from scripts.lib.iree.specs import spec
 from scripts.lib.timing.stopping import StoppingRule
 
 RULE_KEYS = tuple(field.name for field in dataclasses.fields(StoppingRule))
@@ -97,6 +98,13 @@ class Options:
         return self._flags(
             self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
         )
+
+    def tuning_specs(self, wildcards) -> list[str]:
+        """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags. The names of those
+        that tuning has found have their CRC-32."""
+        target = self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
+        path = spec.named(target.flags)
+        return [str(path)] if path and not path.is_relative_to(tuning.FOLDER) else []
 
     def compile_operators(self, wildcards) -> str:
         """The target of a batch, as options of scripts.compile_operators."""

@@ -6,26 +6,23 @@ re-run.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import hashlib
 import os
 import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 
 from scripts.lib.batch import outcomes
 from scripts.lib.config import cell, plugins, settings, stages, threads, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
-from scripts.lib.config.entries import Baseline, Frontend, Model, Operators, Target
-from scripts.lib.config.entries import Tuning as Declared
-from scripts.lib.config.matrix import Matrix, baseline_cell, compact, iree_cell
-from scripts.lib.config.stages import Stage
+from scripts.lib.config.entries import Baseline, Frontend, Model, Target
+from scripts.lib.config.matrix import Matrix, baseline_cell, iree_cell
+from scripts.lib.config.stage import OUTCOMES, Stage
 from scripts.lib.core import checkout
 from scripts.lib.driver import environments, fingerprint, recorded, resources
+from scripts.lib.driver.aggregation import Aggregation
 from scripts.lib.driver.options import Options
 from scripts.lib.driver.remedies import Remedies
 from scripts.lib.driver.toolchains import Environments
@@ -34,7 +31,6 @@ from scripts.lib.driver.turns import InTurns
 from scripts.lib.modeling import source
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
-from scripts.lib.timing import machine_limits
 
 PLOTS = ("svg", "png")
 """The formats of plots."""
@@ -91,6 +87,7 @@ class Plan:
         self.remedies = Remedies(self.matrix, self.environments)
         self.tuning = Tuning(matrix, self.remedies)
         self.in_turns = InTurns(matrix)
+        self.aggregation = Aggregation(matrix, self.remedies, self.tuning, self.in_turns)
         self._memory_mb = {
             key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
         }
@@ -122,18 +119,13 @@ class Plan:
 
     def on_device(self, wildcards) -> Target | Baseline:
         """The first entry that runs on a device, which names the node that has it."""
-        found = self.matrix.devices()
+        found = self._configured.tuned_devices() | self.matrix.devices()
         return found.get(wildcards.device) or found[threads.shared(wildcards.device)]
 
     def cpus(self) -> list[str]:
         """The names of the CPU as a device: one for each number of threads."""
         listed = threads.numbers(self.matrix.measure)
         return [threads.named("cpu", number) for number in listed or (None,)]
-
-    def machine_limits(self, devices: Iterable[str]) -> list[str]:
-        """The files with the limits of these devices (timing/machine_limits.py)."""
-        stage = stages.STAGES["machine_limits"]
-        return [stage.path(device, machine_limits.FILE) for device in devices]
 
     def env(self, stage: str, wildcards) -> str:
         """The environment in which a stage of a cell runs."""
@@ -229,7 +221,7 @@ class Plan:
         """The outcomes of the problems of a batch; empty for other stages."""
         if not stage.is_batch:
             return []
-        path = stage.path(cell.name(stage.kind, wildcards), stages.OUTCOMES)
+        path = stage.path(cell.name(stage.kind, wildcards), OUTCOMES)
         return [line.outcome for line in outcomes.read_if_whole(path).values()]
 
     def _status(self, stage: Stage, wildcards) -> str:
@@ -334,10 +326,6 @@ class Plan:
             return []
         return [stages.STAGES["export"].path(self.matrix.program(row), file)]
 
-    def results(self) -> list[str]:
-        """Every file that the aggregation of models reads: those of the rows, and the limits of their devices."""
-        return [*self._with_limits(self._configured), *self.in_turns.results()]
-
     def traced(self) -> list[str]:
         """The files of the traces that operator problems come from."""
         operators = self.matrix.operators
@@ -351,74 +339,11 @@ class Plan:
         named = (operators.dataset, operators.mapping)
         return [name for name in named if name and Path(name).is_file()]
 
-    def operator_results(self) -> list[str]:
-        """Every file of the stages that the aggregation of operator problems reads."""
-        return list(
-            dict.fromkeys(
-                stage.path(of, file)
-                for row in self.matrix.operators.rows()
-                for stage, of in self.matrix.chain(row)
-                for file in stage.aggregated
-            )
-        )
-
-    def kernel_results(self) -> list[str]:
-        """Every file that the aggregation of kernels reads: those of the rows, and the limits of their devices."""
-        of = self._configured.kernels
-        if not of or not of.models:
-            return []
-        return self._with_limits(of)
-
-    def tuned_results(self) -> list[str]:
-        """Every file that the aggregation of tuned models reads. Raises ConfigError for several numbers of
-        threads: a module is tuned for one."""
-        of = self._configured
-        if listed := threads.numbers(of.measure):
-            raise settings.ConfigError(
-                f"measure.threads is the list {[*listed]}, but results/tuned.csv needs a single number, for example: "
-                f"--config measure='{{threads: {listed[-1]}}}'"
-            )
-        rows = [*of.tuned_rows(), *of.tuned_baselines()]
-        return self._with_limits(of, rows)
-
     def kernel_plots(self) -> list[str]:
         """The plots of the selected kernels: results/kernels/<kernel>.svg and .png."""
         of = self._configured.kernels
         files = dict.fromkeys(model.file for model in of.models.values()) if of else ()
         return [f"results/kernels/{Path(file).stem}.{kind}" for file in files for kind in PLOTS]
-
-    def _with_limits(self, matrix: Matrix, rows: Iterable[Cell] | None = None) -> list[str]:
-        return [*self._aggregated(matrix, rows), *self.machine_limits(matrix.devices())]
-
-    def _aggregated(self, matrix: Matrix, rows: Iterable[Cell] | None = None) -> list[str]:
-        """Every file that the aggregation of a matrix, or of some rows of it, reads."""
-        return list(
-            dict.fromkeys(
-                stage.path(of, file)
-                for row in (matrix.rows() if rows is None else rows)
-                for stage, of in reversed(self._stages(row, matrix))
-                for file in stage.aggregated
-            )
-        )
-
-    def _stages(self, row: Cell, matrix: Matrix) -> list[tuple[Stage, Cell]]:
-        """The stages of a row: its chain, its second round, and its remedies if they take part."""
-        found = matrix.chain(row) + matrix.second_round(row)
-        of = SimpleNamespace(**row.by_axis())
-        if row.kind is Kind.IREE and not self.tuning.is_row(of) and self.remedies.take_part(of):
-            found.append((stages.STAGES["remedy"], row.to(Kind.MODULE)))
-        return found
-
-    def measuring_code(self, matrix: Matrix | None = None) -> str:
-        """A hash of the code that measures and verifies rows. When it changes, other rows are stale."""
-        baselines = (matrix or self._configured).baselines.values()
-        measuring = [s for s in stages.STAGES.values() if stages.MEASUREMENT in s.aggregated]
-        codes = {
-            fingerprint.code_of_stage(stages.modules(stage, entry))
-            for stage in measuring
-            for entry in (baselines if stage.entry else [None])
-        }
-        return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest()[:12]
 
     def dumps(self) -> list[str]:
         """The list of dumped files of every cell for which a kind of dump is requested."""
@@ -451,21 +376,3 @@ class Plan:
             for name, found in by_stage.items()
             for of in found
         ]
-
-    def operators_digest(self) -> str:
-        """A hash of everything that the aggregation of operator problems reads from the matrix."""
-        text = compact(self.matrix.to_json()["operators"])
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-    def tuning_digest(self) -> str:
-        """A hash of everything that the aggregation of tuned models reads from the matrix."""
-        of = dataclasses.replace(self._configured, kernels=None, operators=Operators(), expect={})
-        return hashlib.sha256(compact(of.to_json()).encode()).hexdigest()[:12]
-
-    def digest(self, matrix: Matrix | None = None) -> str:
-        """A hash of everything that the aggregation reads from the matrix of models, or from another one."""
-        own = dataclasses.replace(
-            matrix or self._configured, kernels=None, operators=Operators(), tuning=Declared()
-        )
-        text = compact(own.to_json())
-        return hashlib.sha256(text.encode()).hexdigest()[:12]

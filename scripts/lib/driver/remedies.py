@@ -20,6 +20,7 @@ from scripts.lib.config.entries import Target
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.remedies import Attempt as Declared
 from scripts.lib.config.remedies import Variant
+from scripts.lib.config.stage import REPORT, STATUS, Stage
 from scripts.lib.config.stages import STAGES
 from scripts.lib.core import atomic
 from scripts.lib.driver import fingerprint, recorded
@@ -134,7 +135,7 @@ class Remedies:
         )
         if found is None or not found.whole:
             return {}
-        return atomic.read_json(REMEDY.path(_cell(wildcards), stages.REPORT))
+        return atomic.read_json(REMEDY.path(_cell(wildcards), REPORT))
 
     def _attempt(self, wildcards, declared: Declared) -> Attempt:
         target = self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
@@ -148,7 +149,7 @@ class Remedies:
             reasons=declared.reasons,
             options=tuple(compile_options(target, variant.opt_level, variant.flags)),
             program=STAGES["export"].path(exported, "program.mlir"),
-            export=STAGES["export"].path(exported, stages.STATUS),
+            export=STAGES["export"].path(exported, STATUS),
             hang=self.known_hang(wildcards.model, target, variant),
         )
 
@@ -192,11 +193,11 @@ def _program(wildcards, frontend: str) -> Cell:
     return Cell.of(Kind.PROGRAM, model=wildcards.model, frontend=frontend)
 
 
-def _status(stage: stages.Stage, wildcards) -> str:
+def _status(stage: Stage, wildcards) -> str:
     return stages.status_path(stage.folder, _cell(wildcards))
 
 
-def _outcome(stage: stages.Stage, wildcards) -> Outcome | None:
+def _outcome(stage: Stage, wildcards) -> Outcome | None:
     """The recorded outcome of a stage of a cell; None if there is none that can be read."""
     try:
         found = recorded.outcome_of(_status(stage, wildcards))

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from scripts.lib.config import plugins
-from scripts.lib.config.stages import Need
+from scripts.lib.config.stage import Need
 from scripts.lib.core.machine import physical_cores
 
 MEMORY_SHARE = 0.8

@@ -9,11 +9,12 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.lib.config import flag_sets, plugins, stages, tuning
+from scripts.lib.config import flag_sets, plugins, tuning
 from scripts.lib.config.build_trees import COMPILER
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Choice, Model, Target
 from scripts.lib.config.matrix import Matrix
+from scripts.lib.config.stage import STATUS
 from scripts.lib.config.stages import IREE_ENV, STAGES
 from scripts.lib.config.tuning import AS_CONFIGURED, TUNED, Result
 from scripts.lib.core.machine import cpu_name, physical_cores
@@ -57,6 +58,12 @@ class Tuning:
         model = self._matrix.models[wildcards.model]
         return self._matrix.tuning.targets[wildcards.target].of(model)
 
+    def specs(self, wildcards) -> list[str]:
+        """The tuning specs that the target's own flags name, as inputs (see Options.tuning_specs)."""
+        found = self._matrix.candidates(wildcards.model, wildcards.target)
+        named = (spec.named(one.variant.flags) for one in found)
+        return list(dict.fromkeys(str(path) for path in named if path))
+
     def search(self, wildcards) -> str:
         """What is searched for a model on a target, as text for the command line."""
         target, table = self.target(wildcards), flag_sets.table()
@@ -79,7 +86,7 @@ class Tuning:
             flags=variant.flags,
             options=tuple(compile_options(target, variant.opt_level, variant.flags)),
             program=STAGES["export"].path(exported, "program.mlir"),
-            export=STAGES["export"].path(exported, stages.STATUS),
+            export=STAGES["export"].path(exported, STATUS),
             configured=declared.configured,
             needs=declared.needs,
             avoid=declared.avoid,

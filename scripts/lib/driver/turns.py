@@ -9,7 +9,8 @@ from scripts.lib.config import toolchains
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Target
 from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.stages import MEASUREMENT, STAGES, STATUS, TURNS
+from scripts.lib.config.stage import MEASUREMENT, STATUS, TURNS
+from scripts.lib.config.stages import STAGES
 from scripts.lib.config.toolchains import PINNED
 
 

@@ -19,7 +19,7 @@ import jsonschema
 from scripts.lib.config import stages
 from scripts.lib.core import atomic
 from scripts.lib.driver import outputs, verdict
-from scripts.lib.report import fields, limits, record, rounds, shapes, speedups
+from scripts.lib.report import fields, latency_section, limits, rounds, shapes, speedups
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.diagnose import diagnose
@@ -84,7 +84,9 @@ def _row(data: Any, log: str) -> dict[str, Any]:
 
 
 def _latency(timed: Sequence[Mapping[str, Any]], taken: Sequence[Mapping[str, Any]], of: Mapping[str, Any]) -> dict:  # fmt: skip
-    return record.latency_of(timed, of["phase"], of["batch_size"]) | rounds.left_out(taken)
+    return latency_section.of(timed, of["test"], of["phase"], of["batch_size"]) | rounds.left_out(
+        taken
+    )
 
 
 def _target(data: Mapping[str, Any]) -> str:

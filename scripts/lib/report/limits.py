@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from scripts.lib.config import plugins, stages, threads
-from scripts.lib.config.matrix import Matrix
 from scripts.lib.report import ratio, speedups
 from scripts.lib.timing import machine_limits
 from scripts.lib.timing.machine_limits import MachineLimits
@@ -17,11 +16,11 @@ Record = dict[str, Any]
 NOT_COUNTED = "the FLOPs and bytes of a call were not counted; the log of the reference says why"
 
 
-def read(matrix: Matrix, root: Path = Path()) -> list[MachineLimits]:
-    """The limits of the devices of the matrix that were measured. Raises ValueError for a file of another
+def read(devices: Iterable[str], root: Path = Path()) -> list[MachineLimits]:
+    """The limits of devices, of those that were measured. Raises ValueError for a file of another
     form."""
     stage = stages.STAGES["machine_limits"]
-    paths = [root / stage.path(device, machine_limits.FILE) for device in matrix.devices()]
+    paths = [root / stage.path(device, machine_limits.FILE) for device in devices]
     return [found for path in paths if (found := MachineLimits.read(path))]
 
 

@@ -147,10 +147,10 @@ def _threads(table: Table) -> Figure:
     if not labels:
         panels[0, 1].set_axis_off()
         return plotting.nothing(panels[0, 0], "no row was measured on several numbers of threads")
-    columns = list(dict.fromkeys(line.column for line in found))
+    paths = list(dict.fromkeys(line.path for line in found))
     for label, (left, right) in zip(labels, panels, strict=True):
         for line in (line for line in found if line.row.label == label):
-            _line(line, columns.index(line.column), left, right)
+            _line(line, paths.index(line.path), left, right)
         numbers = sorted({p.threads for one in found if one.row.label == label for p in one.points})
         for axes, name in ((left, "ms per call"), (right, "efficiency")):
             axes.set_title(label, loc="left")
@@ -172,7 +172,7 @@ def _line(line: scaling.Line, number: int, latency: Axes, efficiency: Axes) -> N
     points = [(one, one.entry.timing) for one in line.points]
     timed = [(one, timing) for one, timing in points if timing and one.efficiency]
     style = {
-        "label": wording.path(line.column),
+        "label": line.path,
         "marker": plotting.MARKERS[number % len(plotting.MARKERS)],
         "color": plotting.color(number),
         "markersize": 3.5,

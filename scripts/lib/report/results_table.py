@@ -49,7 +49,8 @@ class Timing:
 
     `centre`: the logarithm of the latency, from which ratios are computed. `known`: the same with
     its error; None if there is no interval (ratio.why_none). `alike`: test, dtype, precision, batch
-    size, device and threads; two latencies are compared only if these are equal. `threads`: of a CPU.
+    size, device and threads; two latencies are compared only if these are equal. `threads`: of a CPU. `where`: the name of
+    the device, and the machine of an imported row.
     """
 
     median_ms: float
@@ -59,6 +60,7 @@ class Timing:
     runtime: str
     alike: tuple
     threads: int | None
+    where: tuple[str | None, str | None] = (None, None)
 
     @property
     def ends_ms(self) -> tuple[float, float] | None:
@@ -221,6 +223,7 @@ def _timing(record: Record, latency: Mapping[str, Any]) -> Timing:
         speedups.runtime_of(record),
         tuple(alike),
         record["run"]["threads"],
+        (record["run"]["device_name"], speedups.machine_of(record)),
     )
 
 

@@ -7,13 +7,19 @@ threads with a latency. It is 1 if twice the threads take half the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scripts.lib.config import threads
-from scripts.lib.report import ratio
+from scripts.lib.report import ratio, wording
 from scripts.lib.report.ratio import Interval
 from scripts.lib.report.results_table import Column, Entry, Row, Table, Timing
+
+Where = tuple[str | None, str | None]
+"""Timing.where."""
+Points = dict[int, tuple[Column, Entry]]
+"""The rows of a line by their number of threads."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,18 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A model in one test by one path, with a point for each number of threads, the fewest first. `column` is the path
-    without a number."""
+    """A model in one test by one path, on one CPU, with a point for each number of threads, the fewest first. `column` is the
+    path without a number. `device`: the CPU, if there are lines of several."""
 
     row: Row
     column: Column
     points: tuple[Point, ...]
+    device: str = ""
+
+    @property
+    def path(self) -> str:
+        """The name of the line in legends."""
+        return f"{wording.path(self.column)}{self.device and f' ({self.device})'}"
 
 
 def lines(table: Table) -> list[Line]:
@@ -44,17 +56,23 @@ def lines(table: Table) -> list[Line]:
 
 
 def _lines(row: Row) -> Iterator[Line]:
-    entries: dict[Column, dict[int, tuple[Column, Entry]]] = {}
+    """Yield the lines of a row. Each has the failures of its path, which may have been on any CPU."""
+    timed: dict[Column, dict[Where, Points]] = defaultdict(lambda: defaultdict(dict))
+    failed: dict[Column, Points] = defaultdict(dict)
     for column, entry in row.entries.items():
         number = entry.timing.threads if entry.timing else threads.of(column.label)
         if number:
             of = Column(threads.shared(column.name), threads.shared(column.target))
-            entries.setdefault(of, {}).setdefault(number, (column, entry))
-    for column, found in entries.items():
-        yield Line(row, column, tuple(_points(found)))
+            found = timed[of][entry.timing.where] if entry.timing else failed[of]
+            found[number] = (column, entry)
+    for column in dict.fromkeys((*timed, *failed)):
+        several = len(timed[column]) > 1
+        for where, found in (timed[column] or {(None, None): {}}).items():
+            name = " of ".join(filter(None, where)) if several else ""
+            yield Line(row, column, tuple(_points(failed[column] | found)), name)
 
 
-def _points(found: Mapping[int, tuple[Column, Entry]]) -> Iterator[Point]:
+def _points(found: Points) -> Iterator[Point]:
     timings = {number: entry.timing for number, (_, entry) in found.items() if entry.timing}
     fewest = min(timings, default=0)
     for number, (column, entry) in sorted(found.items()):

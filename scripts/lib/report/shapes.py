@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from scripts.lib.config.stages import Stage
+from scripts.lib.config.stage import Stage
 from scripts.lib.report import fields
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.supervision import outcome

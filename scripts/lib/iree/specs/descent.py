@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from scripts.lib.iree.specs.lowering_config import LoweringConfig
@@ -29,8 +29,8 @@ class Trials(Protocol):
 
 @dataclass
 class Descent:
-    """The result of a search. `found`: the fastest configuration; `gain`: the product of the ratios of all steps, each
-    measured in turns (1: no step was taken). `tried`, `failed`: how many configurations were tried and could not be
+    """The result of a search. `found`: the fastest configuration; `gain`: the ratio to the start, measured in turns after the
+    search (1: no step was taken). `tried`, `failed`: how many configurations were tried and could not be
     compiled or run."""
 
     found: LoweringConfig
@@ -50,9 +50,17 @@ def descend(start: LoweringConfig, largest: int, trials: Trials) -> Descent:
         times = {one: ms for one, ms in tried.items() if ms is not None}
         state.tried += len(tried)
         state.failed += len(tried) - len(times)
-        if not _step(state, sorted(times, key=times.__getitem__), trials.ratio):
+        if not _step(state, sorted(times, key=times.__getitem__), trials):
             break
-    return state
+    return _compared(state, start, trials)
+
+
+def _compared(state: Descent, start: LoweringConfig, trials: Trials) -> Descent:
+    """Compare what was found with the start. The ratios of the steps say too much: each is the best of several noisy ones, and
+    for a dispatch of microseconds their product can be anything."""
+    if state.found != start and (gain := trials.ratio(start, state.found)) >= GAIN:
+        return replace(state, gain=gain)
+    return replace(state, found=start, gain=1.0)
 
 
 CHALLENGERS = 3
@@ -62,11 +70,14 @@ CHALLENGERS = 3
 def _step(
     state: Descent,
     fastest: Iterable[LoweringConfig],
-    ratio: Callable[[LoweringConfig, LoweringConfig], float],
+    trials: Trials,
 ) -> bool:
-    """Go to the first of the fastest neighbours that is faster in turns. Returns whether there is one."""
+    """Go to the first of the fastest neighbours that is faster in turns. Returns whether there is one, and the time for the
+    comparisons."""
     for one in list(fastest)[:CHALLENGERS]:
-        if (gain := ratio(state.found, one)) >= GAIN:
-            state.found, state.gain = one, state.gain * gain
+        if trials.is_over():
+            return False
+        if trials.ratio(state.found, one) >= GAIN:
+            state.found = one
             return True
     return False

@@ -132,6 +132,7 @@ def matched(
     )
     now: dict[str, set[LoweringConfig]] = {}
     flags = [*flags, f"{spec.FLAG}={path}"]
+    flags += spec.serial(flags)
     for written in dispatches.write_benchmarks(program, flags, folder / "dispatches"):
         functions, configs = dispatches.configs(written.read_text(encoding="utf-8"))
         now |= dict.fromkeys(functions, configs)

@@ -21,6 +21,18 @@ NONE = "// No configuration was faster.\n"
 """The text of a file without a spec, which has to say something: an empty artifact is one that was not made."""
 
 
+SERIAL = "--mlir-disable-threading"
+"""The flag with which iree-compile works on one dispatch at a time."""
+
+
+def serial(flags: Iterable[str]) -> list[str]:
+    """The flag that a compilation needs if its flags name a tuning spec: with several threads, iree-compile 3.13 hangs at
+    times (2 of 52 compilations of one program). A thread reads the spec under a lock, takes another dispatch while it waits for a part of that, and wants
+    the lock again (IREECodegenDialect::getOrLoadTransformLibraryModule; https://github.com/iree-org/iree/issues/22842 is the
+    same in another place)."""
+    return [SERIAL] if named(flags) else []
+
+
 def named(flags: Iterable[str]) -> Path | None:
     """The tuning spec that flags of iree-compile name; None if they name none. Of several, the compiler takes the last."""
     values = [value for name, _, value in (flag.partition("=") for flag in flags) if name == FLAG]

@@ -65,7 +65,10 @@ class DispatchTrials:
                 # All of a group are compiled before one is timed: a compilation would disturb the timing.
                 made = list(pool.map(self._compile, group))
                 for config, side in zip(group, made, strict=True):
-                    found[config] = self._time(config, side) if side else None
+                    if side is None:
+                        found[config] = None
+                    elif not self.is_over():
+                        found[config] = self._time(config, side)
         return found
 
     def _time(self, config: LoweringConfig, side: Side) -> float | None:

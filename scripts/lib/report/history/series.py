@@ -150,6 +150,7 @@ def _conditions(entry: Entry, record: Record) -> tuple[str, ...]:
         f"{experiment['dtype']}, batch size {experiment['batch_size']}",
         computed,
         pairs(model["options"]),
+        pairs(experiment.get("optimizer") or {}),
     )
 
 

@@ -18,15 +18,17 @@ from scripts.lib.config import plugins, stages
 from scripts.lib.config.build_trees import COMPILER
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.stages import IREE_ENV, Stage
+from scripts.lib.config.stage import Stage
+from scripts.lib.config.stages import IREE_ENV
 from scripts.lib.driver import fingerprint, verdict
 from scripts.lib.operators.problem import Problem
+from scripts.lib.report import latency_section, rounds, speedups, versions
 from scripts.lib.report import record as of_model
-from scripts.lib.report import rounds, speedups, versions
 from scripts.lib.report.fields import names
 from scripts.lib.report.operators import faults, stage_files
 from scripts.lib.report.operators.columns import FIELDS
 from scripts.lib.report.operators.faults import Failure
+from scripts.lib.report.stage_files import deciding
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
 from scripts.lib.verification import codes
@@ -133,7 +135,7 @@ def _record(root: Path, problem: Problem, row: Row) -> Record:
     """Return the record of a problem in a row."""
     ends = [(stage, of[problem.name]) for stage, of in row.ends]
     outcomes = [end.outcome for _, end in ends]
-    decisive, last = of_model.deciding(root, outcomes), ends[-1][1]
+    decisive, last = deciding(root, outcomes), ends[-1][1]
     results = {stage.name: end.result for stage, end in ends}
     whole = ends[-1][0].measures and decisive.status != outcome.DAMAGED
     measured = last.result if whole and "verification" in last.result else {}
@@ -204,7 +206,7 @@ def _verification(decisive: Outcome, measured: Mapping[str, Any]) -> Record:
 
 
 def _latency(measured: Mapping[str, Any], reference: Mapping[str, Any]) -> Record:
-    found = _taken("latency", of_model.latency_section([measured]))
+    found = _taken("latency", latency_section.figures([measured]))
     ms = found["median_ms"]
     moved, flops = reference.get("bytes"), reference.get("flops")
     return found | {

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from scripts.lib.batch import outcomes
 from scripts.lib.batch.outcomes import Line
-from scripts.lib.config import stages
 from scripts.lib.config.cell import Cell
-from scripts.lib.config.stages import Stage
+from scripts.lib.config.stage import OUTCOMES, STATUS, Stage
 from scripts.lib.report import shapes
 from scripts.lib.supervision import damage, outcome
 from scripts.lib.supervision.outcome import Outcome
@@ -22,8 +21,8 @@ def read(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> dict
     If the job of the batch failed before it came to a problem, the outcome is that of the job. If
     the file is damaged, all outcomes are `damaged`.
     """
-    job = outcome.read_or_damaged(root / stage.path(batch, stages.STATUS))
-    path = root / stage.path(batch, stages.OUTCOMES)
+    job = outcome.read_or_damaged(root / stage.path(batch, STATUS))
+    path = root / stage.path(batch, OUTCOMES)
     found: dict[str, Line] = {}
     if job.status != outcome.DAMAGED and _is_written(path):
         try:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from scripts.lib.config.tuning import AS_CONFIGURED, TUNED
+from scripts.lib.iree.backends import BACKENDS
 from scripts.lib.report import markdown, wording
 from scripts.lib.report.markdown import text
 from scripts.lib.report.results_table import Table
@@ -62,7 +63,7 @@ def found_rows(records: Sequence[Record]) -> Iterator[list[str]]:
         if frontend != TUNED:
             continue
         tuning = one["tuning"]
-        same_device = one["experiment"]["device"]
+        same_device = BACKENDS[one["experiment"]["backend"]].torch_device
         baselines = [_baseline(records, model, runtime, same_device) for runtime in ("eager", "inductor")]  # fmt: skip
         yield [
             model,

@@ -30,7 +30,7 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
         for of in matrix.tuned_baselines()
     ]  # fmt: skip
     found = [*(one for one, _ in made.values()), *baselines]
-    record.compare(found, matrix, root)
+    record.compare(found, matrix.tuned_devices(), root)
     for one in baselines:
         one["tuning"] = None
     for row, (one, report) in made.items():
@@ -45,15 +45,17 @@ _NO_RESULT = (outcome.UNAVAILABLE, outcome.SKIPPED, outcome.DAMAGED)
 def results(found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
     """Yield the result of each model and target, from the records.
 
-    If the fastest candidate was not measured because there is no such device, or because something else failed, there
-    is no result: an earlier one stays.
+    If one of the two modules was not measured because there is no such device, because something else failed, or for a
+    reason that passes, there is no result: an earlier one stays.
     """
     for one in found:
         experiment, of = one["experiment"], one["tuning"]
         if experiment["frontend"] != TUNED or one["outcome"]["status"] in _NO_RESULT:
             continue
-        latency = one["latency"] or {}
-        default = next(_alike(one, found, AS_CONFIGURED))["latency"] or {}
+        compared = next(_alike(one, found, AS_CONFIGURED))
+        if any(row["outcome"]["reason"] in outcome.PASSING for row in (one, compared)):
+            continue
+        latency, default = (row["latency"] or {} for row in (one, compared))
         yield Result(
             model=one["model"]["name"],
             target=experiment["target"],
@@ -134,7 +136,11 @@ def _gain(tuned: Record, default: Record) -> Record:
         ended = tuned["outcome"]
         return {"kept": False, "why": f"no latency: {ended['status']}: {ended['detail']}"}
     if not default["latency"]:
-        return {"kept": True, "why": "nothing that is configured has a verified latency"}
+        if default["tuning"]["candidate"] is None:
+            return {"kept": True, "why": "nothing that is configured has a verified latency"}
+        ended = default["outcome"]
+        why = f"no latency of the row default to compare with: {ended['status']}: {ended['detail']}"
+        return {"kept": False, "why": why}
     if tuned["tuning"]["candidate"] == default["tuning"]["candidate"]:
         return {"kept": False, "why": "what is configured was the fastest"}
     both = [speedups.row_of(one["latency"]) for one in (default, tuned)]

@@ -8,7 +8,8 @@ from typing import Any
 
 from scripts.lib.config import stages, training
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.stages import STAGES, Stage
+from scripts.lib.config.stage import STATUS, Stage
+from scripts.lib.config.stages import STAGES
 from scripts.lib.supervision import memory_series, outcome
 from scripts.lib.supervision.memory_series import Series
 
@@ -21,7 +22,7 @@ def of_row(row: Cell) -> Iterator[tuple[Stage, Cell]]:
     names = [stage.name for stage in stages.before(stages.LAST[row.kind])]
     if row.kind is Kind.IREE:
         names.insert(names.index("compile") + 1, "remedy")
-    test = training.test(row["frontend"]) if row.kind is Kind.IREE else row["test"]
+    test = training.test_of(row)
     if test == training.TRAIN:
         names.insert(names.index("reference") + 1, "gradients")
     for name in (*names, stages.second_round(row)[0].name):
@@ -45,7 +46,7 @@ def read(root: Path, rows: Sequence[Cell]) -> list[list[Run]]:
 
 
 def _read(root: Path, stage: Stage, of: Cell) -> Run | None:
-    path = root / stage.path(of, stages.STATUS)
+    path = root / stage.path(of, STATUS)
     if not path.is_file():
         return None
     ended = outcome.read_or_damaged(path)
@@ -65,4 +66,4 @@ def _read(root: Path, stage: Stage, of: Cell) -> Run | None:
 
 def series(root: Path, stage: str, cell: str) -> Series | None:
     """Return the memory over time of a stage; None if it was not recorded."""
-    return memory_series.read(root / STAGES[stage].path(cell, stages.STATUS))
+    return memory_series.read(root / STAGES[stage].path(cell, STATUS))

@@ -10,6 +10,7 @@ from typing import Any
 from scripts.lib.config import stages, threads, toolchains, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import MODULE_PROFILES
+from scripts.lib.config.stage import MEASUREMENT, STATUS
 from scripts.lib.core import atomic
 from scripts.lib.supervision import outcome
 from scripts.lib.timing import machine_limits
@@ -57,7 +58,7 @@ def read(results: Path, name: str) -> Profiles:
         iree,
         torch,
         limits if limits and limits.threads == iree["threads"] else None,
-        _read(root / stages.STAGES["measure"].path(cell, stages.MEASUREMENT)),
+        _read(root / stages.STAGES["measure"].path(cell, MEASUREMENT)),
     )
 
 
@@ -71,7 +72,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _why_none(root: Path, cell: Cell) -> str:
     """Why a cell has no profile: that of its stage, or that it never ran."""
     of = cell.to(Kind.IREE_DUMP)
-    status = root / stages.STAGES["profile_iree"].path(of, stages.STATUS)
+    status = root / stages.STAGES["profile_iree"].path(of, STATUS)
     if status.is_file():
         ended = outcome.read_or_damaged(status)
         return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"

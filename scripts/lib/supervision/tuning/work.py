@@ -280,7 +280,8 @@ class _Tuner:
             *(word for key in GIVEN if key in of_measurement for word in (key, of_measurement[key])),
             *("--budget-s", f"{budget_s:.1f}", "--out-spec", str(spec), "--out-report", str(report)),
         ]  # fmt: skip
-        limit_s = min(self._job.timeout_s, budget_s + reserved_s + LAST_S)
+        # The limit of a compilation does not apply: the search has a budget of its own.
+        limit_s = budget_s + reserved_s + LAST_S
         # Started by itself, as compilations are: it has threads, which start further processes.
         job = self._step(one, folder, command, [spec, report], timeout_s=limit_s, preload=False)
         ended = supervise.run(job)

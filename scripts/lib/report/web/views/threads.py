@@ -29,7 +29,7 @@ def _line(line: Line, places: dict[Place, int]) -> dict[str, Any]:
     of = line.row.model, line.row.test
     return {
         "model": line.row.label,
-        "path": wording.path(line.column),
+        "path": line.path,
         "points": [_point(one, places[*of, one.column.label]) for one in line.points],
     }
 

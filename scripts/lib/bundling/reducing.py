@@ -1,0 +1,86 @@
+"""Adds the smallest case of a failure to its reproducer: few operations, one wrong operator, or slow ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from scripts.lib.bundling import case as cases
+from scripts.lib.bundling import recorded, writing
+from scripts.lib.bundling.case import COMPILE, Case, NoCase
+from scripts.lib.config import threads, training
+from scripts.lib.supervision import outcome
+
+REDUCED = "reduced.mlir"
+EXPORT = "export"
+WRONG, SLOW = "scripts.find_wrong_operator", "scripts.find_slow_operators"
+"""Commands that search in the captured graph of a model."""
+
+
+def add(root: Path, case: Case, folder: Path, budget_s: float, factor: float) -> None:
+    """Add the reduced program of a case to its bundle, and to the issue.
+
+    Of a case without a failure, these are operators that are slower than eager mode by `factor`. Of wrong results, the frontend
+    is examined first.
+    """
+    budget = ("--budget", f"{budget_s:g}")
+    if case.status == outcome.OK and case.threads:
+        words = ("--flags", json.dumps(case.flags), "--threads", str(case.threads))
+        _graph_search(root, case, folder, SLOW, *words, "--factor", f"{factor:g}", *budget)
+        return
+    if case.reason == cases.WRONG_RESULT and _graph_search(root, case, folder, WRONG, *budget):
+        return
+    if (mode := _mode(case)) is None:
+        print(
+            f"note: {case.cell}: only failures to compile, and wrong results on a CPU, are reduced; "
+            f"this is {case.stage}: {case.status} ({case.reason})"
+        )
+        return
+    place = folder.absolute()
+    out, report = place / REDUCED, place / "reduction.json"
+    options = [
+        *("--program", str(place / "program.mlir"), "--flags", json.dumps(case.flags)),
+        *("--budget", f"{budget_s:g}", "--out", str(out), "--out-report", str(report), *mode),
+    ]
+    try:
+        # By the compiler of the cell, which may be that of a toolchain.
+        ended = recorded.of(root, COMPILE, threads.shared(case.cell)).run(
+            "scripts.reduce_program", options
+        )
+    except NoCase as error:
+        print(f"note: {case.cell}: {error}")
+        return
+    if ended != 0:
+        print(f"note: {case.cell} was not reduced; the messages above say why")
+        return
+    log = (folder / "log.txt").read_text(encoding="utf-8")
+    writing.write_issue(case, folder, log, out.read_text(encoding="utf-8"))
+
+
+def _graph_search(root: Path, case: Case, folder: Path, module: str, *words: str) -> bool:
+    """Run a search in the captured graph of a case, in the environment of its frontend; return whether it found something,
+    and wrote it."""
+    try:
+        if training.test(case.exported.rpartition("/")[2]) == training.TRAIN:
+            raise NoCase(
+                "operators are looked for in graphs of forward passes, not of training steps"
+            )
+        export = recorded.of(root, EXPORT, case.exported)
+        model = ("--name", "--model-file", "--options", "--load-threads")
+        options = export.words(*model, "--exporter", "--exporter-options")
+        return export.run(module, [*options, *words, "--out", str(folder.absolute())]) == 0
+    except NoCase as error:
+        print(f"note: {case.cell}: {error}")
+        return False
+
+
+def _mode(case: Case) -> list[str] | None:
+    """Options of scripts.reduce_program for the kind of a failure; None if it cannot be reduced."""
+    if case.stage == COMPILE and case.status in outcome.FAILED:
+        return []
+    if case.reason == cases.WRONG_RESULT and case.threads:
+        return [
+            *("--right-flags", json.dumps(case.right_flags)),
+            *("--device", case.device, "--threads", str(case.threads)),
+        ]
+    return None

@@ -1,0 +1,14 @@
+"""Flags of iree-compile that this project adds to those of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.lib.iree import float64
+from scripts.lib.iree.specs import spec
+
+
+def of(program: Path, given: Sequence[str] = ()) -> list[str]:
+    """The flags that a program needs where `given` are those of its target."""
+    return [*float64.flags(program, given), *spec.serial(given)]
