@@ -55,10 +55,11 @@ def flags(model: str, changes: dict | None = None) -> tuple[str, ...]:
 
 
 def test_the_flags_of_the_shipped_targets_are_those_of_the_sets_that_they_name():
-    tiled = ("vit", "gpt2-decode", "mobilenet", "bert", "gat", "gatv2", "graphsage")
+    tiled = ("vit", "gpt2-decode", "mobilenet", "bert", "gat", "gatv2", "graphsage", "llama-decode")
     assert {flags(model) for model in tiled} == {(TILED,)}
     assert flags("resnet") == (TILED, CHANNELS)
-    assert flags("gcn") == flags("llama-qlora") == flags("llama-decode") == ()
+    assert flags("gcn") == (TILED, "--iree-llvmcpu-enable-ukernels=all")
+    assert flags("llama-qlora") == flags("llama-prefill") == ()
 
 
 def test_sets_and_flags_may_be_mixed_and_an_override_replaces_both():

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from scripts.lib.baseline.measure import measure as measure_baseline
-from scripts.lib.report import coverage, fields, record
+from scripts.lib.report import coverage, fields, latency_section, record
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.timing import rounds
 from scripts.lib.timing.calibration import Calibration
@@ -188,3 +188,10 @@ def test_a_second_round_after_no_measurement_says_which_file_it_is(tmp_path, cap
     said = capsys.readouterr().err
     assert said.startswith(f"error: {path}: not the measurement of a first round (")
     assert said.count("\n") == 1
+
+
+def test_only_forward_passes_have_the_figures_of_language_models(monkeypatch):
+    monkeypatch.setattr(latency_section, "figures", lambda timed: {"median_ms": 4.0})
+    assert latency_section.of([], "eval", "prefill", 1)["ttft_ms"] == 4.0
+    assert latency_section.of([], "eval", "decode", 2)["tokens_per_s"] == 500
+    assert latency_section.of([], "train", "prefill", 1) == {"median_ms": 4.0}

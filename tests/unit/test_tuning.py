@@ -321,6 +321,30 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
         assert flag_checks.problems(of) == [said]
 
 
+def test_a_rocm_target_is_shown_beside_pytorch_on_the_same_gpu():
+    nothing = {
+        "speedup_vs_default": None,
+        "kept": False,
+        "why": "",
+        "candidate": "",
+        "candidates": None,
+    }
+
+    def row(ms: float, **experiment: str | None) -> dict:
+        return {
+            "model": {"name": "m"},
+            "experiment": experiment,
+            "latency": {"median_ms": ms},
+            "tuning": nothing,
+        }
+
+    of = {"runtime": "iree", "target": "rocm", "device": "rocm", "backend": "rocm"}
+    rows = [row(2.0, frontend=name, **of) for name in ("tuned", "default")]
+    rows.append(row(5.0, frontend=None, runtime="eager", target="eager-cuda", device="cuda"))
+    [shown] = tuning_page.found_rows(rows)
+    assert shown[2:6] == ["5.00", "–", "2.00", "2.00"]
+
+
 def test_without_a_report_the_other_rows_are_written(aggregate, monkeypatch):
     written = atomic.write_json
 
