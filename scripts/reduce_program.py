@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,9 +88,10 @@ class Reduction:
         """The time limit of a part, if the whole program was begun at `since`."""
         return max(LEAST_S, SLOWER * (time.monotonic() - since))
 
-    def report(self, kept: Collection[int], steps: Search, said: dict[str, Any]) -> dict[str, Any]:
-        """How a reduced program was found."""
-        names = (self.program.name(one) for one in sorted(kept))
+    def report(self, text: str, steps: Search, said: dict[str, Any]) -> dict[str, Any]:
+        """How a reduced program was found, from its text."""
+        program = Program(text)
+        names = (program.name(one) for one in program.operations)
         return {
             "operations": dict(search.by_count(names)),
             "of": len(self.program.operations),
@@ -145,7 +146,19 @@ def of_failure(of: Reduction, compiler: Compiler) -> Reduced:
     text = shapes.shrink(
         program.part(kept, results, instead), lambda one: not steps.is_over and fails(one)
     )
-    return Reduced(text, of.report(kept, steps, {"signature": list(wanted)}))
+    text = _connected(text, lambda one: not steps.is_over and fails(one))
+    return Reduced(text, of.report(text, steps, {"signature": list(wanted)}))
+
+
+def _connected(text: str, fails: Callable[[str], bool]) -> str:
+    """The program without the operations that smaller shapes have made superfluous, such as a reshape to the same shape."""
+    program = Program(text)
+    kept, instead = search.bypassed(
+        program.operations,
+        program.stand_in,
+        lambda some, moved: fails(program.part(some, None, moved)),
+    )
+    return program.part(kept, None, instead) if instead else text
 
 
 def of_mismatch(of: Reduction, comparison: Comparison, folder: Path) -> Reduced:
@@ -186,7 +199,7 @@ def of_mismatch(of: Reduction, comparison: Comparison, folder: Path) -> Reduced:
         "largest_difference": found.largest,
         "largest_value": found.scale,
     }
-    return Reduced(text, of.report(kept, steps, said))
+    return Reduced(text, of.report(text, steps, said))
 
 
 if __name__ == "__main__":

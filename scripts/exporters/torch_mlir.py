@@ -43,6 +43,9 @@ REWRITES = {
     "max-pool-with-end-padding": ("stablehlo",),
     "max-pool-indices-by-offsets": ("torch", "stablehlo", "linalg-on-tensors"),
     "max-pool-gradient-by-offsets": ("torch", "stablehlo", "linalg-on-tensors"),
+    "grouped-convolution-gradients-by-offsets": ("torch", "stablehlo", "linalg-on-tensors"),
+    "slice-scatter-as-concatenation": ("stablehlo",),
+    "empty-as-zeros": ("torch", "stablehlo", "linalg-on-tensors"),
 }
 TESTS = ("eval", "train")
 VERSIONS = {"torch-mlir": "frontend", "torch": "torch"}

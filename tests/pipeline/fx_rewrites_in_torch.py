@@ -461,6 +461,58 @@ def masked_step(rng: random.Random):
     return function, (torch.randn(nodes, width), torch.randint(0, nodes, (2, edges)))
 
 
+def convolution_steps(rng: random.Random):
+    """The gradients of a convolution: groups of one channel or several, stride, padding, dilation, one to three dimensions."""
+    rank, groups = rng.randint(1, 3), rng.randint(1, 4)
+    kernel, dilation, stride = ([rng.randint(1, 3) for _ in range(rank)] for _ in range(3))
+    padding = [rng.randint(0, d * (k - 1)) for k, d in zip(kernel, dilation, strict=True)]
+    shape = [rng.randint(1, 2), groups * rng.randint(1, 2), *(rng.randint(7, 9) for _ in kernel)]
+    outputs = groups * rng.randint(1, 3)
+    image = torch.randn(shape, dtype=torch.float64)
+    weight = torch.randn(outputs, shape[1] // groups, *kernel, dtype=torch.float64)
+    options = (stride, padding, dilation, False, [0] * rank, groups)
+    mask = [rng.random() < 0.8, rng.random() < 0.8, True]
+    made = torch.ops.aten.convolution(image, weight, None, *options)
+
+    def function(gradient, image, weight):
+        found = torch.ops.aten.convolution_backward(
+            *(gradient, image, weight, [outputs], *options, mask)
+        )
+        return torch.cat([one.flatten() for one in found if one is not None])
+
+    return function, (torch.randn_like(made), image, weight)
+
+
+def slice_gradient(rng: random.Random):
+    """A slice that is replaced, as in the gradient of a slice; with and without ends, from the front and the back."""
+    rank = rng.randint(1, 3)
+    shape, dim = [rng.randint(4, 7) for _ in range(rank)], rng.randrange(-rank, rank)
+    start = rng.choice((None, 0, 2, -3))
+    end = rng.choice((None, 3, 2**63 - 1, -1, 1))
+    step = rng.choice((1, 1, 1, 2))
+    size = len(range(*slice(start, end, step).indices(shape[dim])))
+    given = list(shape)
+    given[dim] = size
+
+    def function(whole, part):
+        return torch.ops.aten.slice_scatter(whole, part, dim, start, end, step)
+
+    return function, (torch.randn(shape), torch.randn(given))
+
+
+def unset_values(rng: random.Random):
+    """A product that is written into a tensor whose values were not set."""
+    shape = [rng.randint(1, 4) for _ in range(3)]
+
+    def function(left):
+        unset = torch.ops.aten.empty_permuted(
+            shape, [0, 2, 1], dtype=left.dtype, device=left.device
+        )
+        return torch.where(left > 0, left, left * 2) + unset.isnan() * 0
+
+    return function, (torch.randn(shape),)
+
+
 FAMILIES = (
     *(scatter_reduce, rows, many_rows, masked_graph, counted_mask, negative_index),
     *(arange_index, boolean_scan, constant_nonzero, plain, bags, uneven_bags),
@@ -481,6 +533,9 @@ FAMILIES = (
         gathered_elements,
         embedding_gradient,
         masked_step,
+        convolution_steps,
+        slice_gradient,
+        unset_values,
     ),
 )
 

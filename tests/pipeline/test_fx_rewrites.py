@@ -35,10 +35,15 @@ EVERYWHERE = {
     "unpack-without-interleaving",
     "patches-as-product",
 }
+TORCH_MLIR = EVERYWHERE | {
+    "scatter-reduce-as-comparison",
+    "grouped-convolution-gradients-by-offsets",
+    "empty-as-zeros",
+}
 EXPECTED = {
-    "torch": EVERYWHERE | {"scatter-reduce-as-comparison"},
-    "stablehlo": EVERYWHERE
-    | {"scatter-reduce-as-comparison", "index-from-the-front", "max-pool-with-end-padding"},
+    "torch": TORCH_MLIR,
+    "stablehlo": TORCH_MLIR
+    | {"index-from-the-front", "max-pool-with-end-padding", "slice-scatter-as-concatenation"},
     "xla": EVERYWHERE
     | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64", "batch-norm-by-deviations"},
     "speed": {"project-before-aggregation", "unpack-without-interleaving", "patches-as-product"},

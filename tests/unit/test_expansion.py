@@ -785,6 +785,7 @@ def test_a_later_file_may_take_all_overrides_away(root, overrides):
     ("overrides", "problem"),
     [
         ({"mind": {"opt_level": "O0"}}, "targets.cpu.overrides: unknown model 'mind'; did you mean 'mine'?"),
+        ({"b-deocde": {"opt_level": "O0"}}, "targets.cpu.overrides: unknown model 'b-deocde'; there are: a, b, b-again, mine"),
         ({"!mind": {"opt_level": "O0"}}, "targets.cpu.overrides: unknown model 'mind'; did you mean 'mine'?"),
         ({"a": {"frontends": ["ff"]}}, "targets.cpu.overrides.a.frontends: unknown frontend 'ff'; did you mean 'f'?"),
     ],
@@ -792,6 +793,12 @@ def test_a_later_file_may_take_all_overrides_away(root, overrides):
 def test_an_override_of_nothing_that_is_declared_is_an_error(root, overrides, problem):
     config = with_entry("targets", "cpu", overrides=overrides)
     assert problems_of(config, root) == [problem]
+
+
+@pytest.mark.parametrize("name", ["a-decode", "a-f16-b8-prefill", "b-b4"])
+def test_an_override_of_a_variant_stands_where_the_model_has_others(root, name):
+    config = with_entry("targets", "cpu", overrides={name: {"opt_level": "O0"}})
+    assert expansion.expand(config, {}, root).models == expansion.expand(CONFIG, {}, root).models
 
 
 def test_an_override_stands_whatever_models_and_targets_a_run_selects(root):

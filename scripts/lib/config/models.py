@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import kernel_matrix, suites
+from scripts.lib.config import kernel_matrix, schemas, suites
 from scripts.lib.config.entries import Model
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.modeling import source
@@ -126,6 +127,18 @@ def _model(
         torchbench=entry.get("torchbench", known_as),
         family=family,
     )
+
+
+def could_be_variant(name: str, declared: Iterable[str]) -> bool:
+    """Whether `name` is that of a variant of a declared model or family: `llama-decode` of `llama`, also where this
+    configuration has it in another phase."""
+    known = schemas.values()
+    suffixes = (
+        f"(?:-{prefix}(?:{'|'.join(map(re.escape, known[axis])) if axis in known else '[0-9]+'}))?"
+        for axis, prefix in AXES.items()
+    )
+    names = "|".join(map(re.escape, declared))
+    return re.fullmatch(f"(?:{names}){''.join(suffixes)}", name) is not None
 
 
 def _variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:

@@ -34,6 +34,16 @@ def scan_of_booleans_in_int64(program: ExportedProgram) -> bool:
     return bool(found)
 
 
+def empty_as_zeros(program: ExportedProgram) -> bool:
+    """A tensor whose values are not set is one of zeros. torch-mlir 20261001 has no `empty_permuted`, which the
+    gradient of a matrix product with a scale leaves in a graph."""
+    found = calls(program, aten.empty_permuted.default)
+    found = [node for node in found if not any(map(is_symbolic, value(node).shape))]
+    for node in found:
+        replace(node, Builder(node).full(list(value(node).shape), 0, value(node).dtype))
+    return bool(found)
+
+
 def index_from_the_front(program: ExportedProgram) -> bool:
     """An index by integers that may be negative: they are counted from the front first.
 
