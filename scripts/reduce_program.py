@@ -144,10 +144,19 @@ def of_failure(of: Reduction, compiler: Compiler) -> Reduced:
         lambda some: not steps.is_over and fails(program.part(kept, some, instead)),
     )
     text = shapes.shrink(
-        program.part(kept, results, instead), lambda one: not steps.is_over and fails(one)
+        program.part(kept, results, instead),
+        lambda one: not steps.is_over and _is_valid(one) and fails(one),
     )
     text = _connected(text, lambda one: not steps.is_over and fails(one))
     return Reduced(text, of.report(text, steps, {"signature": list(wanted)}))
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        Program(text)
+    except NotReducible:
+        return False
+    return True
 
 
 def _connected(text: str, fails: Callable[[str], bool]) -> str:

@@ -60,6 +60,12 @@ _OPERAND = "failed to legalize operation 'torch.constant."
 # What a program computes with; the rest of the dialect are constants and lists of them.
 _OPERATORS = ("torch.aten.", "torch.prims.", "torch.operator", "torch.torchvision.")
 
+_REWRITTEN = (
+    *("index", "indices", "scatter", "nonzero", "gather"),
+    *("convolution_backward", "empty_permuted"),
+)
+"""What is in the names of operators that an FX rewrite may change."""
+
 # What torch_mlir.fx.export_and_import runs between import and the output dialect.
 _TO_BACKEND_IR = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -161,13 +167,13 @@ def _further_decompositions(graph: fx.Graph) -> dict[Any, Callable]:
 
 
 def _may_change(node: fx.Node) -> bool:
-    """Return whether an FX rewrite may change a node of a single operator: they are about tensors of indices, and
-    the maximum over windows that returns indices.
+    """Return whether an FX rewrite may change a node of a single operator: they are about tensors of indices, the
+    maximum over windows that returns indices, and the gradients of convolutions and slices.
 
     The rewrite of embedding bags is not: it needs offsets that the graph itself computes.
     """
-    name = str(node.target).replace("slice_scatter", "").replace("select_scatter", "")
-    return any(word in name for word in ("index", "indices", "scatter", "nonzero", "gather"))
+    name = str(node.target).replace("select_scatter", "")
+    return any(word in name for word in _REWRITTEN)
 
 
 def lower(graph: fx.Graph, dialect: str, seconds: dict[str, float]) -> str:

@@ -795,10 +795,17 @@ def test_an_override_of_nothing_that_is_declared_is_an_error(root, overrides, pr
     assert problems_of(config, root) == [problem]
 
 
-@pytest.mark.parametrize("name", ["a-decode", "a-f16-b8-prefill", "b-b4"])
-def test_an_override_of_a_variant_stands_where_the_model_has_others(root, name):
-    config = with_entry("targets", "cpu", overrides={name: {"opt_level": "O0"}})
+def test_an_override_of_a_variant_stands_where_the_model_has_others(root):
+    config = with_entry("targets", "cpu", overrides={"b-f16": {"opt_level": "O0"}})
     assert expansion.expand(config, {}, root).models == expansion.expand(CONFIG, {}, root).models
+
+
+@pytest.mark.parametrize("name", ["b-decode", "a-f16", "b-f32-f16", "b-f16-"])
+def test_an_override_of_a_variant_that_no_model_could_have_is_an_error(root, name):
+    config = with_entry("targets", "cpu", overrides={name: {"opt_level": "O0"}})
+    assert problems_of(config, root)[0].startswith(f"targets.cpu.overrides: unknown model '{name}'")
+    config = with_entry("targets", "cpu", models=["b-f16"])
+    assert problems_of(config, root)[0].startswith("targets.cpu.models: unknown model 'b-f16'")
 
 
 def test_an_override_stands_whatever_models_and_targets_a_run_selects(root):

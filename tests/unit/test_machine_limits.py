@@ -163,6 +163,9 @@ def test_a_product_that_would_take_too_long_is_not_run(monkeypatch, kind, call_s
         def uploaded(self, inputs):
             return inputs
 
+        def close(self):
+            pass
+
     monkeypatch.setattr(limit_samples, "Session", OfTime)
     monkeypatch.setattr(limit_samples, "typical_seconds", lambda *_: call_s)
     monkeypatch.setattr(limit_samples, "_check", lambda *_: None)

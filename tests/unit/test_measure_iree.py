@@ -46,23 +46,27 @@ class Calibrator:
 class Device:
     """A device on which time passes only in calls: `call_s` seconds in each call except the first.
 
-    `loaded` and `called` count, `ran` is what the tool was given.
+    `loaded`, `closed` and `called` count, `ran` is what the tool was given.
     """
 
     def __init__(self, call_s: float) -> None:
         self.call_s, self.now = call_s, 0.0
-        self.loaded = self.called = 0
+        self.loaded = self.called = self.closed = 0
         self.ran: list[Schedule] = []
 
     def session(self, module: Module, threads: int) -> SimpleNamespace:
         self.loaded += 1
-        return SimpleNamespace(load_s=20.0, uploaded=lambda inputs: self.call)
+        return SimpleNamespace(load_s=20.0, uploaded=lambda inputs: self.call, close=self.close)
+
+    def close(self) -> None:
+        self.closed += 1
 
     def call(self) -> None:
         self.called += 1
         self.now += self.call_s
 
     def tool(self, module, flags, timing, chosen: Schedule, report) -> Timed:
+        assert self.closed == self.loaded  # or the weights would be in the device's memory twice
         self.ran.append(chosen)
         values = (self.call_s * 1e3,) * chosen.repetitions
         return Timed(Latency(values, values), HostLoad(0, 0), "tool", 1.0)

@@ -516,6 +516,21 @@ def test_a_submitted_stage_asks_for_what_its_models_weights_need(plan, results):
     assert (here.memory_mb, here.more_memory, here.more_time) == (free.memory_mb("measure"), 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("stage", "of"), [("measure", {"frontend": "torch+train"}), ("baseline", {"test": "train"})]
+)
+def test_a_submitted_training_step_asks_for_its_gradients_too(plan, results, stage, of):
+    results.write()
+    Path("results/reference/conv/weights.irpa").write_bytes(bytes(64 << 20))
+    free = changed(plan, limits={name: {"timeout_s": 1e6} for name in plan.matrix.limits})
+    step, forward, gradients = (
+        free.ask(name, SimpleNamespace(model="conv", **axes), 1, submitted=True).memory_mb
+        for name, axes in ((stage, of), (stage, {}), ("gradients", {}))
+    )
+    assert step > forward + 12 * 64
+    assert gradients > 12 * 64 + 3000
+
+
 def test_an_oom_is_tried_again_only_where_the_limit_that_it_met_is_set(plan, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = Path(status_path("compile", "m/f/t"))

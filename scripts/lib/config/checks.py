@@ -237,8 +237,8 @@ def _variants(frontends: Mapping[str, Frontend], named: Iterable[str]) -> dict[s
 def glob_problems(known: Mapping[str, dict]) -> list[str]:
     """Return error messages about globs of targets and their overrides that match nothing.
 
-    They are compared with all declared frontends and models, selected or not. The name of a variant stands where
-    a configuration file that is read later declares other variants of the model.
+    They are compared with all declared frontends and models, selected or not. The name of a variant in overrides stands
+    also where a configuration file that is read later declares other variants of the model.
     """
     families = {model.family: None for model in known["models"].values() if model.family}
     names = {"frontend": known["frontends"], "model": families | known["models"]}
@@ -247,7 +247,9 @@ def glob_problems(known: Mapping[str, dict]) -> list[str]:
         for target in known["targets"].values()
         for where, kind, glob in _globs(target)
         if not any(fnmatchcase(name, glob) for name in names[kind])
-        and not (kind == "model" and models.could_be_variant(glob, names[kind]))
+        and not (
+            where.endswith(".overrides") and models.could_be_variant(glob, known["models"].values())
+        )
     ]
 
 

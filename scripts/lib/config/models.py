@@ -129,16 +129,19 @@ def _model(
     )
 
 
-def could_be_variant(name: str, declared: Iterable[str]) -> bool:
-    """Whether `name` is that of a variant of a declared model or family: `llama-decode` of `llama`, also where this
-    configuration has it in another phase."""
+def could_be_variant(name: str, declared: Iterable[Model]) -> bool:
+    """Whether `name` is that of a variant that a declared model could have: `llama-decode` where this configuration sets
+    another phase of `llama`. Only options that the configuration sets count."""
     known = schemas.values()
-    suffixes = (
-        f"(?:-{prefix}(?:{'|'.join(map(re.escape, known[axis])) if axis in known else '[0-9]+'}))?"
-        for axis, prefix in AXES.items()
-    )
-    names = "|".join(map(re.escape, declared))
-    return re.fullmatch(f"(?:{names}){''.join(suffixes)}", name) is not None
+    for model in declared:
+        pattern = re.escape(model.family)
+        for axis, prefix in AXES.items():
+            if axis in model.options:
+                allowed = map(re.escape, known[axis]) if axis in known else ("[0-9]+",)
+                pattern += f"(?:-{prefix}(?:{'|'.join(allowed)}))?"
+        if re.fullmatch(pattern, name):
+            return True
+    return False
 
 
 def _variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:

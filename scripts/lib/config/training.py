@@ -6,6 +6,8 @@ beside it. It exports the training step of a model, so that its cells are named 
 
 from __future__ import annotations
 
+from typing import Any
+
 from scripts.lib.config import toolchains
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.toolchains import PINNED, SEPARATOR
@@ -24,6 +26,13 @@ def test(frontend: str) -> str:
 def test_of(row: Cell) -> str:
     """The test of a row: of IREE, by its frontend; of a baseline, its own."""
     return test(row["frontend"]) if row.kind is Kind.IREE else row["test"]
+
+
+def is_of_stage(stage: str, wildcards: Any) -> bool:
+    """Whether a stage of a cell handles training steps; `wildcards`: has the axes of the cell as attributes."""
+    frontend = getattr(wildcards, "frontend", "")
+    tests = (getattr(wildcards, "test", ""), test(frontend))
+    return stage == REFERENCES[TRAIN] or TRAIN in tests
 
 
 def path(frontend: str) -> str:

@@ -273,7 +273,8 @@ class Plan:
         weights = stages.STAGES["reference"].path(model, "weights.irpa")
         budget_s = self.options.stopping_rule(model).budget_s
         before_s = self._configured.tuning.budget_s if declared.kind is Kind.TUNING else 0.0
-        return resources.of(need, limit, _size_mb(weights), attempt, budget_s, before_s)
+        step = training.is_of_stage(stage, wildcards)
+        return resources.of(need, limit, _size_mb(weights), attempt, budget_s, before_s, step)
 
     def node(self, entry: Target | Baseline) -> dict[str, int | str]:
         """The resources that request the node of a target or baseline, with the names of Snakemake's executors."""

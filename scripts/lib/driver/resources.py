@@ -39,6 +39,10 @@ OVERHEAD_MB = 1024
 """Memory of a job in addition to its stage: the supervisor, and Snakemake twice."""
 OVERHEAD_S = 60
 """Time of a job in addition to its stage: Snakemake twice, and files that appear late."""
+TRAINING = 13.0
+"""Further memory of a stage that holds the results of a training step, as a multiple of the size of the weights.
+Golden results alone are 6: gradients and changes of float32 weights, in float32 and float64. The gradients stage took 13 to 15
+times the weights of the models of docs/training.md, a measurement 9 to 12."""
 _ROOM = 1.5
 """Margin: the factor by which memory requests exceed what a stage needs for its weights (_memory_factor)."""
 
@@ -121,17 +125,20 @@ def of(
     attempt: int,
     budget_s: float = 0.0,
     before_s: float = 0.0,
+    training: bool = False,
 ) -> Ask:
     """What a stage with this need requests from a cluster.
 
     `limit` is its entry of `limits` (timeout_s, and memory_mb if that is set). `weights_mb` is the
     size of its model's weights, None if it is not known yet. `attempt` counts from 1. `budget_s` is
     the time that a measurement (`need.repeats`) may use for its repetitions. `before_s` is that of steps before
-    the last one, for a job of several steps, each of which has the time limit.
+    the last one, for a job of several steps, each of which has the time limit. `training`: whether it handles a training step.
     """
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
     factor = _memory_factor(need.memory)
+    if training and need.memory in ("weights", "runtime"):
+        factor += TRAINING
     memory_mb = growth * (need.base_mb + _ROOM * factor * weights_mb)
     repetitions_s = budget_s if need.repeats else 0.0
     timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + repetitions_s)

@@ -75,7 +75,9 @@ class Lowering:
     def outputs(self, compiled: Compiled) -> list[np.ndarray]:
         """The results of a module. Raises RuntimeError if it fails."""
         assert compiled.module is not None
-        outputs, _ = Session(compiled.module, self.threads).call(compiled.inputs)
+        session = Session(compiled.module, self.threads)
+        outputs, _ = session.call(compiled.inputs)
+        session.close()
         return [_plain(one) for one in outputs]
 
     def _weights(self, part: Part) -> Path | None:

@@ -163,7 +163,7 @@ def take(programs: Sequence[Program], kind: str, threads: int) -> Iterator[Sampl
         inputs, flags = (_of_triad if triad else _of_product)(program)
         [result], _ = session.call(inputs)
         call_s = typical_seconds(session.uploaded(inputs), StoppingRule())
-        del session
+        session.close()
         _check(program, result)
         if not triad:
             before[program.dtype] = program.size, call_s

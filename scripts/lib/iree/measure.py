@@ -100,7 +100,7 @@ def measure(
         command = partial(benchmark.command_line, module, flags, timing)
         found, chosen = _timed_here(session.uploaded(inputs), command, timing)
     # While both processes exist, the weights are in the device's memory twice.
-    del session
+    session.close()
     if first is not None:
         channel.alone()
     if found is None:
@@ -179,7 +179,10 @@ def _follow_training(
     losses = tensors.load_npz(check.golden, training.LOSSES)[training.LOSSES]
 
     def step(weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        return Session(module, threads, weights).call(inputs)[0]
+        session = Session(module, threads, weights)
+        outputs, _ = session.call(inputs)
+        session.close()
+        return outputs
 
     found = training.follow(passed, outputs, step, check.signature(), losses)
     print(f"{found.train_steps} of {found.train_expected} training steps: {found.code}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,15 @@ class Session:
         iree-benchmark-module does."""
         placed = [self._rt.asdevicearray(self._device, array) for array in inputs]
         return lambda: self._invoke(placed)
+
+    def close(self) -> None:
+        """Free the module and the weights on the device. The session cannot be used after it.
+
+        The objects of IREE's Python bindings refer to each other, so that only the garbage collector frees them (IREE
+        3.13: ten sessions of a model of 475 MB held 9 GB).
+        """
+        del self._function, self._context, self._device
+        gc.collect()
 
     def _invoke(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The results of the function. The computation is finished when this returns."""

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 
 from scripts.lib.lowering.fx_rewrites.edit import Builder, argument, aten, calls, replace, value
 
+_HALF = (torch.float16, torch.bfloat16)
 MAX_OFFSETS = 128
 """The largest kernel, in elements, whose gradient is computed offset by offset."""
 
@@ -21,7 +22,8 @@ def grouped_gradients_by_offsets(program: ExportedProgram) -> bool:
 
     The gradient of the input is the convolution of the output's gradient, with zeros between its elements for a
     stride, with the flipped kernel. The gradient of the weight is computed for each offset in the kernel: a sum of
-    products over the batch and the places of the output. Both sums have another order.
+    products over the batch and the places of the output. Both sums have another order; those of half types are
+    computed in float32.
 
     torch-mlir 20261001 makes the first a transposed convolution with groups, which IREE 3.13 rejects ("op expected
     reassociation map #0 to have size equal to the expanded rank"), and cannot lower either to StableHLO.
@@ -30,16 +32,10 @@ def grouped_gradients_by_offsets(program: ExportedProgram) -> bool:
     for node in calls(program, aten.convolution_backward.default):
         if argument(node, "groups") == 1 or not _is_supported(node):
             continue
-        gradients, users = _Gradients(node), list(node.users)
-        for user in users:
-            if user.args[1] == 0:
-                replace(user, gradients.of_input())
-            elif user.args[1] == 1:
-                replace(user, gradients.of_weight())
-            else:
-                dims = [dim for dim in range(gradients.rank + 2) if dim != 1]
-                total = gradients.call(aten.sum.dim_IntList, argument(node, "grad_output"), dims)
-                replace(user, total)
+        gradients = _Gradients(node)
+        made = (gradients.of_input, gradients.of_weight, gradients.of_bias)
+        for user in list(node.users):
+            replace(user, gradients.as_given(made[user.args[1]]()))
         node.graph.erase_node(node)
         changed = True
     return changed
@@ -71,8 +67,9 @@ class _Gradients:
 
     def __init__(self, node: fx.Node) -> None:
         self.call = Builder(node)
+        self.dtype = value(argument(node, "input")).dtype
         self.output, self.input, self.weight = (
-            argument(node, name) for name in ("grad_output", "input", "weight")
+            self._wide(argument(node, name)) for name in ("grad_output", "input", "weight")
         )
         self.groups = argument(node, "groups")
         self.stride, self.padding, self.dilation = (
@@ -82,6 +79,22 @@ class _Gradients:
         self.sizes = list(value(self.input).shape[2:])
         self.places = list(value(self.output).shape[2:])
         self.rank = len(self.kernel)
+
+    def _wide(self, tensor: fx.Node) -> fx.Node:
+        if self.dtype not in _HALF:
+            return tensor
+        return self.call(aten._to_copy.default, tensor, dtype=torch.float32)
+
+    def as_given(self, gradient: fx.Node) -> fx.Node:
+        """A gradient in the type of the input."""
+        if self.dtype not in _HALF:
+            return gradient
+        return self.call(aten._to_copy.default, gradient, dtype=self.dtype)
+
+    def of_bias(self) -> fx.Node:
+        """The gradient of the bias, [K]."""
+        dims = [dim for dim in range(self.rank + 2) if dim != 1]
+        return self.call(aten.sum.dim_IntList, self.output, dims)
 
     def of_input(self) -> fx.Node:
         """The gradient of the input, [N, C, …]."""

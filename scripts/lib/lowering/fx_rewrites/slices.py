@@ -28,9 +28,11 @@ def scatter_as_concatenation(program: ExportedProgram) -> bool:
         if start > 0:
             parts.append(build(aten.slice.Tensor, whole, dim, 0, start))
         if end > start:
+            if value(replacement).dtype != value(whole).dtype:
+                replacement = build(aten._to_copy.default, replacement, dtype=value(whole).dtype)
             parts.append(replacement)
         if max(start, end) < size:
             parts.append(build(aten.slice.Tensor, whole, dim, max(start, end), size))
-        replace(node, build(aten.cat.default, parts, dim))
+        replace(node, build(aten.cat.default, parts, dim) if parts else whole)
         changed = True
     return changed
