@@ -501,7 +501,7 @@ def slice_gradient(rng: random.Random):
 
 
 def unset_values(rng: random.Random):
-    """A product that is written into a tensor whose values were not set."""
+    """A tensor whose values are not set, of which only the shape matters."""
     shape = [rng.randint(1, 4) for _ in range(3)]
 
     def function(left):

@@ -35,8 +35,8 @@ def scan_of_booleans_in_int64(program: ExportedProgram) -> bool:
 
 
 def empty_as_zeros(program: ExportedProgram) -> bool:
-    """A tensor whose values are not set is one of zeros. torch-mlir 20261001 has no `empty_permuted`, which the
-    gradient of a matrix product with a scale leaves in a graph."""
+    """A tensor whose values are not set is one of zeros. torch-mlir 20261001 has no `empty_permuted`, which
+    training steps of language models have."""
     found = calls(program, aten.empty_permuted.default)
     found = [node for node in found if not any(map(is_symbolic, value(node).shape))]
     for node in found:
