@@ -79,6 +79,7 @@ def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_ship
         ("order: {}\nremedies: {a: {does: x, why: y, seen: z, versions: {}, reasons: [r]}}", "remedies.a: changes nothing"),
         ("order: {}\nremedies: {a: {does: x, why: y, seen: z, versions: {}, reasons: [r], opt_level: O9}}", "remedies.a.opt_level: found 'O9'"),
         ("order: {}\nremedies: {a: {doess: x}}", "doess"),
+        ("order: {}\nremedies: [a]", "'items'"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_is_named(tmp_path, text, problem):
@@ -104,6 +105,18 @@ def test_attempts_differ_from_what_was_asked_and_from_each_other_and_take_known_
         ("other-path", Variant("xla", "O2", ("--a", "--b"))),
         ("O1", Variant("f", "O1", ("--a", "--b"))),
     ]
+
+
+def test_a_remedy_with_the_variant_of_an_earlier_one_adds_its_reasons_to_that():
+    xla = remedy("xla", frontend="xla", reasons=("why", "other"))
+    late = remedy("xla-O1", frontend="xla", opt_level="O1", reasons=("other", "late"))
+    [both] = remedies.attempts((xla, late), Variant("f", "O1", ()), ["xla"])
+    assert (both.remedy, both.reasons) == ("xla", ("why", "other", "late"))
+
+
+def test_a_flag_is_dropped_with_any_value():
+    less = remedy("less", drop_flags=("--b",), add_flags=("--b=false",))
+    assert less.applied(Variant("f", "O2", ("--a", "--b=true"))).flags == ("--a", "--b=false")
 
 
 # The configuration

@@ -142,24 +142,22 @@ def test_attempts_that_failed_are_repeated_only_if_something_changed(remedy):
     assert remedy(BOTH, programs={"mine": "else", "other": "none"}, fingerprint="new", due="c0de~1+1")[2] == ["O2", "O1", "O0"]  # fmt: skip
 
 
-def test_a_timeout_is_repeated_under_another_limit_and_a_kill_from_outside_always(
+def test_a_timeout_is_repeated_under_a_higher_limit_and_a_kill_from_outside_always(
     remedy, monkeypatch
 ):
     ran: list[float] = []
-    for status, reason in (("timeout", "time-limit"), ("crashed", "SIGKILL")):
-        ran.clear()
-        monkeypatch.setattr(
-            supervise, "run", lambda job, how=(status, reason): _ended(job, *how, ran)
-        )
-        result, report, _ = remedy(BOTH[2:])
-        remedy(BOTH[2:])
-        assert len(ran) == {"timeout": 1, "crashed": 2}[status]
-        if status == "timeout":
-            assert (result.status, report["limits"]["timeout"]) == ("skipped", 60)
-            remedy(BOTH[2:], timeout_s=90)
-            assert len(ran) == 2
-        else:
-            assert result.is_passing, "so that the next run repeats it"
+    monkeypatch.setattr(supervise, "run", lambda job: _ended(job, "timeout", "time-limit", ran))
+    late = [attempt("late", "O0")]
+    result, report, _ = remedy(late)
+    assert (result.status, report["limits"]["timeout"]) == ("skipped", 60)
+    for timeout_s in (60, 90, 30):
+        remedy(late, timeout_s=timeout_s)
+    assert ran == [60, 90]
+    monkeypatch.setattr(supervise, "run", lambda job: _ended(job, "crashed", "SIGKILL", ran))
+    for _ in range(2):
+        result, _, _ = remedy([attempt("killed", "O0")])
+        assert result.is_passing, "so that the next run repeats it"
+    assert ran == [60, 90, 60, 60]
 
 
 def _ended(job: Job, status: str, reason: str, ran: list[float]) -> Outcome:
@@ -177,6 +175,21 @@ def test_attempts_share_one_time_limit(remedy, monkeypatch):
     _, report, _ = remedy([attempt("a", "O3"), attempt("b", "O2"), attempt("c", "O1"), attempt("d", "O0")])  # fmt: skip
     assert ran == [60, 35, 10]
     assert report["tried"][-1]["reason"] == "time-limit"
+
+
+def test_an_attempt_that_other_attempts_left_little_time_is_repeated_with_more(remedy, monkeypatch):
+    ran: list[float] = []
+    how = {"a": ("error", "bufferization"), "b": ("timeout", "time-limit")}
+    monkeypatch.setattr(
+        supervise, "run", lambda job: _ended(job, *how[job.status_path.parent.name], ran)
+    )
+    clock = iter(range(0, 10_000, 25))
+    monkeypatch.setattr(remedies.time, "monotonic", lambda: next(clock))
+    two = [attempt("a", "O3"), attempt("b", "O2")]
+    remedy(two)
+    assert ran == [60, 35]
+    remedy(two)
+    assert ran == [60, 35, 60], "the failure of the first is known, so the second has all the time"
 
 
 def test_attempts_survive_the_command_line():

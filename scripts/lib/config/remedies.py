@@ -51,7 +51,10 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def applied(self, asked: Variant) -> Variant:
         """Return the variant that it tries instead of what was asked for."""
-        kept = tuple(flag for flag in asked.flags if flag not in self.drop_flags)
+        # A flag is dropped with any value: `--x` drops `--x=true` too.
+        kept = tuple(
+            flag for flag in asked.flags if not {flag, flag.partition("=")[0]} & {*self.drop_flags}
+        )
         added = tuple(flag for flag in self.add_flags if flag not in kept)
         return Variant(
             self.frontend or asked.frontend,
@@ -110,15 +113,19 @@ def attempts(
 ) -> Iterator[Attempt]:
     """Yield what is tried instead of `asked`, in order.
 
-    A remedy that changes nothing, gives the variant of an earlier one, or needs a frontend that is not
-    among `frontends`, is left out.
+    A remedy that changes nothing, or needs a frontend that is not among `frontends`, is left out. One that
+    gives the variant of an earlier one is left out too: its reasons are added to those of the earlier one.
     """
-    seen = {asked}
+    found: dict[Variant, Attempt] = {}
     for remedy in remedies:
         variant = remedy.applied(asked)
-        if variant not in seen and variant.frontend in {asked.frontend, *frontends}:
-            seen.add(variant)
-            yield Attempt(remedy.name, variant, remedy.reasons)
+        if variant == asked or variant.frontend not in {asked.frontend, *frontends}:
+            continue
+        before = found.get(variant)
+        name, reasons = (before.remedy, before.reasons) if before else (remedy.name, ())
+        merged = tuple(dict.fromkeys((*reasons, *remedy.reasons)))
+        found[variant] = Attempt(name, variant, merged)
+    yield from found.values()
 
 
 @functools.cache
@@ -126,11 +133,10 @@ def table(path: Path = FILE) -> Table:
     """Read the table. Raises ConfigError that names the file and what is wrong."""
     content = reading.read(path)
     try:
-        named = {
-            name: {"name": name} | entry for name, entry in content.get("remedies", {}).items()
-        }
+        listed = content.get("remedies") or {}
+        named = {name: {"name": name} | entry for name, entry in listed.items()}
         found = msgspec.convert(content | {"remedies": named}, Table)
-    except (TypeError, msgspec.ValidationError) as error:
+    except (AttributeError, TypeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {error}") from error
     if problems := list(_problems(found)):
         raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))

@@ -163,8 +163,7 @@ def _until_one_works(job: Job, attempts: Sequence[Attempt], pins: str) -> Iterat
 
 
 def _job_of(job: Job, attempt: Attempt, pins: str, timeout_s: float) -> Job:
-    """The job of an attempt. Its `due` names everything that may change how it ends, and after an `@`
-    the time limit of the whole, which counts only for an attempt that has reached it."""
+    """The job of an attempt. Its `due` names everything that may change how it ends, except its limits."""
     folder = job.status_path.parent / TRIES / attempt.remedy
     moved = {str(path): str(folder / path.name) for path in job.artifacts}
     command = [*(moved.get(word, word) for word in job.command), "--program", attempt.program, *attempt.options]  # fmt: skip
@@ -180,7 +179,7 @@ def _job_of(job: Job, attempt: Attempt, pins: str, timeout_s: float) -> Job:
         artifacts=[Path(path) for path in moved.values()],
         upstream=[Path(attempt.export)],
         timeout_s=timeout_s,
-        due=f"{hashlib.sha256(key.encode()).hexdigest()[:12]}@{job.timeout_s:g}",
+        due=hashlib.sha256(key.encode()).hexdigest()[:12],
     )
 
 
@@ -190,10 +189,9 @@ def _same_failure(job: Job) -> Outcome | None:
         found = outcome.read(job.status_path)
     except (OSError, ValueError):
         return None
-    before, now = found.due.partition("@"), job.due.partition("@")
-    if before[0] != now[0] or not is_remediable(found):
+    if found.due != job.due or not is_remediable(found):
         return None
-    more_time = found.status == "timeout" and before[2] != now[2]
+    more_time = found.status == "timeout" and job.timeout_s > (found.limit or 0.0)
     more_memory = found.status == "oom" and job.memory_mb > (found.limit or 0.0)
     return None if more_time or more_memory else found
 
