@@ -53,14 +53,14 @@ def judge(path: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
         from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
         program = program.run_decompositions(get_decomposition_table())
-    before = program.graph_module.code
+    before = str(program.graph)  # not .code, which is made when a graph is recompiled
     names = fx_rewrites.apply(program, wanted(path))
     shapes = [node.meta.get("val") for node in program.graph.nodes if node.op == "call_function"]
     dynamic = sum(not isinstance(s, int) for v in shapes if hasattr(v, "shape") for s in v.shape)
     got = program.module()(*[tensor.clone() for tensor in inputs])
     return {
         "rewrites": names,
-        "touched": program.graph_module.code != before,
+        "touched": str(program.graph) != before,
         "dynamic": dynamic,
         "equal": same(got, want),
         "ops": sorted({str(n.target) for n in program.graph.nodes if n.op == "call_function"}),
@@ -461,17 +461,35 @@ def masked_step(rng: random.Random):
     return function, (torch.randn(nodes, width), torch.randint(0, nodes, (2, edges)))
 
 
-def convolution_steps(rng: random.Random):
-    """The gradients of a convolution: groups of one channel or several, stride, padding, dilation, one to three dimensions."""
-    rank, groups = rng.randint(1, 3), rng.randint(1, 4)
+def grouped_steps(rng: random.Random):
+    """The gradients of a convolution with groups of one channel or several."""
+    return _convolution_steps(rng, rng.randint(2, 4), rng.random() < 0.8)
+
+
+def ungrouped_steps(rng: random.Random):
+    """The gradients of a convolution without groups."""
+    return _convolution_steps(rng, 1, True)
+
+
+def kept_steps(rng: random.Random):
+    """Gradients of a convolution that no rewrite takes: only that of the input is wanted, or the type has 16 bits."""
+    half = rng.random() < 0.5
+    return _convolution_steps(rng, 1, half, torch.float16 if half else torch.float64, bias=half)
+
+
+def _convolution_steps(
+    rng: random.Random, groups: int, of_weight: bool, dtype=torch.float64, bias: bool = True
+):
+    """With stride, padding and dilation, in one to three dimensions; the gradient of the input may be left out."""
+    rank = rng.randint(1, 3)
     kernel, dilation, stride = ([rng.randint(1, 3) for _ in range(rank)] for _ in range(3))
     padding = [rng.randint(0, d * (k - 1)) for k, d in zip(kernel, dilation, strict=True)]
     shape = [rng.randint(1, 2), groups * rng.randint(1, 2), *(rng.randint(7, 9) for _ in kernel)]
     outputs = groups * rng.randint(1, 3)
-    image = torch.randn(shape, dtype=torch.float64)
-    weight = torch.randn(outputs, shape[1] // groups, *kernel, dtype=torch.float64)
+    image = torch.randn(shape, dtype=dtype)
+    weight = torch.randn(outputs, shape[1] // groups, *kernel, dtype=dtype)
     options = (stride, padding, dilation, False, [0] * rank, groups)
-    mask = [rng.random() < 0.8, rng.random() < 0.8, True]
+    mask = [not of_weight or rng.random() < 0.8, of_weight, bias]
     made = torch.ops.aten.convolution(image, weight, None, *options)
 
     def function(gradient, image, weight):
@@ -533,7 +551,9 @@ FAMILIES = (
         gathered_elements,
         embedding_gradient,
         masked_step,
-        convolution_steps,
+        grouped_steps,
+        ungrouped_steps,
+        kept_steps,
         slice_gradient,
         unset_values,
     ),

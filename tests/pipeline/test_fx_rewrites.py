@@ -32,6 +32,7 @@ EVERYWHERE = {
     "embedding-bag-as-sum",
     "max-pool-indices-by-offsets",
     "max-pool-gradient-by-offsets",
+    "weight-gradients-by-offsets",
     "unpack-without-interleaving",
     "patches-as-product",
 }
@@ -46,7 +47,12 @@ EXPECTED = {
     | {"index-from-the-front", "max-pool-with-end-padding", "slice-scatter-as-concatenation"},
     "xla": EVERYWHERE
     | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64", "batch-norm-by-deviations"},
-    "speed": {"project-before-aggregation", "unpack-without-interleaving", "patches-as-product"},
+    "speed": {
+        "project-before-aggregation",
+        "weight-gradients-by-offsets",
+        "unpack-without-interleaving",
+        "patches-as-product",
+    },
 }
 
 
@@ -90,7 +96,7 @@ def test_each_rewrite_of_a_lowering_path_is_applied_and_named(judged, path):
 @pytest.mark.parametrize("path", ENVIRONMENT)
 def test_what_needs_no_rewrite_is_not_touched(judged, path):
     families = {"plain", "arange_index", "counted_mask", "uneven_bags", "plain_pools"}
-    families.add("gathered_elements")
+    families |= {"gathered_elements", "kept_steps"}
     assert not any(case["touched"] for case in judged(path) if case["case"] in families)
 
 
@@ -101,6 +107,7 @@ def test_what_needs_no_rewrite_is_not_touched(judged, path):
         ("project-before-aggregation", "aggregated"),
         ("unpack-without-interleaving", "interleaved"),
         ("patches-as-product", "patches"),
+        ("weight-gradients-by-offsets", "ungrouped_steps"),
     ],
 )
 def test_a_rewrite_for_speed_is_applied_where_it_is_less_work_and_nowhere_else(
@@ -132,7 +139,11 @@ def test_what_a_training_step_adds_is_always_rewritten(judged, path):
         "batch_norm_steps": {"batch-norm-by-deviations"} if path == "xla" else set(),
         "gathered_rows": {"gather-by-rows"},
         "embedding_gradient": {"scatter-from-memory"},
+        "ungrouped_steps": {"weight-gradients-by-offsets"},
     }
+    if path != "xla":
+        needed["grouped_steps"] = {"grouped-convolution-gradients-by-offsets"}
+        needed["unset_values"] = {"empty-as-zeros"}
     for case in judged(path):
         assert needed.get(case["case"], set()) <= set(case["rewrites"]), case
 

@@ -48,6 +48,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "max-pool-indices-by-offsets": pools.indices_by_offsets,
     "max-pool-gradient-by-offsets": pools.gradient_by_offsets,
     "grouped-convolution-gradients-by-offsets": convolutions.grouped_gradients_by_offsets,
+    "weight-gradients-by-offsets": convolutions.weight_gradients_by_offsets,
     "slice-scatter-as-concatenation": slices.scatter_as_concatenation,
     "empty-as-zeros": values.empty_as_zeros,
     "batch-norm-by-deviations": norms.batch_norm_by_deviations,
@@ -57,7 +58,12 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
 """All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite
 changes a program in place and returns whether it did."""
 
-SPEED = ("project-before-aggregation", "unpack-without-interleaving", "patches-as-product")
+SPEED = (
+    "project-before-aggregation",
+    "weight-gradients-by-offsets",
+    "unpack-without-interleaving",
+    "patches-as-product",
+)
 """The names of those that make programs faster and that no lowering path needs."""
 
 

@@ -1,4 +1,4 @@
-"""Gradients of grouped convolutions in training steps."""
+"""Gradients of convolutions in training steps."""
 
 from __future__ import annotations
 
@@ -38,6 +38,31 @@ def grouped_gradients_by_offsets(program: ExportedProgram) -> bool:
             replace(user, gradients.as_given(made[user.args[1]]()))
         node.graph.erase_node(node)
         changed = True
+    return changed
+
+
+def weight_gradients_by_offsets(program: ExportedProgram) -> bool:
+    """The gradient of the weight of a convolution without groups, by a matrix product for each offset in the kernel.
+
+    The sums have another order; so 16-bit types are left alone. Frontends write this gradient as a
+    convolution whose kernel has the size of the image, which IREE 3.13 compiles to slow code for CPUs.
+    """
+    changed = False
+    for node in calls(program, aten.convolution_backward.default):
+        is_half = value(argument(node, "input")).dtype in _HALF
+        if argument(node, "groups") != 1 or is_half or not _is_supported(node):
+            continue
+        gradients = _Gradients(node)
+        made = {1: gradients.of_weight, 2: gradients.of_bias}
+        users = [user for user in node.users if user.args[1] in made]
+        for user in users:
+            replace(user, made[user.args[1]]())
+        if not node.users:
+            node.graph.erase_node(node)
+        elif users:
+            node.update_arg(len(node.args) - 1, [True, False, False])
+            node.meta["val"] = (node.meta["val"][0], None, None)
+        changed = changed or bool(users)
     return changed
 
 
