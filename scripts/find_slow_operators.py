@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import json
 import tempfile
 import time
 from pathlib import Path
 
-from scripts.lib.config import plugins
 from scripts.lib.core import exits
 from scripts.lib.core.machine import physical_cores
-from scripts.lib.graph_parts import slow, slow_writing
+from scripts.lib.graph_parts import slow, slow_writing, writing
 from scripts.lib.graph_parts.computed import Lowering
 from scripts.lib.lowering import capture
 from scripts.lib.modeling import arguments, errors, loading, source
@@ -52,11 +50,9 @@ def main() -> None:
         errors.fail(error)
     except (slow.NotSlower, capture.UnsupportedProgram) as error:
         exits.fail(f"{model.name}: {error}")
-    versions = {
-        "IREE": importlib.metadata.version("iree-base-compiler"),
-        **plugins.installed(plugins.exporter(args.exporter).versions),
-    }
-    case = slow_writing.Case(model.name, found, args.exporter, tuple(args.flags), args.threads, versions)  # fmt: skip
+    frontend = writing.frontend(args.exporter, args.exporter_options)
+    versions = writing.versions(args.exporter, frontend)
+    case = slow_writing.Case(model.name, found, frontend, args.threads, versions)
     slow_writing.write(case, args.out)
     print(
         f"{model.name}: {len(found.part.nodes)} of {found.of} operators take {found.turns.ratio:.3g} × as long as in eager mode"

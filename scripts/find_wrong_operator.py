@@ -14,7 +14,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.lib.config import plugins
 from scripts.lib.core import exits
 from scripts.lib.core.machine import physical_cores
 from scripts.lib.graph_parts import writing, wrong
@@ -35,7 +34,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS")
     parser.add_argument("--out", required=True, type=Path, help="folder, which must exist")
     args = parser.parse_args()
-    model, declared = arguments.model(args), plugins.exporter(args.exporter)
+    model = arguments.model(args)
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     deadline = time.monotonic() + args.budget
     try:
@@ -50,10 +49,7 @@ def main() -> None:
     except (wrong.NotFound, capture.UnsupportedProgram) as error:
         exits.fail(f"{model.name}: {error}")
     frontend = writing.frontend(args.exporter, args.exporter_options)
-    versions = {
-        frontend.name if name == "frontend" else name: version
-        for name, version in plugins.installed(declared.versions).items()
-    }
+    versions = writing.versions(args.exporter, frontend)
     case = writing.Case(model.name, found, frontend, args.exporter_options, versions)
     writing.write(case, args.out)
     print(

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -44,8 +43,10 @@ def with_wrong_tanh(loaded: LoadedModel, options: dict):
 
 
 def turns(part, compiled, lowering):
-    """Three times as slow with a hyperbolic tangent."""
+    """Three times as slow with a hyperbolic tangent. Few operators without it are five times as slow, and lose next to nothing."""
     names = [str(node.target) for node in part.nodes]
+    if len(names) < 3 and "aten.tanh.default" not in names:
+        return slow.Turns((0.01, 0.01, 0.01), (0.05, 0.05, 0.05))
     is_slow = "aten.tanh.default" in names and compiled.module is not None
     return slow.Turns((1.0, 1.0, 1.1), (3.0, 3.0, 3.3) if is_slow else (1.0, 1.0, 1.1))
 
@@ -68,10 +69,8 @@ class OnlySmall(Lowering):
 def report(folder: Path) -> dict:
     """The files of a folder, and what its commands say."""
     [script] = folder.glob("run_*.sh")
-    tools = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        [script], env=os.environ | {"PATH": tools}, capture_output=True, text=True, check=False
-    )
+    tools = Path(sys.executable).parent
+    done = subprocess.run([script, tools], capture_output=True, text=True, check=False)
     return {
         "files": sorted(path.name for path in folder.iterdir() if path.suffix != ".vmfb"),
         "issue": (folder / "ISSUE.md").read_text(),
@@ -80,6 +79,8 @@ def report(folder: Path) -> dict:
     }
 
 
+frontend = writing.frontend("torch_mlir", OPTIONS)
+versions = writing.versions("torch_mlir", frontend)
 model = LoadedModel("small", Model().eval(), (torch.rand(8, 12),), {}, file=None)
 later = time.monotonic() + 300
 made: dict = {}
@@ -87,9 +88,7 @@ with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as 
     found = wrong.find(
         model, lowering(SimpleNamespace(export=with_wrong_tanh), Path(scratch)), later
     )
-    case = writing.Case(
-        "small", found, writing.frontend("torch_mlir", OPTIONS), OPTIONS, {"torch": "2"}
-    )
+    case = writing.Case("small", found, frontend, OPTIONS, versions)
     writing.write(case, Path(out))
     made["wrong"] = writing.report(case) | report(Path(out))
     made["script"] = Path(out, "wrong.py").read_text()
@@ -103,7 +102,7 @@ with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as 
 with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
     slow.in_turns = turns
     one = slow.find(model, lowering(torch_mlir, Path(scratch)), 2.0, later)
-    slow_writing.write(slow_writing.Case("small", one, "torch_mlir", PLAIN, 1, {}), Path(out))
+    slow_writing.write(slow_writing.Case("small", one, frontend, 1, versions), Path(out))
     made["slow"] = {"operators": [str(n.target) for n in one.part.nodes], "ratio": one.turns.ratio, **report(Path(out))}  # fmt: skip
     try:
         slow.find(model, lowering(torch_mlir, Path(scratch)), 4.0, later)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
-
 from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.bundling.case import COMPILE, Case
@@ -13,19 +10,16 @@ from scripts.lib.iree.session import runtime_flags
 from scripts.lib.iree.specs import spec
 
 PROGRAM, MODULE, WEIGHTS = "program.mlir", "module.vmfb", "weights.irpa"
+REDUCED = "reduced.mlir"
 SPLATS = "weights.flags"
 """Flags of iree-create-parameters, one per weight."""
 SPLAT = "0.01"
 """The value of all weights where their own values do not matter."""
 
 
-def compiling(case: Case) -> list[str]:
-    """The command that compiles the program."""
-    given = [
-        f"{spec.FLAG}={spec.COPY}" if flag.startswith(f"{spec.FLAG}=") else flag
-        for flag in case.flags
-    ]
-    return ["iree-compile", *given, PROGRAM, "-o", MODULE]
+def compiling(case: Case, program: str = PROGRAM, module: str = MODULE) -> list[str]:
+    """The command that compiles a program with the flags of the case."""
+    return ["iree-compile", *spec.in_bundle(case.flags), program, "-o", module]
 
 
 def weights() -> list[str]:
@@ -83,53 +77,31 @@ def _common(case: Case, signature: Signature) -> list[str]:
     ]
 
 
-def script(case: Case, signature: Signature, own_weights: bool) -> str:
-    """run.sh: makes an environment of IREE's wheels unless a folder of tools is given, and runs the commands."""
-    version = case.versions["iree"]
-    steps = [compiling(case)]
+def steps(case: Case, signature: Signature, own_weights: bool) -> list[list[str]]:
+    """The commands of run.sh: the last one shows what happened."""
+    found = [compiling(case)]
     if case.stage != COMPILE:
         if signature.parameters and not own_weights:
-            steps.append(weights())
+            found.append(weights())
         compared = own_weights or not signature.parameters
-        steps.append(
+        found.append(
             timing(case, signature) if case.status == "ok" else running(case, signature, compared)
         )
-    return _SCRIPT.format(
-        cell=case.cell,
-        version=version,
-        commands="\n".join(_shown(step) for step in steps),
-    )
+    return found
 
 
-def _shown(command: Sequence[str]) -> str:
-    """A command on several lines; a value stays in the line of its option."""
-    lines: list[str] = []
-    for word in command:
-        if lines and lines[-1] == "-o":
-            lines[-1] += f" {shlex.quote(word)}"
-        else:
-            lines.append(shlex.quote(word))
-    return " \\\n    ".join(lines)
-
-
-_SCRIPT = """\
-#!/bin/sh
-# {cell}: shows what ISSUE.md says, and exits with the code of the last command.
-#
-#   ./run.sh            makes an environment in ./venv with IREE {version} (needs Python 3.11 or later, and PyPI)
-#   ./run.sh <folder>   uses the tools in this folder, for example of a build of IREE
-set -eu
-cd "$(dirname "$0")"
-if [ $# -gt 0 ]; then
-    tools=$1
-else
-    [ -x venv/bin/iree-compile ] || {{
-        python3 -m venv venv
-        venv/bin/python -m pip install -q iree-base-compiler=={version} iree-base-runtime=={version}
-    }}
-    tools=$PWD/venv/bin
-fi
-PATH=$tools:$PATH
-set -x
-{commands}
-"""
+def of_reduced(case: Case, inputs: int, outputs: int, tolerance: float) -> list[list[str]]:
+    """The commands of run_reduced.sh. `inputs`, `outputs`: how many .npy files there are of each; none of a failure to
+    compile. `tolerance`: the largest difference from an output that is right."""
+    found = [compiling(case, REDUCED, "reduced.vmfb")]
+    if outputs:
+        found.append(
+            [
+                *("iree-run-module", "--module=reduced.vmfb", "--function=main"),
+                *(f"--device={case.device}", *runtime_flags(case.device, case.threads or 1)),
+                *(f"--input=@input_{n}.npy" for n in range(inputs)),
+                *(f"--expected_output=@expected_{n}.npy" for n in range(outputs)),
+                *(f"--expected_{kind}_threshold={tolerance:g}" for kind in ("f16", "f32", "f64")),
+            ]
+        )
+    return found

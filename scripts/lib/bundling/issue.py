@@ -19,6 +19,7 @@ def text(case: Case, steps: str, log: str, reduced: str = "") -> str:
         if reduced
         else ""
     )
+    small_too = " (`./run_reduced.sh`: the reduced program)" if reduced else ""
     named = {
         case.exporter if name == "frontend" else name: value
         for name, value in case.versions.items()
@@ -39,7 +40,7 @@ A program that {case.exporter} exported (input dialect: {case.dialect}) {what}:
 {small}
 ### Steps to reproduce your issue
 
-`./run.sh` in the attached folder does this, with nothing but the wheels of IREE:
+`./run.sh` in the attached folder does this, with nothing but the wheels of IREE{small_too}:
 
 ```sh
 {steps}

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 from scripts.lib.bundling import case as cases
-from scripts.lib.bundling import recorded, writing
+from scripts.lib.bundling import commands, recorded, writing
 from scripts.lib.bundling.case import COMPILE, Case, NoCase
 from scripts.lib.config import threads, training
+from scripts.lib.core import atomic
+from scripts.lib.iree import shell
+from scripts.lib.reduction import mismatch
 from scripts.lib.supervision import outcome
 
-REDUCED = "reduced.mlir"
 EXPORT = "export"
 WRONG, SLOW = "scripts.find_wrong_operator", "scripts.find_slow_operators"
 """Commands that search in the captured graph of a model."""
@@ -32,12 +34,13 @@ def add(root: Path, case: Case, folder: Path, budget_s: float, factor: float) ->
         return
     if (mode := _mode(case)) is None:
         print(
-            f"note: {case.cell}: only failures to compile, and wrong results on a CPU, are reduced; "
-            f"this is {case.stage}: {case.status} ({case.reason})"
+            f"note: {case.cell}: only failures to compile, wrong results and slow cells on a CPU are reduced; "
+            f"this is {case.stage}: {case.status}"
+            + (f" ({case.reason})" if case.reason else f" on {case.device}")
         )
         return
     place = folder.absolute()
-    out, report = place / REDUCED, place / "reduction.json"
+    out, report = place / commands.REDUCED, place / "reduction.json"
     options = [
         *("--program", str(place / "program.mlir"), "--flags", json.dumps(case.flags)),
         *("--budget", f"{budget_s:g}", "--out", str(out), "--out-report", str(report), *mode),
@@ -53,6 +56,13 @@ def add(root: Path, case: Case, folder: Path, budget_s: float, factor: float) ->
     if ended != 0:
         print(f"note: {case.cell} was not reduced; the messages above say why")
         return
+    inputs, outputs = (len([*folder.glob(f"{name}_*.npy")]) for name in ("input", "expected"))
+    shell.write(
+        folder / "run_reduced.sh",
+        f"{case.cell}: the few operations of {commands.REDUCED}, which fail in the same way.",
+        str(case.versions["iree"]),
+        commands.of_reduced(case, inputs, outputs, _tolerance(report)),
+    )
     log = (folder / "log.txt").read_text(encoding="utf-8")
     writing.write_issue(case, folder, log, out.read_text(encoding="utf-8"))
 
@@ -72,6 +82,11 @@ def _graph_search(root: Path, case: Case, folder: Path, module: str, *words: str
     except NoCase as error:
         print(f"note: {case.cell}: {error}")
         return False
+
+
+def _tolerance(report: Path) -> float:
+    """The difference from which the search has called values different; 0 if it was for a failure to compile."""
+    return mismatch.RELATIVE * atomic.read_json(report).get("largest_value", 0.0)
 
 
 def _mode(case: Case) -> list[str] | None:

@@ -10,7 +10,10 @@ from scripts.lib.artifacts import tensors
 from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.bundling import commands, issue
 from scripts.lib.bundling.case import COMPILE, Case
+from scripts.lib.iree import shell
 from scripts.lib.iree.specs import spec
+
+SCRIPT = "run.sh"
 
 
 def write(case: Case, folder: Path, with_weights: bool) -> None:
@@ -32,9 +35,12 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
         shutil.copyfile(case.files["weights.irpa"], folder / commands.WEIGHTS)
     elif case.stage != COMPILE and signature.parameters:
         (folder / commands.SPLATS).write_text(commands.splats(signature), encoding="utf-8")
-    script = folder / "run.sh"
-    script.write_text(commands.script(case, signature, own_weights), encoding="utf-8")
-    script.chmod(0o755)
+    shell.write(
+        folder / SCRIPT,
+        f"{case.cell}: shows what ISSUE.md says, and exits with the code of the last command.",
+        str(case.versions["iree"]),
+        commands.steps(case, signature, own_weights),
+    )
     log = case.log.read_text(encoding="utf-8", errors="replace") if case.log.is_file() else ""
     log = log.replace(case.program_path, commands.PROGRAM)
     (folder / "log.txt").write_text(log, encoding="utf-8")
@@ -43,9 +49,7 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
 
 def write_issue(case: Case, folder: Path, log: str, reduced: str = "") -> None:
     """Write ISSUE.md, with the commands of run.sh."""
-    script = (folder / "run.sh").read_text(encoding="utf-8")
-    steps = script.partition("set -x\n")[2].strip()
-    text = issue.text(case, steps, log, reduced)
+    text = issue.text(case, shell.steps(folder / SCRIPT), log, reduced)
     (folder / "ISSUE.md").write_text(text, encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from scripts.lib.iree import float64
 from scripts.lib.iree.backends import BACKENDS, compile_flags
 from scripts.lib.iree.session import Module, Session
 from scripts.lib.iree.tools import tool
-from scripts.lib.lowering import capture, link
+from scripts.lib.lowering import link
 from scripts.lib.modeling import convert
 from scripts.lib.modeling.weights import named_weights
 from scripts.lib.reduction.oracle import Compiler
@@ -29,10 +30,12 @@ PLAIN = tuple(compile_flags(CPU, None, "O0", ()))
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program, and what is needed to run it. `module`: None if it did not compile, and `why` says how that failed."""
+    """A program, and what is needed to run it. `flags`: with which it was compiled. `module`: None if it did not compile, and
+    `why` says how that failed."""
 
     text: str
     rewrites: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
     module: Module | None = None
     types: Sequence[TensorType] = ()
     inputs: Sequence[np.ndarray] = ()
@@ -50,12 +53,12 @@ class Lowering:
     threads: int
 
     def compiled(self, part: Part, limit_s: float) -> Compiled:
-        """Lower and compile a part. Raises what the exporter raises."""
+        """Lower and compile a part."""
         model = part.model()
         try:
             lowered, _ = self.exporter.export(model, self.options)
-        except capture.UnsupportedProgram as error:
-            return Compiled("", why=str(error))
+        except Exception as error:  # each package has error classes of its own
+            return Compiled("", why=f"{type(error).__name__}: {error}")
         types = [convert.tensor_type(name, tensor) for name, tensor in model.inputs]
         text = link.link(lowered, types).decode()
         flags = (*self.flags, *float64.of_text(text, self.flags))
@@ -64,20 +67,19 @@ class Lowering:
             Compiler(tool("iree-compile"), flags, self.folder).run(text, limit_s, vmfb).failure
         )
         if failure is not None:
-            return Compiled(text, lowered.rewrites, why=failure.detail)
+            return Compiled(text, lowered.rewrites, flags, why=failure.detail)
         stored = (convert.to_numpy(tensor) for _, tensor in model.inputs)
         inputs = [
             tensors.as_native(one, kind.dtype) for one, kind in zip(stored, types, strict=True)
         ]
         module = Module(vmfb, self._weights(part), BACKENDS[CPU].device)
-        return Compiled(text, lowered.rewrites, module, types, inputs)
+        return Compiled(text, lowered.rewrites, flags, module, types, inputs)
 
     def outputs(self, compiled: Compiled) -> list[np.ndarray]:
         """The results of a module. Raises RuntimeError if it fails."""
         assert compiled.module is not None
-        session = Session(compiled.module, self.threads)
-        outputs, _ = session.call(compiled.inputs)
-        session.close()
+        with contextlib.closing(Session(compiled.module, self.threads)) as session:
+            outputs, _ = session.call(compiled.inputs)
         return [_plain(one) for one in outputs]
 
     def _weights(self, part: Part) -> Path | None:

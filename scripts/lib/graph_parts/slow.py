@@ -1,7 +1,8 @@
 """Finds few operators of a model that are slower by a factor through a frontend and IREE than in eager mode.
 
 Every part is timed in turns with eager mode, on the same inputs and threads, while nothing else runs. It counts as slower
-only if the lower end of the 95 % interval of the ratio is above the factor.
+only if the lower end of the 95 % interval of the ratio is above the factor, and if it loses a share of the milliseconds that
+the model loses: every call of a module takes some microseconds, so an operator that does nothing is slower by a large factor.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ PAIRS = 3
 """Turns of each: eager, IREE, eager, IREE, …"""
 QUANTILE = 4.303
 """Of the t distribution with PAIRS - 1 degrees of freedom, for a 95 % interval."""
+LEAST_SHARE = 0.1
+"""A part loses at least this share of the time that the whole model loses to eager mode."""
 LAST_S = 120.0
 """Time limit for compiling the part that was found once more, after the deadline."""
 RULE = StoppingRule(repeat=3, repetition_s=0.05, warmup_s=0.05, budget_s=2, rounds=1)
@@ -54,6 +57,11 @@ class Turns:
         return math.exp(statistics.fmean(self._logs))
 
     @property
+    def loss_ms(self) -> float:
+        """How much longer a call takes through IREE, by the medians of the turns."""
+        return statistics.median(self.iree_ms) - statistics.median(self.eager_ms)
+
+    @property
     def low(self) -> float:
         """The lower end of its 95 % interval."""
         error = statistics.stdev(self._logs) / math.sqrt(len(self._logs))
@@ -62,35 +70,44 @@ class Turns:
 
 @dataclass(frozen=True)
 class Slow:
-    """Operators that are slower together, and their program. `of`: operators of the model; `tests`: parts that were timed."""
+    """Operators that are slower together, and their program. `whole`: the turns of the whole model; `of`: its operators;
+    `tests`: parts that were timed."""
 
     part: Part
     compiled: Compiled
     turns: Turns
+    whole: Turns
     of: int
     tests: int
 
 
 def find(loaded: LoadedModel, lowering: Lowering, factor: float, deadline: float) -> Slow:
-    """Return few operators of a model that are slower than in eager mode by more than `factor`.
+    """Return few operators of a model that are slower than in eager mode by more than `factor`, and that lose at least
+    LEAST_SHARE of what the model loses.
 
     `deadline`: by time.monotonic. Raises NotSlower, and what torch and the exporter raise.
     """
     graph = graphs.of(loaded)
     torch.set_num_threads(lowering.threads)
     found: dict[frozenset[int], tuple[Part, Compiled, Turns]] = {}
+    everything = frozenset(range(len(graph.operators)))
 
     def is_slower(places: frozenset[int]) -> bool:
         part = graphs.only(graph, [graph.operators[place] for place in sorted(places)])
         compiled = lowering.compiled(part, max(1.0, deadline - time.monotonic()))
         turns = in_turns(part, compiled, lowering)
         if turns is not None:
-            print(f"{len(places)} operators: {turns.ratio:.3g} × eager", flush=True)
+            print(
+                f"{len(places)} operators: {turns.ratio:.3g} × eager, {turns.loss_ms:.3g} ms longer",
+                flush=True,
+            )
             found[places] = part, compiled, turns
-        return turns is not None and turns.low > factor
+        return turns is not None and turns.low > factor and turns.loss_ms >= least_ms()
+
+    def least_ms() -> float:
+        return LEAST_SHARE * found[everything][2].loss_ms if everything in found else 0.0
 
     steps = search.Search(is_slower, deadline)
-    everything = frozenset(range(len(graph.operators)))
     kept = search.reduce(everything, (), lambda _: (), steps)
     if kept is None:
         whole = found.get(everything)
@@ -104,7 +121,7 @@ def find(loaded: LoadedModel, lowering: Lowering, factor: float, deadline: float
     turns = in_turns(part, compiled, lowering)
     if turns is None or turns.low <= factor:
         raise NotSlower("the part that was found is not slower when it is timed again")
-    return Slow(part, compiled, turns, len(graph.operators), steps.tests)
+    return Slow(part, compiled, turns, found[everything][2], len(graph.operators), steps.tests)
 
 
 def in_turns(part: Part, compiled: Compiled, lowering: Lowering) -> Turns | None:

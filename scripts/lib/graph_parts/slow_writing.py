@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +11,11 @@ from pathlib import Path
 from scripts.lib.core import atomic
 from scripts.lib.core.machine import cpu_name
 from scripts.lib.graph_parts.slow import Slow
-from scripts.lib.graph_parts.writing import clipped, code
+from scripts.lib.graph_parts.writing import Frontend, clipped, code
+from scripts.lib.iree import shell
 from scripts.lib.iree.backends import BACKENDS, allocator_flags
 from scripts.lib.iree.session import runtime_flags
+from scripts.lib.iree.specs import spec
 
 PROGRAM, ISSUE, REPORT = "slow.mlir", "ISSUE.md", "slow.json"
 TRACKER = "https://github.com/iree-org/iree/issues"
@@ -22,12 +23,11 @@ TRACKER = "https://github.com/iree-org/iree/issues"
 
 @dataclass(frozen=True)
 class Case:
-    """Slow operators of a model, and what they were lowered and compiled with. `versions`: by package."""
+    """Slow operators of a model, and what they were lowered with. `versions`: by package."""
 
     model: str
     found: Slow
-    exporter: str
-    flags: tuple[str, ...]
+    frontend: Frontend
     threads: int
     versions: Mapping[str, str]
 
@@ -40,9 +40,8 @@ def write(case: Case, folder: Path) -> None:
     for number, array in enumerate(found.compiled.inputs):
         array.tofile(folder / f"slow_inputs/{number}.bin")
     script = folder / "run_slow.sh"
-    script.write_text(commands(case), encoding="utf-8")
-    script.chmod(0o755)
-    (folder / ISSUE).write_text(issue(case), encoding="utf-8")
+    shell.write(script, f"Times {PROGRAM}.", case.versions["IREE"], commands(case))
+    (folder / ISSUE).write_text(issue(case, shell.steps(script)), encoding="utf-8")
     report = {
         "model": case.model,
         "operators": [str(node.target) for node in found.part.nodes],
@@ -52,14 +51,15 @@ def write(case: Case, folder: Path) -> None:
         "ratio_low": found.turns.low,
         "eager_ms": list(found.turns.eager_ms),
         "iree_ms": list(found.turns.iree_ms),
+        "share_of_loss": found.turns.loss_ms / found.whole.loss_ms,
         "threads": case.threads,
         "cpu": cpu_name(),
     }
     atomic.write_json(folder / REPORT, report)
 
 
-def commands(case: Case) -> str:
-    """run_slow.sh: compiles the program and times it."""
+def commands(case: Case) -> list[list[str]]:
+    """The commands of run_slow.sh: they compile the program and time it."""
     device = BACKENDS["llvm-cpu"].device
     inputs = [
         f"--input={kind.iree}=@slow_inputs/{n}.bin"
@@ -72,18 +72,12 @@ def commands(case: Case) -> str:
         *inputs,
         *("--benchmark_min_warmup_time=0.5", "--benchmark_repetitions=10"),
     ]
-    lines = [
-        "#!/bin/sh",
-        "# Times the program. It needs IREE's tools on PATH.",
-        'set -eu\ncd "$(dirname "$0")"',
-        shlex.join(["iree-compile", *case.flags, PROGRAM, "-o", "slow.vmfb"]),
-        shlex.join(timed),
-    ]
-    return "\n".join(lines) + "\n"
+    flags = spec.in_bundle(case.found.compiled.flags)
+    return [["iree-compile", *flags, PROGRAM, "-o", "slow.vmfb"], timed]
 
 
-def issue(case: Case) -> str:
-    """ISSUE.md: the text of an issue for IREE's tracker."""
+def issue(case: Case, steps: str) -> str:
+    """ISSUE.md: the text of an issue for IREE's tracker. `steps`: the commands of run_slow.sh."""
     found, turns = case.found, case.found.turns
     names = ", ".join(dict.fromkeys(f"`{node.target}`" for node in found.part.nodes))
     iree, eager = (statistics.median(of) for of in (turns.iree_ms, turns.eager_ms))
@@ -103,7 +97,7 @@ On {cpu_name()} with {case.threads} threads, these operators take {iree:.3g} ms 
 {code(found.part.module)}
 ```
 
-The program ({case.exporter}):
+The program, by {case.frontend.name}:
 
 ```mlir
 {clipped(found.compiled.text, PROGRAM)}
@@ -112,7 +106,7 @@ The program ({case.exporter}):
 ### Steps to reproduce your issue
 
 ```sh
-{commands(case).partition("$0")[2].partition(chr(10))[2].strip()}
+{steps}
 ```
 
 ### Version information
@@ -120,5 +114,6 @@ The program ({case.exporter}):
 {versions}
 ### Additional context
 
-{len(found.part.nodes)} of {found.of} operators of {case.model}.
+{len(found.part.nodes)} of {found.of} operators of {case.model}. The whole model takes {found.whole.loss_ms:.3g} ms longer than in eager mode, these
+operators {turns.loss_ms:.3g} ms.
 """

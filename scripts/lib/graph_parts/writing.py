@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import importlib.metadata
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from torch import fx
 
+from scripts.lib.config import plugins
 from scripts.lib.core import atomic
 from scripts.lib.graph_parts.wrong import Found
+from scripts.lib.iree import shell
 from scripts.lib.iree.backends import BACKENDS, compile_flags
 from scripts.lib.lowering import locations
 from scripts.lib.lowering.capture import PREFIX
@@ -54,6 +56,13 @@ def frontend(exporter: str, options: Mapping[str, Any]) -> Frontend:
     )
 
 
+def versions(exporter: str, tool: Frontend) -> dict[str, str]:
+    """The versions of IREE and of what an exporter is made of, as an issue names them."""
+    installed = plugins.installed(plugins.exporter(exporter).versions)
+    named = {tool.name if key == "frontend" else key: value for key, value in installed.items()}
+    return {"IREE": importlib.metadata.version("iree-base-compiler"), **named}
+
+
 @dataclass(frozen=True)
 class Case:
     """A wrong operator of a model, and what it was lowered with. `versions`: by package."""
@@ -83,9 +92,12 @@ def write(case: Case, folder: Path) -> None:
     for number, tensor in enumerate(part.inputs):
         np.save(folder / f"input_{number}.npy", convert.to_numpy(tensor))
     np.save(folder / "expected_0.npy", convert.to_numpy(found.eager))
-    script = folder / "run_wrong.sh"
-    script.write_text(commands(part.inputs, found.eager), encoding="utf-8")
-    script.chmod(0o755)
+    shell.write(
+        folder / "run_wrong.sh",
+        f"Exits with 1 if {PROGRAM} computes other values than PyTorch.",
+        case.versions["IREE"],
+        commands(part.inputs, found.eager),
+    )
     (folder / SCRIPT).write_text(standalone(case), encoding="utf-8")
     (folder / ISSUE).write_text(issue(case), encoding="utf-8")
     atomic.write_json(folder / REPORT, report(case))
@@ -107,8 +119,8 @@ def report(case: Case) -> dict[str, Any]:
     }
 
 
-def commands(inputs: Sequence[torch.Tensor], expected: torch.Tensor) -> str:
-    """run_wrong.sh: compiles the program, and compares its results with the expected ones."""
+def commands(inputs: Sequence[torch.Tensor], expected: torch.Tensor) -> list[list[str]]:
+    """The commands of run_wrong.sh: they compile the program, and compare its results with the expected ones."""
     flags = compile_flags("llvm-cpu", None, "O0", ())
     given = [f"--input=@input_{number}.npy" for number in range(len(inputs))]
     run = ["iree-run-module", "--module=wrong.vmfb", "--function=main"]
@@ -116,14 +128,7 @@ def commands(inputs: Sequence[torch.Tensor], expected: torch.Tensor) -> str:
     # The tool compares tensors of equal types: half types are saved as float32.
     plain = all(one.dtype is not torch.bfloat16 for one in (*inputs, expected))
     run += ["--expected_output=@expected_0.npy"] if plain else ["--output=-"]
-    lines = [
-        "#!/bin/sh",
-        "# Exits with 1 if the program computes other values than PyTorch. It needs IREE's tools on PATH.",
-        'set -eu\ncd "$(dirname "$0")"',
-        shlex.join(["iree-compile", *flags, PROGRAM, "-o", "wrong.vmfb"]),
-        shlex.join(run),
-    ]
-    return "\n".join(lines) + "\n"
+    return [["iree-compile", *flags, PROGRAM, "-o", "wrong.vmfb"], run]
 
 
 def standalone(case: Case) -> str:

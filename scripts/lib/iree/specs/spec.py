@@ -39,6 +39,11 @@ def named(flags: Iterable[str]) -> Path | None:
     return Path(values[-1]) if values else None
 
 
+def in_bundle(flags: Iterable[str]) -> list[str]:
+    """Flags with the copy of the spec in a reproducer in place of the file that they name."""
+    return [f"{FLAG}={COPY}" if flag.partition("=")[0] == FLAG else flag for flag in flags]
+
+
 _MODULE = """\
 module attributes {{transform.with_named_sequence, iree_codegen.tuning_spec_with_default_entrypoint}} {{
   transform.named_sequence @apply_op_config(%op: !transform.any_op {{transform.readonly}}, %config: !transform.any_param {{transform.readonly}}) {{
