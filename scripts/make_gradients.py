@@ -71,7 +71,7 @@ def make_gradients(
     )
     set_weights(loaded.module, reference.weights)
     loaded = to_training(with_inputs(loaded, reference.inputs))
-    with torch.no_grad():
+    with golden.calling(loaded, model.file), torch.no_grad():
         outputs = loaded.module(*loaded.args, **loaded.kwargs)
     seed = int(model.options.get("seed", 0))
     cotangents = make_cotangents(outputs, seed)
@@ -80,8 +80,6 @@ def make_gradients(
     first = TrainStep(loaded, [torch.from_numpy(c) for c in cotangents])
     with golden.calling(loaded, model.file):
         gradients = _gradients(first)
-        if not gradients:
-            raise errors.ModelError("no parameter has a gradient: nothing to train")
         set_weights(loaded.module, reference.weights)
         state = _state(loaded, gradients, optimizer)
         losses = _losses(first, gradients, optimizer, state)
@@ -153,8 +151,12 @@ def _losses(
     for name, weight in weights.items():
         put(made, weight, name, kept, state)
     step.optimizer = made
-    named = [dict(step.results(step())) for _ in range(training.STEPS)]
-    return np.array([float(found[tensors.LOSS]) for found in named])
+    losses = []
+    for _ in range(training.STEPS):
+        found = dict(step.results(step()))
+        losses.append(float(found[tensors.LOSS]))
+        del found  # its gradients
+    return np.array(losses)
 
 
 def _require_change(

@@ -15,6 +15,7 @@ from scripts.lib.config.cell import Kind
 from scripts.lib.config.entries import Frontend, of_tests, varied
 from scripts.lib.config.remedies import Remedy
 from scripts.lib.config.toolchains import PINNED, Toolchain
+from scripts.lib.report.web.stage_runs import of_row
 from scripts.lib.timing.measurement import Verification
 from scripts.lib.verification import scaling, training, verify
 from tests.unit.conftest import MATRIX
@@ -62,6 +63,14 @@ def test_a_training_step_starts_from_the_gradients_stage():
     assert str(row) == "conv/mlir+train/llvm-cpu"
     names = [stage.name for stage, _ in matrix.chain(row)]
     assert names == ["reference", "gradients", "export", "compile", "measure"]
+
+
+def test_a_training_step_shows_both_stages_that_make_golden_results():
+    row = next(row for row in of_training().rows() if row.kind is Kind.IREE)
+    names = [stage.name for stage, _ in of_row(row)]
+    assert names == [
+        *("reference", "gradients", "export", "compile", "remedy", "measure", "measure_again")
+    ]
 
 
 def test_the_globs_of_a_target_are_about_entries_of_the_configuration():

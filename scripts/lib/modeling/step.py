@@ -74,6 +74,10 @@ class TrainStep:
         with self.autocast():
             outputs = self.call(*self.loaded.args, **self.loaded.kwargs)
             loss = self._loss(outputs)
+        if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
+            raise errors.ModelError(
+                "nothing to train: no floating-point output depends on a parameter that has a gradient"
+            )
         loss.backward()
         gradients = [
             (f"{tensors.GRADIENT}{name}", weight.grad)
@@ -94,9 +98,9 @@ class TrainStep:
 
 class WholeStep(TrainStep):
     """A training step that has everything that it changes among its results: after the loss and the gradients,
-    the change of each parameter, of each buffer, and of each tensor of the optimizer's state.
+    the changes of the buffers that the step changes, of each parameter, and of each tensor of the optimizer's state.
 
-    The model and `state` (the optimizer's, by key; optimizer.py) stay as they are, so every call takes the
+    The model and `state` (the optimizer's, by key; updates.py) stay as they are, so every call takes the
     same step.
     """
 
