@@ -18,10 +18,11 @@ report.views.training = {
   panel(model, rows, width) {
     const { h } = report;
     const timed = rows.filter((one) => one.latency_ms);
+    const longest = d3.max(timed, (one) => one.path.length) || 0;
     const chart = timed.length && report.plot({
       width,
       height: 46 + 26 * timed.length,
-      marginLeft: 200,
+      marginLeft: Math.min(width / 2, 16 + 6.5 * longest),
       x: { label: "ms", zero: true, grid: true, ticks: 5 },
       y: { type: "band", domain: timed.map((one) => one.path), label: null },
       marks: [

@@ -27,12 +27,12 @@ def select(source: Source) -> dict[str, Any] | None:
 
 def _row(index: int, record: Record, forward_ms: float | None) -> dict[str, Any]:
     latency = record["latency"] if _latency(record) else {}
-    verification, machine = record["verification"], speedups.machine_of(record)
+    verification = record["verification"]
     expected = verification.get("train_expected")
     return {
         "index": index,
         "model": record["model"]["name"],
-        "path": wording.path(column_of(record)) + (f" ({machine})" if machine else ""),
+        "path": wording.path(column_of(record)),
         "ending": ending(record),
         "reason": remedied.of_path(record)["reason"],
         "latency_ms": _latency(record),
