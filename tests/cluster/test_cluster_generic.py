@@ -41,7 +41,7 @@ def under_way(checkout) -> set[Path]:
 def compiling(stubs) -> Stubs:
     """Two models, and a run in which one of the second's compilations does not end by itself."""
     checkout = stubs(2)
-    checkout.behave("*scripts.compile_iree*m00001*t2*) sleep 60")
+    checkout.behave("*scripts.compile_iree*m00001*t2*) sleep 600")
     checkout.start(*LINE)
     checkout.wait_for(
         lambda: list(checkout.path.glob("results/compile/m00001/*/t2/.scratch")), "the stage"

@@ -473,10 +473,11 @@ WORK = "from scripts.lib.core import channel; import os, sys, time\n"
 
 def test_start_up_is_told_from_work(run, tmp_path):
     path = tmp_path / "journal.jsonl"
-    code = "time.sleep(0.3); channel.working(); time.sleep(0.1); open(sys.argv[1], 'w').write('x')"
+    code = "time.sleep(0.3); channel.working(); time.sleep(2); open(sys.argv[1], 'w').write('x')"
     run(WORK + code, journal=path)
     (entry,) = map(json.loads, path.read_text().splitlines())
-    assert 0.3 < entry["startup_s"] < entry["child_seconds"] - 0.1
+    # On a busy machine the supervisor hears of it late: a second is left for that.
+    assert 0.2 < entry["startup_s"] < entry["child_seconds"] - 1
 
 
 def test_a_stage_that_never_says_that_it_works_has_no_start_up_on_record(run, tmp_path):
