@@ -97,7 +97,8 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     text = lower(program.graph, dialect, seconds)
     if options["rewrites"] != "none" and dialect == "stablehlo":
         with timed(seconds, "rewrite"):
-            text, names = for_iree(text)
+            faster_step = loaded.training is not None and options["rewrites"] == "all"
+            text, names = for_iree(text, weights_change=faster_step)
         rewrites += tuple(names)
     lowered = Lowered(
         text=text,

@@ -80,7 +80,8 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     text = xla_text.for_parser(bundle.stablehlo_funcs[0].text)
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
-            text, names = for_iree(text)
+            faster_step = loaded.training is not None and options["rewrites"] == "all"
+            text, names = for_iree(text, weights_change=faster_step)
         rewrites += names
     return Lowered(text, ENTRY, arguments, rewrites=tuple(rewrites), origins=origins), seconds
 

@@ -17,7 +17,7 @@ from scripts.lib.lowering import stablehlo
 
 def main() -> None:
     case = json.load(sys.stdin)
-    text, names = stablehlo.for_iree(case["text"])
+    text, names = stablehlo.for_iree(case["text"], **case["options"])
     module = tools.compile_str(
         text,
         target_backends=["llvm-cpu"],

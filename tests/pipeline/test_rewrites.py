@@ -1,4 +1,4 @@
-"""The rewrites of PyTorch/XLA's StableHLO: exact, named, and nothing else changes."""
+"""The rewrites of StableHLO: exact, named, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -61,10 +61,24 @@ module @m {{
 """
 
 
-def run(environments, text: str, values: np.ndarray, *flags: str) -> dict:
-    """Rewrite, compile and call a program in the iree environment."""
-    inputs = [{"values": values.tolist(), "dtype": str(values.dtype)}]
-    case = {"text": text, "inputs": inputs, "flags": flags}
+CONVOLUTION = """
+module @m {{
+  func.func @main(%x: tensor<1x{inputs}x5x6xf32>, %weight: tensor<{shape}xf32>) -> tensor<1x4x{height}x{width}xf32> {{
+    {before}
+    %0 = stablehlo.convolution(%x, %kernel) dim_numbers = [b, f, 0, 1]x[{order}]->[b, f, 0, 1], window = {{}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : (tensor<1x{inputs}x5x6xf32>, tensor<{shape}xf32>) -> tensor<1x4x{height}x{width}xf32>
+    return %0 : tensor<1x4x{height}x{width}xf32>
+  }}
+}}
+"""
+SIZES = {"o": 4, "i": 2, "0": 3, "1": 2}
+
+
+def run(
+    environments, text: str, *values: np.ndarray, flags: tuple[str, ...] = (), **options
+) -> dict:
+    """Rewrite, compile and call a program in the iree environment. `options`: of the rewrites."""
+    inputs = [{"values": value.tolist(), "dtype": str(value.dtype)} for value in values]
+    case = {"text": text, "inputs": inputs, "flags": flags, "options": options}
     return in_environment(environments / "iree/bin/python", "rewrites_in_iree", case=case)
 
 
@@ -100,7 +114,7 @@ def test_a_window_over_signed_integers_is_left_alone(environments):
 
 def test_sorts_of_one_tensor_do_not_share_the_positions_that_they_carry(environments):
     values = np.array([[3, 1, 4, 1.5, 9, 2.6, 5, 3.5], [8, 7, 6, 5, 4, 3, 2, 1]], np.float32)
-    found = run(environments, SORTS, values, "--iree-dispatch-creation-data-tiling")
+    found = run(environments, SORTS, values, flags=("--iree-dispatch-creation-data-tiling",))
     assert found["rewrites"] == ["sort positions i64 to i32", "sort with positions of its own"]
     up = np.argsort(values, axis=1)
     assert found["values"] == np.concatenate([up, up[:, :-4:-1]], axis=1).tolist()
@@ -109,3 +123,44 @@ def test_sorts_of_one_tensor_do_not_share_the_positions_that_they_carry(environm
 def test_a_program_that_needs_none_has_no_rewrite(environments):
     found = run(environments, PLAIN, np.array([1, 2, 3], np.float32))
     assert (found["rewrites"], found["values"]) == ([], [2.0, 4.0, 6.0])
+
+
+def convolved(environments, order: str, before: str = "", sizes=SIZES, groups=1, **options):
+    """A convolution with a kernel in this order, after the rewrites, and what numpy computes."""
+    x = np.random.default_rng(0).random((1, groups * sizes["i"], 5, 6), np.float32)
+    weight = np.random.default_rng(1).random([sizes[n] for n in order], np.float32)
+    height, width = 6 - sizes["0"], 7 - sizes["1"]
+    shape = "x".join(map(str, weight.shape))
+    before = before or f"%kernel = stablehlo.reverse %weight, dims = [] : tensor<{shape}xf32>"
+    text = CONVOLUTION.format(
+        inputs=x.shape[1], shape=shape, order=", ".join(order), height=height, width=width,
+        before=before.format(shape=shape), groups=groups,
+    )  # fmt: skip
+    found = run(environments, text, x, weight, **options)
+    kernel = weight.transpose([order.index(n) for n in "oi01"])
+    windows = np.lib.stride_tricks.sliding_window_view(x[0], kernel.shape[2:], (1, 2))
+    parts = zip(np.split(windows, groups), np.split(kernel, groups), strict=True)
+    return found, np.concatenate([np.einsum("ihwkl,oikl->ohw", w, k) for w, k in parts])[None]
+
+
+@pytest.mark.parametrize("order", ["oi01", "01oi", "01io", "io01"])
+def test_where_weights_change_kernels_are_transposed_before_they_are_used(environments, order):
+    found, expected = convolved(environments, order, weights_change=True)
+    assert found["rewrites"] == ([] if order == "01io" else ["kernels-transposed-first"])
+    np.testing.assert_allclose(found["values"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("case", "options"),
+    [
+        ("weights that are constants", {}),
+        ("a kernel of one value", {"sizes": SIZES | {"0": 1, "1": 1}, "weights_change": True}),
+        ("groups", {"sizes": SIZES | {"i": 1}, "groups": 2, "weights_change": True}),
+        ("a kernel that is computed", {"before": "%kernel = stablehlo.sqrt %weight : tensor<{shape}xf32>", "weights_change": True}),
+    ],
+)  # fmt: skip
+def test_other_kernels_are_left_alone(environments, case, options):
+    found, expected = convolved(environments, "oi01", **options)
+    assert found["rewrites"] == []
+    if case != "a kernel that is computed":
+        np.testing.assert_allclose(found["values"], expected, rtol=1e-5)

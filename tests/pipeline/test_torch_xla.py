@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import yaml
@@ -133,6 +136,26 @@ def test_a_training_step_is_verified_with_what_it_changes_and_followed(ran, mode
     assert float(row["speedup_vs_eager"]) > 0
     found = record(ran, model, "iree", "train", "torchxla-stablehlo+train")
     assert found["experiment"]["optimizer"] == {"name": "SGD", "lr": 0.01}
+
+
+def dispatched_at_load(program: Path, iree_compile: Path) -> int:
+    """Dispatches that a module of a program computes when it is loaded, with packed weights."""
+    flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
+    flags += ["--iree-opt-level=O3", "--iree-dispatch-creation-data-tiling", "--compile-to=flow"]
+    done = subprocess.run([iree_compile, *flags, program], stdout=PIPE, text=True, check=True)
+    initializers = re.findall(r"^  util\.initializer.*?^  }", done.stdout, re.DOTALL | re.MULTILINE)
+    return sum(text.count("flow.dispatch @") for text in initializers)
+
+
+@pytest.mark.parametrize("model", ["conv", "bert-tiny"])
+def test_what_is_computed_from_weights_alone_is_part_of_a_training_step(ran, model):
+    folder, compiler = ran.path / f"results/export/{model}", ran.path / ".venvs/iree/bin"
+    at_load = {
+        name: dispatched_at_load(folder / name / "program.mlir", compiler / "iree-compile")
+        for name in ("torchxla-stablehlo", "torchxla-stablehlo+train")
+    }
+    assert at_load["torchxla-stablehlo"] > 0
+    assert at_load["torchxla-stablehlo+train"] == 0
 
 
 def test_a_rewrite_stands_in_the_row_and_can_be_switched_off(ran):

@@ -4,6 +4,10 @@ A frontend lowers a model to one function that takes every weight and every inpu
 Linking turns it into a public `@main` that takes only the user inputs and loads each weight from a
 `util.global` bound to `#flow.parameter.named<"model"::"<key>">`. The program is then some kilobytes of
 readable text for a model of any size, and the programs of all frontends read the same archive.
+
+To IREE these weights are constants, so what a program computes from weights alone, such as packing them for matrix products,
+is computed once, when the module is loaded. For inference, this is what users want. In a training loop the weights
+change, and it is computed in every step. So in a training step, each weight passes an optimization barrier.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from scripts.lib.artifacts import archive
 from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.artifacts.tensors import TensorType
 from scripts.lib.lowering import locations
+from scripts.lib.lowering.kernels import BARRIER
 from scripts.lib.lowering.locations import Origins
 
 FORMATS = ("text", "bytecode")
@@ -74,21 +79,32 @@ class Lowered:
     origins: Origins = field(default_factory=lambda: Origins({}, {}))
 
 
-def link(lowered: Lowered, inputs: Sequence[TensorType], ir_format: str = "text") -> bytes:
+def link(
+    lowered: Lowered,
+    inputs: Sequence[TensorType],
+    ir_format: str = "text",
+    *,
+    weights_change: bool = False,
+) -> bytes:
     """The whole program, verified by IREE's own parser, as text or MLIR bytecode.
 
     `inputs` are all user inputs in order; one that the program does not use is still an
-    argument of `@main`. Raises LinkError where types disagree, ValueError for the format.
+    argument of `@main`. `weights_change`: between calls, as in training. Raises LinkError where types disagree,
+    ValueError for the format.
     """
-    with _linked(lowered, inputs) as module:
+    with _linked(lowered, inputs, weights_change) as module:
         return _written(module, ir_format)
 
 
 def link_located(
-    lowered: Lowered, inputs: Sequence[TensorType], ir_format: str = "text"
+    lowered: Lowered,
+    inputs: Sequence[TensorType],
+    ir_format: str = "text",
+    *,
+    weights_change: bool = False,
 ) -> tuple[bytes, dict[int, str]]:
     """The same, with the name in the location of each line of the program's text."""
-    with _linked(lowered, inputs) as module:
+    with _linked(lowered, inputs, weights_change) as module:
         # Bytecode has locations of its own. From the text, they are its lines.
         parsed = type(module).parse(_written(module, "text"))
         lines = locations.of_lines(module.operation, parsed.operation)
@@ -96,14 +112,14 @@ def link_located(
 
 
 @contextlib.contextmanager
-def _linked(lowered: Lowered, inputs: Sequence[TensorType]) -> Iterator[Any]:
+def _linked(lowered: Lowered, inputs: Sequence[TensorType], weights_change: bool) -> Iterator[Any]:
     """The linked module of IREE's compiler, in a context that ends with this one."""
     from iree.compiler import ir
 
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(lowered.text)
         entry = _find_function(module, lowered.entry)
-        _Linker(module, entry, lowered, inputs).link()
+        _Linker(module, entry, lowered, inputs, weights_change).link()
         if not module.operation.verify():
             raise LinkError("the linked program does not verify")
         yield module
@@ -122,7 +138,14 @@ def _written(module: Any, ir_format: str) -> bytes:
 class _Linker:
     """One linking: builds the globals and `@main`, whose body is the entry function's."""
 
-    def __init__(self, module, entry, lowered: Lowered, inputs: Sequence[TensorType]) -> None:
+    def __init__(
+        self,
+        module,
+        entry,
+        lowered: Lowered,
+        inputs: Sequence[TensorType],
+        weights_change: bool,
+    ) -> None:
         from iree.compiler import ir
 
         self.ir = ir
@@ -130,6 +153,7 @@ class _Linker:
         self.entry = entry
         self.lowered = lowered
         self.inputs = inputs
+        self.weights_change = weights_change
         function_type = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
         self.entry_types = list(function_type.inputs)
         self.result_types = list(function_type.results)
@@ -237,6 +261,8 @@ class _Linker:
                         "global": ir.FlatSymbolRefAttr.get(self.symbols[argument.type.name])
                     },
                 ).result
+                if self.weights_change:
+                    value = ir.Operation.create(BARRIER, results=[builtin], operands=[value]).result
             case Constant(value=array):
                 value = ir.Operation.create(
                     "arith.constant",

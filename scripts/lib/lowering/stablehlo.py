@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from scripts.lib.lowering import kernels
+
 UNSIGNED_BITS = (8, 16, 32)
 """Widths whose values a wider signed integer holds."""
 
 
-def for_iree(text: str) -> tuple[str, list[str]]:
-    """The program after every rewrite that applies to it, and the names of those."""
+def for_iree(text: str, *, weights_change: bool = False) -> tuple[str, list[str]]:
+    """The program after every rewrite that applies to it, and the names of those.
+
+    `weights_change`: between calls. Then the kernels of convolutions are rewritten too, so that it is faster.
+    """
     from iree.compiler import ir
+
+    rewrites = (*_REWRITES, kernels.transposed_before) if weights_change else _REWRITES
 
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         names: list[str] = []
         for operation in _operations(module.operation):
             with operation.location:  # of what a rewrite creates
-                for rewrite in _REWRITES:
+                for rewrite in rewrites:
                     if name := rewrite(ir, operation):
                         names.append(name)
                         break
