@@ -19,6 +19,9 @@ from scripts.lib.report import results_file
 from scripts.lib.report.results_file import Record
 from scripts.lib.supervision import outcome
 
+SLOWER = 1.5
+"""The factor by which operators are slower than in eager mode."""
+
 
 def main() -> None:
     parser = _parser()
@@ -44,7 +47,12 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         writing.write(case, folder, args.weights)
         if args.reduce:
-            reducing.add(root, case, folder, args.budget, args.slower)
+            if args.slower is not None and case.status != outcome.OK:
+                print(
+                    f"note: {case.cell}: --slower is not used, because this is a failure: {case.stage} {case.status}. "
+                    f"Of a cell that a remedy has compiled, the bundle is of the compilation that failed"
+                )
+            reducing.add(root, case, folder, args.budget, args.slower or SLOWER)
         print(f"{folder}: {case.stage} {case.cell}: {case.status} ({case.reason or 'no failure'})")
         print(f"    {writing.pack(folder)}")
     if not found:
@@ -80,9 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--slower",
         type=float,
-        default=1.5,
         metavar="FACTOR",
-        help="for --reduce of a cell that is ok: slower than eager mode by this factor (default: 1.5)",
+        help=f"for --reduce of a cell that is ok: slower than eager mode by this factor (default: {SLOWER:g})",
     )
     parser.add_argument(
         "--budget",

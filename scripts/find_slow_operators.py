@@ -46,14 +46,14 @@ def main() -> None:
                 exporter, args.exporter_options, tuple(args.flags), Path(folder), args.threads
             )
             found = slow.find(loaded, lowering, args.factor, deadline)
+            frontend = writing.frontend(args.exporter, args.exporter_options)
+            versions = writing.versions(args.exporter, frontend)
+            case = slow_writing.Case(model.name, found, frontend, args.threads, versions)
+            slow_writing.write(case, args.out)
     except (errors.ModelError, source.ModelFileError) as error:
         errors.fail(error)
     except (slow.NotSlower, capture.UnsupportedProgram) as error:
         exits.fail(f"{model.name}: {error}")
-    frontend = writing.frontend(args.exporter, args.exporter_options)
-    versions = writing.versions(args.exporter, frontend)
-    case = slow_writing.Case(model.name, found, frontend, args.threads, versions)
-    slow_writing.write(case, args.out)
     print(
         f"{model.name}: {len(found.part.nodes)} of {found.of} operators take {found.turns.ratio:.3g} × as long as in eager mode"
     )

@@ -42,13 +42,18 @@ def with_wrong_tanh(loaded: LoadedModel, options: dict):
     return torch_mlir.export(dataclasses.replace(loaded, module=other), options)
 
 
-def turns(part, compiled, lowering):
-    """Three times as slow with a hyperbolic tangent. Few operators without it are five times as slow, and lose next to nothing."""
-    names = [str(node.target) for node in part.nodes]
-    if len(names) < 3 and "aten.tanh.default" not in names:
-        return slow.Turns((0.01, 0.01, 0.01), (0.05, 0.05, 0.05))
-    is_slow = "aten.tanh.default" in names and compiled.module is not None
-    return slow.Turns((1.0, 1.0, 1.1), (3.0, 3.0, 3.3) if is_slow else (1.0, 1.0, 1.1))
+def with_slow(operator: str):
+    """Turns in which parts with this operator take three times as long. Few operators without it are five times as slow, and
+    lose next to nothing."""
+
+    def turns(part, compiled, lowering):
+        names = [str(node.target) for node in part.nodes]
+        if len(names) < 3 and operator not in names:
+            return slow.Turns((0.01, 0.01, 0.01), (0.05, 0.05, 0.05))
+        is_slow = operator in names and compiled.module is not None
+        return slow.Turns((1.0, 1.0, 1.1), (3.0, 3.0, 3.3) if is_slow else (1.0, 1.0, 1.1))
+
+    return turns
 
 
 def lowering(exporter, folder: Path) -> Lowering:
@@ -99,11 +104,19 @@ with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as 
         wrong.find(model, lowering(torch_mlir, Path(scratch)), later)
     except wrong.NotFound as error:
         made["right"] = str(error)
-with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
-    slow.in_turns = turns
-    one = slow.find(model, lowering(torch_mlir, Path(scratch)), 2.0, later)
-    slow_writing.write(slow_writing.Case("small", one, frontend, 1, versions), Path(out))
-    made["slow"] = {"operators": [str(n.target) for n in one.part.nodes], "ratio": one.turns.ratio, **report(Path(out))}  # fmt: skip
+for name in ("tanh", "linear"):
+    slow.in_turns = with_slow(f"aten.{name}.default")
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
+        one = slow.find(model, lowering(torch_mlir, Path(scratch)), 2.0, later)
+        slow_writing.write(slow_writing.Case("small", one, frontend, 1, versions), Path(out))
+        made[f"slow {name}"] = {
+            "operators": [str(n.target) for n in one.part.nodes],
+            "inputs": [list(one.shape) for one in one.part.inputs],
+            "ratio": one.turns.ratio,
+            **report(Path(out)),
+            **json.loads(Path(out, "slow.json").read_text()),
+        }
+with tempfile.TemporaryDirectory() as scratch:
     try:
         slow.find(model, lowering(torch_mlir, Path(scratch)), 4.0, later)
     except slow.NotSlower as error:

@@ -13,6 +13,7 @@ from scripts import aggregate_results, bundle
 from scripts.lib.artifacts import tensors
 from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.bundling import case as cases
+from scripts.lib.bundling import reducing, writing
 from scripts.lib.core import atomic
 from scripts.lib.report import results_file
 
@@ -139,6 +140,27 @@ def test_a_crash_at_run_time_needs_neither_golden_outputs_nor_weights(tree, run,
     assert "iree-run-module" in (script := (folder / "run.sh").read_text())
     assert "--task_topology_max_group_count=" in script
     assert not (folder / "golden").exists()
+
+
+def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, ended, tmp_path):
+    written = tree(ended("crashed", "measure", CELL, "SIGSEGV", "signal 11"))
+    [record] = [one for one in results_file.read(written) if one["cell"] == CELL]
+    case = dataclasses.replace(cases.of(Path.cwd(), record), compares_values=False)
+    writing.write(case, tmp_path / "bundle", with_weights=True)
+    assert not (tmp_path / "bundle/golden").exists()
+    script = (tmp_path / "bundle/run.sh").read_text()
+    assert "iree-run-module" in script
+    assert "--expected" not in script
+
+
+def test_a_factor_for_slow_cells_is_said_to_be_unused_for_a_failure(tree, run, ended, monkeypatch):
+    monkeypatch.setattr(reducing, "add", lambda *arguments: None)
+    tree(ended("error", "compile", CELL, "shared-memory-limit", DETAIL))
+    said = run(CELL, "--reduce", "--slower", "2")
+    assert "--slower is not used, because this is a failure: compile error" in said
+    assert "--slower" not in run(CELL, "--reduce")
+    tree()
+    assert "--slower" not in run(CELL, "--reduce", "--slower", "2")
 
 
 def test_failures_with_the_same_message_have_one_reproducer(tree, run, ended):

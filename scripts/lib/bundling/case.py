@@ -35,7 +35,8 @@ class Case:
 
     `stage`: COMPILE if its compilation failed, else MEASURE. `status`, `reason`, `detail`: how that stage ended.
     `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target. `files`: the artifacts that the tools read, by the names of their stages. `threads`: None
-    on other devices than CPUs. `tol`: absolute and relative tolerance of the verification.
+    on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are values of outputs; those of a training step
+    are changes.
     """
 
     cell: str
@@ -54,6 +55,7 @@ class Case:
     versions: Mapping[str, str | None]
     exporter: str
     dialect: str
+    compares_values: bool
 
     @property
     def exported(self) -> str:
@@ -131,6 +133,7 @@ def of(root: Path, record: Record) -> Case:
         versions=data["versions"],
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
+        compares_values=test != training.TRAIN,
     )
 
 

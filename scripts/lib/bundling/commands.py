@@ -77,13 +77,18 @@ def _common(case: Case, signature: Signature) -> list[str]:
     ]
 
 
+def has_golden(case: Case, signature: Signature, own_weights: bool) -> bool:
+    """Whether a bundle has golden outputs: those of eager mode with its weights."""
+    return case.compares_values and (own_weights or not signature.parameters)
+
+
 def steps(case: Case, signature: Signature, own_weights: bool) -> list[list[str]]:
     """The commands of run.sh: the last one shows what happened."""
     found = [compiling(case)]
     if case.stage != COMPILE:
         if signature.parameters and not own_weights:
             found.append(weights())
-        compared = own_weights or not signature.parameters
+        compared = has_golden(case, signature, own_weights)
         found.append(
             timing(case, signature) if case.status == "ok" else running(case, signature, compared)
         )

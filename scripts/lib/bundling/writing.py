@@ -27,7 +27,7 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
         shutil.copyfile(case.files[spec.COPY], folder / spec.COPY)
     if case.stage != COMPILE:
         _write_tensors(folder / "inputs", case.files["inputs.npz"], "", signature.inputs)
-        if own_weights or not signature.parameters:
+        if commands.has_golden(case, signature, own_weights):
             _write_tensors(
                 folder / "golden", case.files["golden.npz"], "golden.", signature.outputs
             )

@@ -84,21 +84,23 @@ def with_results(graph: Graph, nodes: Sequence[fx.Node]) -> Part:
 
 
 def around(graph: Graph, node: fx.Node, steps: int) -> Part:
-    """An operator with the ones up to `steps` before it. All other tensors that it uses are inputs."""
+    """An operator with the ones up to `steps` before it. All other tensors that it uses are inputs, also weights."""
     nodes = border = {node} | _not_tensors(graph, {node})
     for _ in range(steps):
         before = {used for one in border for used in one.all_input_nodes} - nodes
         border = {one for one in before if one.op == "call_function"}
         border |= _not_tensors(graph, border)
         nodes = nodes | border
-    return _part(graph, nodes, [node])
+    return _part(graph, nodes, [node], torch.nn.Module())
 
 
 def only(graph: Graph, operators: Collection[fx.Node]) -> Part:
-    """Some operators. Their values that none of them uses are the results."""
+    """Some operators with the weights that they use. Other tensors that they use are inputs. Their values that none of
+    them uses are the results."""
     nodes = set(operators) | _not_tensors(graph, operators)
     inside = {used for one in nodes for used in one.all_input_nodes}
-    return _part(graph, nodes, [one for one in operators if one not in inside])
+    nodes |= {used for used in inside if used.op == "get_attr"}
+    return _part(graph, nodes, [one for one in operators if one not in inside], graph.module)
 
 
 def _not_tensors(graph: Graph, nodes: Collection[fx.Node]) -> set[fx.Node]:
@@ -113,7 +115,10 @@ def _not_tensors(graph: Graph, nodes: Collection[fx.Node]) -> set[fx.Node]:
     return found
 
 
-def _part(graph: Graph, nodes: Collection[fx.Node], results: Sequence[fx.Node]) -> Part:
+def _part(
+    graph: Graph, nodes: Collection[fx.Node], results: Sequence[fx.Node], weights: torch.nn.Module
+) -> Part:
+    """`weights`: the module that has those of the nodes."""
     copy, known = fx.Graph(), dict[fx.Node, fx.Node]()
     ordered = [one for one in graph.module.graph.nodes if one in nodes]
     outer = dict.fromkeys(
@@ -126,8 +131,9 @@ def _part(graph: Graph, nodes: Collection[fx.Node], results: Sequence[fx.Node]) 
         known[one].meta = {}
         _name_arguments(known[one])
     copy.output([known[one] for one in results])
-    module = fx.GraphModule(torch.nn.Module(), copy)
-    return Part(module, tuple(graph.eager[used] for used in outer), tuple(ordered))
+    inputs = tuple(graph.eager[used] for used in outer)
+    operators = tuple(one for one in ordered if one.op != "get_attr")
+    return Part(fx.GraphModule(weights, copy), inputs, operators)
 
 
 def _name_arguments(node: fx.Node) -> None:

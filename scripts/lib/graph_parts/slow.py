@@ -71,7 +71,7 @@ class Turns:
 @dataclass(frozen=True)
 class Slow:
     """Operators that are slower together, and their program. `whole`: the turns of the whole model; `of`: its operators;
-    `tests`: parts that were timed."""
+    `tests`: parts that were timed. `complete`: whether the search ended before its deadline."""
 
     part: Part
     compiled: Compiled
@@ -79,11 +79,12 @@ class Slow:
     whole: Turns
     of: int
     tests: int
+    complete: bool
 
 
 def find(loaded: LoadedModel, lowering: Lowering, factor: float, deadline: float) -> Slow:
     """Return few operators of a model that are slower than in eager mode by more than `factor`, and that lose at least
-    LEAST_SHARE of what the model loses.
+    LEAST_SHARE of what the model loses. The files of the program that is returned are in the folder of `lowering`.
 
     `deadline`: by time.monotonic. Raises NotSlower, and what torch and the exporter raise.
     """
@@ -109,6 +110,7 @@ def find(loaded: LoadedModel, lowering: Lowering, factor: float, deadline: float
 
     steps = search.Search(is_slower, deadline)
     kept = search.reduce(everything, (), lambda _: (), steps)
+    complete = not steps.is_over
     if kept is None:
         whole = found.get(everything)
         said = f"{whole[2].ratio:.3g} ({whole[2].low:.3g} at least)" if whole else "unknown, it does not run"  # fmt: skip
@@ -121,7 +123,8 @@ def find(loaded: LoadedModel, lowering: Lowering, factor: float, deadline: float
     turns = in_turns(part, compiled, lowering)
     if turns is None or turns.low <= factor:
         raise NotSlower("the part that was found is not slower when it is timed again")
-    return Slow(part, compiled, turns, found[everything][2], len(graph.operators), steps.tests)
+    of = len(graph.operators)
+    return Slow(part, compiled, turns, found[everything][2], of, steps.tests, complete)
 
 
 def in_turns(part: Part, compiled: Compiled, lowering: Lowering) -> Turns | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import shutil
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.core import atomic
 from scripts.lib.core.machine import cpu_name
 from scripts.lib.graph_parts.slow import Slow
@@ -18,6 +20,7 @@ from scripts.lib.iree.session import runtime_flags
 from scripts.lib.iree.specs import spec
 
 PROGRAM, ISSUE, REPORT = "slow.mlir", "ISSUE.md", "slow.json"
+WEIGHTS = "slow_weights.irpa"
 TRACKER = "https://github.com/iree-org/iree/issues"
 
 
@@ -39,6 +42,8 @@ def write(case: Case, folder: Path) -> None:
     (folder / "slow_inputs").mkdir(exist_ok=True)
     for number, array in enumerate(found.compiled.inputs):
         array.tofile(folder / f"slow_inputs/{number}.bin")
+    if (weights := _weights(case)) is not None:
+        shutil.copyfile(weights, folder / WEIGHTS)
     script = folder / "run_slow.sh"
     shell.write(script, f"Times {PROGRAM}.", case.versions["IREE"], commands(case))
     (folder / ISSUE).write_text(issue(case, shell.steps(script)), encoding="utf-8")
@@ -47,6 +52,7 @@ def write(case: Case, folder: Path) -> None:
         "operators": [str(node.target) for node in found.part.nodes],
         "of": found.of,
         "tests": found.tests,
+        "complete": found.complete,
         "ratio": found.turns.ratio,
         "ratio_low": found.turns.low,
         "eager_ms": list(found.turns.eager_ms),
@@ -65,15 +71,23 @@ def commands(case: Case) -> list[list[str]]:
         f"--input={kind.iree}=@slow_inputs/{n}.bin"
         for n, kind in enumerate(case.found.compiled.types)
     ]
+    weights = [f"--parameters={SCOPE}={WEIGHTS}"] if _weights(case) is not None else []
     timed = [
         *("iree-benchmark-module", "--module=slow.vmfb", "--function=main", f"--device={device}"),
         *runtime_flags(device, case.threads),
         *allocator_flags(device),
+        *weights,
         *inputs,
         *("--benchmark_min_warmup_time=0.5", "--benchmark_repetitions=10"),
     ]
     flags = spec.in_bundle(case.found.compiled.flags)
     return [["iree-compile", *flags, PROGRAM, "-o", "slow.vmfb"], timed]
+
+
+def _weights(case: Case) -> Path | None:
+    """The archive of the weights that the operators use."""
+    module = case.found.compiled.module
+    return module.weights if module is not None else None
 
 
 def issue(case: Case, steps: str) -> str:
