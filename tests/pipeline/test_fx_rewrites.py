@@ -17,7 +17,7 @@ ENVIRONMENT = {
     "xla": "torch-xla",
     "speed": "torch-mlir",
 }
-COUNT = 5
+COUNT = 3
 """Random graphs of each family and lowering path."""
 EVERYWHERE = {
     "fold-constant-nonzero",

@@ -14,7 +14,7 @@ import pytest
 
 from tests.checkouts import EAGER, QUICK, environment, keep_models, without_timings
 
-KILLS = 6
+KILLS = 4
 SEED = 20261121
 LINE = (
     "--cores",

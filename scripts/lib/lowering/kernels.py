@@ -1,8 +1,8 @@
 """Transposes the kernels of convolutions in a dispatch of their own, for programs whose weights change.
 
-IREE convolves with channels last and transposes the kernel to that order. For inference, it does so once, when the module
-is loaded. Where weights change between calls, it reads the kernel in the old order inside the convolution, which is
-two to four times as slow (docs/performance.md#training-steps).
+IREE lowers StableHLO's convolutions to ones with kernels in the order height, width, inputs, outputs. For inference, it reorders
+the kernel once, when the module is loaded. Where weights change between calls, it reads the kernel in PyTorch's order inside
+the convolution, which makes whole steps up to 2.5 times as slow (docs/performance.md#training-steps).
 """
 
 from __future__ import annotations
