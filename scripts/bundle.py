@@ -21,6 +21,7 @@ from scripts.lib.supervision import outcome
 
 SLOWER = 1.5
 """The factor by which operators are slower than in eager mode."""
+REMEDIED = ". Of a cell that a remedy has compiled, the bundle is of the compilation that failed"
 
 
 def main() -> None:
@@ -49,10 +50,11 @@ def main() -> None:
         if args.reduce:
             if args.slower is not None and case.status != outcome.OK:
                 print(
-                    f"note: {case.cell}: --slower is not used, because this is a failure: {case.stage} {case.status}. "
-                    f"Of a cell that a remedy has compiled, the bundle is of the compilation that failed"
+                    f"note: {case.cell}: --slower is not used, because this is a failure: {case.stage} {case.status}"
+                    f"{REMEDIED if case.stage == cases.COMPILE else ''}"
                 )
-            reducing.add(root, case, folder, args.budget, args.slower or SLOWER)
+            factor = SLOWER if args.slower is None else args.slower
+            reducing.add(root, case, folder, args.budget, factor)
         print(f"{folder}: {case.stage} {case.cell}: {case.status} ({case.reason or 'no failure'})")
         print(f"    {writing.pack(folder)}")
     if not found:

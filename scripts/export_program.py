@@ -78,8 +78,7 @@ def export(
     except capture.UnsupportedProgram as error:
         exits.fail(str(error), exits.UNSUPPORTED)
     start = time.perf_counter()
-    weights_change = loaded.training is not None
-    program, lines = link.link_located(lowered, inputs, ir_format, weights_change=weights_change)
+    program, lines = link.link_located(lowered, inputs, ir_format, changing=loaded.changing)
     located = locations.to_json(lines, lowered.origins)
     seconds["link"] = round(time.perf_counter() - start, 4)
     report = {

@@ -18,7 +18,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter
 
 from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.lowering import capture, fx_rewrites, locations
+from scripts.lib.lowering import capture, fx_rewrites, kernels, locations
 from scripts.lib.lowering.capture import timed
 from scripts.lib.lowering.link import Input, Lowered
 from scripts.lib.lowering.stablehlo import for_iree
@@ -95,15 +95,16 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
             wanted += fx_rewrites.SPEED if options["rewrites"] == "all" else ()
             rewrites = fx_rewrites.apply(program, wanted)
     text = lower(program.graph, dialect, seconds)
+    arguments = list(capture.arguments(captured, program).values())
     if options["rewrites"] != "none" and dialect == "stablehlo":
         with timed(seconds, "rewrite"):
-            faster_step = loaded.training is not None and options["rewrites"] == "all"
-            text, names = for_iree(text, weights_change=faster_step)
+            changing = loaded.changing if options["rewrites"] == "all" else ()
+            text, names = for_iree(text, kernels.numbers(arguments, changing))
         rewrites += tuple(names)
     lowered = Lowered(
         text=text,
         entry=ENTRY,
-        arguments=list(capture.arguments(captured, program).values()),
+        arguments=arguments,
         results=capture.results(program),
         rewrites=rewrites,
         origins=locations.of_nodes(program.graph.nodes, capture.PREFIX),

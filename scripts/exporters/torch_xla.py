@@ -18,7 +18,7 @@ import torch
 from torch_xla import stablehlo
 
 from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.lowering import capture, fx_rewrites, locations, xla_text
+from scripts.lib.lowering import capture, fx_rewrites, kernels, locations, xla_text
 from scripts.lib.lowering.capture import timed
 from scripts.lib.lowering.link import Argument, Constant, Input, Lowered
 from scripts.lib.lowering.stablehlo import for_iree
@@ -80,8 +80,8 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     text = xla_text.for_parser(bundle.stablehlo_funcs[0].text)
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
-            faster_step = loaded.training is not None and options["rewrites"] == "all"
-            text, names = for_iree(text, weights_change=faster_step)
+            changing = loaded.changing if options["rewrites"] == "all" else ()
+            text, names = for_iree(text, kernels.numbers(arguments, changing))
         rewrites += names
     return Lowered(text, ENTRY, arguments, rewrites=tuple(rewrites), origins=origins), seconds
 

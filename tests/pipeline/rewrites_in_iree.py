@@ -17,7 +17,7 @@ from scripts.lib.lowering import stablehlo
 
 def main() -> None:
     case = json.load(sys.stdin)
-    text, names = stablehlo.for_iree(case["text"], **case["options"])
+    text, names = stablehlo.for_iree(case["text"], case["changing"])
     module = tools.compile_str(
         text,
         target_backends=["llvm-cpu"],
@@ -27,7 +27,8 @@ def main() -> None:
     loaded = runtime.load_vm_flatbuffer(module, driver="local-task")
     inputs = [np.array(i["values"], i["dtype"]) for i in case["inputs"]]
     result = loaded["main"](*inputs).to_host()
-    print(json.dumps({"rewrites": names, "values": result.tolist(), "dtype": str(result.dtype)}))
+    found = {"rewrites": names, "text": text}
+    print(json.dumps(found | {"values": result.tolist(), "dtype": str(result.dtype)}))
 
 
 if __name__ == "__main__":

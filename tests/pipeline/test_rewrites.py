@@ -64,21 +64,29 @@ module @m {{
 CONVOLUTION = """
 module @m {{
   func.func @main(%x: tensor<1x{inputs}x5x6xf32>, %weight: tensor<{shape}xf32>) -> tensor<1x4x{height}x{width}xf32> {{
-    {before}
-    %0 = stablehlo.convolution(%x, %kernel) dim_numbers = [b, f, 0, 1]x[{order}]->[b, f, 0, 1], window = {{}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : (tensor<1x{inputs}x5x6xf32>, tensor<{shape}xf32>) -> tensor<1x4x{height}x{width}xf32>
+    %twice = stablehlo.add %x, %x : tensor<1x{inputs}x5x6xf32>
+    %kernel = stablehlo.{move} : tensor<{shape}xf32>
+    %0 = stablehlo.convolution(%twice, %kernel) dim_numbers = [b, f, 0, 1]x[{order}]->[b, f, 0, 1], window = {{{window}}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : (tensor<1x{inputs}x5x6xf32>, tensor<{shape}xf32>) -> tensor<1x4x{height}x{width}xf32>
     return %0 : tensor<1x4x{height}x{width}xf32>
   }}
 }}
 """
 SIZES = {"o": 4, "i": 2, "0": 3, "1": 2}
+REVERSED = "reverse %weight, dims = [2, 3]"
+# The gradient of the input of a convolution with strides.
+DILATED = "stride = [2, 1], pad = [[1, 2], [0, 1]], lhs_dilate = [2, 2], rhs_dilate = [1, 1]"
 
 
 def run(
-    environments, text: str, *values: np.ndarray, flags: tuple[str, ...] = (), **options
+    environments,
+    text: str,
+    *values: np.ndarray,
+    flags: tuple[str, ...] = (),
+    changing: tuple[int, ...] = (),
 ) -> dict:
-    """Rewrite, compile and call a program in the iree environment. `options`: of the rewrites."""
+    """Rewrite, compile and call a program in the iree environment. `changing`: arguments that are weights and change."""
     inputs = [{"values": value.tolist(), "dtype": str(value.dtype)} for value in values]
-    case = {"text": text, "inputs": inputs, "flags": flags, "options": options}
+    case = {"text": text, "inputs": inputs, "flags": flags, "changing": changing}
     return in_environment(environments / "iree/bin/python", "rewrites_in_iree", case=case)
 
 
@@ -125,42 +133,47 @@ def test_a_program_that_needs_none_has_no_rewrite(environments):
     assert (found["rewrites"], found["values"]) == ([], [2.0, 4.0, 6.0])
 
 
-def convolved(environments, order: str, before: str = "", sizes=SIZES, groups=1, **options):
-    """A convolution with a kernel in this order, after the rewrites, and what numpy computes."""
+def convolved(environments, order: str, changing=(1,), sizes=SIZES, groups=1, move=REVERSED, window="") -> dict:  # fmt: skip
+    """A convolution with a kernel in this order, after the rewrites."""
     x = np.random.default_rng(0).random((1, groups * sizes["i"], 5, 6), np.float32)
     weight = np.random.default_rng(1).random([sizes[n] for n in order], np.float32)
-    height, width = 6 - sizes["0"], 7 - sizes["1"]
-    shape = "x".join(map(str, weight.shape))
-    before = before or f"%kernel = stablehlo.reverse %weight, dims = [] : tensor<{shape}xf32>"
+    height, width = (5, 11) if window else (6 - sizes["0"], 7 - sizes["1"])
     text = CONVOLUTION.format(
-        inputs=x.shape[1], shape=shape, order=", ".join(order), height=height, width=width,
-        before=before.format(shape=shape), groups=groups,
+        inputs=x.shape[1], shape="x".join(map(str, weight.shape)), order=", ".join(order),
+        height=height, width=width, groups=groups, move=move, window=window,
     )  # fmt: skip
-    found = run(environments, text, x, weight, **options)
-    kernel = weight.transpose([order.index(n) for n in "oi01"])
-    windows = np.lib.stride_tricks.sliding_window_view(x[0], kernel.shape[2:], (1, 2))
-    parts = zip(np.split(windows, groups), np.split(kernel, groups), strict=True)
-    return found, np.concatenate([np.einsum("ihwkl,oikl->ohw", w, k) for w, k in parts])[None]
+    return run(environments, text, x, weight, changing=changing)
 
 
-@pytest.mark.parametrize("order", ["oi01", "01oi", "01io", "io01"])
-def test_where_weights_change_kernels_are_transposed_before_they_are_used(environments, order):
-    found, expected = convolved(environments, order, weights_change=True)
-    assert found["rewrites"] == ([] if order == "01io" else ["kernels-transposed-first"])
-    np.testing.assert_allclose(found["values"], expected, rtol=1e-5)
+@pytest.mark.parametrize("window", ["", DILATED])
+@pytest.mark.parametrize("order", ["oi01", "01oi", "io01"])
+def test_kernels_that_change_are_transposed_at_the_start_behind_a_barrier(
+    environments, order, window
+):
+    found, plain = (convolved(environments, order, c, window=window) for c in [(1,), ()])
+    assert (found["rewrites"], plain["rewrites"]) == (["kernels-transposed-first"], [])
+    np.testing.assert_allclose(found["values"], plain["values"], rtol=1e-5)
+    *_, transposed, kept, _ = found["text"].partition("stablehlo.add")[0].splitlines()
+    assert "stablehlo.transpose" in transposed
+    assert "util.optimization_barrier" in kept
+    assert found["text"].count("util.optimization_barrier") == 1
+    assert "x[0, 1, i, o]->[b, f, 0, 1]" in found["text"]
+    assert "optimization_barrier" not in plain["text"]
 
 
 @pytest.mark.parametrize(
-    ("case", "options"),
+    "options",
     [
-        ("weights that are constants", {}),
-        ("a kernel of one value", {"sizes": SIZES | {"0": 1, "1": 1}, "weights_change": True}),
-        ("groups", {"sizes": SIZES | {"i": 1}, "groups": 2, "weights_change": True}),
-        ("a kernel that is computed", {"before": "%kernel = stablehlo.sqrt %weight : tensor<{shape}xf32>", "weights_change": True}),
+        {"order": "01io"},
+        {"changing": (0,)},
+        {"sizes": SIZES | {"0": 1, "1": 1}},
+        {"sizes": SIZES | {"i": 1}, "groups": 2},
+        {"move": "sqrt %weight"},
     ],
-)  # fmt: skip
-def test_other_kernels_are_left_alone(environments, case, options):
-    found, expected = convolved(environments, "oi01", **options)
+    ids=["in IREE's order", "another argument", "one value", "groups", "computed"],
+)
+def test_other_kernels_are_left_alone(environments, options):
+    options = {"order": "oi01"} | options
+    found = convolved(environments, **options)
     assert found["rewrites"] == []
-    if case != "a kernel that is computed":
-        np.testing.assert_allclose(found["values"], expected, rtol=1e-5)
+    assert "optimization_barrier" not in found["text"]

@@ -136,6 +136,9 @@ def test_a_training_step_is_verified_with_what_it_changes_and_followed(ran, mode
     assert float(row["speedup_vs_eager"]) > 0
     found = record(ran, model, "iree", "train", "torchxla-stablehlo+train")
     assert found["experiment"]["optimizer"] == {"name": "SGD", "lr": 0.01}
+    first = "kernels-transposed-first"
+    assert (first in row["rewrites"]) == (model == "conv")
+    assert first not in ran.row(model, "torchxla-stablehlo", "llvm-cpu")["rewrites"]
 
 
 def dispatched_at_load(program: Path, iree_compile: Path) -> int:

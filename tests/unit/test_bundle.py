@@ -154,13 +154,15 @@ def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, 
 
 
 def test_a_factor_for_slow_cells_is_said_to_be_unused_for_a_failure(tree, run, ended, monkeypatch):
-    monkeypatch.setattr(reducing, "add", lambda *arguments: None)
+    factors = []
+    monkeypatch.setattr(reducing, "add", lambda *arguments: factors.append(arguments[-1]))
     tree(ended("error", "compile", CELL, "shared-memory-limit", DETAIL))
     said = run(CELL, "--reduce", "--slower", "2")
     assert "--slower is not used, because this is a failure: compile error" in said
     assert "--slower" not in run(CELL, "--reduce")
     tree()
     assert "--slower" not in run(CELL, "--reduce", "--slower", "2")
+    assert factors == [2.0, 1.5, 2.0]
 
 
 def test_failures_with_the_same_message_have_one_reproducer(tree, run, ended):

@@ -91,7 +91,7 @@ def around(graph: Graph, node: fx.Node, steps: int) -> Part:
         border = {one for one in before if one.op == "call_function"}
         border |= _not_tensors(graph, border)
         nodes = nodes | border
-    return _part(graph, nodes, [node], torch.nn.Module())
+    return _part(graph, nodes, [node])
 
 
 def only(graph: Graph, operators: Collection[fx.Node]) -> Part:
@@ -100,7 +100,7 @@ def only(graph: Graph, operators: Collection[fx.Node]) -> Part:
     nodes = set(operators) | _not_tensors(graph, operators)
     inside = {used for one in nodes for used in one.all_input_nodes}
     nodes |= {used for used in inside if used.op == "get_attr"}
-    return _part(graph, nodes, [one for one in operators if one not in inside], graph.module)
+    return _part(graph, nodes, [one for one in operators if one not in inside])
 
 
 def _not_tensors(graph: Graph, nodes: Collection[fx.Node]) -> set[fx.Node]:
@@ -115,10 +115,7 @@ def _not_tensors(graph: Graph, nodes: Collection[fx.Node]) -> set[fx.Node]:
     return found
 
 
-def _part(
-    graph: Graph, nodes: Collection[fx.Node], results: Sequence[fx.Node], weights: torch.nn.Module
-) -> Part:
-    """`weights`: the module that has those of the nodes."""
+def _part(graph: Graph, nodes: Collection[fx.Node], results: Sequence[fx.Node]) -> Part:
     copy, known = fx.Graph(), dict[fx.Node, fx.Node]()
     ordered = [one for one in graph.module.graph.nodes if one in nodes]
     outer = dict.fromkeys(
@@ -133,7 +130,7 @@ def _part(
     copy.output([known[one] for one in results])
     inputs = tuple(graph.eager[used] for used in outer)
     operators = tuple(one for one in ordered if one.op != "get_attr")
-    return Part(fx.GraphModule(weights, copy), inputs, operators)
+    return Part(fx.GraphModule(graph.module, copy), inputs, operators)
 
 
 def _name_arguments(node: fx.Node) -> None:

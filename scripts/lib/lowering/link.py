@@ -7,7 +7,7 @@ readable text for a model of any size, and the programs of all frontends read th
 
 To IREE these weights are constants, so what a program computes from weights alone, such as packing them for matrix products,
 is computed once, when the module is loaded. For inference, this is what users want. In a training loop the weights
-change, and it is computed in every step. So in a training step, each weight passes an optimization barrier.
+change, and it is computed in every step. So weights that change between calls are operands of optimization barriers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,10 +25,11 @@ from scripts.lib.artifacts import archive
 from scripts.lib.artifacts.archive import SCOPE
 from scripts.lib.artifacts.tensors import TensorType
 from scripts.lib.lowering import locations
-from scripts.lib.lowering.kernels import BARRIER
 from scripts.lib.lowering.locations import Origins
 
 FORMATS = ("text", "bytecode")
+BARRIER = "util.optimization_barrier"
+"""Keeps IREE from computing what is behind it when the module is loaded, and from moving or fusing what is before it."""
 
 
 class LinkError(Exception):
@@ -84,15 +85,15 @@ def link(
     inputs: Sequence[TensorType],
     ir_format: str = "text",
     *,
-    weights_change: bool = False,
+    changing: Collection[str] = (),
 ) -> bytes:
     """The whole program, verified by IREE's own parser, as text or MLIR bytecode.
 
     `inputs` are all user inputs in order; one that the program does not use is still an
-    argument of `@main`. `weights_change`: between calls, as in training. Raises LinkError where types disagree,
+    argument of `@main`. `changing`: names of weights that change between calls, as in training. Raises LinkError where types disagree,
     ValueError for the format.
     """
-    with _linked(lowered, inputs, weights_change) as module:
+    with _linked(lowered, inputs, changing) as module:
         return _written(module, ir_format)
 
 
@@ -101,10 +102,10 @@ def link_located(
     inputs: Sequence[TensorType],
     ir_format: str = "text",
     *,
-    weights_change: bool = False,
+    changing: Collection[str] = (),
 ) -> tuple[bytes, dict[int, str]]:
     """The same, with the name in the location of each line of the program's text."""
-    with _linked(lowered, inputs, weights_change) as module:
+    with _linked(lowered, inputs, changing) as module:
         # Bytecode has locations of its own. From the text, they are its lines.
         parsed = type(module).parse(_written(module, "text"))
         lines = locations.of_lines(module.operation, parsed.operation)
@@ -112,14 +113,16 @@ def link_located(
 
 
 @contextlib.contextmanager
-def _linked(lowered: Lowered, inputs: Sequence[TensorType], weights_change: bool) -> Iterator[Any]:
+def _linked(
+    lowered: Lowered, inputs: Sequence[TensorType], changing: Collection[str]
+) -> Iterator[Any]:
     """The linked module of IREE's compiler, in a context that ends with this one."""
     from iree.compiler import ir
 
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(lowered.text)
         entry = _find_function(module, lowered.entry)
-        _Linker(module, entry, lowered, inputs, weights_change).link()
+        _Linker(module, entry, lowered, inputs, changing).link()
         if not module.operation.verify():
             raise LinkError("the linked program does not verify")
         yield module
@@ -144,7 +147,7 @@ class _Linker:
         entry,
         lowered: Lowered,
         inputs: Sequence[TensorType],
-        weights_change: bool,
+        changing: Collection[str],
     ) -> None:
         from iree.compiler import ir
 
@@ -153,7 +156,7 @@ class _Linker:
         self.entry = entry
         self.lowered = lowered
         self.inputs = inputs
-        self.weights_change = weights_change
+        self.changing = changing
         function_type = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
         self.entry_types = list(function_type.inputs)
         self.result_types = list(function_type.results)
@@ -261,7 +264,7 @@ class _Linker:
                         "global": ir.FlatSymbolRefAttr.get(self.symbols[argument.type.name])
                     },
                 ).result
-                if self.weights_change:
+                if argument.type.name in self.changing:
                     value = ir.Operation.create(BARRIER, results=[builtin], operands=[value]).result
             case Constant(value=array):
                 value = ir.Operation.create(

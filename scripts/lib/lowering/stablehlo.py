@@ -6,7 +6,7 @@ Each rewrite is exact and has a name. The export's report lists those that were 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from scripts.lib.lowering import kernels
 
@@ -14,24 +14,24 @@ UNSIGNED_BITS = (8, 16, 32)
 """Widths whose values a wider signed integer holds."""
 
 
-def for_iree(text: str, *, weights_change: bool = False) -> tuple[str, list[str]]:
+def for_iree(text: str, changing: Collection[int] = ()) -> tuple[str, list[str]]:
     """The program after every rewrite that applies to it, and the names of those.
 
-    `weights_change`: between calls. Then the kernels of convolutions are rewritten too, so that it is faster.
+    `changing`: positions of the arguments that are weights and change between calls. If they are kernels of convolutions,
+    they are transposed first, so that the program is faster.
     """
     from iree.compiler import ir
-
-    rewrites = (*_REWRITES, kernels.transposed_before) if weights_change else _REWRITES
 
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         names: list[str] = []
         for operation in _operations(module.operation):
             with operation.location:  # of what a rewrite creates
-                for rewrite in rewrites:
+                for rewrite in _REWRITES:
                     if name := rewrite(ir, operation):
                         names.append(name)
                         break
+        names += kernels.transposed_first(ir, module, changing)
         changed = module.operation.get_asm(enable_debug_info=True) if names else text
         return changed, sorted(set(names))
 

@@ -44,6 +44,11 @@ class LoadedModel:
         """(path, tensor) of every tensor input, in the order of the program's arguments."""
         return flat_tensors((self.args, self.kwargs))
 
+    @property
+    def changing(self) -> frozenset[str]:
+        """The keys of the weights that change from one call to the next: those of a training step."""
+        return self.training.changing if self.training else frozenset()
+
     def float_model(self) -> torch.nn.Module | None:
         """What get_float_model() of the model's file returns, in eval mode and the entry's dtype;
         None where the file has no such function."""

@@ -30,6 +30,13 @@ class Training:
         start = tensors.GRADIENT
         return [name.removeprefix(start) for name in self.results if name.startswith(start)]
 
+    @property
+    def changing(self) -> frozenset[str]:
+        """The keys of the weights, buffers and tensors of the optimizer that the step changes."""
+        start = tensors.CHANGE
+        found = (name for name in self.results if name.startswith(start))
+        return frozenset(name.removeprefix(start) for name in found)
+
     def cotangent_values(self) -> list[torch.Tensor]:
         """Zeros of their types: a capture needs no values."""
         return [_zeros(kind) for kind in self.cotangents]
