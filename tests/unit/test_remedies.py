@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -253,6 +254,19 @@ def test_what_compiled_as_asked_depends_on_what_it_depended_on_whether_remedies_
     outcome.write(status_path("remedy", CELL), Outcome("ok", "remedy", CELL), Usage(0, 0))
     for plan in (plan_of(tree), plan_of(tree, remedies=(OTHER,))):
         assert len(plan.remedies.modules(OF, "module.vmfb")) == 2
+
+
+def test_remedies_do_not_stand_beside_a_module_that_was_compiled_after_them(tree):
+    tree.write()
+    plan, asked = plan_of(tree), status_path("compile", CELL)
+    assert plan.remedies.stand(OF)  # there are none
+    outcome.write(status_path("remedy", CELL), Outcome("ok", "remedy", CELL), Usage(0, 0))
+    left = os.path.getmtime(status_path("remedy", CELL))
+    os.utime(asked, (left - 9, left - 9))
+    assert plan.remedies.stand(OF)
+    # A run compiled it again, and was killed before the remedies and the measurement.
+    os.utime(asked, (left + 9, left + 9))
+    assert not plan.remedies.stand(OF)
 
 
 def test_a_failure_without_remedies_takes_no_module_that_they_once_made(tree):

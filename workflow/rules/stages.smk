@@ -122,7 +122,7 @@ def compiled():
         if PLAN.tuning.is_row(w):
             return [PLAN.tuning.made(w, file.removesuffix("module.vmfb"))]
         asked, *remedied = PLAN.remedies.modules(w, file)
-        stands = PLAN.remedies.compiled_as_asked(w)
+        stands = PLAN.remedies.stand(w)
         return [asked, *(ancient(f) if stands else f for f in remedied)]
 
     return {

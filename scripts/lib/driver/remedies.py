@@ -104,6 +104,18 @@ class Remedies:
         found = _outcome(ASKED, wildcards)
         return found is not None and found.status == outcome.OK
 
+    def stand(self, wildcards) -> bool:
+        """Whether a measurement ignores the age of what remedies left: its module compiled as asked, and is not newer.
+
+        If it is newer, because a run ended between the two stages, that of the remedies runs again. Snakemake does not compare
+        the inputs of a job that follows one which will run, unless these inputs come from there. So the row would keep
+        the latency of an earlier module.
+        """
+        if not self.compiled_as_asked(wildcards):
+            return False
+        asked, left = (_status(stage, wildcards) for stage in (ASKED, REMEDY))
+        return not os.path.exists(left) or os.path.getmtime(asked) <= os.path.getmtime(left)
+
     def due(self, wildcards, code: str, retry: Collection[str], limits: Mapping[str, float]) -> str:
         """The param `due` of the job (see fingerprint.due). A change of the table counts as a change of the
         code for a cell that it concerns: what was asked for failed, and other attempts would be made
