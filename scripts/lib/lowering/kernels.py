@@ -2,7 +2,7 @@
 
 IREE lowers StableHLO's convolutions to ones with kernels in the order height, width, inputs, outputs. For inference, it reorders
 the kernel once, when the module is loaded. Where weights change between calls, it reads the kernel in PyTorch's order inside
-the convolution, which makes whole steps up to 2.5 times as slow (docs/performance.md#training-steps).
+the convolution, which makes a step of `conv` 2.7 times as long (docs/performance.md#training-steps).
 """
 
 from __future__ import annotations
