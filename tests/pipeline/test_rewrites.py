@@ -161,6 +161,19 @@ def test_kernels_that_change_are_transposed_at_the_start_behind_a_barrier(
     assert "optimization_barrier" not in plain["text"]
 
 
+def test_kernels_of_the_public_function_alone_are_transposed(environments):
+    convolution = "%0 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x1x3x3xf32>, tensor<1x1x2x2xf32>) -> tensor<1x1x2x2xf32>"
+    arguments = "(%x: tensor<1x1x3x3xf32>, %w: tensor<1x1x2x2xf32>) -> tensor<1x1x2x2xf32>"
+    functions = "".join(
+        f"func.func {name}{arguments} {{ {convolution}\n return %0 : tensor<1x1x2x2xf32> }}\n"
+        for name in ("@main", "private @other")
+    )
+    x, weight = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 2, 2), np.float32)
+    found = run(environments, f"module @m {{\n{functions}}}", x, weight, changing=(1,))
+    assert found["text"].count("util.optimization_barrier") == 1
+    assert found["values"] == np.full((1, 1, 2, 2), 4.0).tolist()
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -107,9 +107,9 @@ class Remedies:
     def stand(self, wildcards) -> bool:
         """Whether a measurement ignores the age of what remedies left: its module compiled as asked, and is not newer.
 
-        If it is newer, because a run ended between the two stages, that of the remedies runs again. Snakemake does not compare
-        the inputs of a job that follows one which will run, unless these inputs come from there. So the row would keep
-        the latency of an earlier module.
+        If it is newer, because a run ended between the two stages, that of the remedies runs again. If their outputs are
+        `ancient` then, Snakemake 9.27 leaves out the measurement although its module is newer, and the row would keep the
+        latency of an earlier module.
         """
         if not self.compiled_as_asked(wildcards):
             return False

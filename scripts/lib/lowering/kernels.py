@@ -32,16 +32,16 @@ def numbers(arguments: Sequence[Argument], changing: Collection[str]) -> frozens
 def transposed_first(ir: Any, module: Any, weights: Collection[int]) -> list[str]:
     """Give convolutions their kernels in the order that IREE convolves with; return [NAME] if there are any.
 
-    `weights`: positions of the arguments that change between calls. Not with groups, nor where a kernel has one value
+    `weights`: positions of the arguments of the public function that change between calls. Not with groups, nor where a kernel has one value
     per channel: that is a matrix product, whose operands IREE packs. The kernels are transposed at the start of the function, and
     the barriers follow all of them, because IREE waits before each barrier for what was computed until then.
     """
-    found = []
-    for function in module.body.operations:
-        if function.operation.name != "func.func" or not function.operation.regions[0].blocks:
+    applied = []
+    for function in (op.operation for op in module.body.operations):
+        if function.name != "func.func" or "private" in str(function.attributes.get("sym_visibility")):  # fmt: skip
             continue
-        block = function.operation.regions[0].blocks[0]
-        found += [
+        block = function.regions[0].blocks[0]
+        found = [
             (operation, order, moves)
             for operation in (op.operation for op in block.operations)
             if (order := _other_order(ir, operation))
@@ -49,7 +49,8 @@ def transposed_first(ir: Any, module: Any, weights: Collection[int]) -> list[str
         ]
         if found:
             _transpose(ir, block, found)
-    return [NAME] if found else []
+            applied = [NAME]
+    return applied
 
 
 def _transpose(ir: Any, block: Any, found: Sequence[tuple[Any, list[str], list[Any]]]) -> None:
