@@ -57,7 +57,7 @@ def main() -> None:
     reference = Reference(args.weights, args.inputs, args.signature)
     files = Outputs(args.out_weights, args.out_inputs, args.out_golden, args.out_signature)
     try:
-        make_gradients(arguments.model(args), reference, Optimizer(**args.optimizer), files)
+        make_gradients(arguments.model(args), reference, Optimizer.of(**args.optimizer), files)
     except (errors.ModelError, source.ModelFileError) as error:
         errors.fail(error)
 

@@ -555,6 +555,19 @@ def test_in_a_group_the_scale_is_an_outputs_own_or_the_groups_if_that_is_larger(
     assert compare(golden, golden, golden, TOLERANCE, scale="group").code == PASS
 
 
+@pytest.mark.parametrize(
+    ("error", "code"), [(0.0, FAIL), (0.9e-3, FAIL), (1.1e-3, PASS), (NAN, PASS), (None, PASS)]
+)
+def test_in_a_group_a_small_output_of_which_golden_is_accurate_has_its_own_scale(error, code):
+    """`error`: golden's, relative to float64; None without float64 values."""
+    golden = [np.ones(9, np.float32), np.full(9, 1e-4, np.float32)]
+    fp64 = None
+    if error is not None:
+        fp64 = [golden[0].astype(float), golden[1].astype(float) * (1 + error)]
+    wrong = [golden[0], golden[1] * np.float32(1.05)]
+    assert compare(wrong, golden, fp64, Tolerance(1e-2), scale="group").code == code
+
+
 def test_in_a_group_of_many_small_values_a_large_output_keeps_its_own_scale():
     # A relu that flips moves one value by a thousandth of its tensor's scale.
     golden = [np.full(10, 1.0), np.full(100_000, 1e-6)]

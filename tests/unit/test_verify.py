@@ -99,8 +99,10 @@ GRADIENTS = [np.array(0.5, np.float32), np.full(9, 1e-3, np.float32), np.full(2,
 NAMES = ("loss", "gradient of w", "gradient of b")
 
 
-def test_gradients_are_found_by_name_and_share_a_scale():
+def test_gradients_are_found_by_name_and_those_of_rounding_errors_have_the_scale_of_all():
     held = expected(GRADIENTS, NAMES)
+    assert held.fp64 is not None
+    held.fp64[2][:] = 0
     noise = [GRADIENTS[0], GRADIENTS[1], np.zeros(2, np.float32)]
     names = list(NAMES)
     assert verify(noise, held, {}, names).code == torch_same.PASS

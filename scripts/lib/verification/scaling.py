@@ -16,15 +16,18 @@ import numpy as np
 from scripts.lib.artifacts.tensors import CHANGE, GRADIENT, LOSS, OPTIMIZER
 
 Scale = Literal["each", "group"] | Sequence[Hashable]
-"""How to scale: each output by its own golden values, or by those of its group if they are larger. A
-group is all outputs, or those with the same label."""
+"""How to scale: each output by its own golden values, or with its group, which is all outputs, or those with the same
+label."""
+NOISE = 1e-3
+"""An output of a group has a scale of its own if golden's error against float64 is at most this share of it. It is a tenth
+of the tolerance of a training step in float32, so that two correct programs agree at this scale."""
 
 
 def scale_of(names: Sequence[str]) -> Scale:
     """How outputs with these names are scaled: each separately, or as gradients and their loss.
 
     A gradient that consists of rounding errors (that of a key's bias before a softmax) has no meaningful
-    scale: gradients are one group. So are the changes of the parameters that have one, and those of an
+    scale of its own: gradients are one group. So are the changes of the parameters that have one, and those of an
     optimizer's tensors of one name, and those of the buffers of one module: the mean of a batch may be rounding errors
     too, compared with its variance. The loss is scaled separately.
     """
@@ -52,13 +55,16 @@ def is_floating(array: np.ndarray) -> bool:
     return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
 
 
-def exponents(golden: Sequence[np.ndarray], scale: Scale) -> list[int]:
+def exponents(
+    golden: Sequence[np.ndarray], scale: Scale, fp64: Sequence[np.ndarray] | None = None
+) -> list[int]:
     """The exponent of the power of two by which each output is divided; 0 leaves it unchanged.
 
-    In a group it is that of the output or that of the whole group, whichever is larger, because an
-    output that consists of rounding errors has no meaningful scale.
+    In a group, an output that consists of rounding errors has no meaningful scale. So an output that is smaller than its
+    group is scaled as the whole group, unless its values in float64 (`fp64`) show that golden is accurate.
     """
     count = len(golden)
+    wide: Sequence[np.ndarray | None] = [None] * count if fp64 is None else fp64
     by_name = {"each": range(count), "group": [0] * count}
     labels = by_name[scale] if isinstance(scale, str) else scale
     groups: dict[Hashable, list[np.ndarray]] = {}
@@ -67,14 +73,27 @@ def exponents(golden: Sequence[np.ndarray], scale: Scale) -> list[int]:
             groups.setdefault(label, []).append(array)
     least = {label: _exponent(arrays) for label, arrays in groups.items()}
 
-    def exponent(label: Hashable, array: np.ndarray) -> int:
+    def exponent(label: Hashable, array: np.ndarray, exact: np.ndarray | None) -> int:
         if not is_floating(array):
             return 0
         # Zeros have no scale of their own, not one of 0.
         own = _exponent([array]) if _magnitudes(array).any() else least[label]
-        return max(own, least[label])
+        if own < least[label] and not (exact is not None and is_accurate(array, exact)):
+            return least[label]
+        return own
 
-    return [exponent(label, array) for label, array in zip(labels, golden, strict=True)]
+    return [exponent(*one) for one in zip(labels, golden, wide, strict=True)]
+
+
+def is_accurate(array: np.ndarray, exact: np.ndarray) -> bool:
+    """Whether the root mean square error of an output, compared with float64, is at most NOISE of its root mean square."""
+    if exact.dtype != np.float64 or array.shape != exact.shape or not np.isfinite(exact).all():
+        return False
+    # Scaled first: squares of very small values leave float64's range.
+    _, power = math.frexp(float(np.abs(exact).max(initial=0.0)))
+    values, right = (np.ldexp(one.astype(np.float64), -power) for one in (array, exact))
+    error = np.linalg.norm(values - right)
+    return bool(error <= NOISE * np.linalg.norm(right))
 
 
 def _exponent(arrays: Sequence[np.ndarray]) -> int:

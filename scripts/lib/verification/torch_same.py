@@ -109,7 +109,7 @@ def compare(
     if len(actual) != len(golden):
         problems.append(f"{len(actual)} outputs, expected {len(golden)}")
     comparable: list[tuple[np.ndarray, np.ndarray]] = []
-    exponents = [0] * len(golden) if scale is None else scaling.exponents(golden, scale)
+    exponents = [0] * len(golden) if scale is None else scaling.exponents(golden, scale, fp64)
     for name, got, want, exact, dtype, exponent in zip(
         names, actual, golden, wide, dtypes, exponents, strict=False
     ):

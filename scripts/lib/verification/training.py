@@ -109,10 +109,12 @@ def follow(
     golden = golden[: int(np.logical_and.accumulate(np.isfinite(golden)).sum())]
     place = [kind.name for kind in signature.outputs].index(LOSS)
     outputs, problem, matched, base = first, "", 0, 0.0
+    losses: list[float | None] = []
     for number, expected in enumerate(golden):
         if number:
             outputs = step(new_weights(outputs, signature))
         loss = float(np.asarray(outputs[place], np.float64))
+        losses.append(loss if np.isfinite(loss) else None)
         error = abs(loss - expected)
         if not number:
             base = FIRST * error
@@ -129,6 +131,8 @@ def follow(
         detail=problem or passed.detail,
         train_steps=matched,
         train_expected=len(golden),
+        losses=tuple(losses),
+        golden_losses=tuple(golden.tolist()),
     )
 
 
