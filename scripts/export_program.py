@@ -52,7 +52,7 @@ def main() -> None:
         errors.fail(error)
     signature = Signature.read(args.signature)
     if args.test == "train":
-        step = training.of_signature(loaded, signature, Optimizer(**args.optimizer))
+        step = training.of_signature(loaded, signature, Optimizer.of(**args.optimizer))
         loaded = training.for_capture(loaded, step)
     program, report, located = export(
         loaded, signature.inputs, exporter, args.exporter_options, args.ir_format

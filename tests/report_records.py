@@ -51,7 +51,7 @@ def remedied(one: Record, remedy: str, frontend: str) -> Record:
 
 
 def training() -> list[Record]:
-    """Return training steps of conv in eager and by each lowering path; all of them wrong by the last one."""
+    """Return training steps of conv in eager and by each lowering path; the second of them wrong by the last path."""
     found = [
         copy.deepcopy(one)
         for one in records()
@@ -65,9 +65,14 @@ def training() -> list[Record]:
         if one["experiment"]["runtime"] == "iree":
             one["experiment"]["frontend"] += "+train"
             one["verification"] |= {"train_steps": 10, "train_expected": 10}
-    last = found[-1]
+            one["verification"] |= {
+                "losses": [0.5, *[0.25] * 9],
+                "golden_losses": [0.5, *[0.25] * 9],
+            }
+    last = [one for one in found if one["experiment"]["runtime"] == "iree"][-1]
     last["latency"] = None
-    last["outcome"] |= {"status": "error", "reason": "wrong-result", "detail": "loss"}
+    last["verification"] |= {"code": "FAIL", "train_steps": 1, "losses": [0.5, 0.375, *[None] * 8]}
+    last["outcome"] |= {"status": "error", "reason": "wrong-result", "detail": "loss of step 2"}
     return found
 
 

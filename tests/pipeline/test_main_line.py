@@ -436,21 +436,22 @@ def test_a_local_build_is_a_toolchain_and_what_it_compiled_is_made_again_with_it
     assert {rule for rule, _ in jobs} >= {"make_env", "compile_iree", "measure_iree"}
 
 
+def remedy_without(flag: str, path: Path) -> str:
+    """Declare, in a checkout, a remedy that drops a flag, and no other; its name."""
+    remedy = {
+        **dict.fromkeys(("does", "why", "seen"), "of a test"),
+        "versions": {},
+        "reasons": ["bad-flag"],
+        "drop_flags": [flag],
+    }
+    table = {"order": {}, "remedies": {"without-it": remedy}}
+    (path / "workflow/remedies.yaml").write_text(yaml.safe_dump(table))
+    return "without-it"
+
+
 def test_a_module_by_a_remedy_is_measured_once_and_its_first_error_stays(ran):
     bad = BAD_FLAG
-    table = {
-        "order": {},
-        "remedies": {
-            "without-it": {
-                **dict.fromkeys(("does", "why", "seen"), "of a test"),
-                "versions": {},
-                "reasons": ["bad-flag"],
-                "drop_flags": [bad],
-            }
-        },
-    }
-    (ran.path / "workflow/remedies.yaml").write_text(yaml.safe_dump(table))
-    target = {"backend": "llvm-cpu", "flags": [bad], "remedies": ["without-it"]}
+    target = {"backend": "llvm-cpu", "flags": [bad], "remedies": [remedy_without(bad, ran.path)]}
     ran.configure(targets={"remedied": target}, expect={"conv/*/remedied": "ok"})
     only = ("--config", "models=conv", "frontends=torchmlir-torch", "baselines=eager")
     said = ran.snakemake("--cores", "8", "results/latency.csv", *only).stdout
@@ -498,6 +499,21 @@ def test_what_tuning_finds_is_verified_and_used_where_a_target_asks_for_it(ran):
     row = ran.row("conv", "torchmlir-torch", "cpu")
     assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
     assert (row["tuned"], row["opt_level"]) == ("results/tuned/conv/cpu.yaml", "O3")
+
+
+def test_another_module_is_measured_in_the_run_after_one_that_ended_when_it_was_compiled(ran):
+    """The stage of its remedies comes after the compilation, and before the measurement."""
+    tiling = "--iree-dispatch-creation-data-tiling"
+    target = {"backend": "llvm-cpu", "flags": [tiling], "remedies": [remedy_without(tiling, ran.path)]}  # fmt: skip
+    only = ("--config", "models=conv", "frontends=torchmlir-torch", "baselines=eager")
+    cell = "conv/torchmlir-torch/tiled"
+    ran.configure(targets={"tiled": target | {"opt_level": "O2"}}, expect={})
+    ran.snakemake("--cores", "8", "results/latency.csv", *only)
+    ran.configure(targets={"tiled": target | {"opt_level": "O3"}})
+    ran.snakemake("--cores", "8", f"results/compile/{cell}/status.json", *only)
+    jobs = jobs_of(ran.snakemake("-n", "results/latency.csv", *only).stdout)
+    rules = ("compile_iree_by_remedy", "measure_iree", "measure_iree_again")
+    assert jobs == [*((rule, cell) for rule in rules), ("aggregate_results", "")]
 
 
 def test_failed_lists_nothing_that_is_only_unavailable(ran):

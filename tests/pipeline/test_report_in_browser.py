@@ -153,6 +153,11 @@ def test_training_steps_have_bars_figures_and_the_reason_of_a_failure(page):
     text = page.inner_text("main")
     assert "10/10" in text
     assert "wrong result: wrong-result" in text
+    page.click("main summary")
+    steps = page.locator("main details tbody tr").all_inner_texts()
+    assert [line.split("\t")[:2] for line in steps[:2]] == [["1", "0.5000000"], ["2", "0.2500000"]]
+    assert steps[1].endswith("0.3750000")
+    assert steps[2].endswith("not finite")
 
 
 def test_threads_have_charts_and_a_table_with_intervals_and_failures(page):
@@ -258,8 +263,9 @@ def test_means_of_all_rows_are_those_of_latency_md(page, source):
     view(page, "latency")
     shown = [row.split("\t") for row in page.inner_text("tbody.means").splitlines()]
     found = {name: over for name, _, *over in shown}
-    for name, target, _, *over in latency.select(source)["means"]:
-        assert found[f"{name} on {target}" if target else name] == over
+    for name, target, test, *over in latency.select(source)["means"]:
+        path = f"{name} on {target}" if target else name
+        assert found[path if test == "eval" else f"{path} ({test})"] == over
     assert len(found) == len(Table.of(source.records).means)
 
 

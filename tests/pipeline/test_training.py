@@ -16,8 +16,9 @@ BUFFERS = {
 }
 SLOTS = {
     "SGD": [],
+    "SGD with momentum": ["momentum_buffer"],
     "Adam": ["step", "exp_avg", "exp_avg_sq"],
-    "AdamW": ["step", "exp_avg", "exp_avg_sq"],
+    "AdamW": ["step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"],
 }
 
 

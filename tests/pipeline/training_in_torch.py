@@ -57,15 +57,20 @@ CASES = {
     "tied": (Tied, lambda: torch.randint(0, 11, (2, 5))),
     "own loss": (OwnLoss, lambda: torch.randn(2, 4)),
 }
-OPTIMIZERS = ("SGD", "Adam", "AdamW")
+OPTIMIZERS = {
+    "SGD": Optimizer.of(lr=0.1),
+    "SGD with momentum": Optimizer.of(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "Adam": Optimizer.of("Adam", 0.1),
+    "AdamW": Optimizer.of("AdamW", 0.1, betas=[0.5, 0.9], amsgrad=True),
+}
 
 
 def main() -> None:
     found = {}
     for name, (model, given) in CASES.items():
-        for optimizer in OPTIMIZERS:
+        for called, optimizer in OPTIMIZERS.items():
             torch.manual_seed(0)
-            found[f"{name}, {optimizer}"] = _case(model(), given(), Optimizer(optimizer, 0.1))
+            found[f"{name}, {called}"] = _case(model(), given(), optimizer)
     print(json.dumps(found))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from scripts.lib.baseline import arguments, measure
 from scripts.lib.core import exits
+from scripts.lib.modeling.optimizer import Optimizer
 from scripts.lib.timing import calls as timing_calls
 from scripts.lib.timing import stopping
 from scripts.lib.timing.calls import Counters, run_calls, time_runs, warm_up
@@ -29,16 +30,19 @@ REQUIRED = [
 ]
 
 
+ADAM = '{"name": "Adam", "betas": [0.8, 0.9]}'
+
+
 def work(*given: str) -> arguments.Work:
     parser = arguments.argument_parser("x", "")
     return arguments.work(parser.parse_args([*REQUIRED, *given]), Path("scratch"))
 
 
 def test_a_command_line_is_parsed_at_the_door():
-    found = work("--runtime", "eager", "--threads", "3", "--optimizer", '{"name": "Adam"}')
+    found = work("--runtime", "eager", "--threads", "3", "--optimizer", ADAM)
     assert (found.model.name, found.model.file, found.model.options) == ("m", Path("m.py"), {})
     assert (found.runtime, found.device, found.threads, found.test) == ("eager", "cpu", 3, "eval")
-    assert (found.optimizer.name, found.optimizer.lr) == ("Adam", 0.01)
+    assert found.optimizer == Optimizer("Adam", 0.01, {"betas": [0.8, 0.9]})
     assert found.program is None
 
 

@@ -310,6 +310,18 @@ def test_what_is_trained_and_dumped_goes_into_the_matrix_as_configured(root):
 
 
 @pytest.mark.parametrize(
+    ("train", "problem"),
+    [
+        ({"name": "Adam", "momentum": 0.9}, "train.momentum: unknown argument of Adam 'momentum'; there are: amsgrad, betas, eps, lr, weight_decay"),
+        ({"betas": [0.9, 0.99]}, "train.betas: unknown argument of SGD 'betas'; there are: lr, momentum, nesterov, weight_decay"),
+        ({"nesterov": True}, "train.nesterov: found true, expected with a momentum above 0"),
+    ],
+)  # fmt: skip
+def test_an_argument_that_the_optimizer_would_refuse_is_refused(root, train, problem):
+    assert problems_of(CONFIG | {"train": train}, root) == [problem]
+
+
+@pytest.mark.parametrize(
     ("changes", "models"),
     [
         ({"filter": "^B"}, ["b", "b-again"]),
@@ -760,6 +772,26 @@ def test_overrides_replace_what_they_set_of_a_target_key_by_key_and_the_last_one
         "mine/g/cpu": ("O2", ("--c",)),
     }
     assert {of for cell, of in found.items() if cell.endswith("/gpu")} == {("O3", ())}
+
+
+def test_an_override_may_differ_for_training_steps(root):
+    overrides = {"b*": {"flags": ["--x"], "train": {"flags": ["--y"]}}, "b-again": {"train": {"opt_level": "O0"}}}  # fmt: skip
+    config = with_entry("targets", "cpu", overrides=overrides)
+    matrix = expansion.expand(config, {"targets": "cpu"}, root)
+    found = {
+        (name, frontend): (of.opt_level, of.flags)
+        for name in ("a", "b", "b-again")
+        for frontend in ("f", "f+train")
+        for of in [matrix.target(name, frontend, "cpu")]
+    }
+    assert found == {
+        ("a", "f"): ("O2", ("--a", "--b")),
+        ("a", "f+train"): ("O2", ("--a", "--b")),
+        ("b", "f"): ("O2", ("--x",)),
+        ("b", "f+train"): ("O2", ("--y",)),
+        ("b-again", "f"): ("O2", ("--x",)),
+        ("b-again", "f+train"): ("O0", ("--y",)),
+    }
 
 
 def test_an_override_of_a_family_is_one_of_all_of_its_variants_and_may_leave_models_out(root):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config.entries import TargetOverride
+from scripts.lib.config.entries import StepOverride, TargetOverride
 from scripts.lib.driver import flag_checks
 
 COMPILER = """\
@@ -51,6 +51,10 @@ def test_an_unknown_flag_is_named_with_the_nearest_one(results, compiler):
     override = (TargetOverride("bert", flags=("--zzz",)),)
     assert flag_checks.problems(with_flags(results, overrides=override)) == [
         "targets.vulkan.overrides.bert.flags: iree-compile 3.13.0 does not know --zzz"
+    ]
+    override = (TargetOverride("bert", train=StepOverride(flags=("--yyy",))),)
+    assert flag_checks.problems(with_flags(results, overrides=override)) == [
+        "targets.vulkan.overrides.bert.train.flags: iree-compile 3.13.0 does not know --yyy"
     ]
 
 

@@ -5,7 +5,15 @@ import json
 import pytest
 
 from scripts.lib.config import matrix
-from scripts.lib.config.entries import Baseline, Frontend, Model, Override, Target, TargetOverride
+from scripts.lib.config.entries import (
+    Baseline,
+    Frontend,
+    Model,
+    Override,
+    StepOverride,
+    Target,
+    TargetOverride,
+)
 from scripts.lib.config.matrix import Matrix
 
 CPU = Target("cpu", "llvm-cpu", "host", "O3", ("--a",), "local-task")
@@ -25,7 +33,7 @@ FULL = Matrix(
             (),
             "cuda",
             ("g",),
-            overrides=(TargetOverride("b", flags=("--b",)),),
+            overrides=(TargetOverride("b", flags=("--b",), train=StepOverride("O1")),),
         ),
     },
     baselines={

@@ -52,6 +52,18 @@ def test_null_for_what_is_not_there_is_refused_with_what_there_is(text):
         merged(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("train: {name: Adam}", {"name": "Adam", "lr": 0.1}),
+        ("train: {name: SGD, lr: 0.2}", {"name": "SGD", "lr": 0.2, "momentum": 0.9}),
+        ("train: {momentum: 0.8}", {"name": "SGD", "lr": 0.1, "momentum": 0.8}),
+    ],
+)
+def test_another_optimizer_has_none_of_the_arguments_of_the_one_before(text, found):
+    assert merged("train: {name: SGD, lr: 0.1, momentum: 0.9}", text)["train"] == found
+
+
 def test_null_removes_an_expectation():
     assert merged('expect: {"*/*/gpu": null, "x/*": ok}')["expect"] == {
         "*/*/cpu": "ok",

@@ -286,13 +286,15 @@ def test_training_steps_are_shown_beside_their_forward_passes(source):
     assert training.select(source) is None
     added = report_records.training()
     found = training.select(Source(source.results, [*source.records, *added]))["rows"]
-    assert {one["steps"] for one in found} == {None, "10/10"}
+    assert {one["steps"] for one in found} == {None, "10/10", "1/10"}
     assert "torchmlir-torch on llvm-cpu" in {one["path"] for one in found}
     forward = {one["path"]: one["forward_ms"] for one in found}
     assert forward["eager"] > 0
-    [*right, wrong] = found
-    assert all(one["latency_ms"] == one["forward_ms"] for one in right)
-    assert (wrong["latency_ms"], wrong["ending"]) == (None, "wrong result")
+    [wrong] = [one for one in found if one["ending"] == "wrong result"]
+    assert all(one["latency_ms"] == one["forward_ms"] for one in found if one is not wrong)
+    assert wrong["latency_ms"] is None
+    assert wrong["losses"] == [0.5, 0.375, *[None] * 8]
+    assert wrong["golden_losses"] == [0.5, *[0.25] * 9]
 
 
 def test_threads_are_shown_where_rows_have_several_numbers(source):

@@ -253,6 +253,13 @@ def test_the_losses_of_successive_steps_follow_eagers(losses, golden, steps, det
     found = followed(losses, golden)
     assert f"{found.train_steps}/{found.train_expected}" == steps
     assert (found.detail, found.code) == (detail, "FAIL" if detail else "PASS")
+    assert found.golden_losses == tuple(one for one in golden if np.isfinite(one))
+    assert found.losses == tuple(map(float, np.float32(losses[: found.train_expected])))
+
+
+def test_a_loss_that_is_not_finite_is_none():
+    found = followed([2.0, np.nan, np.inf, 1.7], GOLDEN_LOSSES)
+    assert (found.losses, found.code) == ((2.0, None, None, float(np.float32(1.7))), "FAIL")
 
 
 def test_rounding_of_a_loss_depends_on_the_dtype():

@@ -97,7 +97,7 @@ def work(args: argparse.Namespace, scratch: Path) -> Work:
         xla_flags=args.xla_flags,
         compile=args.compile,
         rewrites=args.rewrites,
-        optimizer=Optimizer(**args.optimizer),
+        optimizer=Optimizer.of(**args.optimizer),
         program=args.program,
         scratch=scratch,
     )

@@ -55,6 +55,7 @@ def problems(
     found += glob_problems({**known, "models": {**known["models"], **kernels}})
     found += node_problems(known, config.get("nodes", {}))
     found += reserved_problems(known)
+    found += training.problems(config.get("train", {}))
     return found + reference_problems(config["reference"]["env"], root)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,22 +81,38 @@ class Frontend:
 
 
 @dataclass(frozen=True)
+class StepOverride:
+    """Values of a target that differ for training steps. None keeps the value of the target."""
+
+    opt_level: str | None = None
+    flags: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class TargetOverride:
     """Values of a target that differ for the models whose name or family matches the glob `models`.
 
-    None keeps the value of the target.
+    None keeps the value of the target. `train`: values that differ for their training steps.
     """
 
     models: str
     frontends: tuple[str, ...] | None = None
     opt_level: str | None = None
     flags: tuple[str, ...] | None = None
+    train: StepOverride | None = None
 
     def changes(self, model: Model) -> dict[str, Any]:
         """Return the values that it sets for a model, by their names in Target."""
-        if not cell.selects((self.models,), model.name, model.family):
+        return self._set(self, model, ("frontends", "opt_level", "flags"))
+
+    def changes_in_training(self, model: Model) -> dict[str, Any]:
+        """Return the values that it sets for the training steps of a model alone."""
+        return self._set(self.train, model, ("opt_level", "flags"))
+
+    def _set(self, values: Any, model: Model, keys: Sequence[str]) -> dict[str, Any]:
+        if values is None or not cell.selects((self.models,), model.name, model.family):
             return {}
-        found = {key: getattr(self, key) for key in ("frontends", "opt_level", "flags")}
+        found = {key: getattr(values, key) for key in keys}
         return {key: value for key, value in found.items() if value is not None}
 
 
@@ -148,8 +164,13 @@ class Target:
         return dataclasses.replace(self, **changes) if changes else self
 
     def by_path(self, model: Model, frontend: str) -> Target:
-        """Return the target (with its overrides for a model) for the program of a frontend: with the kept
-        result of tuning, if that is for this frontend."""
+        """Return the target (with its overrides for a model) for the program of a frontend: with the overrides for
+        training steps, if it is one, or the kept result of tuning, if that is for this frontend."""
+        if training.test(frontend) == training.TRAIN:
+            changes: dict[str, Any] = {}
+            for one in self.overrides:
+                changes |= one.changes_in_training(model)
+            return dataclasses.replace(self, **changes) if changes else self
         choice = self.choices.get(model.name)
         if choice is None or choice.frontend != frontend:
             return self

@@ -26,6 +26,7 @@ from scripts.lib.config.entries import (
     Baseline,
     Frontend,
     Model,
+    StepOverride,
     Target,
     TargetOverride,
     Tuning,
@@ -301,14 +302,25 @@ def _overrides(
     problems: list[str],
 ) -> tuple[TargetOverride, ...]:
     """Return the overrides of a target's entry, without those that a later file has set to null."""
+
+    def flags(entry: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
+        if "flags" not in entry:
+            return None
+        return _flags(entry["flags"], f"targets.{target}.overrides.{where}", backend, problems)
+
+    def of_training(entry: Mapping[str, Any], glob: str) -> StepOverride | None:
+        if "train" not in entry:
+            return None
+        step = entry["train"]
+        return StepOverride(step.get("opt_level"), flags(step, f"{glob}.train"))
+
     return tuple(
         TargetOverride(
             models=glob,
             frontends=_tuple(entry.get("frontends")),
             opt_level=entry.get("opt_level"),
-            flags=_flags(entry["flags"], f"targets.{target}.overrides.{glob}", backend, problems)
-            if "flags" in entry
-            else None,
+            flags=flags(entry, glob),
+            train=of_training(entry, glob),
         )
         for glob, entry in entries.items()
         if entry is not None

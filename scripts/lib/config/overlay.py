@@ -18,7 +18,8 @@ def merge(into: dict[str, Any], new: Mapping[str, Any], shipped: Iterable[str] =
 
     If an entry of ENTRIES is null, it is left out: it gets `default: false`. Its key may be a glob,
     which leaves out all matching entries of `into` that `new` does not set. In `expect`, null
-    removes a pattern. `shipped`: names of models that have a file and need no entry. Raises
+    removes a pattern. In `train`, another optimizer leaves out the arguments of the one before, but for the
+    learning rate. `shipped`: names of models that have a file and need no entry. Raises
     ConfigError if a null matches no entry.
     """
     expanded = dict(new)
@@ -30,7 +31,15 @@ def merge(into: dict[str, Any], new: Mapping[str, Any], shipped: Iterable[str] =
         expanded["expect"] = {p: wanted for p, wanted in expect.items() if wanted is not None}
         if isinstance(before := into.get("expect"), dict):
             into["expect"] = {p: w for p, w in before.items() if expect.get(p, w) is not None}
+    names = {_name(one.get("train")) for one in (into, new)} - {None}
+    if len(names) == 2:
+        into["train"] = {key: value for key, value in into["train"].items() if key == "lr"}
     _merge(into, expanded)
+
+
+def _name(train: Any) -> Any:
+    """The name of the optimizer of an entry `train`; None if it has none."""
+    return train.get("name") if isinstance(train, Mapping) else None
 
 
 def _with_defaults(kind: str, entries: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:

@@ -6,9 +6,10 @@ beside it. It exports the training step of a model, so that its cells are named 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from scripts.lib.config import toolchains
+from scripts.lib.config import settings, toolchains
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.toolchains import PINNED, SEPARATOR
 
@@ -16,6 +17,27 @@ EVAL, TRAIN = "eval", "train"
 SUFFIX = f"+{TRAIN}"
 REFERENCES = {EVAL: "reference", TRAIN: "gradients"}
 """The stage that makes what the programs of a test start from and are compared with."""
+
+_ADAM = ("lr", "betas", "eps", "weight_decay", "amsgrad")
+ARGUMENTS = {
+    "SGD": ("lr", "momentum", "weight_decay", "nesterov"),
+    "Adam": _ADAM,
+    "AdamW": _ADAM,
+}
+"""The arguments that `train` takes for each optimizer of torch.optim, by name."""
+
+
+def problems(train: Mapping[str, Any]) -> list[str]:
+    """Error messages about an entry `train` that torch.optim would refuse in every training step."""
+    name = train.get("name", "SGD")
+    found = [
+        f"train.{key}: {settings.unknown(f'argument of {name}', key, ARGUMENTS[name])}"
+        for key in train
+        if key not in ("name", *ARGUMENTS[name])
+    ]
+    if name == "SGD" and train.get("nesterov") and not train.get("momentum"):
+        found.append("train.nesterov: found true, expected with a momentum above 0")
+    return found
 
 
 def test(frontend: str) -> str:

@@ -51,6 +51,8 @@ def _listed(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
     for one in target.overrides:
         if one.flags:
             yield f"{where}.overrides.{one.models}.flags", one.flags
+        if one.train and one.train.flags:
+            yield f"{where}.overrides.{one.models}.train.flags", one.train.flags
 
 
 def _missing(target: Target) -> Iterator[str]:

@@ -42,7 +42,8 @@ OVERHEAD_S = 60
 TRAINING = 13.0
 """Further memory of a stage that holds the results of a training step, as a multiple of the size of the weights.
 Golden results alone are 6: gradients and changes of float32 weights, in float32 and float64. The gradients stage took 13 to 15
-times the weights of the models of docs/training.md, a measurement 9 to 12."""
+times the weights of the models of docs/training.md, a measurement 9 to 12. All with an optimizer without state: where one with
+state needs more than the margin, a further attempt gets it."""
 _ROOM = 1.5
 """Margin: the factor by which memory requests exceed what a stage needs for its weights (_memory_factor)."""
 

@@ -185,7 +185,12 @@ def _follow_training(
         return outputs
 
     found = training.follow(passed, outputs, step, check.signature(), losses)
-    print(f"{found.train_steps} of {found.train_expected} training steps: {found.code}", flush=True)
+    pairs = zip(found.losses or (), found.golden_losses or (), strict=True)
+    for number, (loss, golden) in enumerate(pairs, 1):
+        shown = "not finite" if loss is None else f"{loss:.7g}"
+        print(f"step {number}: loss {shown}, in eager mode {golden:.7g}")
+    if found.train_expected:
+        print(f"{found.train_steps} of {found.train_expected} training steps: {found.code}")
     return found
 
 

@@ -13,12 +13,12 @@ from scripts.lib.modeling.optimizer import Optimizer
 def make(optimizer: Optimizer, weights: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
     """The optimizer of these weights, which updates one after the other as the captured programs do."""
     kind = getattr(torch.optim, optimizer.name)
-    return kind(list(weights), lr=optimizer.lr, foreach=False)
+    return kind(list(weights), **optimizer.arguments, foreach=False)
 
 
 def slots(optimizer: Optimizer) -> tuple[str, ...]:
-    """The names of the tensors that it keeps for each weight: none for SGD, `step`, `exp_avg` and `exp_avg_sq`
-    for Adam."""
+    """The names of the tensors that it keeps for each weight: none for SGD, `momentum_buffer` for SGD with momentum,
+    `step`, `exp_avg` and `exp_avg_sq` for Adam."""
     weight = torch.zeros(1)
     weight.grad = torch.ones(1)
     made = make(optimizer, [weight])

@@ -104,6 +104,8 @@ def _rules(found: Measurement) -> Iterator[tuple[str, bool]]:
     yield "greedy tokens are compared in no step", _none_below(1, of.greedy_expected)
     yield "training steps are below 0", _none_below(0, of.train_steps)
     yield "training is compared in no step", _none_below(1, of.train_expected)
+    numbers = {len(losses) for losses in (of.losses, of.golden_losses) if losses is not None}
+    yield "there are not as many losses as training steps", numbers <= {of.train_expected}
     if latency is None:
         return
     yield "a latency without `host`", found.host is not None

@@ -21,7 +21,7 @@ class Verification:
 
     For a language model, `greedy_tokens` of `greedy_expected` steps gave the token that transformers
     generates (greedy_tokens.py). For a training step, the loss of `train_steps` of `train_expected` successive
-    steps was eager's (training.py).
+    steps was eager's (training.py): `losses` and `golden_losses`. A loss that is not finite is None.
     """
 
     code: str
@@ -36,6 +36,8 @@ class Verification:
     greedy_expected: int | None = None
     train_steps: int | None = None
     train_expected: int | None = None
+    losses: tuple[float | None, ...] | None = None
+    golden_losses: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)

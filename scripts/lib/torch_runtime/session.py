@@ -124,7 +124,12 @@ def _step(
     step.call = prepare(loaded)
     if isinstance(step, TrainStep):
         optimizer = getattr(torch.optim, work.optimizer.name)
-        step.set_optimizer(lambda weights: optimizer(weights, lr=work.optimizer.lr))
+        arguments = dict(work.optimizer.arguments)
+        if arguments.get("nesterov") and not arguments.get("weight_decay"):
+            # PyTorch's foreach implementation, the default on GPUs, adds the momentum to the gradients in place
+            # (torch/optim/sgd.py, 2.9 and 2.15), and the gradients are results that are compared.
+            arguments["foreach"] = False
+        step.set_optimizer(lambda weights: optimizer(weights, **arguments))
     device.finish()
     return step, rewrites
 

@@ -150,7 +150,7 @@ def _conditions(entry: Entry, record: Record) -> tuple[str, ...]:
         f"{experiment['dtype']}, batch size {experiment['batch_size']}",
         computed,
         pairs(model["options"]),
-        pairs(experiment.get("optimizer") or {}),
+        pairs(dict(sorted((experiment.get("optimizer") or {}).items()))),
     )
 
 

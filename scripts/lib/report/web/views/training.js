@@ -45,6 +45,20 @@ report.views.training = {
     );
     const head = h("tr", {}, names.map((name, place) => h("th", { scope: "col", class: place > 0 && place < 6 && "number" }, name)));
     const table = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, body)));
-    return h("section", {}, chart && report.figure(model, `${model}: latency of a training step by path`, chart), !chart && h("h2", {}, model), table);
+    return h("section", {}, chart && report.figure(model, `${model}: latency of a training step by path`, chart), !chart && h("h2", {}, model), table, this.losses(rows.filter((one) => one.losses.length)));
+  },
+
+  /** The loss of each successive step in eager mode and by each path, in a part of the page that can be opened. */
+  losses(rows) {
+    const { h } = report;
+    if (!rows.length) return null;
+    const value = (loss) => h("td", { class: "number" }, loss === null ? "not finite" : loss === undefined ? "–" : loss.toPrecision(7));
+    // Rows of other options or older runs may have been compared with other losses.
+    const tables = d3.groups(rows, (one) => one.golden_losses.join()).map(([, alike]) => {
+      const head = h("tr", {}, ["step", "eager", ...alike.map((one) => one.path)].map((name, place) => h("th", { scope: "col", class: place > 0 && "number" }, name)));
+      const body = alike[0].golden_losses.map((loss, step) => h("tr", {}, [h("th", { scope: "row" }, `${step + 1}`), value(loss), ...alike.map((one) => value(one.losses[step]))]));
+      return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, body)));
+    });
+    return h("details", {}, h("summary", {}, "Losses of successive steps"), tables);
   },
 };

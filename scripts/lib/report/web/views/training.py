@@ -40,6 +40,8 @@ def _row(index: int, record: Record, forward_ms: float | None) -> dict[str, Any]
         "speedup_vs_eager": latency.get("speedup_vs_eager"),
         "speedup_vs_inductor": latency.get("speedup_vs_inductor"),
         "steps": f"{verification['train_steps']}/{expected}" if expected else None,
+        "losses": verification.get("losses") or [],
+        "golden_losses": verification.get("golden_losses") or [],
     }
 
 
