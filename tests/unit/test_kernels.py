@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config import expansion, kernel_matrix, kernels, settings
+from scripts.lib.config import expansion, kernel_models, kernels, settings
 from scripts.lib.config.kernels import KernelError
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.driver.options import Options
@@ -195,13 +195,13 @@ def test_kernels_have_their_own_targets_baselines_and_stopping_rule():
 
 def test_a_project_without_kernels_has_no_matrix_of_them(tmp_path):
     problems: list[str] = []
-    assert kernel_matrix.models({"kernels": {}}, tmp_path, problems) == {}
-    assert kernel_matrix.models({}, ROOT, problems) == {}
+    assert kernel_models.listed({"kernels": {}}, tmp_path, problems) == {}
+    assert kernel_models.listed({}, ROOT, problems) == {}
     assert problems == []
 
 
 def test_a_kernel_in_the_project_of_a_user_is_found(project):
     shutil.copy2(ROOT / "models/kernels/_shapes.py", project / kernels.FOLDER)
     assert kernels.names(project) == ["own"]
-    found = kernel_matrix.models({"kernels": {"max_bytes": 1e3}}, project, [])
+    found = kernel_models.listed({"kernels": {"max_bytes": 1e3}}, project, [])
     assert list(found) == ["kernels-own-4x8", "kernels-own-16x8"]

@@ -12,6 +12,7 @@ from scripts.lib.config import (
     checks,
     flag_sets,
     kernel_matrix,
+    kernel_models,
     models,
     operators,
     remedies,
@@ -56,7 +57,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     chosen["models"] = _with_sizes(chosen["models"], root, problems)
     named_by_remedies = _remedied_by(config, chosen["targets"])
     programs = _programs(chosen["baselines"], named_by_remedies, known["frontends"])
-    of_kernels = kernel_matrix.models(config, root, problems)
+    of_kernels = kernel_models.listed(config, root, problems)
     problems += checks.problems(config, known, chosen, programs, root, lists, of_kernels)
     of_operators = operators.of(config, known, chosen, selections, problems)
     taken = toolchains.selected(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import kernel_matrix, schemas, suites
+from scripts.lib.config import kernel_models, schemas, suites
 from scripts.lib.config.entries import Model
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.modeling import source
@@ -43,7 +43,7 @@ def of_suites(config: Mapping[str, Any], root: Path, problems: list[str]) -> dic
     """The models that `suites:` names."""
     checkout = (config.get("torchbench") or {}).get("path")
     try:
-        _, named = kernel_matrix.of_suites(config.get("suites") or [])
+        _, named = kernel_models.of_suites(config.get("suites") or [])
         entries = suites.entries(named, root, checkout)
     except suites.SuiteError as error:
         problems.append(str(error))
