@@ -12,6 +12,7 @@ from typing import Any
 from scripts.lib.config import settings, toolchains
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.toolchains import PINNED, SEPARATOR
+from scripts.lib.modeling.optimizer import Optimizer
 
 EVAL, TRAIN = "eval", "train"
 SUFFIX = f"+{TRAIN}"
@@ -29,7 +30,7 @@ ARGUMENTS = {
 
 def problems(train: Mapping[str, Any]) -> list[str]:
     """Error messages about an entry `train` that torch.optim would refuse in every training step."""
-    name = train.get("name", "SGD")
+    name = train.get("name", Optimizer.name)
     found = [
         f"train.{key}: {settings.unknown(f'argument of {name}', key, ARGUMENTS[name])}"
         for key in train
