@@ -76,6 +76,12 @@ def test_uv_installs_all_that_conda_would(env):
 
 
 @each_env
+def test_the_channels_are_those_that_every_conda_knows(env):
+    """conda 26.7 refuses `nodefaults`, which is not the name of a channel."""
+    assert yaml.safe_load(env.read_text(encoding="utf-8"))["channels"] == ["conda-forge"]
+
+
+@each_env
 def test_what_a_row_says_of_a_version_is_what_is_pinned(env):
     pinned = [f"{n}=={v}" for n, v in environments.pins(env.stem).items()]
     assert pinned == list(env_files.declared(env).requirements)
