@@ -9,9 +9,9 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
-from uv import find_uv_bin
 
 from scripts.lib.config.build_trees import COMPILER, RUNTIME
+from scripts.lib.driver import installing
 
 
 class NoCandidates(Exception):
@@ -102,7 +102,7 @@ def _newest(requirement: str, prereleases: bool) -> Version | None:
     """
     done = subprocess.run(
         [
-            *(find_uv_bin(), "pip", "compile", "-", "--no-deps", "--no-header", "--no-annotate"),
+            *(installing.uv(), "pip", "compile", "-", "--no-deps", "--no-header", "--no-annotate"),
             *("--quiet", "--prerelease", "allow" if prereleases else "disallow"),
         ],
         input=requirement,

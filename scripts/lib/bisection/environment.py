@@ -5,13 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from uv import find_uv_bin
-
 from scripts.lib.bisection.candidates import Candidate
 from scripts.lib.config import env_files
 from scripts.lib.config.build_trees import COMPILER, RUNTIME
 from scripts.lib.config.stages import IREE_ENV
-from scripts.lib.driver import environments
+from scripts.lib.driver import environments, installing
 from scripts.lib.iree import tools
 
 
@@ -37,6 +35,6 @@ def commit(folder: Path) -> str:
 
 
 def _uv(*words: str) -> None:
-    done = subprocess.run([find_uv_bin(), *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([installing.uv(), *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CannotInstall(done.stderr.strip())

@@ -6,12 +6,16 @@ import contextlib
 import fcntl
 import json
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scripts.lib.config import env_files
-from scripts.lib.core import atomic, process
-from scripts.lib.driver import locks
+from scripts.lib.core import atomic, exits, process
+from scripts.lib.driver import indexes, locks
+
+REASON = "installer"
+"""The reason of a stage that could not make an environment (supervision/diagnose.py)."""
 
 
 @contextlib.contextmanager
@@ -33,19 +37,46 @@ def alone(prefix: Path) -> Iterator[bool]:
 
 
 def uv() -> str:
-    """The path of uv, which only the driver's environment has: this module is also imported in others."""
-    from uv import find_uv_bin
+    """The path of uv, for which pip's package indexes are taken over. Exits with a message if there is no uv.
 
-    return find_uv_bin()
+    Only the driver's environment has uv, and this module is also imported in others.
+    """
+    try:
+        from uv import find_uv_bin
+
+        found = find_uv_bin()
+    except (ImportError, FileNotFoundError):
+        exits.fail(
+            f"{sys.executable} has no uv, which makes the environments; "
+            f"`{sys.executable} -m pip install -r requirements.txt` installs it",
+            reason=REASON,
+        )
+    indexes.take_over()
+    return found
 
 
 def install(prefix: Path, python: str, packages: Sequence[str]) -> None:
     """Make the environment from scratch."""
-    run([uv(), "venv", "--clear", "--quiet", "--python", python, str(prefix)])
+    made = process.run_tool([uv(), "venv", "--clear", "--quiet", "--python", python, str(prefix)])
+    if made.returncode > 0:
+        check_python(python)
+    if made.returncode != 0:
+        process.exit_like(made.returncode)
     interpreter = prefix / "bin" / "python"
     # Importing torch without bytecode takes two to three times as long, in every process. If
     # PYTHONDONTWRITEBYTECODE is set or the folder is read-only, no process would write bytecode.
     run([uv(), "pip", "install", "--compile-bytecode", "--python", str(interpreter), *packages])
+
+
+def check_python(version: str) -> None:
+    """Exit with a message if this machine does not have a Python of this version."""
+    command = [uv(), "python", "find", "--system", version]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        exits.fail(
+            f"there is no Python {version} on this machine, and uv could not download it; install Python "
+            f"{version} so that it is on PATH, or set UV_PYTHON_INSTALL_MIRROR to a mirror of uv's downloads",
+            reason=REASON,
+        )
 
 
 def installed(prefix: Path) -> dict[str, str]:

@@ -1,0 +1,142 @@
+"""uv's package index where only pip has one, and messages for what uv needs and does not find."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.lib.driver import indexes, installing, resolving
+from tests.unit.test_bisect import wheel
+
+SECRET = "https://me:secret@mirror.example/token/simple"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch) -> Path:
+    """A user without settings of pip or uv, whose variables are restored after a test."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in (*indexes._OF_UV, *indexes._OF_PIP.values(), "UV_INDEX_STRATEGY", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):  # fmt: skip
+        monkeypatch.setenv(name, "")  # so that what a test sets is removed
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(home)
+    indexes.take_over.cache_clear()
+    return home
+
+
+def variables() -> dict[str, str]:
+    """What uv's variables for indexes are once pip's indexes have been taken over."""
+    names = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_STRATEGY")
+    indexes.take_over()
+    return {name: value for name in names if (value := os.environ.get(name))}
+
+
+def test_uv_finds_packages_in_the_index_of_pip(tmp_path, monkeypatch):
+    packages = tmp_path / "simple/only-here"
+    packages.mkdir(parents=True)
+    name = wheel(packages, "only-here", "1.5").name
+    (packages / "index.html").write_text(f'<a href="{name}">{name}</a>')
+    monkeypatch.setenv("PIP_INDEX_URL", packages.parent.as_uri())
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    assert "only-here==1.5" in resolving.resolve(["only-here"], "3.11")
+
+
+def test_pips_variables_are_taken_over_and_a_line_names_the_hosts_alone(monkeypatch, capsys):
+    monkeypatch.setenv("PIP_INDEX_URL", SECRET)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://key@a.example/simple\n file:///srv/simple")
+    for _ in range(2):
+        assert variables() == {
+            "UV_DEFAULT_INDEX": SECRET,
+            "UV_INDEX": "https://key@a.example/simple file:///srv/simple",
+            "UV_INDEX_STRATEGY": "unsafe-best-match",
+        }
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1
+    assert "takes pip's: mirror.example, a.example, /srv/simple (UV_DEFAULT_INDEX" in said
+
+
+def test_pips_files_count_as_pip_reads_them(home, monkeypatch):
+    file = home / "pip.conf"
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
+    file.write_text(
+        "[install]\nindex-url = https://b.example\n[global]\nindex-url = https://a.example\n"
+    )
+    assert variables()["UV_DEFAULT_INDEX"] == "https://b.example"
+    monkeypatch.delenv("UV_DEFAULT_INDEX")
+    monkeypatch.delenv("UV_INDEX", raising=False)  # of the machine's own files
+    monkeypatch.setenv("PIP_INDEX_URL", "https://c.example")
+    indexes.take_over.cache_clear()
+    assert variables()["UV_DEFAULT_INDEX"] == "https://c.example"
+
+
+def test_an_index_of_pips_variables_is_found_without_pip(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "false")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://a.example")
+    assert variables() == {"UV_DEFAULT_INDEX": "https://a.example"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['index-url = "https://u.example"', '[[index]]\nurl = "https://u.example"', "pip.no-index = true"],
+)  # fmt: skip
+def test_an_index_in_a_file_of_uv_stays(home, monkeypatch, text):
+    monkeypatch.setenv("PIP_INDEX_URL", SECRET)
+    monkeypatch.delenv("UV_NO_CONFIG")
+    file = home / ".config/uv/uv.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert variables() == {}
+
+
+def test_a_file_of_uv_without_an_index_changes_nothing(home, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", SECRET)
+    monkeypatch.setenv("UV_CONFIG_FILE", str(home / "uv.toml"))
+    monkeypatch.delenv("UV_NO_CONFIG")
+    (home / "uv.toml").write_text('cache-dir = "/tmp"')
+    assert variables() == {"UV_DEFAULT_INDEX": SECRET}
+
+
+@pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_NO_INDEX"])
+def test_an_index_in_a_variable_of_uv_stays(monkeypatch, name, capsys):
+    monkeypatch.setenv("PIP_INDEX_URL", SECRET)
+    monkeypatch.setenv(name, "1")
+    assert variables() == {}
+    assert capsys.readouterr().out == ""
+
+
+def test_where_pip_has_no_index_uv_keeps_its_default(capsys):
+    assert variables() == {}
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("lacking", ["package", "program"])
+def test_without_uv_a_line_says_how_to_install_it(monkeypatch, capsys, lacking):
+    if lacking == "package":
+        monkeypatch.setitem(sys.modules, "uv", None)
+    else:
+        monkeypatch.setattr("uv.find_uv_bin", Path("/nowhere/uv").read_text)
+    with pytest.raises(SystemExit):
+        installing.uv()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith(f"error[installer]: {sys.executable} has no uv")
+    assert "-m pip install -r requirements.txt" in said
+
+
+def test_a_python_that_is_neither_here_nor_downloaded_ends_in_a_line_of_advice(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "none"))
+    monkeypatch.setenv("UV_PYTHON_PREFERENCE", "only-managed")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    with pytest.raises(SystemExit):
+        installing.install(tmp_path / "env", "3.11", [])
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert last.startswith("error[installer]: there is no Python 3.11 on this machine")
+    assert "UV_PYTHON_INSTALL_MIRROR" in last
