@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.lib.core import exits
+from scripts.lib.core import commands, exits
 from scripts.lib.report import aggregates, limits
 from scripts.lib.report.kernels import page, plots, rows
 from scripts.lib.report.kernels.columns import COLUMNS, FIELDS
@@ -34,4 +34,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

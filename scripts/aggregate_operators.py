@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.config.matrix import Matrix
-from scripts.lib.core import atomic
+from scripts.lib.core import atomic, commands
 from scripts.lib.driver import outputs
 from scripts.lib.operators.problem import Problem
 from scripts.lib.report import aggregates, fields, writing
@@ -51,4 +51,4 @@ def _records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.lib.core import exits
+from scripts.lib.core import commands, exits
 from scripts.lib.report import aggregates, imported, latency_page, record
 from scripts.lib.report.columns import COLUMNS, FIELDS
 from scripts.lib.report.results_table import Table
@@ -19,4 +19,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -8,7 +8,7 @@ import msgspec
 import yaml
 
 from scripts.lib.config import tuning
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.report import aggregates
 from scripts.lib.report.tuning import page, rows
 from scripts.lib.report.tuning.columns import COLUMNS, FIELDS
@@ -46,4 +46,4 @@ def _write_spec(result: tuning.Result, text: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -17,7 +17,7 @@ from scripts.lib.bisection.search import Side
 from scripts.lib.bisection.trial import Limits, NoTrial, Subject, Trial
 from scripts.lib.bundling import case as cases
 from scripts.lib.bundling.case import NoCase
-from scripts.lib.core import exits
+from scripts.lib.core import commands, exits
 from scripts.lib.driver import resources
 from scripts.lib.iree.turns import TurnError
 from scripts.lib.report import results_file
@@ -131,4 +131,4 @@ def _dispatches(trials: Trials, made: result.Result) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

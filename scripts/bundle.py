@@ -14,7 +14,7 @@ from pathlib import Path
 from scripts.lib.bundling import case as cases
 from scripts.lib.bundling import elsewhere, reducing, writing
 from scripts.lib.bundling.case import Case, NoCase
-from scripts.lib.core import exits
+from scripts.lib.core import commands, exits
 from scripts.lib.report import results_file
 from scripts.lib.report.results_file import Record
 from scripts.lib.supervision import outcome
@@ -139,4 +139,4 @@ def _groups(root: Path, records: Iterable[Record]) -> Iterator[Case]:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.lib.config import cell, threads
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.report import remedied
 from scripts.lib.report.results_file import BadRecords, cell_of, read
 
@@ -100,4 +100,4 @@ def _entry(record: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    commands.run(main)

@@ -14,7 +14,7 @@ import psutil
 
 from scripts.lib.config.stages import STAGES
 from scripts.lib.config.toolchains import SEPARATOR
-from scripts.lib.core import checkout, exits
+from scripts.lib.core import checkout, commands, exits
 from scripts.lib.driver import environments, progress
 
 FILES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -98,4 +98,4 @@ def no_other_run() -> TextIO | None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    commands.run(main)

@@ -14,7 +14,7 @@ from scripts.lib.comparison.pairs import Pair
 from scripts.lib.comparison.settings import Settings
 from scripts.lib.config import cell, settings
 from scripts.lib.config.reading import ConfigError
-from scripts.lib.core import atomic, checkout, exits
+from scripts.lib.core import atomic, checkout, commands, exits
 from scripts.lib.iree.turns import TurnRule, Turns
 from scripts.lib.report.results_file import BadRecords, read
 
@@ -38,9 +38,10 @@ def main() -> int:
             made = _compare(args, found, chosen, in_turns | _again(args, made, found))
         if args.save:
             atomic.write_text(args.save, formats.as_json(made, args.all))
-        print(formats.FORMATS[args.format](made, args.all), end="")
+        text = formats.FORMATS[args.format](made, args.all)
     except (BadRecords, ConfigError, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
+    print(text, end="")
     return 1 if made.alarms else 0
 
 
@@ -155,4 +156,4 @@ def _again(
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    commands.run(main)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from scripts.lib.config import schemas
+from scripts.lib.core import commands
 from scripts.lib.report import fields
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import Field
@@ -142,4 +143,4 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

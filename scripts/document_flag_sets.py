@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from scripts.lib.config import flag_sets
 from scripts.lib.config.flag_sets import FlagSet, Table
+from scripts.lib.core import commands
 from scripts.lib.report import markdown
 from scripts.lib.report.made_part import MadePart
 
@@ -63,4 +64,4 @@ def _codes(words: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from scripts.lib.config import remedies
 from scripts.lib.config.remedies import Hang, Remedy, Table
+from scripts.lib.core import commands
 from scripts.lib.report import markdown
 from scripts.lib.report.made_part import MadePart
 
@@ -73,4 +74,4 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -13,7 +13,7 @@ from types import ModuleType
 
 from scripts import record_formats
 from scripts.lib.config import cell
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.report.operators import records_file
 from scripts.lib.report.results_file import BadRecords, Record, read
 from scripts.record_formats import CELL_KEYS, Export, as_text, named
@@ -30,11 +30,13 @@ def main() -> None:
             timestamp = args.results.stat().st_mtime
         export = Export(select(records, args.cell, args.only), records, timestamp)
         rendered = module.render(export, args)
-        for path, text in _placed(rendered, args, module).items():
+        files = _placed(rendered, args, module)
+        for path, text in files.items():
             atomic.write_text(path, text)
-            print(path)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
+    for path in files:
+        print(path)
     for note in export.notes:
         print(f"note: {note}", file=sys.stderr)
 
@@ -161,4 +163,4 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -17,7 +17,7 @@ from scripts.lib.config import cell, stages, toolchains
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.stage import OUTCOMES, REPORT
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.report import remedied
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
@@ -206,4 +206,4 @@ def _cells(matrix: Matrix) -> set[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    commands.run(main)

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.lib.core import exits
+from scripts.lib.core import commands, exits
 from scripts.lib.core.machine import physical_cores
 from scripts.lib.graph_parts import slow, slow_writing, writing
 from scripts.lib.graph_parts.computed import Lowering
@@ -60,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.lib.core import exits
+from scripts.lib.core import commands, exits
 from scripts.lib.core.machine import physical_cores
 from scripts.lib.graph_parts import writing, wrong
 from scripts.lib.graph_parts.computed import PLAIN, Lowering
@@ -58,4 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scripts.lib.config import cell
-from scripts.lib.core import exits
+from scripts.lib.core import commands, exits
 from scripts.lib.report import plotting
 from scripts.lib.report.history import findings, plot, series, store, tables, words
 from scripts.lib.report.history.findings import Ended, Shown
@@ -104,4 +104,4 @@ def write_answer(kept: list[Kept], sql: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

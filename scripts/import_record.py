@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.report import imported
 from scripts.lib.report.results_file import cell_of
 
@@ -36,4 +36,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.operators import dataset, selection, traces, values
 from scripts.lib.operators.problem import Problem
 from scripts.lib.operators.selection import Selection
@@ -123,4 +123,4 @@ def _write(path: Path, problems: Iterable[Problem]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -10,6 +10,7 @@ import importlib.metadata
 from pathlib import Path
 
 from scripts.lib.config.suites import NAMES, RENAMED
+from scripts.lib.core import commands
 
 
 def main() -> None:
@@ -64,4 +65,4 @@ def _transformers() -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

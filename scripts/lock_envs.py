@@ -14,7 +14,7 @@ from pathlib import Path
 from scripts.lib.config import env_files
 from scripts.lib.config.build_trees import PACKAGES
 from scripts.lib.config.env_files import EnvironmentFileError
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.driver import environments, locks, resolving
 
 IREE_VERSION = environments.ROOT / env_files.FOLDER / "IREE_VERSION"
@@ -105,4 +105,4 @@ def _text(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

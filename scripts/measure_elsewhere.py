@@ -21,7 +21,7 @@ from typing import Any
 
 from scripts.lib.artifacts import digest
 from scripts.lib.artifacts.digest import Digest
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.core.machine import physical_cores
 
 BUNDLE, RECORD, FORMAT = "measure.json", "record.json", 1
@@ -135,4 +135,4 @@ def _round(folder: Path, command: Sequence[str], number: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

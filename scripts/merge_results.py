@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.report import fields, latency_page, merging, results_file, writing
 from scripts.lib.report.columns import COLUMNS, FIELDS
 from scripts.lib.report.merging import Conflict
@@ -69,4 +69,4 @@ def write(records: list[dict], folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

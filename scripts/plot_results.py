@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.lib.core import exits
+from scripts.lib.core import commands, exits
 from scripts.lib.report import plots, results_file
 from scripts.lib.report.results_file import BadRecords
 from scripts.lib.report.results_table import Table
@@ -24,4 +24,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

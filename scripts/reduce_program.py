@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.iree.tools import tool
 from scripts.lib.reduction import mismatch, search, shapes, signature
 from scripts.lib.reduction.mismatch import Comparison
@@ -212,4 +212,4 @@ def of_mismatch(of: Reduction, comparison: Comparison, folder: Path) -> Reduced:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

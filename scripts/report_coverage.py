@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.lib.config import cell
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.report import coverage, markdown, remedied
 from scripts.lib.report.coverage import ENDINGS, FIELDS
 from scripts.lib.report.markdown import text
@@ -327,4 +327,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

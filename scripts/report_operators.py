@@ -10,7 +10,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.report.operators import reach, records_file
 from scripts.lib.report.operators.table import Table
 from scripts.lib.report.results_file import BadRecords
@@ -42,4 +42,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from scripts.lib.config.entries import Operators
-from scripts.lib.core import atomic, exits
+from scripts.lib.core import atomic, commands, exits
 from scripts.lib.operators import dataset, selection, traces
 from scripts.lib.operators.problem import Problem
 from scripts.lib.operators.selection import Selection
@@ -89,4 +89,4 @@ def _counted(
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from scripts.lib.core import exits
+from scripts.lib.core import commands, exits
 from scripts.lib.report.why import reading
 from scripts.lib.report.why.account import account
 from scripts.lib.report.why.first import worth_looking_at
@@ -38,4 +38,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commands.run(main)

@@ -1,0 +1,104 @@
+"""Commands whose output is read by a program that stops reading."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.lib.config import stages
+from scripts.lib.core.commands import UNREAD
+
+ROOT = Path(__file__).parents[2]
+OF_STAGES = {module for stage in stages.STAGES.values() for module in stage.modules}
+OF_SUPERVISION = {"scripts.supervise", "scripts.supervise_batch", "scripts.fork_server"}
+COMMANDS = {
+    path.stem: path
+    for path in sorted((ROOT / "scripts").glob("[a-z]*.py"))
+    if f"scripts.{path.stem}" not in OF_STAGES | OF_SUPERVISION
+}
+
+
+def unread(*words: str, stderr: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run Python while nobody reads its output; of `stderr`, what it says of errors neither."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        return subprocess.run(
+            [sys.executable, *words],
+            stdout=write,
+            stderr=write if stderr else subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(write)
+
+
+def command(body: str) -> tuple[str, str]:
+    """A command with this body, as words for Python."""
+    lines = body.replace("\n", "\n    ")
+    return "-c", (
+        f"import sys\nfrom scripts.lib.core import commands\ndef main():\n    {lines}\ncommands.run(main)"
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_is_no_stage_ends_by_the_same_function(name):
+    assert COMMANDS[name].read_text(encoding="utf-8").endswith(":\n    commands.run(main)\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["scripts.document_columns"],  # more than Python keeps before it writes
+        ["scripts.failed", "--results", "/nowhere"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_command_whose_output_is_not_read_ends_without_a_traceback(words):
+    done = unread("-m", *words)
+    assert (done.returncode, done.stderr) == (UNREAD, "")
+
+
+def test_a_reader_that_stops_after_a_line_gets_that_line():
+    words = command("for number in range(10**6):\n    print(number)")
+    with subprocess.Popen(
+        [sys.executable, *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout.readline() == "0\n"
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == UNREAD
+
+
+def test_a_message_that_is_not_read_ends_in_the_same_way():
+    assert unread(*command("print('x', file=sys.stderr)"), stderr=True).returncode == UNREAD
+
+
+@pytest.mark.parametrize(("body", "code"), [("return None", 0), ("print('x', end='')\nreturn 3", 3), ("raise SystemExit(4)", 4), ("sys.exit('why')", 1)])  # fmt: skip
+def test_the_exit_code_is_that_of_the_command(body, code):
+    done = subprocess.run(
+        [sys.executable, *command(body)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert done.stdout == ("x" if "print" in body else "")
+    assert done.stderr == ("why\n" if "why" in body else "")
+
+
+def test_an_error_that_is_not_of_the_output_is_shown():
+    done = subprocess.run(
+        [sys.executable, *command("raise BrokenPipeError('of another process')")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "BrokenPipeError: of another process" in done.stderr
