@@ -13,6 +13,7 @@ import argparse
 import json
 import random
 import re
+import statistics
 import subprocess
 import tempfile
 import time
@@ -32,9 +33,6 @@ from scripts.lib.iree import benchmark, gbench
 from scripts.lib.iree.backends import compile_flags
 from scripts.lib.iree.session import Module, Session
 from scripts.lib.iree.tools import tool
-from scripts.lib.timing.arguments import Timing
-from scripts.lib.timing.latency import geometric_mean
-from scripts.lib.timing.stopping import Schedule, StoppingRule
 
 NO_MEMOIZATION = "--iree-hal-memoization=false"
 VARIANTS = {
@@ -44,6 +42,7 @@ VARIANTS = {
     "together, no memoization": (32, (NO_MEMOIZATION,)),
 }
 """Programs per module, and additional flags."""
+REPETITIONS = ("--benchmark_min_warmup_time=0.01", "--benchmark_min_time=0.002s", "--benchmark_repetitions=60")  # fmt: skip
 IN_PYTHON = "alone, called from Python"
 PACKAGES = ("iree-base-compiler", "iree-base-runtime")
 _ARGUMENT = re.compile(r"%arg\d+: tensor<(?P<shape>(?:\d+x)*)(?P<element>\w+)>")
@@ -75,7 +74,9 @@ def main() -> None:
         values = _in_turns(timed, folder, args.turns, args.seed)
     result = {"machine": timing.machine(PACKAGES), "programs": _summary(values)}
     result["geometric_mean_of_alone"] = {
-        variant: geometric_mean([row[variant]["of_alone"] for row in result["programs"].values()])
+        variant: statistics.geometric_mean(
+            [row[variant]["of_alone"] for row in result["programs"].values()]
+        )
         for variant in (*VARIANTS, IN_PYTHON)
     }
     print(json.dumps(result, indent=2))
@@ -145,14 +146,12 @@ def _in_turns(
 
 def _ways(program: Timed, inputs: list[str], report: Path) -> dict[str, Callable[[], float]]:
     threads = physical_cores()
-    rule = Timing(StoppingRule(repetition_s=0.002), threads)
-    schedule = Schedule(iterations=0, repetitions=60, warmup_s=0.01)
 
     def by_tool(module: Module) -> float:
-        command = benchmark.command_line(module, inputs, rule, schedule)
+        command = benchmark.command_line(module, inputs, threads)
         output = [f"--benchmark_out={report}", "--benchmark_out_format=json"]
-        subprocess.run([*command, *output], check=True, capture_output=True)
-        return gbench.read_latency(report).min
+        subprocess.run([*command, *REPETITIONS, *output], check=True, capture_output=True)
+        return min(gbench.read_ms(report))
 
     def in_python() -> float:
         call = Session(program.modules["alone"], threads).uploaded(program.arrays)

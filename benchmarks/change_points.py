@@ -4,7 +4,7 @@
 number of points. `rates` prints the false
 alarms and the share of changes and drifts that are found, for docs/history.md.
 
-The logarithms of a series are normal around their level. As ratio.py assumes, the variance of a point is the stated one times DF / χ²(DF):
+The logarithms of a series are normal around their level. The variance of a point is the stated one times DF / χ²(DF):
 a series may be calmer or noisier than its measurements say.
 """
 

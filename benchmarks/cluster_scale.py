@@ -23,7 +23,7 @@ from scripts.lib.supervision import outcome
 ROOT = Path(__file__).parents[1]
 QUEUE = ROOT / "tests/cluster/queue"
 TARGET = "results/latency.csv"
-MEASURED = "results/measure/*/*/*/status.json"
+VERIFIED = "results/verify/*/*/*/status.json"
 PACKAGES = ("snakemake", "snakemake-executor-plugin-cluster-generic")
 
 # A group of its own for each job is no group.
@@ -31,7 +31,8 @@ UNGROUPED = {
     "make_reference": "{model}",
     "export_program": "{model}-{frontend}",
     "compile_iree": "compile-{model}-{frontend}-{target}",
-    "measure_iree": "measure-{model}-{frontend}-{target}",
+    "verify_iree": "verify-{model}-{frontend}-{target}",
+    "time_group": "time-{model}-{device}-{test}",
 }
 
 
@@ -70,7 +71,7 @@ def measure(folder: Path, cells: int, slots: int, ungrouped: bool, first: int | 
     checkout.mkdir()
     queue.mkdir()
     whole = synthetic.make_checkout(checkout, cells)
-    wanted = [stages.status_path("measure", of) for of in whole.of_kind(Kind.IREE)][:first]
+    wanted = [stages.status_path("verify", of) for of in whole.of_kind(Kind.IREE)][:first]
     command = [
         *(sys.executable, "-m", "snakemake", *(wanted if first else [TARGET])),
         *("--profile", "workflow/profiles/cluster-generic", "--jobs", str(slots)),
@@ -83,7 +84,7 @@ def measure(folder: Path, cells: int, slots: int, ungrouped: bool, first: int | 
         command += ["--groups", *(f"{rule}={group}" for rule, group in UNGROUPED.items())]
     os.environ["QUEUE"] = str(queue)
     run = timing.run(tuple(command), checkout)
-    made = {str(path.relative_to(checkout)): path for path in checkout.glob(MEASURED)}
+    made = {str(path.relative_to(checkout)): path for path in checkout.glob(VERIFIED)}
     done = [
         cell for cell in wanted if cell in made and outcome.read(made[cell]).status == outcome.OK
     ]

@@ -1,4 +1,4 @@
-"""Print the times of the last run by stage and by parallel stages, and the trust of its latencies.
+"""Print the times of the last run by stage and by parallel stages, and how well its speed-ups are known.
 
     snakemake --cores 2 results/latency.csv && python -m benchmarks.default_run
 
@@ -10,18 +10,23 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from scripts.lib.report import coverage, results_file, summary
-from scripts.lib.supervision import journal
-from scripts.lib.timing.latency import GRADES
+from scripts.lib.config.choices import BASES
+from scripts.lib.core import exits
+from scripts.lib.report import results_file, summary
+from scripts.lib.supervision import journal, outcome
+from scripts.lib.timing import ratios
+from scripts.lib.timing.ratios import UNDECIDED, Interval
 
 JOURNAL = Path("results/logs/journal.jsonl")
 BESIDE = ""
@@ -31,6 +36,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.default_run", description=__doc__)
     parser.add_argument("--journal", type=Path, default=JOURNAL)
     parser.add_argument("--results", type=Path, default=Path("results/results.jsonl"))
+    parser.add_argument(
+        "--target", default="llvm-cpu", help="whose speed-ups (default: %(default)s)"
+    )
     args = parser.parse_args()
     begun, entries = last_run(args.journal)
     account = journal.of_last_run(args.journal, max(e["end"] for e in entries))
@@ -38,14 +46,13 @@ def main() -> None:
     console = Console(width=120)
     console.print(summary.seconds(account))
     console.print(split(begun, entries))
-    timed = [latency for one in results_file.read(args.results) if (latency := one.latency)]
-    console.print(by_trust(timed))
-    console.print(by_reason(timed))
+    console.print(*figures(args.results, args.target))
 
 
 def last_run(path: Path) -> tuple[float, list[dict]]:
     """When the last run of a journal began, and the lines of its stages."""
-    begun, entries = time.time(), []
+    begun = time.time()
+    entries: list[dict] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         if "run" in entry:
@@ -75,35 +82,81 @@ def split(begun: float, entries: Sequence[dict]) -> Table:
     return table
 
 
-def by_trust(timed: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table of the rows with a latency by trust. `timed`: latencies of records."""
-    counts = Counter(latency["trust"] for latency in timed)
-    table = _titled(f"{len(timed)} rows with a latency", "trust", "rows", "share")
-    for grade in GRADES:
-        table.add_row(grade, str(counts[grade]), f"{counts[grade] / max(1, len(timed)):.0%}")
-    return table
+def figures(results: Path, target: str) -> list[Table]:
+    """The tables of a run: half-widths and verdicts of the speed-ups of a target, and its groups. Exits if there is none."""
+    try:
+        timed = [one for one in results_file.read(results) if one.latency]
+    except (results_file.BadRecords, OSError) as error:
+        exits.fail(str(error))
+    rows = [one.data for one in timed if one.is_iree and one["target"] == target]
+    if not rows:
+        exits.fail(f"{results}: no row of the target {target!r} has a latency")
+    title = f"speed-ups of {len(rows)} rows on {target}"
+    table = _titled(title, "over", "rows", "intervals", "half-width", "90 %", "within 5 %", *ratios.VERDICTS)  # fmt: skip
+    undecided = _titled("not decided", "row", "over", "speed-up", "half-width", "why")
+    decided = every = 0
+    for base in BASES:
+        of_base = [(one, _interval(one["latency"], f"speedup_vs_{base}")) for one in rows if one["latency"][f"speedup_vs_{base}"]]  # fmt: skip
+        widths = [at.half_width for _, at in of_base if at]
+        said = [at.verdict if at else UNDECIDED for _, at in of_base]
+        narrow = sum(width <= math.log(ratios.SAME) for width in widths)
+        ends = [f"{np.quantile(widths, at):.1%}" if widths else "–" for at in (0.5, 0.9)]
+        counts = (said.count(verdict) for verdict in ratios.VERDICTS)
+        table.add_row(base, str(len(said)), str(len(widths)), *ends, str(narrow), *map(str, counts))
+        every, decided = every + len(said), decided + len(said) - said.count(UNDECIDED)
+        for (one, at), verdict in zip(of_base, said, strict=True):
+            if verdict == UNDECIDED:
+                ratio, why = one["latency"][f"speedup_vs_{base}"], one["latency"]["doubt"]
+                width = f"{at.half_width:.1%}" if at else "–"
+                undecided.add_row(str(results_file.cell_of(one)), base, f"{ratio:.2f}", width, why)
+    table.caption = f"decided or the same: {decided} of {every}"
+    return [
+        table,
+        undecided,
+        _groups([one.data["latency"] for one in timed], results.parent / "time"),
+    ]
 
 
-def by_reason(timed: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table of the reasons against high trust. A row counts for each of its reasons."""
-    of_grade: dict[str, Counter[str]] = {grade: Counter() for grade in GRADES}
-    alone: Counter[str] = Counter()
-    for latency in timed:
-        reasons = {coverage.kind_of(reason) for reason in latency["trust_reasons"]}
-        of_grade[latency["trust"]].update(reasons)
-        alone.update(reasons if len(reasons) == 1 else ())
-    every = sum(of_grade.values(), Counter())
-    table = _titled(
-        "what kept rows from high trust", "reason", "rows", *GRADES[1:], "the only reason"
+def _groups(timed: Sequence[Mapping[str, Any]], folder: Path) -> Table:
+    """A line per group: its control, and what else the machine did; below, the seconds of groups."""
+    table = _titled("groups", "group", "rows", "generations", "control", f"{ratios.CONFIDENCE:.0%}", "differs", "foreign", "steal")  # fmt: skip
+    wrong = 0
+    names = [one["group"] for one in timed if one["group"]]
+    of_group = {one["group"]: one for one in timed}
+    for name in dict.fromkeys(names):
+        one = of_group[name]
+        at = _interval(one, "control")
+        differs = at is not None and not at.low <= 1 <= at.high
+        wrong += differs
+        ratio = f"{at.ratio:.3f}" if at else "–"
+        shown = (ratio, _span(at), "yes" if differs else "", f"{one['foreign']:.0%}", f"{one['steal']:.0%}")  # fmt: skip
+        table.add_row(name, str(names.count(name)), str(one["generations"]), *shown)
+    seconds = {
+        str(path.parent.relative_to(folder)): used.seconds
+        for path in folder.glob(f"*/*/*/{outcome.STATUS}")
+        if (used := outcome.read_usage(path))
+    }
+    longest = sorted(seconds, key=seconds.__getitem__, reverse=True)
+    table.caption = (
+        f"controls whose interval excludes 1: {wrong} of {len(of_group)}. Seconds of all jobs: {sum(seconds.values()):.0f}; "
+        f"by group: {', '.join(f'{name} {seconds[name]:.0f}' for name in longest)}"
     )
-    for reason, count in every.most_common():
-        cells = (count, *(of_grade[grade][reason] for grade in GRADES[1:]), alone[reason])
-        table.add_row(reason, *map(str, cells))
     return table
+
+
+def _interval(latency: Mapping[str, Any], name: str) -> Interval | None:
+    """The interval of a ratio of a latency; None if it has none."""
+    ends = [latency[key] for key in (f"{name}_low", f"{name}_high")]
+    ratio = latency["control_ratio" if name == "control" else name]
+    return Interval(ratio, *ends) if None not in ends else None
+
+
+def _span(at: Interval | None) -> str:
+    return f"{at.low:.3f} to {at.high:.3f}" if at else ""
 
 
 def _titled(title: str, first: str, *columns: str) -> Table:
-    table = Table(title=title, title_style="bold")
+    table = Table(title=title, title_style="bold", caption_justify="left")
     table.add_column(first)
     for column in columns:
         table.add_column(column, justify="right")

@@ -11,19 +11,19 @@ Every baseline of the runtimes eager and inductor counts, those with `rewrites: 
 was rewritten for speed, the figures are printed a second time from the rows that were not.
 
 Cross-fitting. The fastest of several noisy measurements is partly fast by chance, so a minimum over
-paths, or over eager and inductor, would look faster than it is. Every row is measured in two
-rounds, minutes apart. The fastest row is chosen by the first round and timed by the second round,
-then chosen by the second round and timed by the first round, and the logarithms of the two are
-averaged. So the noise that decided the choice is not in the latency that counts. The figure is the
-result for a user who measures each path once and keeps the fastest. A row with only one round is
-chosen and timed by that round, and a note names it.
+paths, or over eager and inductor, would look faster than it is. The rows of an entry are timed in
+turns, in several generations of their processes. The fastest rows are chosen by every second generation
+and compared in the others, and the other way round. So the noise that decided the choice is not in the
+ratio that counts. The figure is the result for a user who measures each path once and keeps the fastest.
+Rows that were not timed in turns with each other are chosen by their latencies and compared through their
+anchors (scripts/lib/report/speedups.py), and a note names the entry.
 
-Two 95 % intervals. "These entries": the entries are fixed and only the measurements are noisy. The
-variances of all rows that count (log_latency in scripts/lib/report/ratio.py) are added, as for
-independent rows. If the two rounds of an entry choose different rows, each row contributes one
-round and counts with half of its variance. "Entries like these": the entries are a sample of
-similar models. This is Student's t interval of the logarithms; its degrees of freedom are the
-number of entries minus one. It is wider, because entries differ by more than noise.
+Two 99 % intervals. "These entries": the entries are fixed and only the measurements are noisy. The ratio
+of an entry has Student's t distribution over its generations, and the figure is the mean of
+independent ones; between rows that are equally fast it holds the truth in 97 % of cases, because the
+halves of the generations do not choose independently. "Entries like these": the entries are a sample of
+similar models. This is Student's t interval of the logarithms; its degrees of freedom are the number of
+entries minus one. It is wider, because entries differ by more than noise.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.lib.config import plugins, threads
+from scripts.lib.config.choices import BASES
 from scripts.lib.config.training import EVAL
 from scripts.lib.core import exits
 from scripts.lib.iree.backends import BACKENDS
-from scripts.lib.report import ratio, remedied
-from scripts.lib.report.ratio import Interval, LogLatency
+from scripts.lib.report import remedied, speedups
 from scripts.lib.report.results_file import BadRecords, Record, read
-from scripts.lib.report.speedups import BASES, machine_of
+from scripts.lib.report.speedups import Latency, machine_of
+from scripts.lib.timing import ratios
+from scripts.lib.timing.ratios import Difference, Interval
 
 RESULTS = Path("results/results.jsonl")
 FAILED = 0.1
@@ -78,8 +80,19 @@ def main() -> None:
         records = read(args.results)
         names, everything = entries(records, args.target)
         plain, only_rewritten = as_captured(records, args.target)
+        show(args, names, everything, plain, only_rewritten)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
+
+
+def show(
+    args: argparse.Namespace,
+    names: Sequence[str],
+    everything: Sequence[Entry],
+    plain: Sequence[Entry] | None,
+    only_rewritten: Sequence[str],
+) -> None:
+    """Print the figures. `plain`, `only_rewritten`: the result of `as_captured`. Raises BadRecords."""
     found = [entry for entry in everything if entry.bases]
     if not found:
         exits.fail(f"{args.results}: no latency of {' or '.join(BASES)} to compare with")
@@ -113,36 +126,23 @@ class Entry:
     """A model and its rows with a latency: `bases` by baseline, `paths` by lowering path."""
 
     name: str
-    bases: Mapping[str, ratio.Row]
-    paths: Mapping[str, ratio.Row]
-
-
-@dataclass(frozen=True)
-class Fastest:
-    """The fastest of several rows.
-
-    `names`: the rows chosen by the first and the second round. `log_ms`: the logarithm of the
-    latency, from the rounds that did not choose. `terms`: its errors.
-    """
-
-    names: tuple[str, str]
-    log_ms: float
-    terms: tuple[LogLatency, ...]
+    bases: Mapping[str, Latency]
+    paths: Mapping[str, Latency]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The ratio of an entry for a path (or for the best path): its logarithm, and its errors
-    `terms`.
+    """The ratio of an entry for a path (or for the best path): its logarithm, and the same with its error (None if it has
+    no interval).
 
-    `base`, `path`: names of the chosen rows; None for an entry that failed.
+    `base`, `path`: names of the rows that were chosen, one per half of the generations; None for an entry that failed.
     """
 
     entry: str
     log_ratio: float
-    terms: tuple[LogLatency, ...] = ()
-    base: tuple[str, str] | None = None
-    path: tuple[str, str] | None = None
+    difference: Difference | None = None
+    base: tuple[str, ...] | None = None
+    path: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Figure:
     """The geometric mean of a path over entries; `failed` of them have no latency.
 
     `these`: the interval for these entries; None if a row has no interval. `like_these`: the
-    interval for entries like these; None for a single entry.
+    interval for entries like these; None for fewer than three.
     """
 
     path: str
@@ -229,68 +229,84 @@ def _is_base(record: Record, row: Record) -> bool:
     )
 
 
-def _measured(records: Sequence[Record], model: str) -> dict[str, ratio.Row]:
+def _measured(records: Sequence[Record], model: str) -> dict[str, Latency]:
     """Return the rows of a model that have a latency, by frontend or by the name of the baseline.
 
-    Raises BadRecords for a row of an older version without rounds.
+    Raises BadRecords for a row of a version without generations.
     """
-    found = {}
+    found: dict[str, Latency] = {}
     for one in records:
         if one["model"] != model or not one.latency or remedied.by_other_path(one.data):
             continue
-        if "rounds" not in one.latency:
-            raise BadRecords(f"{one.where}: no latency.rounds; run the workflow again")
-        found[one.parts[0]] = ratio.of_latency(one.latency["values_ms"], one.latency["rounds"])
+        if "generations" not in one.latency:
+            raise BadRecords(f"{one.where}: no latency.generations; run the workflow again")
+        found[one.parts[0]] = one.latency
     return found
 
 
-def fastest(rows: Mapping[str, ratio.Row]) -> Fastest:
-    """Return the fastest row, chosen by one round and timed by the other, in both ways."""
-    first, second = (min(rows, key=lambda name, at=at: rows[name][at].centre) for at in (0, -1))
-    log_ms = (rows[first][-1].centre + rows[second][0].centre) / 2
-    if any(map(ratio.why_none, (rows[first], rows[second]))):
-        return Fastest((first, second), log_ms, ())
-    if first == second:
-        return Fastest((first, second), log_ms, (ratio.log_latency(rows[first]),))
-    halves = (ratio.log_latency(rows[name]) for name in (first, second))
-    terms = tuple(dataclasses.replace(one, variance=one.variance / 2) for one in halves)
-    return Fastest((first, second), log_ms, terms)
-
-
 def compared(entry: Entry, path: str) -> Compared:
-    """Return min(eager, inductor) / IREE of an entry for a path, or for the best path."""
+    """Return min(eager, inductor) / IREE of an entry for a path, or for the best path. Raises BadRecords."""
     rows = {name: row for name, row in entry.paths.items() if path in (BEST, name)}
     if not rows:
         return Compared(entry.name, math.log(FAILED))
-    base, iree = fastest(entry.bases), fastest(rows)
-    terms = (*base.terms, *iree.terms) if base.terms and iree.terms else ()
-    return Compared(entry.name, base.log_ms - iree.log_ms, terms, base.names, iree.names)
+    if not is_in_turns(entry, rows):
+        return _through_anchors(entry, rows)
+    count = len(next(iter(rows.values()))["values_ms"])
+    # Each generation is compared by what the other half of them chose; a single one has no other half.
+    halves = [range(at % count, count, 2) for at in (1, 0)]
+    chosen = [[_fastest(side, of) for of in halves] for side in (entry.bases, rows)]
+    logs = []
+    for at in range(count):
+        base, row = (
+            side[names[at % 2]] for side, names in zip((entry.bases, rows), chosen, strict=True)
+        )
+        logs.append(math.log(base["values_ms"][at] / row["values_ms"][at]))
+    base_names, row_names = map(tuple, chosen)
+    mean = statistics.fmean(logs)
+    return Compared(entry.name, mean, ratios.of_logs(logs), base_names, row_names)
+
+
+def is_in_turns(entry: Entry, rows: Mapping[str, Latency]) -> bool:
+    """Return whether the bases and these rows were timed in turns with each other."""
+    return len({row["group"] for row in (*entry.bases.values(), *rows.values())}) == 1
+
+
+def _fastest(rows: Mapping[str, Latency], generations: Sequence[int]) -> str:
+    """Return the name of the row that was the fastest in some generations."""
+    means = {
+        name: ratios.log_mean([row["values_ms"][at] for at in generations])
+        for name, row in rows.items()
+    }
+    return min(means, key=means.__getitem__)
+
+
+def _through_anchors(entry: Entry, rows: Mapping[str, Latency]) -> Compared:
+    """Return the ratio of rows that were not timed in turns with each other. Raises BadRecords if they have no common anchor."""
+    base, row = (sorted(of, key=lambda name: of[name]["ms"])[0] for of in (entry.bases, rows))
+    point = speedups.point(entry.bases[base], rows[row])
+    if point is None:
+        raise BadRecords(
+            f"{entry.name}: {base} and {row} were not timed in turns, and have no common anchor"
+        )
+    difference = speedups.difference(entry.bases[base], rows[row])
+    return Compared(entry.name, math.log(point), difference, (base,), (row,))
 
 
 def figure(found: Sequence[Entry], path: str) -> Figure:
-    """Return the geometric mean of a path over entries, with its intervals."""
+    """Return the geometric mean of a path over entries, with its intervals. Raises BadRecords."""
     each = [compared(entry, path) for entry in found]
-    mean = statistics.fmean(one.log_ratio for one in each)
+    logs = [one.log_ratio for one in each]
     timed = [one for one in each if one.path]
-    these = None
-    if timed and all(one.terms for one in timed):
-        share = 1 / len(each) ** 2
-        terms = [
-            dataclasses.replace(t, variance=t.variance * share) for o in timed for t in o.terms
-        ]
-        these = ratio.of_sum(mean, terms)
-    like_these = _of_sample([one.log_ratio for one in each]) if len(each) > 1 else None
-    return Figure(path, len(each), len(each) - len(timed), math.exp(mean), these, like_these)
-
-
-def _of_sample(values: Sequence[float]) -> Interval:
-    """Return exp of the mean of a sample, with Student's interval."""
-    from scipy.special import stdtrit
-
-    mean, count = statistics.fmean(values), len(values)
-    half = float(stdtrit(count - 1, (1 + ratio.CONFIDENCE) / 2)) * statistics.stdev(values)
-    off = half / math.sqrt(count)
-    return Interval(*(math.exp(mean + one) for one in (0.0, -off, off)))
+    errors = [one.difference for one in timed if one.difference]
+    these = like_these = None
+    if errors and len(errors) == len(timed):
+        spread = ratios.combined([(1 / len(each), one) for one in errors])
+        these = dataclasses.replace(spread, value=statistics.fmean(logs)).interval()
+    if of_sample := ratios.of_logs(logs):
+        like_these = of_sample.interval()
+    return Figure(
+        path, len(each), len(each) - len(timed), math.exp(statistics.fmean(logs)), these, like_these
+    )
 
 
 def table(title: str, figures: Sequence[Figure]) -> Table:
@@ -309,10 +325,10 @@ def table(title: str, figures: Sequence[Figure]) -> Table:
 def each_entry(found: Sequence[Entry], path: str) -> Table:
     """Return the ratio of each entry for a path as a table, the lowest first."""
     shown = Table(title=f"{path}, by entry", title_style="bold")
-    for column in ("entry", "ratio", "95 %", "fastest of PyTorch", "fastest of IREE"):
-        shown.add_column(column, justify="right" if column in ("ratio", "95 %") else "left")
+    for column in ("entry", "ratio", "99 %", "fastest of PyTorch", "fastest of IREE"):
+        shown.add_column(column, justify="right" if column in ("ratio", "99 %") else "left")
     for one in sorted((compared(entry, path) for entry in found), key=lambda one: one.log_ratio):
-        span = _span(ratio.of_sum(one.log_ratio, one.terms) if one.terms else None)
+        span = _span(one.difference.interval() if one.difference else None)
         chosen = (", ".join(dict.fromkeys(names or ())) for names in (one.base, one.path))
         shown.add_row(one.entry, f"{math.exp(one.log_ratio):.2f}", span, *chosen)
     return shown
@@ -330,9 +346,15 @@ def notes(found: Sequence[Entry]) -> list[str]:
     for entry in found:
         if not entry.bases:
             said.append(f"{entry.name}: left out, as {' and '.join(BASES)} have no latency")
-        for name, row in (entry.bases | entry.paths).items():
-            if why := ratio.why_none(row):
-                said.append(f"{entry.name}, {name}: {why}")
+        elif entry.paths and not is_in_turns(entry, entry.paths):
+            said.append(
+                f"{entry.name}: its rows were not all timed in turns with each other; what was not is compared through anchors"
+            )
+        for name, row in (*entry.bases.items(), *entry.paths.items()):
+            if row["generations"] < ratios.LEAST:
+                said.append(
+                    f"{entry.name}, {name}: {row['generations']} generations; an interval needs {ratios.LEAST}"
+                )
     return said
 
 
@@ -354,8 +376,8 @@ def as_json(
                 "entry": one.entry,
                 "path": path,
                 "ratio": math.exp(one.log_ratio),
-                "interval": dataclasses.asdict(ratio.of_sum(one.log_ratio, one.terms))
-                if one.terms
+                "interval": dataclasses.asdict(one.difference.interval())
+                if one.difference
                 else None,
                 "base_chosen": one.base,
                 "path_chosen": one.path,

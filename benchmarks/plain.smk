@@ -12,8 +12,10 @@ configfile: "config.yaml"
 MODELS = sorted(path.stem for path in Path("models").glob("*.py"))
 TARGETS = [f"t{number}" for number in range(config["targets"])]
 FILES = (
-    "measure/{model}/stub/{target}/status.json",
-    "measure/{model}/stub/{target}/measurement.json",
+    "time/{model}/cpu/eval/status.json",
+    "time/{model}/cpu/eval/timing.json",
+    "verify/{model}/stub/{target}/status.json",
+    "verify/{model}/stub/{target}/verification.json",
     "compile/{model}/stub/{target}/report.json",
     "export/{model}/stub/report.json",
 )
@@ -123,7 +125,7 @@ rule compile_iree:
         "touch {output}"
 
 
-rule measure_iree:
+rule verify_iree:
     input:
         packages=".venvs/iree/versions.json",
         env="results/env/iree/status.json",
@@ -134,9 +136,26 @@ rule measure_iree:
         golden="results/reference/{model}/golden.npz",
         signature="results/reference/{model}/signature.json",
     output:
-        measurement="results/measure/{model}/{frontend}/{target}/measurement.json",
-        status="results/measure/{model}/{frontend}/{target}/status.json",
+        verification="results/verify/{model}/{frontend}/{target}/verification.json",
+        status="results/verify/{model}/{frontend}/{target}/status.json",
     log:
-        "results/measure/{model}/{frontend}/{target}/log.txt",
+        "results/verify/{model}/{frontend}/{target}/log.txt",
+    shell:
+        "touch {output}"
+
+
+rule time_group:
+    input:
+        before=expand(
+            "results/verify/{{model}}/stub/{target}/status.json", target=TARGETS
+        ),
+        verified=expand(
+            "results/verify/{{model}}/stub/{target}/verification.json", target=TARGETS
+        ),
+    output:
+        timing="results/time/{model}/cpu/eval/timing.json",
+        status="results/time/{model}/cpu/eval/status.json",
+    log:
+        "results/time/{model}/cpu/eval/log.txt",
     shell:
         "touch {output}"

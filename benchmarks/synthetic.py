@@ -1,14 +1,17 @@
 """Makes a checkout with a synthetic matrix of any size, whose stages are stubs.
 
 Snakefile, rules, scripts and supervisor are the real ones. Only the interpreter of the stages'
-environments is replaced by a script that copies a small valid file to each `--out-…`.
+environments is replaced by a script that copies a small valid file to each `--out-…`, and is timed as a program of a
+millisecond.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import shlex
 import shutil
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,9 +23,9 @@ from scripts.lib.driver import environments
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
 from scripts.lib.timing import machine_limits
-from scripts.lib.timing.latency import HostLoad, Latency
+from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
 from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
-from scripts.lib.timing.measurement import Measurement, Verification
+from scripts.lib.timing.measurement import Run, Verification, Verified
 
 ROOT = Path(__file__).parents[1]
 TARGETS = 4
@@ -33,7 +36,7 @@ ARTIFACTS = {
     "reference": ("weights.irpa", "inputs.npz", "golden.npz", "signature.json"),
     "export": ("program.mlir", "report.json"),
     "compile": ("module.vmfb", "report.json"),
-    "measure": ("measurement.json",),
+    "verify": ("verification.json",),
     "machine_limits": (machine_limits.FILE,),
 }
 
@@ -44,8 +47,14 @@ def get_model(): ...
 def get_dummy_input(): ...
 """
 
+_WORKER = (
+    "import time; from scripts.lib.timing import worker; worker.serve(lambda: time.sleep(1e-3))"
+)
+"""Times calls of a millisecond, in place of a module."""
+
 _INTERPRETER = """\
 #!/bin/sh
+case "$*" in *scripts.time_module*) exec PYTHON -c 'WORKER' ;; esac
 while [ $# -gt 0 ]; do
   case $1 in --out-* | --out) cp "${0%/*}/../../templates/${2##*/}" "$2"; shift ;; esac
   shift
@@ -68,7 +77,8 @@ def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
     for env in (EXPORT_ENV, stages.IREE_ENV):
         interpreter = folder / ".venvs" / env / "bin" / "python"
         interpreter.parent.mkdir(parents=True)
-        interpreter.write_text(_INTERPRETER)
+        worker = _INTERPRETER.replace("PYTHON", shlex.quote(sys.executable))
+        interpreter.write_text(worker.replace("WORKER", _WORKER))
         interpreter.chmod(0o755)
         (folder / ".venvs" / env / "versions.json").write_text("{}\n")
         _record(folder, "env", env)
@@ -95,7 +105,14 @@ def fill_results(folder: Path, whole: matrix.Matrix) -> None:
         _record(folder, "export", f"{model}/{frontend}")
         for target in whole.targets:
             _record(folder, "compile", f"{model}/{frontend}/{target}")
-            _record(folder, "measure", f"{model}/{frontend}/{target}")
+            _record(folder, "verify", f"{model}/{frontend}/{target}")
+    for group, rows in whole.groups().items():
+        _record(folder, "time", str(group))
+        ran = MemberTiming(values_ms=(1.0,) * 3, turns=9, calls=9, p50_ms=1.0)
+        timing = GroupTiming(
+            0.0, "{}", "", {str(row): ran for row in rows}, (PartTiming(3, (0, 1, 2)),)
+        )
+        timing.write(folder / stages.STAGES["time"].path(group, "timing.json"))
     for device in whole.devices():
         _record(folder, "machine_limits", device)
     logs = folder / "results" / "logs"
@@ -104,10 +121,10 @@ def fill_results(folder: Path, whole: matrix.Matrix) -> None:
 
 
 def jobs(whole: matrix.Matrix) -> int:
-    """Jobs of a full run: a stage each, the limits of each device, and the aggregate."""
+    """Jobs of a full run: a stage each, the groups, the limits of each device, and the aggregate."""
     cells = sum(1 for _ in whole.cells())
     builds = len(whole.models) * (1 + len(whole.frontends))
-    return builds + 2 * cells + len(whole.devices()) + 1
+    return builds + 2 * cells + len(whole.groups()) + len(whole.devices()) + 1
 
 
 def _config() -> dict:
@@ -125,7 +142,7 @@ def _config() -> dict:
         "targets": {f"t{number}": {"backend": "llvm-cpu"} for number in range(TARGETS)},
         "baselines": {},
         "expect": {},
-        "measure": {"rounds": 1},  # as many jobs as a plain Snakefile has
+        "measure": {"budget_s": 0.2, "generations": 1},
     }
     settings.check(config)
     return config
@@ -181,13 +198,13 @@ def _write_templates(folder: Path) -> None:
         Sample(PRODUCT, "torch", "f32", 9, (1.0,)),
     )
     MachineLimits("cpu", "stub", 1, 0.0, samples).write(folder / machine_limits.FILE)
-    Measurement(
+    Verified(
         device="local-task",
         device_name="stub",
         threads=1,
         verification=Verification("PASS", "", 0.0, None, None, tol=0.0),
         load_ms=1.0,
         first_call_ms=1.0,
-        latency=Latency((1.0,) * 20, (1.0,) * 20),
-        host=HostLoad(0.0, 0.0),
-    ).write(folder / "measurement.json")
+        runs=(Run(1.0),),
+        command="iree-benchmark-module --module=stub",
+    ).write(folder / "verification.json")

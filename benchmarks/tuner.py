@@ -2,10 +2,9 @@
 
     python -m benchmarks.tuner --models vit gpt2-decode graphsage
 
-For each model, all modules are measured in all rounds first (`tune: {keep: 1}`) for `--exhaustive`
-seconds. That gives the latency of every candidate, and the largest gain over what is configured.
-Then the tuner searches with each of the `--budgets`. The candidate that it chooses counts with its
-latency in the exhaustive search. The share of the gain that is reached is a ratio of logarithms: 0 is
+For each model, an exhaustive search (`tune: {keep: 1}`: modules leave only if they are slower beyond their interval) takes
+`--exhaustive` seconds first. That gives the gain of every candidate over what is configured. Then the tuner searches with
+each of the `--budgets`. The candidate that it chooses counts with its gain in the exhaustive search. The share of the gain that is reached is a ratio of logarithms: 0 is
 what is configured, 1 the fastest candidate. A model of which no candidate is 5 % faster than what is
 configured has no share. Everything is measured on this machine, one search after another; programs
 and references are made if they do not exist.
@@ -18,7 +17,6 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -34,7 +32,7 @@ from scripts.lib.supervision.tuning.report import Report
 ENOUGH = 0.9
 """The share of the gain that is to be reached."""
 LEAST = 1.05
-"""The least gain of which a share says something: smaller ones are within the noise of single measurements."""
+"""The least gain of which a share says something: smaller ones are within the intervals of most searches."""
 
 
 def main() -> None:
@@ -50,19 +48,18 @@ def main() -> None:
     args = parser.parse_args()
     shown = Table("model", "candidates", "largest gain", "budget", "seconds", "gain", "share")
     for model in args.models:
-        whole = latencies(search(model, args.target, args.exhaustive, keep=1))
-        if whole.largest < LEAST:
-            shown.add_row(
-                model, str(len(whole.ms)), f"{whole.largest:.2f}", "", "", "", "nothing to gain"
-            )
+        gains = gains_of(search(model, args.target, args.exhaustive, keep=1))
+        largest = max(gains.values())
+        if largest < LEAST:
+            shown.add_row(model, str(len(gains)), f"{largest:.2f}", "", "", "", "nothing to gain")
             continue
         for budget_s in args.budgets:
             found = search(model, args.target, budget_s, keep=1 / 3)
             seconds = found.compile_s + found.measure_s
-            gain = whole.gain(found.tuned)
-            share = whole.share(gain)
-            numbers = (f"{whole.largest:.2f}", f"{budget_s:g} s", f"{seconds:.0f}", f"{gain:.2f}", f"{share:.0%}")  # fmt: skip
-            shown.add_row(model, str(len(whole.ms)), *numbers)
+            gain = gains.get(found.tuned or "", 1.0)
+            share = math.log(gain) / math.log(largest)
+            numbers = (f"{largest:.2f}", f"{budget_s:g} s", f"{seconds:.0f}", f"{gain:.2f}", f"{share:.0%}")  # fmt: skip
+            shown.add_row(model, str(len(gains)), *numbers)
             if share >= ENOUGH:
                 break
     Console().print(shown)
@@ -84,33 +81,10 @@ def search(model: str, target: str, budget_s: float, keep: float) -> Report:
     return report.read(atomic.read_json(path))
 
 
-class Latencies:
-    """Milliseconds of every candidate that has passed, by name; `default`: of the fastest configured one."""
-
-    def __init__(self, ms: dict[str, float], configured: Sequence[str]) -> None:
-        self.ms = ms
-        self.default = min(ms[name] for name in configured if name in ms)
-
-    @property
-    def largest(self) -> float:
-        """The largest gain over what is configured."""
-        return self.default / min(self.ms.values())
-
-    def gain(self, name: str | None) -> float:
-        """The gain of a candidate; 1 for one that is not known."""
-        return self.default / self.ms[name] if name in self.ms else 1.0
-
-    def share(self, gain: float) -> float:
-        """The share of the largest gain; 1 if what is configured is the fastest."""
-        return math.log(gain) / math.log(self.largest) if self.largest > 1 else 1.0
-
-
-def latencies(report: Report) -> Latencies:
-    """The latencies of an exhaustive search, of the last round that all modules took part in."""
-    passed = [one for one in report.candidates if one.rounds]
-    last = min(len(one.rounds) for one in passed)
-    ms = {one.name: one.rounds[last - 1].median_ms for one in passed}
-    return Latencies(ms, [one.name for one in passed if one.configured])
+def gains_of(report: Report) -> dict[str, float]:
+    """How many times faster than the fastest configured candidate each one that was timed is, by name."""
+    timed = {one.name: one.timing for one in report.candidates if one.timing}
+    return {name: one.speedup for name, one in timed.items() if one.speedup}
 
 
 if __name__ == "__main__":

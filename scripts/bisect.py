@@ -14,12 +14,12 @@ from pathlib import Path
 from scripts.lib.bisection import candidates, dispatches, question, result, search, trial
 from scripts.lib.bisection.candidates import Candidate, NoCandidates
 from scripts.lib.bisection.search import Side
+from scripts.lib.bisection.slower import NotTimed
 from scripts.lib.bisection.trial import Limits, NoTrial, Subject, Trial
 from scripts.lib.bundling import case as cases
 from scripts.lib.bundling.case import NoCase
 from scripts.lib.core import commands, exits
 from scripts.lib.driver import resources
-from scripts.lib.iree.turns import TurnError
 from scripts.lib.report import results_file
 from scripts.lib.report.results_file import BadRecords
 from scripts.lib.supervision.job import Interrupted
@@ -44,7 +44,7 @@ def main() -> None:
             made = bisect(trials, asked, args.question)
             out = (args.out or args.results / "bisect") / subject.case.name
             result.write(made, out, _dispatches(trials, made) if asked.timed else "")
-    except (NoCandidates, NoCase, NoTrial, BadRecords, TurnError) as error:
+    except (NoCandidates, NoCase, NoTrial, BadRecords, NotTimed) as error:
         exits.fail(str(error))
     except Interrupted as error:
         exits.fail(f"stopped: {error}")

@@ -19,7 +19,7 @@ from scripts.lib.driver import environments, progress
 
 FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "dumps": {"dump_iree": ("",), "profile_iree": ("",)},
-    "inputs": dict.fromkeys(("measure", "measure_again"), ("*/*/inputs",)),
+    "inputs": {"verify": ("*/*/inputs",)},
     "weights": {
         "reference": ("weights.irpa", "inputs.npz", "golden.npz"),
         "gradients": ("weights.irpa", "inputs.npz", "golden.npz"),

@@ -15,8 +15,8 @@ from scripts.lib.comparison.settings import Settings
 from scripts.lib.config import cell, settings
 from scripts.lib.config.reading import ConfigError
 from scripts.lib.core import atomic, checkout, commands, exits
-from scripts.lib.iree.turns import TurnRule, Turns
 from scripts.lib.report.results_file import BadRecords, read
+from scripts.lib.timing.turns import Rule
 
 RESULTS = Path("results")
 ROWS = "results.jsonl"
@@ -32,10 +32,9 @@ def main() -> int:
         found = [one for one in _pairs(args) if cell.selects(args.cell, one.cell)]
         if not found:
             raise BadRecords(f"no cell matches --cell {' '.join(args.cell)}" if args.cell else "there are no rows")  # fmt: skip
-        in_turns = _turns(args, found) if args.toolchain else {}
-        made = _compare(args, found, chosen, in_turns)
+        made = _compare(args, found, chosen, {})
         if args.remeasure:
-            made = _compare(args, found, chosen, in_turns | _again(args, made, found))
+            made = _compare(args, found, chosen, _again(args, made, found))
         if args.save:
             atomic.write_text(args.save, formats.as_json(made, args.all))
         text = formats.FORMATS[args.format](made, args.all)
@@ -74,10 +73,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--remeasure",
         action="store_true",
-        help="measure undecided cells of IREE again, both modules in turns, on this machine",
+        help="time undecided cells again, both programs in turns, on this machine",
     )
     parser.add_argument(
-        "--turns", type=int, default=TurnRule.turns, help="turns per cell that is measured again"
+        "--budget",
+        type=float,
+        default=Rule.budget_s,
+        metavar="SECONDS",
+        help=f"turns of a cell that is timed again (default: {Rule.budget_s:g})",
     )
     cell.add_arguments(parser)
     args = parser.parse_args()
@@ -126,32 +129,24 @@ def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
     return found[0], found[-1]
 
 
-def _turns(args: argparse.Namespace, found: Sequence[Pair]) -> dict[str, Estimate]:
-    """The changes of the cells that the run has measured in turns."""
-    estimates = {}
-    for pair in found:
-        path = _rows_file(args.rows[0]).parent / "turns" / pair.cell / "turns.json"
-        if path.is_file() and path.stat().st_size:
-            turns = Turns.of(atomic.read_json(path))
-            made = remeasuring.of_turns(pair.cell, turns, *args.toolchain)
-            if isinstance(made, Estimate):
-                estimates[pair.cell] = made
-    return estimates
-
-
 def _again(
     args: argparse.Namespace, made: Comparison, found: Sequence[Pair]
 ) -> dict[str, Estimate]:
-    """Measure the undecided cells of IREE in turns. Says on stderr what it does."""
+    """Time cells again that are undecided, or that have no common anchor. Says on stderr what it does."""
     by_cell = {pair.cell: pair for pair in found}
+    cells = [one.cell for one in made.undecided]
+    cells += [one.cell for one in made.not_compared if one.is_measurable]
+    # More seconds are more generations: only these narrow an interval.
+    generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
+    rule = Rule(budget_s=args.budget, generations=generations)
     estimates = {}
-    for number, one in enumerate(made.undecided, start=1):
-        print(f"[{number}/{len(made.undecided)}] {one.cell}", file=sys.stderr, flush=True)
-        again = remeasuring.measure(by_cell[one.cell], _folders(args), TurnRule(turns=args.turns))
+    for number, cell_name in enumerate(cells, start=1):
+        print(f"[{number}/{len(cells)}] {cell_name}", file=sys.stderr, flush=True)
+        again = remeasuring.measure(by_cell[cell_name], _folders(args), rule)
         if isinstance(again, Estimate):
-            estimates[one.cell] = again
+            estimates[cell_name] = again
         else:
-            print(f"    not measured again: {again}", file=sys.stderr, flush=True)
+            print(f"    not timed again: {again}", file=sys.stderr, flush=True)
     return estimates
 
 

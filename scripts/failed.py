@@ -8,18 +8,20 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from scripts.lib.batch import outcomes
+from scripts.lib.batch import outcomes, timing
+from scripts.lib.batch.outcomes import Line
 from scripts.lib.config import cell, stages, toolchains
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.stage import OUTCOMES, REPORT
 from scripts.lib.core import atomic, commands, exits
 from scripts.lib.report import remedied
-from scripts.lib.supervision import outcome
+from scripts.lib.supervision import group, outcome
 from scripts.lib.supervision.outcome import Outcome
 
 TASKS = "--tasks"
@@ -67,10 +69,10 @@ def _show(wanted: list[Outcome], remedy_of: dict[tuple[str, str], Remedy]) -> No
     """Print the failures, and after them those that a remedy has made good."""
     good = [one for one in wanted if remedy_of[one.stage, one.cell].name]
     bad = [one for one in wanted if one not in good]
-    for group in (bad, good):
-        if group is good and good:
+    for shown in (bad, good):
+        if shown is good and good:
             print("First errors of cells that a remedy has compiled:\n")
-        for one in group:
+        for one in shown:
             print(f"{one.stage} {one.cell}: {one.status} ({one.reason})")
             print(f"    {one.detail}")
             if said := remedy_of[one.stage, one.cell].said:
@@ -117,19 +119,17 @@ def _described(one: Outcome, by: Remedy) -> dict[str, str]:
 
 
 def repeat(one: Outcome) -> str:
-    """Return the command of a stage, which writes all its files into another folder.
+    """Return the command of a stage, which writes all its files into another folder; "" if none was recorded.
 
-    Returns "" if no command was recorded. A stage writes only into its own folder, except that the
-    second round of a baseline also consumes the cache of the first round. An environment is made in
-    its usual place, because a failed one has left nothing there.
+    That of a member of a group is the command of the group. An environment is made in its usual place, because a failed
+    one has left nothing there.
     """
     if not one.command:
         return ""
-    own = f"results/{one.stage}/{_cell_of(one)}"
-    first = f"results/{stages.first_round(one.stage)}/{_cell_of(one)}/cache"
+    own = f"results/{one.stage}/{_folder_of(one)}"
 
     def moved(word: str, before: str) -> str:
-        if before != TASKS and (word in (own, first) or word.startswith(f"{own}/")):
+        if before != TASKS and (word == own or word.startswith(f"{own}/")):
             return REPEATED + word.removeprefix("results")
         return word
 
@@ -146,8 +146,8 @@ def last_matrix(results: Path) -> Matrix | None:
 
 
 def failures(results: Path, matrix: Matrix | None) -> list[Outcome]:
-    """The outcome of every stage of a matrix (None: of any) that failed itself, and of every problem of a
-    batch that did.
+    """The outcome of every stage of a matrix (None: of any) that failed itself, of every problem of a
+    batch that did, and of every row that left the group in which it was timed.
 
     Stages that were skipped because of another failure are not listed. Neither are old results of
     models or targets that the configuration no longer has, and single attempts of remedies.
@@ -155,16 +155,24 @@ def failures(results: Path, matrix: Matrix | None) -> list[Outcome]:
     paths = sorted(results.glob("*/**/status.json"))
     found = [(path, outcome.read_or_damaged(path)) for path in paths]
     for path in paths:
-        problems = outcomes.read_if_whole(path.with_name(OUTCOMES))
-        found += [(path, line.outcome) for line in problems.values()]
+        for line in outcomes.read_if_whole(path.with_name(OUTCOMES)).values():
+            found += [(path, one) for one in (line.outcome, *_left(line))]
+        found += [(path, one) for one in group.outcomes(path.parent)]
     wanted = None if matrix is None else _cells(matrix)
     return [
         one
         for path, one in found
-        if path.parent == results / one.stage / _cell_of(one)
+        if path.parent == results / one.stage / _folder_of(one)
         and one.status in outcome.FAILED
-        and (wanted is None or _is_env(one, matrix) or (one.stage, _cell_of(one)) in wanted)
+        and (wanted is None or _is_env(one, matrix) or (one.stage, _folder_of(one)) in wanted)
     ]
+
+
+def _left(line: Line) -> Iterator[Outcome]:
+    """The outcomes of the rows that left the group in which a problem of a batch was timed."""
+    for member, of in line.result.get("timing", {}).get("members", {}).items():
+        if of["status"] != outcome.OK:
+            yield replace(timing.member_outcome(line, member), cell=f"{member}: {line.problem}")
 
 
 def _is_env(one: Outcome, matrix: Matrix | None) -> bool:
@@ -175,13 +183,16 @@ def _is_env(one: Outcome, matrix: Matrix | None) -> bool:
 def names(one: Outcome) -> list[str]:
     """The names that `--cell` is matched against: the cell of an outcome, and its row."""
     kinds = [stage.kind for stage in stages.STAGES.values() if stage.folder == one.stage]
-    if not kinds:  # of a stage that no longer exists
+    if not kinds or Kind.GROUP in kinds:  # of a stage that no longer exists; a row, or no row's
         return [one.cell]
-    return [one.cell, str(Cell.parse(_cell_of(one), *kinds).row)]
+    return [one.cell, str(Cell.parse(_folder_of(one), *kinds).row)]
 
 
-def _cell_of(one: Outcome) -> str:
-    """Return the cell of an outcome, without the problem of a batch."""
+def _folder_of(one: Outcome) -> str:
+    """Return the cell in whose folder an outcome is: its own, that of a problem's batch, or that of a row's group."""
+    log = Path(one.log)
+    if log.parent.name == group.MEMBERS:
+        return "/".join(log.parts[2:-2])
     return one.cell.partition(": ")[0]
 
 
@@ -190,7 +201,7 @@ def _cells(matrix: Matrix) -> set[tuple[str, str]]:
     found = {
         (stage.folder, str(of))
         for stage in stages.STAGES.values()
-        if stage.kind is not Kind.ENV
+        if stage.kind not in (Kind.ENV, Kind.GROUP)
         for part in matrix.parts
         for of in part.of_kind(stage.kind)
     }
@@ -201,8 +212,10 @@ def _cells(matrix: Matrix) -> set[tuple[str, str]]:
         for part in matrix.parts
         for of in part.of_kind(Kind.MODULE)
     }
-    rows = [(*matrix.chain(row), *matrix.second_round(row)) for row in matrix.tuned_rows()]
-    return found | {(stage.folder, str(of)) for row in rows for stage, of in row}
+    found |= {("time", str(of)) for part in matrix.parts for of in part.groups()}
+    found |= {("time_tuned", str(of)) for of in matrix.tuned_groups()}
+    rows = [stage for row in matrix.tuned_rows() for stage in matrix.chain(row)]
+    return found | {(stage.folder, str(of)) for stage, of in rows}
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def main() -> None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_json(kept, data)
         ended = row["outcome"]
-        said = f"{row['latency']['median_ms']:.4g} ms, trust {row['latency']['trust']}" if row["latency"] else ended["reason"]  # fmt: skip
+        said = f"{row['latency']['ms']:.4g} ms" if row["latency"] else ended["reason"]
         print(f"{kept}: {cell_of(row)}: {ended['status']} ({said})")
     print("snakemake --cores 8 results/latency.csv adds what is new")
 

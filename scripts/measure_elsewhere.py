@@ -1,8 +1,8 @@
 """Measure the module of a bundle on this machine: verify it, time it, and write a record for scripts.import_record.
 
 A bundle of `python -m scripts.bundle --measure` has this script with all modules that it imports. It needs Python 3.11 or
-later, IREE's runtime and nothing else. Everything is done as in a run of the workflow: the same verification, the same
-stopping rule, and a second round minutes after the first one. Nothing else should run on the machine meanwhile.
+later, IREE's runtime and nothing else. The module is verified and timed as in a run of the workflow: in twelve processes, one
+after the other, beside a second one of the same module as a control. Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,13 @@ from scripts.lib.artifacts import digest
 from scripts.lib.artifacts.digest import Digest
 from scripts.lib.core import atomic, commands, exits
 from scripts.lib.core.machine import physical_cores
+from scripts.lib.supervision import in_turns
+from scripts.lib.supervision.members import VERIFICATION, Member
+from scripts.lib.timing.turns import Rule
 
-BUNDLE, RECORD, FORMAT = "measure.json", "record.json", 1
+BUNDLE, RECORD, FORMAT = "measure.json", "record.json", 2
+MEMBER = "module"
+"""The name of the module in the timing."""
 LOG_CHARS = 20_000
 """How much of the end of a log a record has."""
 _NAME = re.compile(r"[^\w.-]+")
@@ -42,11 +48,11 @@ def main() -> None:
         "--device", help="device URI, such as cuda://1 (default: that of the target)"
     )
     parser.add_argument(
-        "--pause",
+        "--budget",
         type=float,
-        default=60.0,
+        default=Rule.budget_s,
         metavar="SECONDS",
-        help="between the rounds (default: 60)",
+        help=f"of timing (default: {Rule.budget_s:g})",
     )
     parser.add_argument("--out", type=Path, default=Path(RECORD), help=f"default: {RECORD}")
     args = parser.parse_args()
@@ -59,7 +65,6 @@ def main() -> None:
             "bundle of the row with that number"
         )
     check(folder, bundle["files"])
-    rounds = measure(folder, words(bundle["command"], args.threads, args.device), bundle["rounds"], args.pause)  # fmt: skip
     made = {
         "format": FORMAT,
         "name": _NAME.sub("-", args.name).strip("-.") or "elsewhere",
@@ -67,15 +72,18 @@ def main() -> None:
         "cores": physical_cores(),
         "row": bundle["row"],
         "fingerprint": bundle["fingerprint"],
-        "rounds": rounds,
+        **verified(folder, words(bundle["command"], args.threads, args.device)),
+        "timing": None,
     }
+    if made["returncode"] == 0:
+        made["timing"] = timed(folder, made["verified"]["command"], Rule(budget_s=args.budget))
     atomic.write_json(args.out, made)
-    ended = rounds[-1]
-    if ended["returncode"] != 0:
+    if made["returncode"] != 0:
         exits.fail(f"not measured, see above; {args.out} says why")
-    timed = [one["measurement"]["latency"] for one in rounds if one["measurement"].get("latency")]
-    values = [f"{ms:.4g}" for one in timed for ms in one["values_ms"]]
-    print(f"verified; ms per call: {', '.join(values)}")
+    of = made["timing"]["members"][MEMBER]
+    if of["status"] != "ok":
+        exits.fail(f"{of['detail']}; {args.out} says it too")
+    print(f"verified; ms per call: {', '.join(f'{ms:.4g}' for ms in of['values_ms'])}")
     print(
         f"{args.out}: python -m scripts.import_record {args.out} adds it to the results of a checkout"
     )
@@ -89,49 +97,45 @@ def check(folder: Path, files: dict[str, Any]) -> None:
 
 
 def words(command: Sequence[str], threads: int | None, device: str | None) -> list[str]:
-    """The options of scripts.measure_iree, with those that are different on this machine."""
+    """The options of scripts.verify_iree, with those that are different on this machine."""
     found = list(command)
     if device:
         found[found.index("--device") + 1] = device
     return [*found, *(["--threads", str(threads)] if threads else [])]
 
 
-def measure(
-    folder: Path, command: Sequence[str], rounds: int, pause_s: float
-) -> list[dict[str, Any]]:
-    """Each round with its exit code, its measurement (None if there is none) and the end of its log.
-
-    A round that fails is the last one.
-    """
-    found: list[dict[str, Any]] = []
-    for number in range(1, rounds + 1):
-        if number > 1:
-            print(f"second round in {pause_s:g} s", flush=True)
-            time.sleep(pause_s)
-        first = ["--first", "measurement_1.json"] if number > 1 else []
-        found.append(_round(folder, [*command, *first], number))
-        if found[-1]["returncode"] != 0:
-            break
-    return found
-
-
-def _round(folder: Path, command: Sequence[str], number: int) -> dict[str, Any]:
-    out, log = folder / f"measurement_{number}.json", folder / f"log_{number}.txt"
+def verified(folder: Path, options: Sequence[str]) -> dict[str, Any]:
+    """Verify the module: the exit code, what was found out (None if nothing was) and the end of the log."""
+    out, log = folder / VERIFICATION, folder / "log.txt"
     out.unlink(missing_ok=True)
-    whole = [sys.executable, "-m", "scripts.measure_iree", *command, "--out", out.name]
+    command = [sys.executable, "-m", "scripts.verify_iree", *options, "--out", out.name]
     memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
     environment = os.environ | {exits.LIMIT_VARIABLE: str(memory_mb), "PYTHONPATH": str(folder)}
     with log.open("w", encoding="utf-8") as file:
         done = subprocess.run(
-            whole, cwd=folder, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False
+            command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False
         )
     said = log.read_text(encoding="utf-8", errors="replace")
     print(said, end="", flush=True)
     return {
         "returncode": done.returncode,
-        "measurement": json.loads(out.read_text(encoding="utf-8")) if out.is_file() else None,
+        "verified": json.loads(out.read_text(encoding="utf-8")) if out.is_file() else None,
         "log": said[-LOG_CHARS:],
     }
+
+
+def timed(folder: Path, command: str, rule: Rule) -> dict[str, Any]:
+    """Time the module, with the flags of the command of iree-benchmark-module: the values of a GroupTiming."""
+    flags = shlex.split(command)[1:]
+    member = Member(
+        MEMBER,
+        (sys.executable, "-m", "scripts.time_module", *flags),
+        folder / "timing.txt",
+        forked=False,
+        env={"PYTHONPATH": str(folder)},
+        folder=folder,
+    )
+    return asdict(in_turns.take([member], rule, lambda text: print(text, flush=True)))
 
 
 if __name__ == "__main__":

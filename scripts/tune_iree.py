@@ -1,6 +1,6 @@
-"""Find the fastest way to compile a model for a target, by measuring many candidates.
+"""Find the fastest way to compile a model for a target, by compiling, verifying and timing many candidates.
 
-The command after -- measures the first artifact; it is run for each candidate, with the candidate's
+The command after -- verifies the first artifact; it is run for each candidate, with the candidate's
 module. The candidates are compiled with the same Python.
 """
 

@@ -18,7 +18,6 @@ RUNTIME = {
     "VERSIONS": {"torch": "torch"},
     "MEMORY_FACTOR": 1.0,
     "FORKABLE": True,
-    "COLD_RUN_BESIDE": False,
 }
 MODEL = "def get_model(size='s'): ...\ndef get_dummy_input(batch_size=1): ...\n"
 CONFIG = yaml.safe_load("""
@@ -37,7 +36,7 @@ targets:
 baselines:
   eager: {runtime: eager, device: cpu, env: e}
 tests: [eval]
-measure: {repeat: 5}
+measure: {budget_s: 5}
 limits: {compile: {timeout_s: 10}}
 expect: {"*": ok}
 """)

@@ -14,12 +14,12 @@ from scripts.lib.config.cell import Cell
 from scripts.lib.config.entries import Baseline, Frontend, Operators, Target
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.stage import OUTCOMES, Stage
-from scripts.lib.config.stages import status_path
+from scripts.lib.config.stages import STAGES, status_path
 from scripts.lib.operators.problem import Facts, Problem
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing.latency import HostLoad, Latency
-from scripts.lib.timing.measurement import Measurement, Verification
+from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.lib.timing.measurement import Verification, Verified
 
 ADD = Problem("aten.add.Tensor", "((T([4], f32), T([4], f32)), {})", 10, ("bert", "gpt"), calls=(6, 4))  # fmt: skip
 MM = Problem("aten.mm.default", "((T([2, 4], f32), T([4, 2], f32)), {})", 3, ("bert",), calls=(3,))
@@ -50,9 +50,9 @@ Ending = tuple[str, str, str]
 class Tree:
     """The results of some problems in one batch.
 
-    `endings`: of a problem that fails, by "<stage> <cell>: <problem>". `jobs`: of a batch whose job
+    `endings`: of a problem that fails, by "<stage> <cell>: <problem>"; of the timing, with the cell of the member. `jobs`: of a batch whose job
     fails itself, by "<stage> <cell>". `answers`: changes of the results of a problem, by the same
-    names as `endings`.
+    names as `endings`. `empty_ms`: the time of a call that computes nothing, by problem.
     """
 
     matrix: Matrix
@@ -60,6 +60,7 @@ class Tree:
     endings: Mapping[str, Ending] = dataclasses.field(default_factory=dict)
     jobs: Mapping[str, Ending] = dataclasses.field(default_factory=dict)
     answers: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    empty_ms: Mapping[str, float | None] = dataclasses.field(default_factory=dict)
 
     def write(self) -> None:
         """Write the problems, and the files of all stages that are not there."""
@@ -70,15 +71,18 @@ class Tree:
         for chain in chains:
             for number, (stage, cell) in enumerate(chain):
                 if not Path(status_path(stage.folder, cell)).exists():
-                    self._write(stage, cell, chain[:number])
+                    self._write(stage, cell, [self._line(stage, cell, p, chain[:number]) for p in self.problems])  # fmt: skip
+        for group, rows in self.matrix.operators.groups().items():
+            stage = STAGES["operator_time"]
+            if not Path(status_path(stage.folder, group)).exists():
+                self._write(stage, group, [self._timing(group, rows, p) for p in self.problems])
 
-    def _write(self, stage: Stage, cell: Cell, before: Sequence[tuple[Stage, Cell]]) -> None:
+    def _write(self, stage: Stage, cell: Cell, lines: Sequence[Line]) -> None:
         log = f"results/{stage.folder}/{cell}/log.txt"
         status, *why = self.jobs.get(f"{stage.folder} {cell}", ("ok",))
         job = Outcome(status, stage.folder, str(cell), *why, log=log, fingerprint="c0de")
         path = Path(stage.path(cell, OUTCOMES))
         path.parent.mkdir(parents=True)
-        lines = [self._line(stage, cell, problem, before) for problem in self.problems]
         if status == outcome.OK:
             outcomes.write(path, lines)
         else:
@@ -106,6 +110,21 @@ class Tree:
             result | self.answers.get(key, {}),
         )
 
+    def _timing(self, group: Cell, rows: Sequence[Cell], of: Problem) -> Line:
+        """The line of the timing of a problem: its rows that are verified."""
+        members = {}
+        for row in rows:
+            verified = outcomes.read_if_whole(self.matrix.chain(row)[-1][0].path(row, OUTCOMES))
+            if of.name in verified and verified[of.name].outcome.status == outcome.OK:
+                key = f"operator_time {row}: {of.name}"
+                ms = MS[row.by_axis().get("frontend") or row["baseline"]]
+                members[str(row)] = MemberTiming(*self.endings[key]) if key in self.endings else MemberTiming(values_ms=(ms,) * 4, anchor_ms=(MS["eager"],) * 4, turns=8, calls=80, p50_ms=ms)  # fmt: skip
+        timing = GroupTiming(1e9, "{}", "", members, (PartTiming(4, (0, 1, 2, 3)),))
+        first = next((one for one in members.values() if one.status != outcome.OK), MemberTiming())
+        ended = Outcome(first.status, "operator_time", f"{group}: {of.name}", first.reason, first.detail, fingerprint="c0de", log=f"results/operator_time/{group}/log.txt")  # fmt: skip
+        empty = self.empty_ms.get(of.name, 0.5)
+        return Line(of.name, ended, 0.5, {"timing": dataclasses.asdict(timing), "empty_ms": dict.fromkeys(members, empty)})  # fmt: skip
+
 
 def _result(stage: Stage, cell: Cell, wrong: bool) -> dict[str, Any]:
     """Return what a stage returns for a problem."""
@@ -119,16 +138,14 @@ def _result(stage: Stage, cell: Cell, wrong: bool) -> dict[str, Any]:
             return {"module": "m.vmfb", "function": "program_0", "seconds": 0.1, "together": 3, "cached": False, "vmfb_bytes": 10}  # fmt: skip
     by_axis = cell.by_axis()
     of = by_axis.get("frontend") or by_axis["baseline"]
-    measured = Measurement(
+    measured = Verified(
         device="local-task",
         device_name="A CPU",
         threads=2,
         verification=Verification("FAIL" if wrong else "PASS", "", 0.5, 0.25, 1e-7, 1e-3),
         load_ms=1.0,
         first_call_ms=3.0,
-        latency=None if wrong else Latency((MS[of],) * 3, (), 10),
-        host=None if wrong else HostLoad(0.0, 0.0),
         versions={"torch": "2.0"} if of == "eager" else {"iree": "3.0"},
     )
-    more = {"backendbench_correct": not wrong, "max_abs_error": 0.5, "max_rel_error": 0.1, "host_overhead_ms": 0.5}  # fmt: skip
+    more = {"backendbench_correct": not wrong, "max_abs_error": 0.5, "max_rel_error": 0.1}
     return dataclasses.asdict(measured) | more

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scripts.lib.report import latency_section
 from scripts.lib.report.results_file import cell_of
 from scripts.lib.report.web.source import Source
 from tests.rows import RECORDS
@@ -29,8 +30,8 @@ PROFILE = {
 """The profile of an IREE cell."""
 
 _OF_RUN = (
-    *("first_call_ms", "load_ms", "max_rss_mb", "device_memory_mb", "compile_s", "timer", "command"),
-    *("profile", "cold_run_shared", "stage_rss_mb", "seconds"),
+    *("first_call_ms", "load_ms", "max_rss_mb", "device_memory_mb", "compile_s", "command"),
+    *("profile", "stage_rss_mb", "seconds"),
 )  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def remedied(one: Record, remedy: str, frontend: str) -> Record:
     first = {key: good["outcome"][key] for key in ("status", "reason", "detail", "log")}
     tried = {"remedy": remedy, "frontend": frontend, "status": "ok", "reason": "", "seconds": 2.0}
     good["remedy"] = {"name": remedy, "frontend": frontend, "first": first, "tried": [tried]}
-    good["outcome"] |= {"status": "unavailable", "stage": "measure", "reason": "no-device"}
+    good["outcome"] |= {"status": "unavailable", "stage": "verify", "reason": "no-device"}
     good["compile"] = {"compile_s": 2.0}
     return good
 
@@ -92,12 +93,11 @@ def by_threads(*numbers: int) -> list[Record]:
             name = experiment["target"] or experiment["runtime"]
             again["experiment"]["target"] = f"{name}+{number}-threads"
             again["run"]["threads"] = number
-            if experiment["runtime"] == "iree":
-                values = again["latency"]["values_ms"]
-                again["latency"] |= {
-                    "median_ms": one["latency"]["median_ms"] / number,
-                    "values_ms": [ms / number for ms in values],
-                }
+            factor = number if experiment["runtime"] == "iree" else 1
+            of = again["latency"]
+            of |= latency_section.figures(tuple(ms / factor for ms in of["values_ms"]))
+            of["values_ms"] = [ms / factor for ms in of["values_ms"]]
+            of["group"] += f" {number}"
             found.append(again)
     found[-1] |= {"latency": None, "runs": None}
     found[-1]["run"]["threads"] = None
@@ -157,9 +157,7 @@ def _complete(one: Record) -> Record:
         {} if failed else {"max_abs_error": 1e-6, "rmse_vs_fp64": 1e-7, "tol": 1e-3}
     )
     one["run"] = dict.fromkeys(_OF_RUN) | one["run"]
-    if latency := one["latency"]:
-        defaults = {"trust_reasons": ["cv 12%"], "iterations": 1, "repetitions": len(latency["values_ms"])}  # fmt: skip
-        one["latency"] = defaults | latency
+    if one["latency"]:
         one["runs"] = [{"total_s": 0.2, "iterations": 1}]
     is_iree = one["experiment"]["runtime"] == "iree"
     one["export"] = {"export_s": 1.5, "rewrites": []} if is_iree else None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.lib.report import latency_section, speedups
 from scripts.lib.report.results_table import Column, Table
 
 RECORDS = Path(__file__).parent / "unit/data/results.jsonl"
 """Rows of a default run: a model that all lowering paths run, a model with two targets, a language
-model, and a model whose best lowering paths differ clearly."""
+model, and a model whose best lowering paths differ clearly. Their generations are made up around latencies that were measured."""
 
 
 def real() -> Table:
@@ -18,22 +21,57 @@ def real() -> Table:
     return Table.of(map(json.loads, RECORDS.read_text().splitlines()))
 
 
-def twice(*ms: float) -> list[list[float]]:
-    """Return two rounds of five repetitions with these milliseconds; by default, both are equal."""
-    first, second = ms if len(ms) == 2 else ms * 2
-    return [[first] * 5, [second] * 5]
+def steady(ms: float, shift: int = 0) -> list[float]:
+    """Return the latencies of six generations that are within 1 % of `ms`. Rows with another `shift` have them in another
+    order, so that the intervals of their ratios are about ±3 %."""
+    logs = (-0.01, 0.01, -0.005, 0.005, 0.0, 0.0)
+    return [ms * math.exp(one) for one in (*logs[shift:], *logs[:shift])]
+
+
+def unsteady(ms: float, shift: int = 0) -> list[float]:
+    """The same within 50 %."""
+    return [ms * (one / ms) ** 40 for one in steady(ms, shift)]
+
+
+def latency(values_ms: Sequence[float], **of: Any) -> dict[str, Any]:
+    """Return the section `latency` of a record. `of`: values that are not those of a row without an anchor, in the group
+    `g`, without speed-ups."""
+    bases = (f"speedup_vs_{base}{end}" for base in speedups.BASES for end in ("", "_low", "_high"))
+    return {
+        **latency_section.figures(tuple(values_ms)),
+        "values_ms": list(values_ms),
+        "anchor_ms": [],
+        "anchor": None,
+        "group": "g",
+        "generations": len(values_ms),
+        "turns": 3 * len(values_ms),
+        "calls": 100 * len(values_ms),
+        "p50_ms": sorted(values_ms)[len(values_ms) // 2],
+        "p90_ms": None,
+        "p99_ms": None,
+        "control_ratio": None,
+        "control_low": None,
+        "control_high": None,
+        "started": 1_790_000_000.0,
+        "foreign": 0.0,
+        "steal": 0.0,
+        "doubt": "",
+        "verdict": None,
+        **dict.fromkeys(bases),
+        **of,
+    }
 
 
 def record(
     column: Column,
-    rounds: list[list[float]] | None = None,
+    values_ms: Sequence[float] | None = None,
     model: str = "m",
     status: str = "error",
     reason: str = "why",
     detail: str = "what",
     **of: Any,
 ) -> dict[str, Any]:
-    """Return a record of a row, measured with `rounds` or not. `of`: test, device, options etc."""
+    """Return a record of a row with these latencies, or of one that failed. `of`: test, device, options, doubt etc."""
     is_iree = bool(column.target)
     experiment = {
         "runtime": "iree" if is_iree else column.name.split("-")[0],
@@ -47,22 +85,18 @@ def record(
         "xla_flags": None,
         "backend": "llvm-cpu",
     }
-    latency = None
-    if rounds:
+    timed = None
+    if values_ms:
         status = reason = detail = ""
-        described = {"foreign": 0.0, "steal": 0.0, "started": None, "compute_s": [], "memory_s": []}
-        latency = {
-            "median_ms": sum(values := [v for one in rounds for v in one]) / len(values),
-            "values_ms": values,
-            "rounds": [described | {"repetitions": len(one)} for one in rounds],
-            "trust": of.get("trust", "high"),
-        }
+        timed = latency(
+            values_ms, group=f"{model} {of.get('group', '')}", doubt=of.get("doubt", "")
+        )
     return {
         "model": {"name": model, "options": of.get("options", {})},
         "experiment": experiment,
         "reference": of.get("reference", {}),
         "outcome": {"status": status or "ok", "reason": reason, "detail": detail},
-        "latency": latency,
+        "latency": timed,
         "run": {"device_name": "one", "threads": 2},
         "versions": {},
     }

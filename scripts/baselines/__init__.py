@@ -2,7 +2,7 @@
 
 A baseline in config.yaml names its runtime (the module's name here) and its device. A module declares,
 as plain literals that the driver reads without importing it, what scripts/lib/config/plugins.py says of
-a Runtime (``DEVICES``, ``TESTS``, ``TAKES``, ``LAZY``, ``VERSIONS``, ``MEMORY_FACTOR``, ``FORKABLE``, ``COLD_RUN_BESIDE``), and has
+a Runtime (``DEVICES``, ``TESTS``, ``TAKES``, ``LAZY``, ``VERSIONS``, ``MEMORY_FACTOR``, ``FORKABLE``), and has
 
 - ``Device(kind, threads)``: opens one, or raises baseline.runtime.NoDevice
   (scripts/lib/torch_runtime has PyTorch's and PyTorch/XLA's);

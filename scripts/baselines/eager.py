@@ -19,7 +19,6 @@ LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
-COLD_RUN_BESIDE = False
 
 
 def prepare(loaded: LoadedModel) -> torch.nn.Module:

@@ -17,7 +17,6 @@ LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
-COLD_RUN_BESIDE = False
 
 PACKAGE = "helion"
 

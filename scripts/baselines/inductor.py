@@ -40,7 +40,6 @@ LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 2.0
 FORKABLE = True
-COLD_RUN_BESIDE = True  # it compiles for ten seconds and more, on the host
 
 
 DEFAULTS = {"dynamic": False, "fullgraph": False}

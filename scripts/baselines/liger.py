@@ -23,7 +23,6 @@ LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
-COLD_RUN_BESIDE = False
 
 PACKAGE = "liger-kernel"
 

@@ -38,7 +38,6 @@ VERSIONS = {
 }
 MEMORY_FACTOR = 2.0
 FORKABLE = True
-COLD_RUN_BESIDE = False
 
 _compilations: list[float] = []
 """Seconds of each export with its session, in this process."""

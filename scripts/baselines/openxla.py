@@ -22,7 +22,6 @@ LAZY = False
 VERSIONS = {"torch": "torch", "torch_xla": "torch_xla"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
-COLD_RUN_BESIDE = False
 
 
 def prepare(loaded: LoadedModel) -> torch.nn.Module:

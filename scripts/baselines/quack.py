@@ -22,7 +22,6 @@ LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
-COLD_RUN_BESIDE = False
 
 PACKAGE = "quack-kernels"
 

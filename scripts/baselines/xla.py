@@ -19,7 +19,6 @@ LAZY = True  # what executes in the model's own code (a value that it looks at) 
 VERSIONS = {"torch": "torch", "torch_xla": "torch_xla"}
 MEMORY_FACTOR = 1.3
 FORKABLE = True
-COLD_RUN_BESIDE = False
 
 
 def prepare(loaded: LoadedModel) -> torch.nn.Module:

@@ -15,7 +15,7 @@ import numpy as np
 
 from scripts.lib.artifacts import archive, tensors
 from scripts.lib.baseline.arguments import Work
-from scripts.lib.core import channel, exits
+from scripts.lib.core import exits
 from scripts.lib.core.machine import cpu_name
 from scripts.lib.lowering.unlink import UnlinkError, unlink
 from scripts.lib.modeling import footprint
@@ -28,7 +28,6 @@ LAZY = False
 VERSIONS = {"jaxlib": "jaxlib", "jax": "jax"}
 MEMORY_FACTOR = 1.0
 FORKABLE = False  # its environment has no torch, whose import is worth sharing
-COLD_RUN_BESIDE = False
 
 _compilations: list[float] = []
 """Seconds of each compilation in this process."""
@@ -78,7 +77,6 @@ class ProgramSession:
         self._types = signature.inputs
         self._outputs = signature.outputs
         self._device = device.device
-        channel.alone()
         start = time.perf_counter()
         self._executable = device.client.compile_and_load(program.text, [device.device])
         _compilations.append(time.perf_counter() - start)

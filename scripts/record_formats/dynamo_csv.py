@@ -125,7 +125,7 @@ def _performance(record: Record, eager_gb: float | None) -> tuple:
     return (
         *_first(record),
         record.latency.get("speedup_vs_eager") or 0.0,
-        record.median_ms,
+        record.latency["ms"],
         _compilation_s(record),
         ratio,
         eager_gb or 0.0,
@@ -134,13 +134,10 @@ def _performance(record: Record, eager_gb: float | None) -> tuple:
 
 
 def _compilation_s(record: Record) -> float:
-    """Seconds of iree-compile; for other runtimes, of the cold run minus those of a warm call."""
+    """Seconds of iree-compile; for other runtimes, of the first call minus those of a warm one."""
     if record.is_iree:
         return float((record.data.get("compile") or {}).get("compile_s") or 0.0)
-    if not record.has_cold_run:
-        return 0.0
-    cold = record.runs[0]
-    return max(0.0, cold.total_s - cold.iterations * record.median_ms / 1e3)
+    return max(0.0, record.runs[0].total_s - record.data["latency"]["ms"] / 1e3)
 
 
 def _peak_gb(record: Record) -> float:

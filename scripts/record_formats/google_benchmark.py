@@ -1,6 +1,6 @@
 """JSON as google/benchmark's JSON reporter writes: its tools/compare.py.
 
-Each repetition is an entry, and aggregates follow the repetitions of a benchmark. A cell that was
+Each process that was timed is a repetition. Each repetition is an entry, and aggregates follow the repetitions of a benchmark. A cell that was
 not measured is one entry with `error_occurred`.
 """
 
@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from scripts.lib.report.results_file import BadRecords, Record, is_number
-from scripts.record_formats import Export, distinct, named
+from scripts.lib.report.results_file import BadRecords, Record
+from scripts.record_formats import Export, distinct
 
 FILE = "google-benchmark.json"
 
@@ -46,8 +46,7 @@ def render(export: Export, args: argparse.Namespace) -> str:
             f"{len(failed)} cells were not measured and are entries with error_occurred;"
             " for an OVERALL_GEOMEAN from compare.py add --measured-only"
         )
-    if untimed := [r for r in records if r.latency is not None and len(_cpu_us(r.latency)) == 0]:
-        export.note(f"no CPU times recorded, cpu_time is 0: {named(untimed)}")
+    export.note("CPU times are not recorded; cpu_time is 0")
     models = list(dict.fromkeys(record["model"] for record in records))
     instances = dict.fromkeys(models, 0)
     entries: list[dict] = []
@@ -90,7 +89,6 @@ def _entries(record: Record, common: dict) -> list[dict]:
     if record.latency is None:
         return [_failed(record, common)]
     real = [ms * _US_OF_MS for ms in record.latency["values_ms"]]
-    cpu = _cpu_us(record.latency) or [0.0] * len(real)
     entries = [
         {
             "name": common["run_name"],
@@ -99,15 +97,15 @@ def _entries(record: Record, common: dict) -> list[dict]:
             "repetitions": len(real),
             "repetition_index": index,
             "threads": 1,
-            "iterations": record.latency.get("iterations", 1),
+            "iterations": record.latency["calls"] // len(real),
             "real_time": real_us,
-            "cpu_time": cpu_us,
+            "cpu_time": 0.0,
             "time_unit": TIME_UNIT,
         }
-        for index, (real_us, cpu_us) in enumerate(zip(real, cpu, strict=True))
+        for index, real_us in enumerate(real)
     ]
     if len(real) > 1:
-        entries += [_aggregate(name, unit, of, real, cpu, common) for name, unit, of in _STATISTICS]
+        entries += [_aggregate(name, unit, of, real, common) for name, unit, of in _STATISTICS]
     return entries
 
 
@@ -116,7 +114,6 @@ def _aggregate(
     unit: str,
     of: Callable[[list[float]], float],
     real: list[float],
-    cpu: list[float],
     common: dict,
 ) -> dict:
     """One statistic over the repetitions. `iterations` is their number, as in the library's files."""
@@ -130,7 +127,7 @@ def _aggregate(
         "aggregate_unit": unit,
         "iterations": len(real),
         "real_time": of(real),
-        "cpu_time": of(cpu),
+        "cpu_time": 0.0,
         "time_unit": TIME_UNIT,
     }
 
@@ -153,16 +150,8 @@ def _failed(record: Record, common: dict) -> dict:
     }
 
 
-def _cpu_us(latency: dict) -> list[float]:
-    """CPU time per call of each repetition, in microseconds; [] if a repetition has none."""
-    cpu = latency.get("cpu_ms") or []
-    complete = len(cpu) == len(latency["values_ms"]) and all(map(is_number, cpu))
-    return [ms * _US_OF_MS for ms in cpu] if complete else []
-
-
 def _cv(values: list[float]) -> float:
-    mean = statistics.fmean(values)
-    return statistics.stdev(values) / mean if mean else 0.0
+    return statistics.stdev(values) / statistics.fmean(values)
 
 
 _STATISTICS = (

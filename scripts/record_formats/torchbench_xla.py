@@ -10,7 +10,6 @@ import argparse
 import dataclasses
 import json
 from fnmatch import fnmatchcase
-from typing import Any
 
 from scripts.lib.report.results_file import BadRecords, Record, Run
 from scripts.record_formats import Export, distinct, named
@@ -69,8 +68,6 @@ def render(export: Export, args: argparse.Namespace) -> str:
         export.note(
             f"fewer than {SAMPLES} samples, so aggregate.py --metric exec leaves out: {named(few)}"
         )
-    if warm := [record for record in measured if not record.has_cold_run]:
-        export.note(f"no cold run recorded, so the compile time means nothing: {named(warm)}")
     rows = [_row(record, names[record["device"]], export.timestamp) for record in records]
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
@@ -129,7 +126,7 @@ def _accelerator_models(export: Export, records: list[Record], alias: str | None
 
 def _row(record: Record, accelerator_model: str, timestamp: float) -> dict:
     xla, dynamo = _RUNTIMES[record["runtime"]]
-    runs, iterations = _scaled(_with_compile(record))
+    runs = _with_compile(record)
     return {
         "model": {"suite_name": record["suite"], "model_name": record["model"]},
         "experiment": {
@@ -146,10 +143,8 @@ def _row(record: Record, accelerator_model: str, timestamp: float) -> dict:
             "enable_functionalization": False,
         },
         "repeat": len(runs),
-        "iterations_per_run": iterations,
-        "metrics": _metrics(runs, iterations, xla) | _profile(record)
-        if runs
-        else {"error": record.failure},
+        "iterations_per_run": 1,
+        "metrics": _metrics(runs, xla) | _profile(record) if runs else {"error": record.failure},
         "timestamp": timestamp,
         "verification_code": record.data["verification"]["code"],
     }
@@ -170,33 +165,12 @@ def _with_compile(record: Record) -> list[Run]:
     the other runtimes."""
     runs = record.runs
     seconds = (record.data.get("compile") or {}).get("compile_s")
-    if not (record.is_iree and record.has_cold_run and runs and seconds):
+    if not (record.is_iree and runs and seconds):
         return runs
     cold = dataclasses.replace(
         runs[0], total_s=runs[0].total_s + seconds, compile_s=seconds, compile_count=1
     )
     return [cold, *runs[1:]]
-
-
-def _scaled(runs: list[Run]) -> tuple[list[Run], int]:
-    """The runs and their iterations: unchanged if all runs have the same number, else scaled to one call.
-
-    A cold run is one call and a repetition many, so their totals would not be comparable.
-    """
-    counts = {run.iterations for run in runs}
-    if len(counts) <= 1:
-        return runs, counts.pop() if counts else 1
-
-    return [_a_call(run) for run in runs], 1
-
-
-def _a_call(run: Run) -> Run:
-    """The mean call of a run. Its counts are means too, and need not be integers."""
-    means: dict[str, Any] = {
-        name: value if value is None else value / run.iterations
-        for name, value in dataclasses.asdict(run).items()
-    }
-    return Run(**means | {"iterations": 1})
 
 
 def _profile(record: Record) -> dict[str, list[float]]:
@@ -208,16 +182,15 @@ def _profile(record: Record) -> dict[str, list[float]]:
     return {name: [seconds] for name, seconds in profile.get("profiler", {}).items()}
 
 
-def _metrics(runs: list[Run], iterations: int, xla: str | None) -> dict[str, list[float]]:
-    """Lists with one element per run. What was not measured is left out: readers accept only numbers."""
+def _metrics(runs: list[Run], xla: str | None) -> dict[str, list[float]]:
+    """Lists with one element per call. What was not measured is left out: readers accept only numbers."""
     metrics = {"total_time": [run.total_s for run in runs]}
-    metrics["per_iter_time"] = [total / iterations for total in metrics["total_time"]]
+    metrics["per_iter_time"] = metrics["total_time"]
     if xla is None:
         return metrics
     trace = [run.trace_s for run in runs if run.trace_s is not None]
     if len(trace) == len(runs):
-        metrics["trace_total_time"] = trace
-        metrics["trace_per_iter_time"] = [seconds / iterations for seconds in trace]
+        metrics["trace_total_time"] = metrics["trace_per_iter_time"] = trace
     for name, field in (("CompileTime", "compile"), ("ExecuteTime", "execute")):
         for metric, suffix in (("time_s", "s"), ("number", "count")):
             values = [getattr(run, f"{field}_{suffix}") for run in runs]

@@ -16,7 +16,7 @@ CONFIG = {
     "models": {},
     "targets": {"llvm-cpu": {"backend": "llvm-cpu"}},
     "baselines": {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}},
-    "measure": {"repeat": 3, "repetition_s": 0.02, "warmup_s": 0.05, "budget_s": 5, "rounds": 1},
+    "measure": {"budget_s": 1, "generations": 3},
 }  # fmt: skip
 FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo")
 

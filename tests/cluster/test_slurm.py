@@ -126,7 +126,7 @@ def repaired(disturbed):
 
 
 def test_a_dry_run_says_that_the_repaired_chain_alone_is_due(repaired):
-    chain = {"make_reference": 1, "export_program": 1, "compile_iree": 4, "measure_iree": 4}
+    chain = {"make_reference": 1, "export_program": 1, "compile_iree": 4, "verify_iree": 4}
     assert repaired.said == chain | {"aggregate_results": 1}
 
 

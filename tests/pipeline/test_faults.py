@@ -49,8 +49,9 @@ def faulty(make_checkout):
         measure=QUICK,
         limits={
             stage: {"timeout_s": 45, "memory_mb": 1500}
-            for stage in ("env", "reference", "export", "compile", "measure", "baseline")
-        },
+            for stage in ("env", "reference", "export", "compile", "verify", "baseline")
+        }
+        | {"time": {"timeout_s": 120}},
     )
     keep_models(checkout)
     for name, fault in FAULTS.items():
@@ -121,7 +122,7 @@ def test_failed_lists_each_failure_once_with_the_command_that_repeats_it(faulty)
 def test_the_next_run_repairs_what_it_can_and_says_what_is_damaged(faulty):
     (faulty.path / "models/raises.py").write_text(MODEL.format(fault="pass"))
     flip(faulty.path / f"results/compile/{CELL}/module.vmfb")
-    cut(faulty.path / "results/baseline/leaves_a_child/eager/eval/measurement.json")
+    cut(faulty.path / "results/baseline/leaves_a_child/eager/eval/verification.json")
     cut(faulty.path / "results/reference/raises/status.json")
     said = faulty.snakemake(*LINE).stdout
     assert "models/broken.py: not valid Python" in said

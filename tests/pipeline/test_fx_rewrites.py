@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.checkouts import EAGER, ROOT, in_environment, keep_models
+from tests.checkouts import EAGER, QUICK, ROOT, in_environment, keep_models
 
 # Linalg has the rewrites of the torch dialect: the graph networks below go through it too.
 ENVIRONMENT = {
@@ -174,7 +174,7 @@ def checkout(make_checkout):
         frontends=PATHS | BARE,
         targets={"cpu": {"backend": "llvm-cpu", "opt_level": "O3"}},
         baselines={"eager+rewrite": EAGER["eager"] | {"rewrites": "speed"}},
-        measure={"repeat": 2, "repetition_s": 0.01, "warmup_s": 0, "budget_s": 1, "rounds": 1},
+        measure=QUICK,
     )
     keep_models(made, *GRAPHS)
     made.snakemake(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.checkouts import ROOT, as_made, in_environment, keep_models
+from tests.checkouts import QUICK, ROOT, as_made, in_environment, keep_models
 
 FRONTEND, TARGET = "torchmlir-torch", "llvm-cpu"
 FAMILIES = ("gpt2", "llama", "deepseek")
@@ -26,7 +26,7 @@ def checkout(make_checkout):
             }
             for family in FAMILIES
         },
-        measure={"repeat": 2, "repetition_s": 0.02, "warmup_s": 0, "budget_s": 1, "rounds": 1},
+        measure=QUICK,
     )
     keep_models(made, *FAMILIES)
     made.snakemake(
@@ -103,8 +103,8 @@ def test_a_wrong_token_fails_the_row_and_says_which(checkout):
     changed["generation"]["tokens"][0][3] = right - 1 if right else 1
     path.write_text(json.dumps(changed))
     as_made(path)
-    cell = f"results/measure/gpt2-decode/{FRONTEND}/{TARGET}/status.json"
-    checkout.snakemake("--cores", "2", cell, "--allowed-rules", "measure_iree")
+    cell = f"results/verify/gpt2-decode/{FRONTEND}/{TARGET}/status.json"
+    checkout.snakemake("--cores", "2", cell, "--allowed-rules", "verify_iree")
     path.write_text(original)
     as_made(path)
     status = json.loads((checkout.path / cell).read_text())

@@ -42,7 +42,7 @@ KERNELS = {
     "frontends": ["torchmlir-torch"],
     "targets": ["llvm-cpu"],
     "baselines": ["eager"],
-    "measure": {"repeat": 2, "rounds": 1},
+    "measure": QUICK,
 }
 
 
@@ -58,7 +58,7 @@ def ran(make_checkout):
         models={"bert-tiny": TINY_BERT},
         targets=TARGETS,
         baselines=baselines,
-        measure=QUICK | {"repeat": 6, "rounds": 2},
+        measure=QUICK | {"generations": 6},
         kernels=KERNELS,
     )
     # A model file outside models/, too: it is in the matrix under the entry's name alone.
@@ -87,7 +87,15 @@ def test_the_cpu_cells_are_verified_and_timed(ran, model, frontend):
     assert int(row["dispatch_count"]) > 0
     assert int(row["vmfb_bytes"]) > 1000
     assert float(row["rmse_vs_fp64"]) < 1e-4
-    for column in ("compile_s", "export_s", "load_ms", "first_call_ms", "run_rss_mb", "trust"):
+    for column in (
+        "compile_s",
+        "export_s",
+        "load_ms",
+        "first_call_ms",
+        "run_rss_mb",
+        "p50_ms",
+        "verdict",
+    ):
         assert row[column], column
 
 
@@ -97,7 +105,7 @@ def test_a_target_without_its_device_is_compiled_and_unavailable(ran, target):
     if row["status"] == "ok":  # a machine that has one
         assert row["verification_code"] == "PASS"
         return
-    assert (row["status"], row["stage"]) == ("unavailable", "measure")
+    assert (row["status"], row["stage"]) == ("unavailable", "verify")
     assert row["detail"]
     assert int(row["vmfb_bytes"]) > 1000
     assert not row["latency_ms"]
@@ -119,7 +127,7 @@ def test_a_device_that_lacks_the_profile_of_a_module_is_unavailable_for_it(ran):
         assert row["verification_code"] == "PASS"
         return
     drivers = [*Path("/usr/share/vulkan/icd.d").glob("*.json")]
-    assert (row["status"], row["stage"]) == ("unavailable", "measure"), row["detail"]
+    assert (row["status"], row["stage"]) == ("unavailable", "verify"), row["detail"]
     assert row["reason"] == ("device-profile" if drivers else "no-device")
     assert "lacks subgroups of 32" in row["detail"] or not drivers
 
@@ -165,24 +173,21 @@ def test_the_records_agree_with_the_rows_and_keep_every_repetition(ran):
     for one, row in zip(records, ran.rows(), strict=True):
         assert one["outcome"]["status"] == row["status"]
         if one["latency"]:
-            assert len(one["latency"]["values_ms"]) == int(row["repetitions"])
+            assert len(one["latency"]["values_ms"]) == int(row["generations"])
 
 
-def test_speed_ups_have_intervals_over_two_rounds(ran):
+def test_speed_ups_have_intervals_over_the_generations_of_their_group(ran):
     lines = (ran.path / "results/results.jsonl").read_text().splitlines()
     timed = [latency for line in lines if (latency := json.loads(line)["latency"])]
     on_cpu = [one for one in timed if one["speedup_vs_eager"]]
     assert len(on_cpu) == 2 * (len(FRONTENDS) + 2)
     for one in on_cpu:
-        first, second = one["rounds"]
-        assert first["repetitions"] + second["repetitions"] == 6
-        assert first["started"] < second["started"]
-        assert all(one_round["compute_s"] and one_round["memory_s"] for one_round in one["rounds"])
-        assert one["no_interval"] == ""
+        assert 3 <= one["generations"] == len(one["values_ms"]) == len(one["anchor_ms"])
+        assert one["control_low"] <= one["control_ratio"] <= one["control_high"]
+        assert one["anchor"].startswith("eager/eval, PyTorch ")
         for base in ("eager", "inductor"):
             name = f"speedup_vs_{base}"
             assert one[f"{name}_low"] <= one[name] <= one[f"{name}_high"]
-        assert one["machine_speed"] > 0
 
 
 def test_kernels_are_measured_in_the_same_run_beside_the_limits_of_the_machine(ran):
@@ -251,7 +256,7 @@ def test_the_run_ends_with_a_table_and_an_account_of_its_time(ran):
     assert (ran.path / "results/latency.md").read_text().startswith("# Latencies\n")
     assert "with a verified latency" in ran.output
     assert re.search(r"no stage ran for \d+% of the (rest|time)", " ".join(ran.output.split()))
-    assert re.search(r"\bmeasure\W+\d+\W", ran.output)
+    assert re.search(r"\bverify\W+\d+\W", ran.output)
     assert re.search(r"\[ ?29/", ran.output)
 
 
@@ -301,19 +306,18 @@ def test_a_wrong_result_is_a_failure_without_a_latency(ran, tmp_path):
         golden[key] = golden[key] + 0.1
     np.savez(tmp_path / "golden.npz", **golden)
     command = [
-        *(ran.path / ".venvs/iree/bin/python", "-m", "scripts.measure_iree"),
+        *(ran.path / ".venvs/iree/bin/python", "-m", "scripts.verify_iree"),
         *("--vmfb", ran.path / "results/compile/conv/torchmlir-torch/llvm-cpu/module.vmfb"),
         *("--weights", reference / "weights.irpa", "--inputs", reference / "inputs.npz"),
         *("--golden", tmp_path / "golden.npz", "--signature", reference / "signature.json"),
         *("--device", "local-task", "--raw-inputs", tmp_path / "raw"),
-        *("--out", tmp_path / "measurement.json"),
+        *("--out", tmp_path / "verification.json"),
     ]
     done = subprocess.run(map(str, command), cwd=ran.path, capture_output=True, text=True)
     assert done.returncode == 4
     assert "beyond tol" in done.stderr
-    measured = json.loads((tmp_path / "measurement.json").read_text())
+    measured = json.loads((tmp_path / "verification.json").read_text())
     assert measured["verification"]["code"] == "FAIL"
-    assert measured["latency"] is None
 
 
 def test_a_profile_names_the_modules_of_dispatches_and_kernels(ran):
@@ -356,10 +360,11 @@ def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ra
     ran.configure(targets=TARGETS)
     jobs = jobs_of(ran.snakemake("-n", "results/latency.csv").stdout)
     chains = {f"conv/{f}/cuda" for f in ON_CUDA}  # the override is only for conv
-    rules = ("compile_iree", "compile_iree_by_remedy", "measure_iree", "measure_iree_again")
+    rules = ("compile_iree", "compile_iree_by_remedy", "verify_iree")
     for rule in rules:
         assert {cell for name, cell in jobs if name == rule} == chains
-    assert len(jobs) == len(rules) * len(chains) + 1
+    # And the group that the rows are in, and the aggregation.
+    assert len(jobs) == len(rules) * len(chains) + 2
     ran.snakemake("--cores", "8", "results/latency.csv")
     assert ran.row("conv", "torchmlir-torch", "cuda")["status"] in ("unavailable", "ok")
     assert "Nothing to be done" in ran.snakemake("--cores", "8", "results/latency.csv").stdout
@@ -371,20 +376,26 @@ def test_a_forced_retry_runs_its_class_once(ran):
     jobs = jobs_of(
         ran.snakemake("-n", "results/latency.csv", "--config", "retry=unavailable").stdout
     )
-    # Both rounds of the rows, the limits of devices that are not there, and the aggregation.
+    # The rows and their groups, the limits of devices that are not there, and the aggregation.
     absent = {row["device"] for row in ran.rows() if row["reason"] == "no-device"}
-    assert len(jobs) == 2 * unavailable + len(absent) + 1
+    rules = [rule for rule, _ in jobs]
+    assert rules.count("verify_iree") + rules.count("verify_baseline") == unavailable
+    assert rules.count("measure_machine_limits") == len(absent)
+    assert {"time_group", "aggregate_results"} <= set(rules)
     ran.snakemake("--cores", "8", "results/latency.csv", "--config", "retry=unavailable")
     assert "Nothing to be done" in ran.snakemake("--cores", "8", "results/latency.csv").stdout
 
 
 def test_selecting_narrows_the_rows_and_leaves_the_rest_done(ran):
     narrow = ("--config", "models=conv", "frontends=torchmlir-*o*", "targets=llvm-cpu")
+    timed = (ran.path / "results/time/conv/cpu/eval/timing.json").read_bytes()
     ran.snakemake("--cores", "8", "results/latency.csv", *narrow)
     assert {r["model"] for r in ran.rows()} == {"conv"}
     assert {r["target"] for r in ran.rows() if r["runtime"] == "iree"} == {"llvm-cpu"}
     jobs = jobs_of(ran.snakemake("-n", "results/latency.csv").stdout)
-    assert [rule for rule, _ in jobs] == ["aggregate_results"]
+    # The groups are looked at again, and nothing is timed again.
+    assert {rule for rule, _ in jobs} <= {"time_group", "aggregate_results"}
+    assert (ran.path / "results/time/conv/cpu/eval/timing.json").read_bytes() == timed
 
 
 def test_expectations_decide_the_exit_code_of_check(ran):
@@ -420,7 +431,7 @@ def test_a_local_build_is_a_toolchain_and_what_it_compiled_is_made_again_with_it
     said = subprocess.run(command, cwd=ran.path, capture_output=True, text=True)
     compared = json.loads(said.stdout or pytest.fail(said.stderr))
     assert (compared["cells"], compared["outcomes"], compared["not_compared"]) == (1, [], [])
-    assert [one["basis"] for one in compared["latencies"]] == ["turns"]
+    assert [one["basis"] for one in compared["latencies"]] == ["in turns"]
 
     # Built again: another file of the same content.
     program = used.read_bytes()
@@ -429,11 +440,11 @@ def test_a_local_build_is_a_toolchain_and_what_it_compiled_is_made_again_with_it
     used.chmod(0o755)
     jobs = jobs_of(ran.snakemake("-n", "results/latency.csv", *only).stdout)
     cell = "conv/torchmlir-torch/llvm-cpu@build"
-    turned = ("measure_turns", "conv/torchmlir-torch/llvm-cpu")
-    assert turned in jobs
-    found = {of for rule, of in jobs if rule != "aggregate_results" and (rule, of) != turned}
+    timed = ("time_group", "conv/cpu/eval")
+    assert timed in jobs
+    found = {of for rule, of in jobs if rule != "aggregate_results" and (rule, of) != timed}
     assert found == {cell, "iree@build"}
-    assert {rule for rule, _ in jobs} >= {"make_env", "compile_iree", "measure_iree"}
+    assert {rule for rule, _ in jobs} >= {"make_env", "compile_iree", "verify_iree"}
 
 
 def remedy_without(flag: str, path: Path) -> str:
@@ -481,9 +492,9 @@ def test_what_tuning_finds_is_verified_and_used_where_a_target_asks_for_it(ran):
     assert rows.keys() == {"tuned", "default", "eager"}
     for row in rows.values():
         assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
-        assert float(row["speedup_vs_eager_low"]) > 0, "measured in turns, in two rounds"
+        assert float(row["speedup_vs_eager_low"]) > 0, "timed in turns"
     report = json.loads((ran.path / "results/tune/conv/cpu/report.json").read_text())
-    passed = [one for one in report["candidates"] if one["rounds"]]
+    passed = [one for one in report["candidates"] if one["timing"]]
     assert {one["frontend"] for one in passed} == {"torchmlir-torch"}
     assert "torchmlir-torch-as-configured" in {one["name"] for one in passed}
     again = ran.snakemake("--cores", "8", "results/tuned.csv", *only)
@@ -512,7 +523,7 @@ def test_another_module_is_measured_in_the_run_after_one_that_ended_when_it_was_
     ran.configure(targets={"tiled": target | {"opt_level": "O3"}})
     ran.snakemake("--cores", "8", f"results/compile/{cell}/status.json", *only)
     jobs = jobs_of(ran.snakemake("-n", "results/latency.csv", *only).stdout)
-    rules = ("compile_iree_by_remedy", "measure_iree", "measure_iree_again")
+    rules = ("compile_iree_by_remedy", "verify_iree", "measure_iree_again")
     assert jobs == [*((rule, cell) for rule in rules), ("aggregate_results", "")]
 
 

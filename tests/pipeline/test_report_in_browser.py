@@ -55,7 +55,7 @@ def source(tmp_path_factory) -> Source:
     found += report_records.hostile()
     speedups.add_speedups(found)
     made = report_records.write(tmp_path_factory.mktemp("report"), found, log=HOSTILE_LOG)
-    for stage, cell in (("export", "bert/torchmlir-torch"), ("measure", "bert/torchmlir-torch/llvm-cpu")):  # fmt: skip
+    for stage, cell in (("export", "bert/torchmlir-torch"), ("verify", "bert/torchmlir-torch/llvm-cpu")):  # fmt: skip
         path = made.root / status_path(stage, cell)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, cell), Usage(2.0, 321.0))
@@ -67,7 +67,12 @@ def source(tmp_path_factory) -> Source:
     (made.results / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in found))
     after = copy.deepcopy(found)
     slower = next(one for one in after if one["latency"])
-    slower["latency"]["values_ms"] = [20 * ms for ms in slower["latency"]["values_ms"]]
+    slower["latency"] |= {
+        key: [20 * ms for ms in slower["latency"][key]]
+        if key == "values_ms"
+        else 20 * slower["latency"][key]
+        for key in ("values_ms", "ms", "low_ms", "high_ms")
+    }
     compared = compare(pairs.of_files(found, after), "before", HOSTILE, Settings())
     (made.results / "comparison.json").write_text(formats.as_json(compared))
     return made
@@ -235,10 +240,10 @@ def test_a_cell_of_the_map_opens_its_details_by_the_keyboard(page):
     assert page.locator("dialog[open]").count() == 0
 
 
-@pytest.mark.parametrize("colour", ["outcome", "eager", "inductor", "trust"])
+@pytest.mark.parametrize("colour", ["outcome", "eager", "inductor", "verdict"])
 def test_the_map_shows_what_is_chosen(page, colour):
     page.check(f"input[name=colour][value={colour}]")
-    expected = {"outcome": "✓", "eager": ".", "inductor": ".", "trust": "low"}
+    expected = {"outcome": "✓", "eager": ".", "inductor": ".", "verdict": "faster"}
     row = page.locator("table.map tbody tr", has_text="bert").first
     assert expected[colour] in row.inner_text()
 
@@ -249,7 +254,7 @@ def test_a_change_is_shown_with_its_run_and_opens_its_row(page):
     assert changed.count() == 1
     text = changed.inner_text()
     assert histories.CELL in text
-    assert "× 1.50" in text
+    assert "× 0.66" in text
     assert "IREE 3.12.0 → 3.13.0" in text
     page.select_option("main select", "vmfb_bytes")
     assert "No change was found" in page.inner_text("main section >> nth=0")

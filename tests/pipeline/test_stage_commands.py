@@ -47,7 +47,6 @@ def test_a_model_goes_all_the_way_and_is_verified(case, environments, tmp_path):
     ok(stages.compile())
     measured = stages.measure()
     assert measured["verification"]["code"] == "PASS"
-    assert len(measured["latency"]["values_ms"]) == 2
 
 
 def test_tied_weights_are_stored_once_and_hidden_buffers_are_stored(environments, tmp_path):

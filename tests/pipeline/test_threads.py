@@ -15,7 +15,8 @@ CELLS = {
     name: number
     for number in (1, 2)
     for name in (
-        f"measure/conv/torchmlir-torch/llvm-cpu+{number}-threads",
+        f"verify/conv/torchmlir-torch/llvm-cpu+{number}-threads",
+        f"time/conv/cpu+{number}-threads/eval",
         f"baseline/conv/eager+{number}-threads/eval",
         f"machine_limits/cpu+{number}-threads",
     )
@@ -23,7 +24,7 @@ CELLS = {
 """What is measured, with its number of threads."""
 LIMITS = {
     stage: {"timeout_s": 60}  # the limits of a machine without bfloat16 may take minutes
-    for stage in ("env", "reference", "export", "compile", "measure", "baseline")
+    for stage in ("env", "reference", "export", "compile", "verify", "baseline", "time")
 }
 
 

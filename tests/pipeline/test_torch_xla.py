@@ -170,7 +170,7 @@ def test_a_rewrite_stands_in_the_row_and_can_be_switched_off(ran):
     )
     bare = ran.row("bert-tiny", "torchxla-bare", "llvm-cpu")
     assert not bare["rewrites"]
-    assert (bare["status"], bare["stage"]) != ("ok", "measure")
+    assert (bare["status"], bare["stage"]) != ("ok", "verify")
     assert "mhlo.erf" in bare["detail"]
 
 
@@ -192,9 +192,9 @@ def test_every_baseline_is_verified_in_eval_and_train(ran, model, runtime, test)
     found = record(ran, model, runtime, test)
     assert found["outcome"]["status"] == "ok", found["outcome"]
     assert found["verification"]["code"] == "PASS"
-    assert found["latency"]["median_ms"] > 0
+    assert found["latency"]["ms"] > 0
     cold, *steady = found["runs"]
-    assert len(steady) == found["latency"]["repetitions"]
+    assert len(steady) == 1
     lazy = runtime in ("xla", "openxla")
     for run in found["runs"]:
         assert run["total_s"] > 0

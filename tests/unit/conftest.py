@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from scripts.lib.artifacts.tensors import Signature
-from scripts.lib.config import stages
+from scripts.lib.config import stages, threads
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Baseline, Frontend, Model, Target
 from scripts.lib.config.matrix import Matrix
@@ -20,8 +20,8 @@ from scripts.lib.core import checkout, process
 from scripts.lib.supervision import outcome, supervise
 from scripts.lib.supervision.job import Job
 from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing.latency import HostLoad, Latency
-from scripts.lib.timing.measurement import Measurement, Run, Verification
+from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.lib.timing.measurement import Run, Verification, Verified
 
 StageCell = tuple[str, str]
 
@@ -36,7 +36,7 @@ MATRIX = Matrix(
         "vulkan": Target("vulkan", "vulkan", "", "O2", (), "vulkan"),
     },
     baselines={"eager": Baseline("eager", "eager", "cpu", "torch-mlir")},
-    measure={"rounds": 1},
+    measure={},
     limits={stage: {"timeout_s": 1, "memory_mb": 1} for stage in stages.limits()},
     expect={},
 )
@@ -45,15 +45,20 @@ ARTIFACTS = {
     "gradients": ("golden.npz", "signature.json"),
 }
 """Of the stages of which the aggregate reads more than it waits for."""
-LATENCY_MS = {"llvm-cpu": (4.0, 5.0, 6.0), "vulkan": (2.0, 2.0), "eager": (9.0, 10.0, 11.0)}
-OTHER_MS = (19.0, 20.0, 21.0)
+LATENCY_MS = {"llvm-cpu": (4.0, 5.0, 6.25), "vulkan": (2.0, 2.0), "eager": (9.0, 10.0, 100 / 9)}
+"""Latencies in each generation, by target or baseline: 5, 2 and 10 ms."""
+OTHER_MS = (18.0, 20.0, 200 / 9)
+STARTED = 1_790_000_000.0
+"""When every group was timed."""
 
 
 @dataclasses.dataclass
 class ResultsTree:
-    """Writes results/ below the working folder; what the matrix says to skip is skipped."""
+    """Writes results/ below the working folder; what the matrix says to skip is skipped. `values_ms`: the latencies of rows
+    that have others than LATENCY_MS, by cell."""
 
     matrix: Matrix = MATRIX
+    values_ms: dict[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
 
     def write(self, endings: Mapping[StageCell, Outcome] | None = None) -> None:
         """End each stage of each cell as `endings` says, or well; skip what that blocks."""
@@ -87,34 +92,75 @@ class ResultsTree:
                 if ended.status == "ok":
                     self._make(path)
                 elif ended.reason == "wrong-result":
-                    self.measure(path, failed=True)
+                    self.verify(path, failed=True)
+        for group, rows in self.matrix.groups().items():
+            self.time("time", group, rows, endings)
 
-    def measure(self, path: Path, failed: bool = False, **changes) -> None:
-        """Write a measurement; its folders say of which target or baseline."""
+    def time(
+        self,
+        stage: str,
+        group: Cell,
+        rows: Sequence[Cell],
+        endings: Mapping[StageCell, Outcome] | None = None,
+    ) -> None:
+        """Time the rows of a group that are verified. `endings`: of the group, or of rows that leave it."""
+        endings = endings or {}
+        path = Path(stages.STAGES[stage].path(group, "timing.json"))
+        ended = endings.get((stage, str(group)), Outcome("ok", stage, str(group)))
+        log, command = str(path.with_name("log.txt")), "python -m scripts.time_group"
+        ended = dataclasses.replace(ended, log=log, command=command, fingerprint="c0de", due="c0de")
+        outcome.write(path.with_name(STATUS), ended, Usage(1.5, 100.0))
+        if ended.status != "ok":
+            path.write_text("")
+            return
+        last = {row: stages.STAGES[stages.LAST[row.kind]].path(row, STATUS) for row in rows}
+        verified = [str(row) for row in rows if outcome.read(Path(last[row])).status == "ok"]
+        eager = f"{group['model']}/eager/{group['test']}"
+        anchor = next((cell for cell in verified if threads.shared(cell) == eager), "")
+        values = {
+            cell: self.values_ms.get(cell)
+            or next((ms for name, ms in LATENCY_MS.items() if name in cell.split("/")), OTHER_MS)
+            for cell in verified
+        }
+        members = {}
+        for cell, own in values.items():
+            if left := endings.get((stage, cell)):
+                members[cell] = MemberTiming(left.status, left.reason, left.detail)
+                continue
+            members[cell] = MemberTiming(
+                values_ms=own,
+                anchor_ms=values.get(anchor, ()),
+                turns=3 * len(own),
+                calls=21,
+                p50_ms=own[0],
+                peak_rss_mb=200.0,
+            )
+        counted = tuple(range(max(map(len, values.values()), default=0)))
+        parts = (PartTiming(len(counted), counted),)
+        GroupTiming(STARTED, "{}", anchor, members, parts).write(path)
+
+    def verify(self, path: Path, failed: bool = False, **changes) -> None:
+        """Write a verification; its folders say of which target or baseline."""
         of_baseline = path.parts[1].startswith("baseline")
         name = path.parts[-3] if of_baseline else path.parts[-2]
         on_cpu = name != "vulkan"
-        values = LATENCY_MS.get(name, OTHER_MS)
-        latency = None if failed else Latency(values, values, 7)
-        runs = (Run(0.03), *(Run(ms * 7e-3, 7) for ms in values))
-        measured = Measurement(
+        runs = (Run(0.03), Run(0.07, 7)) if of_baseline else (Run(0.03),)
+        measured = Verified(
             device="local-task" if on_cpu else "vulkan",
             device_name="A CPU" if on_cpu else "A GPU",
             threads=4 if on_cpu else None,
             verification=Verification("FAIL" if failed else "PASS", "", 0.5, 0.25, 1e-7, 1e-3),
             load_ms=3.0,
             first_call_ms=30.0,
-            latency=latency,
-            host=None if failed else HostLoad(0.0, 0.0),
-            runs=runs if of_baseline and not failed else (),
+            runs=() if failed else runs,
             max_rss_mb=None if failed else 200.0,
             versions={"torch": "2.0"} if of_baseline else {"iree": "3.0"},
         )
         dataclasses.replace(measured, **changes).write(path)
 
     def _make(self, path: Path) -> None:
-        if path.name == "measurement.json":
-            self.measure(path)
+        if path.name == "verification.json":
+            self.verify(path)
         elif path.name == "signature.json":
             Signature("m", "f32", 1, (), (), (), {}, {}, "2.0", True, 1e-7, True).write(path)
         elif path.name == "golden.npz":
@@ -134,7 +180,7 @@ class ResultsTree:
         """(stage, cell, upstream, artifacts), each after what it stands on."""
         for env in ("torch-mlir", "iree"):
             yield "env", env, [], []
-        wanted = [made for row in self.matrix.rows() for made in self._of_row(row)]
+        wanted = [made for row in self.matrix.rows() for made in self.matrix.chain(row)]
         if "train" in self.matrix.tests:
             models = self.matrix.of_kind(Kind.MODEL)
             wanted = [made for m in models for made in stages.chain("gradients", m)] + wanted
@@ -142,9 +188,6 @@ class ResultsTree:
             files = ARTIFACTS.get(stage.name) or [f for f in stage.aggregated if f != STATUS]
             env = ("env", stage.env or "torch-mlir")
             yield stage.folder, str(cell), [env, *self._before(stage, cell)], list(files)
-
-    def _of_row(self, row: Cell) -> list[tuple[Stage, Cell]]:
-        return self.matrix.chain(row) + self.matrix.second_round(row)
 
     def _before(self, stage: Stage, cell: Cell) -> list[StageCell]:
         """The stage that a cell of a stage comes after."""

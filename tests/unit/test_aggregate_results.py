@@ -13,6 +13,7 @@ import pytest
 from scripts import aggregate_results
 from scripts.lib.artifacts import digest
 from scripts.lib.config.entries import Override
+from scripts.lib.config.stages import STAGES
 from scripts.lib.core import atomic
 from scripts.lib.driver import fingerprint
 from scripts.lib.report import aggregates, record, results_file, writing
@@ -83,11 +84,11 @@ def test_a_model_whose_reference_failed_has_the_options_of_its_entry(results, ag
 def test_whole_numbers_print_whole_and_missing_ones_empty(aggregate, ended):
     rows, _ = aggregate(ended("error", "compile", "conv/mlir/vulkan"))
     good, failed, eager = rows[0], rows[1], rows[4]
-    whole = ("batch_size", "threads", "repetitions", "vmfb_bytes", "dispatch_count")
+    whole = ("batch_size", "threads", "generations", "vmfb_bytes", "dispatch_count")
     assert [good[k] for k in whole] == ["1", "4", "3", "1234567890", "12"]
     assert [failed[k] for k in whole] == ["1", "", "", "", ""]
     assert [eager[k] for k in whole] == ["1", "4", "3", "", ""]
-    assert failed["latency_ms"] == failed["speedup_vs_eager"] == failed["cv"] == ""
+    assert failed["latency_ms"] == failed["speedup_vs_eager"] == failed["verdict"] == ""
 
 
 @pytest.mark.parametrize("env", ["torch-mlir", "iree"])
@@ -102,7 +103,7 @@ def test_a_run_in_which_nothing_worked_still_has_its_table(aggregate, ended, env
 def test_numbers_keep_seven_digits(results):
     results.write()
     found = record.records(results.matrix)
-    found[0]["latency"]["median_ms"] = 1.23456789
+    found[0]["latency"]["ms"] = 1.23456789
     assert "1.234568" in "".join(writing.csv(found, COLUMNS)).splitlines()[1].split(",")
 
 
@@ -160,13 +161,15 @@ DAMAGED = [b"", b'{"status": "ok", "st', b"[]", b"null", b"\xff\xfe\x00", b"{}",
 @pytest.mark.parametrize(
     ("file", "cells"),
     [
-        ("measure/conv/mlir/vulkan/status.json", ["conv/mlir/vulkan"]),
-        ("measure/conv/mlir/vulkan/measurement.json", ["conv/mlir/vulkan"]),
-        ("measure/conv/mlir/vulkan/usage.json", []),
+        ("verify/conv/mlir/vulkan/status.json", ["conv/mlir/vulkan"]),
+        ("verify/conv/mlir/vulkan/verification.json", ["conv/mlir/vulkan"]),
+        ("verify/conv/mlir/vulkan/usage.json", []),
         ("compile/conv/mlir/vulkan/report.json", ["conv/mlir/vulkan"]),
         ("export/conv/mlir/report.json", ["conv/mlir/llvm-cpu", "conv/mlir/vulkan"]),
-        ("baseline/tiny/eager/eval/measurement.json", ["tiny/eager/eval"]),
+        ("baseline/tiny/eager/eval/verification.json", ["tiny/eager/eval"]),
         ("baseline/tiny/eager/eval/usage.json", []),
+        ("time/conv/cpu/eval/status.json", ["conv/mlir/llvm-cpu", "conv/eager/eval"]),
+        ("time/conv/cpu/eval/timing.json", ["conv/mlir/llvm-cpu", "conv/eager/eval"]),
         ("reference/conv/status.json", ["conv/mlir/llvm-cpu", "conv/mlir/vulkan", "conv/eager/eval"]),
     ],
 )  # fmt: skip
@@ -192,15 +195,13 @@ def test_a_damaged_file_is_rows_that_say_so_and_due_again(aggregate, file, cells
     assert {row["status"] for cell, row in named.items() if cell not in found} == {"ok"}
 
 
-def test_a_measurement_of_the_same_size_that_is_not_the_one_made_is_damaged(aggregate):
-    path = Path("results/measure/conv/mlir/vulkan/measurement.json")
+def test_a_timing_of_the_same_size_that_is_not_the_one_made_is_damaged(aggregate):
+    path = Path("results/time/conv/vulkan/eval/timing.json")
     status = path.with_name("status.json")
 
     def damage() -> None:
         outcome.write(status, outcome.read(status), Usage(1.5, 9.0, {path.name: digest.of(path)}))
-        path.write_text(
-            path.read_text().replace('"values_ms": [\n      2.0', '"values_ms": [\n      1.0')
-        )
+        path.write_text(path.read_text().replace("2.0", "1.0", 1))
 
     rows, _ = aggregate(then=damage)
     assert [row["status"] for row in rows] == ["ok", "damaged", "ok", "ok", "ok", "ok"]
@@ -209,13 +210,18 @@ def test_a_measurement_of_the_same_size_that_is_not_the_one_made_is_damaged(aggr
 
 
 def test_rows_of_older_code_are_marked(aggregate, ended):
-    current = fingerprint.of_stage("measure", ("scripts.measure_iree",))
+    def now(stage: str, of: str) -> None:
+        status = Path("results", stage, of, "status.json")
+        code = fingerprint.code_of_stage(STAGES[stage].modules)
+        outcome.write(status, replace(outcome.read(status), fingerprint=code), Usage(1, 1))
 
-    def measure_one_now() -> None:
-        status = Path("results/measure/conv/mlir/vulkan/status.json")
-        outcome.write(status, replace(outcome.read(status), fingerprint=current), Usage(1, 1))
+    def run_some_now() -> None:
+        now("verify", "conv/mlir/llvm-cpu")  # its group is older
+        now("time", "tiny/cpu/eval")  # the verifications are older
+        for stage, of in (("verify", "conv/mlir/vulkan"), ("time", "conv/vulkan/eval")):
+            now(stage, of)
 
-    rows, _ = aggregate(ended("error", "compile", "tiny/mlir/vulkan"), then=measure_one_now)
+    rows, _ = aggregate(ended("error", "compile", "tiny/mlir/vulkan"), then=run_some_now)
     assert [row["stale"] for row in rows] == ["True", "False", "True", "False", "True", "True"]
 
 
@@ -237,59 +243,33 @@ def test_a_full_disk_is_one_line_and_leaves_the_csv_of_before(aggregate, monkeyp
     assert Path("l.csv").read_bytes() == before
 
 
-@pytest.fixture
-def two_rounds(results):
-    """A tree whose cells are measured twice; the second round of one is by stage measure_again."""
-    results.matrix = replace(results.matrix, measure={"rounds": 2})
-    return Path("results/measure_again/conv/mlir/vulkan/measurement.json")
-
-
-def test_a_damaged_second_round_takes_its_row_back_until_it_is_made_again(two_rounds, aggregate):
-    rows, _ = aggregate(then=lambda: two_rounds.write_text('{"latency": {'))
-    assert [row["status"] for row in rows] == ["ok", "damaged", "ok", "ok", "ok", "ok"]
-    assert (rows[1]["stage"], rows[1]["latency_ms"]) == ("measure_again", "")
-    status = two_rounds.with_name("status.json")
-    assert fingerprint.due(status, "c0de") == "c0de+1"
-    assert aggregate()[0][1]["status"] == "ok"
-
-
-@pytest.mark.parametrize("stage", ["measure", "measure_again"])
-def test_a_row_is_stale_where_either_of_its_rounds_is(two_rounds, aggregate, stage):
-    current = fingerprint.code_of_stage(("scripts.measure_iree",))
-
-    def measure_now(*stages: str) -> None:
-        for one in stages:
-            status = Path(f"results/{one}/conv/mlir/vulkan/status.json")
-            outcome.write(status, replace(outcome.read(status), fingerprint=current), Usage(1, 1))
-
-    assert aggregate(then=lambda: measure_now(stage))[0][1]["stale"] == "True"
-    rows, _ = aggregate(then=lambda: measure_now("measure", "measure_again"))
-    assert rows[1]["stale"] == "False"
-
-
-MEASURED = "measure/conv/mlir/vulkan/measurement.json"
-BASELINE = "baseline/tiny/eager/eval/measurement.json"
+VERIFIED = "verify/conv/mlir/vulkan/verification.json"
+BASELINE = "baseline/tiny/eager/eval/verification.json"
+TIMED = "time/conv/vulkan/eval/timing.json"
 NAN = float("nan")
+
+
+def member(**changed) -> dict:
+    return {"members": {"conv/mlir/vulkan": {"values_ms": [2.0]} | changed}}
+
+
 OTHER_SHAPES = [
-    (MEASURED, {"verification": None}, "Expected `object`, got `null` - at `$.verification`"),
-    (MEASURED, {"first_call_ms": "30"}, "Expected `float`, got `str` - at `$.first_call_ms`"),
-    (MEASURED, {"latency": {"values_ms": [2.0, "3"]}}, "at `$.latency.values_ms[1]`"),
-    (MEASURED, {"latency": {"values_ms": []}}, "a latency has at least one repetition"),
-    (MEASURED, {"latency": {"values_ms": [2.0, -1.0]}}, "latency.values_ms has a value that is not above 0"),
-    (MEASURED, {"latency": {"values_ms": [2.0, NAN]}}, "latency.values_ms.1 is not a finite number"),
-    (MEASURED, {"latency": None}, "verification PASS without a latency"),
-    (MEASURED, {"host": None}, "a latency without `host`"),
-    (MEASURED, {"threads": 2.5}, "`$.threads`"),
-    (MEASURED, {"timer": "sundial"}, "timer is 'sundial'"),
-    (MEASURED, {"versions": {"iree": 3}}, "`$.versions[...]`"),
-    (MEASURED, {"not_timed": "slow calls"}, "a first round with not_timed"),
+    (VERIFIED, {"verification": None}, "Expected `object`, got `null` - at `$.verification`"),
+    (VERIFIED, {"first_call_ms": "30"}, "Expected `float`, got `str` - at `$.first_call_ms`"),
+    (VERIFIED, {"threads": 2.5}, "`$.threads`"),
+    (VERIFIED, {"versions": {"iree": 3}}, "`$.versions[...]`"),
+    (TIMED, {"members": None}, "Expected `object`, got `null` - at `$.members`"),
+    (TIMED, {"members": {}}, "lacks conv/mlir/vulkan"),
+    (TIMED, member(values_ms=[2.0, "3"]), "at `$.members[...].values_ms[1]`"),
+    (TIMED, member(values_ms=[]), "members.conv/mlir/vulkan is ok and has no latency"),
+    (TIMED, member(values_ms=[2.0, -1.0]), "values_ms has a value that is not above 0"),
+    (TIMED, member(values_ms=[2.0, NAN]), "values_ms.1 is not a finite number"),
+    (TIMED, member(part=7), "part is 7, and there are 1 parts"),
     (BASELINE, {"runs": [{"iterations": 1}]}, "missing required field `total_s` - at `$.runs[0]`"),
     (BASELINE, {"runs": [{"total_s": 0, "iterations": 1}]}, "a run without time or calls"),
     (BASELINE, {"runs": [{"total_s": 1, "iterations": 1, "compile_s": -1}]}, "a run with an account below 0"),
-    (BASELINE, {"calibration": {"cpu": "c", "threads": 1, "compute_s": [1.0], "memory_s": []}},
-     "calibration has more times of one kernel"),
     (BASELINE, {"verification": {"code": "FINE", "detail": "", "max_abs_error": 0, "rmse_vs_fp64": 0,
-                                 "golden_rmse_vs_fp64": 0, "tol": 0}, "latency": None},
+                                 "golden_rmse_vs_fp64": 0, "tol": 0}},
      "verification.code is 'FINE'"),
     ("compile/conv/mlir/vulkan/report.json", {"vmfb_bytes": "many"}, "vmfb_bytes: 'many' is not of type"),
     ("export/conv/mlir/report.json", {"rewrites": None}, "rewrites: None is not of type 'array'"),
@@ -309,7 +289,7 @@ def test_a_file_of_another_shape_is_rows_that_say_so_and_due_again(aggregate, fi
     assert len(damaged) == (2 if file.startswith("export") else 1)
     for row in damaged:
         assert (row["reason"], row["stage"]) == ("damaged-file", file.split("/")[0])
-        assert row["detail"].startswith(f"{path}: ")
+        assert row["detail"].startswith(str(path))
         assert said in row["detail"]
         assert row["detail"].endswith("; the next run makes it again")
         assert (row["latency_ms"], row["verification_code"]) == ("", "VERIFIER_DIDNT_RUN")
@@ -317,40 +297,28 @@ def test_a_file_of_another_shape_is_rows_that_say_so_and_due_again(aggregate, fi
     assert fingerprint.due(path.with_name("status.json"), "c0de") == "c0de+1"
 
 
-def test_fields_that_an_older_version_did_not_write_have_their_defaults(aggregate):
+def test_fields_that_are_left_out_have_their_defaults(aggregate):
     path = Path("results") / BASELINE
 
-    def older() -> None:
+    def edit() -> None:
         data = json.loads(path.read_text())
-        for key in ("cpu_ms", "call_ms", "iterations"):
-            del data["latency"][key]
-        for key in ("timer", "calibration", "started", "max_rss_mb"):
-            del data[key]
+        del data["max_rss_mb"]
         data["runs"] = [{"total_s": run["total_s"]} for run in data["runs"]]
-        path.write_text(json.dumps(data | {"of_a_later_one": 1}))
+        path.write_text(json.dumps(data | {"of_a_later_version": 1}))
 
-    rows, records = aggregate(then=older)
+    rows, records = aggregate(then=edit)
     assert {row["status"] for row in rows} == {"ok"}
     assert records[-1]["runs"][0]["iterations"] == 1
 
 
-def test_a_wrong_result_with_a_latency_contradicts_itself(aggregate, ended):
-    path = Path("results") / MEASURED
+def test_a_wrong_result_that_claims_to_be_right_contradicts_itself(aggregate, ended):
+    path = Path("results") / VERIFIED
     whole = []
-
-    def claim() -> None:
-        path.write_text(whole[0])
-
     aggregate(then=lambda: whole.append(path.read_text()))
-    rows, _ = aggregate(ended("error", "measure", "conv/mlir/vulkan", "wrong-result"), then=claim)
+    wrong = ended("error", "verify", "conv/mlir/vulkan", "wrong-result")
+    rows, _ = aggregate(wrong, then=lambda: path.write_text(whole[0]))
     assert rows[1]["status"] == "damaged"
-    assert "a latency of a stage that ended as error" in rows[1]["detail"]
-
-
-def test_a_second_round_of_another_shape_takes_its_row_back(two_rounds, aggregate):
-    rows, _ = aggregate(then=lambda: two_rounds.write_text('{"latency": {"values_ms": 3}}'))
-    assert (rows[1]["status"], rows[1]["stage"]) == ("damaged", "measure_again")
-    assert str(two_rounds) in rows[1]["detail"]
+    assert "verification.code PASS of a stage that ended as error" in rows[1]["detail"]
 
 
 def test_of_many_records_of_a_kind_the_first_are_checked(monkeypatch, capsys):

@@ -2,17 +2,13 @@
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from scripts.lib.baseline import arguments, measure
+from scripts.lib.baseline import arguments
 from scripts.lib.core import exits
 from scripts.lib.modeling.optimizer import Optimizer
-from scripts.lib.timing import calls as timing_calls
-from scripts.lib.timing import stopping
-from scripts.lib.timing.calls import Counters, run_calls, time_runs, warm_up
-from scripts.lib.timing.stopping import Schedule, StoppingRule
+from scripts.lib.timing.calls import Counters, run_calls
 
 REQUIRED = [
     "--name",
@@ -97,28 +93,6 @@ def test_every_call_is_finished_before_the_next_and_the_first_ones_results_are_k
     assert not found.inside
 
 
-def test_every_call_of_every_repetition_is_timed_by_itself():
-    device = Device()
-    chosen = Schedule(iterations=3, repetitions=4, warmup_s=0.0)
-    moments: list[int] = []
-
-    def calls(iterations):
-        return run_calls(device.call, device, iterations)
-
-    found = time_runs(calls, chosen, lambda: moments.append(device.executed))
-    assert (len(found.runs), len(found.cpu_s), len(found.each_s)) == (4, 4, 12)
-    assert moments == [6]  # halfway
-    assert device.executed == 13  # and a call after it that is in no repetition
-    assert sum(found.each_s) <= sum(run.total_s for run in found.runs)
-
-
-@pytest.mark.parametrize(("seconds", "at_least"), [(0.0, 1), (0.01, 1)])
-def test_a_warm_up_has_one_call_at_least(seconds, at_least):
-    device = Device()
-    warm_up(lambda n: run_calls(device.call, device, n), seconds)
-    assert device.executed >= at_least
-
-
 def test_without_counters_a_run_has_its_seconds_alone():
     device = Device(counts=False)
     found = run_calls(device.call, device, 2, watch=True)
@@ -132,29 +106,3 @@ def test_what_executes_inside_a_call_is_no_tracing_of_a_lazy_runtime(lazy):
     found = run_calls(device.call, device, 2, watch=True, lazy=lazy)
     assert found.inside
     assert (found.run.trace_s < 0) == lazy  # a second of execution in no time
-
-
-@pytest.mark.parametrize(
-    ("lengths", "calls"),
-    [
-        ((1.0,), 2),  # those that were planned with are longer than the warm-up
-        ((0.015625,), 32),  # 0.5 s in all
-        ((3.0, 0.125), 4),  # one that compiled is no half second of warm calls
-        ((20.0,), 1),  # longer than the budget
-    ],
-)
-def test_calls_that_are_planned_with_are_part_of_the_warm_up(monkeypatch, lengths, calls):
-    now, made = 0.0, 0
-
-    def run(iterations: int) -> None:
-        nonlocal now, made
-        now += lengths[min(made, len(lengths) - 1)]
-        made += iterations
-
-    clock = SimpleNamespace(perf_counter=lambda: now)
-    monkeypatch.setattr(stopping, "time", clock)
-    monkeypatch.setattr(timing_calls, "time", clock)
-    rule = StoppingRule(repetition_s=0.125, warmup_s=0.5, budget_s=10)
-    timing = measure.SessionTiming(None, None, None, rule, lazy=False, watch=False, threads=1)
-    timing._warmed_up(run, None)
-    assert made == calls

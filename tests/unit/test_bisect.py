@@ -16,8 +16,8 @@ from scripts.lib.bisection import candidates, dispatches, environment, question,
 from scripts.lib.bisection.candidates import Candidate, NoCandidates
 from scripts.lib.bisection.search import Side
 from scripts.lib.bisection.trial import Trial
-from scripts.lib.iree.turns import Block, Turns
 from scripts.lib.supervision.outcome import Outcome
+from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
 from tests.unit import test_bundle
 
 CELL = "conv/mlir/llvm-cpu"
@@ -30,12 +30,12 @@ print("iree-compile says this")
 if does.get("error"):
     print(f"{{words['--program']}}:2:1: error: {{does['error']}}")
     sys.exit(1)
-if sys.argv[2] == "scripts.measure_iree":
+if sys.argv[2] == "scripts.verify_iree":
     if does.get("wrong"):
         print("error: FAIL: differs")
         sys.exit(4)
-    measured = {{"command": "tool", "threads": 1, "latency": {{"values_ms": [does.get("ms", 1.0)]}}}}
-    pathlib.Path(words["--out"]).write_text(json.dumps(measured))
+    found = {{"command": f"tool --ms={{does.get('ms', 1.0)}}", "threads": 1}}
+    pathlib.Path(words["--out"]).write_text(json.dumps(found))
 elif sys.argv[2] == "scripts.profile_iree":
     dispatches = [{{"function": "d0", "ms": does.get("ms", 1.0), "nodes": [["n", "aten.mm", "fc"]]}}]
     pathlib.Path(words["--out"]).write_text(json.dumps({{"dispatches": dispatches}}))
@@ -306,28 +306,29 @@ def test_a_larger_module_and_a_wrong_result_are_found(measured, run):
 @pytest.fixture
 def measured(releases) -> dict[str, dict]:
     """The same of a cell that was measured."""
-    path = Path(f"results/measure/{CELL}/status.json")
+    path = Path(f"results/verify/{CELL}/status.json")
     found = json.loads(path.read_text())
-    found["command"] = ".venvs/iree/bin/python -m scripts.measure_iree --vmfb a --weights w --rule {} --raw-inputs r --out o"  # fmt: skip
+    found["command"] = ".venvs/iree/bin/python -m scripts.verify_iree --vmfb a --weights w --raw-inputs r --out o"  # fmt: skip
     path.write_text(json.dumps(found))
     return releases
 
 
 @pytest.fixture
 def in_turns(monkeypatch) -> list[list[str]]:
-    """The modules of each session of turns; in the third turn, all of them take twice as long."""
+    """The modules of each session of turns. From generation to generation, they differ by 0.1 %."""
     sessions: list[list[str]] = []
 
-    def block(turn: int, side) -> Block:
-        disturbed = (2 if turn == 2 else 1) * (1 + 0.001 * (turn % 2))
-        return Block(turn, side.name, 0.0, (1e3 * side.call_s * disturbed,), 0.0)
+    def values(member, number: int) -> tuple[float, ...]:
+        ms = float(member.command[-1].removeprefix("--ms="))
+        return tuple(ms * (1 + 0.001 * ((at + number) % 3)) for at in range(8))
 
-    def take(sides, rule, threads) -> Turns:
-        sessions.append([one.name for one in sides])
-        blocks = tuple(block(turn, one) for turn in range(8) for one in sides)
-        return Turns(tuple(sessions[-1]), blocks)
+    def take(members, rule) -> GroupTiming:
+        sessions.append([one.name for one in members])
+        assert all(one.command[1:3] == ("-m", "scripts.time_module") for one in members)
+        found = {one.name: MemberTiming(values_ms=values(one, at)) for at, one in enumerate(members)}  # fmt: skip
+        return GroupTiming(0.0, "{}", "", found, (PartTiming(8, tuple(range(8))),))
 
-    monkeypatch.setattr(slower.turns, "take", take)
+    monkeypatch.setattr(slower.in_turns, "take", take)
     return sessions
 
 
@@ -338,9 +339,9 @@ def test_a_slower_release_is_found_by_timing_it_beside_both_ends(
     measured |= {"3.9.0": {"ms": 1.0}, "3.10.0": {"ms": 1.2}, "3.11.0": {"ms": 1.9}, "3.12.0": {"ms": 2.0}}  # fmt: skip
     said = run("--good", "3.9.0", "--bad", "3.12.0", "--if", "slower")
     assert "3.11.0 is the first bad release: ok, 100 bytes, 1.9 ms (3.10.0: ok, 100 bytes, 1.2 ms)" in said  # fmt: skip
-    assert "in turns: 3.12.0 takes 2.000 (" in said
-    assert in_turns[0] == ["3.9.0", "3.12.0"]
-    assert in_turns[1] == ["3.9.0", "3.12.0", "3.10.0"]
+    assert "in turns: 3.12.0 takes 2.00" in said
+    assert in_turns[0] == ["3.12.0", "3.9.0"]
+    assert in_turns[1] == ["3.10.0", "3.9.0", "3.12.0"]
     issue = Path("results/bisect/conv__mlir__llvm-cpu/ISSUE.md").read_text()
     assert "| aten.mm (fc) | 1.2 | 1.9 | `d0` |" in issue
     assert "iree-benchmark-module" in issue
@@ -351,7 +352,7 @@ def test_ends_of_about_the_same_latency_are_not_bisected(measured, in_turns, run
     with pytest.raises(SystemExit):
         run("--good", "3.9.0", "--bad", "3.10.0", "--if", "slower")
     assert "it must be at least 1.03 times" in capsys.readouterr().err
-    assert len(in_turns) == 2  # measured again, as the first session does not decide
+    assert len(in_turns) == 2  # timed again, as the first session does not decide
 
 
 def test_without_a_profiler_the_issue_says_so(measured, in_turns, run, monkeypatch):

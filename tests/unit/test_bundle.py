@@ -16,6 +16,7 @@ from scripts.lib.bundling import case as cases
 from scripts.lib.bundling import reducing, writing
 from scripts.lib.core import atomic
 from scripts.lib.report import results_file
+from scripts.lib.supervision.outcome import Outcome
 
 CELL = "conv/mlir/llvm-cpu"
 DETAIL = "function 'main_dispatch_0' uses 81920 bytes of shared memory [program.mlir:2: %0 = x]"
@@ -41,7 +42,7 @@ def tree(results, monkeypatch):
         tensors.save_npz(reference / "golden.npz", {"golden.0": np.ones((2, 3), np.float32)})
         (reference / "weights.irpa").write_text("weights")
         (exported / "program.mlir").write_text("func.func @main()\n")
-        for stage in ("compile", "measure"):
+        for stage in ("compile", "verify"):
             for log in Path("results", stage).rglob("status.json"):
                 log.with_name("log.txt").write_text("$ command\nresults/export/conv/mlir/program.mlir:2:1: error: no\n")  # fmt: skip
         atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
@@ -124,7 +125,7 @@ def test_a_tuning_spec_of_the_flags_is_in_the_folder(tree, run, results, monkeyp
 
 
 def test_wrong_results_come_with_weights_and_golden_outputs(tree, run, ended):
-    tree(ended("error", "measure", CELL, "wrong-result", "FAIL: output 0"))
+    tree(ended("error", "verify", CELL, "wrong-result", "FAIL: output 0"))
     run(CELL)
     folder = Path("results/bundles/conv__mlir__llvm-cpu")
     script = (folder / "run.sh").read_text()
@@ -134,7 +135,7 @@ def test_wrong_results_come_with_weights_and_golden_outputs(tree, run, ended):
 
 
 def test_a_crash_at_run_time_needs_neither_golden_outputs_nor_weights(tree, run, ended):
-    tree(ended("crashed", "measure", CELL, "SIGSEGV", "signal 11"))
+    tree(ended("crashed", "verify", CELL, "SIGSEGV", "signal 11"))
     run(CELL)
     folder = Path("results/bundles/conv__mlir__llvm-cpu")
     assert "iree-run-module" in (script := (folder / "run.sh").read_text())
@@ -142,8 +143,16 @@ def test_a_crash_at_run_time_needs_neither_golden_outputs_nor_weights(tree, run,
     assert not (folder / "golden").exists()
 
 
+def test_a_crash_while_it_is_timed_is_shown_by_the_command_that_times(tree, run):
+    tree({("time", CELL): Outcome("crashed", "time", CELL, "SIGSEGV", "signal 11")})
+    assert "time conv/mlir/llvm-cpu: crashed (SIGSEGV)" in run(CELL)
+    folder = Path("results/bundles/conv__mlir__llvm-cpu")
+    assert "iree-benchmark-module" in (folder / "run.sh").read_text()
+    assert "fails when it runs (crashed)" in (folder / "ISSUE.md").read_text()
+
+
 def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, ended, tmp_path):
-    written = tree(ended("crashed", "measure", CELL, "SIGSEGV", "signal 11"))
+    written = tree(ended("crashed", "verify", CELL, "SIGSEGV", "signal 11"))
     [record] = [one for one in results_file.read(written) if one["cell"] == CELL]
     case = dataclasses.replace(cases.of(Path.cwd(), record), compares_values=False)
     writing.write(case, tmp_path / "bundle", with_weights=True)

@@ -14,8 +14,7 @@ from scripts.lib.report import fields, record, writing
 from scripts.lib.report.columns import COLUMNS, FIELDS
 from scripts.lib.report.fields import INTEGER, NUMBER, TEXT, Field
 from scripts.lib.supervision.outcome import Outcome
-from scripts.lib.timing.latency import HostLoad
-from scripts.lib.timing.measurement import Measurement, Run, Verification
+from scripts.lib.timing.measurement import Run, Verification, Verified
 from tests.declared import undeclared
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
@@ -59,7 +58,7 @@ def test_every_value_is_described_and_every_number_has_the_unit_that_its_name_sa
 
 def test_every_value_of_a_record_is_declared(results, ended):
     results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
-    results.write(ended("error", "measure", "conv/mlir/vulkan", "wrong-result"))
+    results.write(ended("error", "verify", "conv/mlir/vulkan", "wrong-result"))
     assert [path for one in record.records(results.matrix) for path in undeclared(one)] == []
     odd = {"run": {"odd": 1}, "runs": [{"odd_s": 1}], "model": {"options": {"any": 1}}, "more": 1}
     assert list(undeclared(odd)) == ["run.odd", "runs[].odd_s", "more"]
@@ -68,10 +67,9 @@ def test_every_value_of_a_record_is_declared(results, ended):
 @pytest.mark.parametrize(
     ("section", "recorded", "made_here"),
     [
-        ("run", Measurement, {"stage_rss_mb", "seconds"}),
+        ("run", Verified, {"stage_rss_mb", "seconds"}),
         ("runs[]", Run, set()),
         ("verification", Verification, set()),
-        ("run.host", HostLoad, set()),
         ("outcome", Outcome, {"stale"}),
         ("reference", Signature, {"digests"}),
     ],
@@ -83,7 +81,7 @@ def test_what_a_record_takes_over_is_what_its_stages_write(section, recorded, ma
 
 @pytest.fixture
 def table():
-    """The table with a column more, of a measurement's."""
+    """The table with a column more, of a verification's."""
     clock = Field(
         "run.clock_mhz",
         INTEGER,
@@ -97,9 +95,9 @@ def table():
 
 
 def test_a_column_is_added_in_one_place(table, results, monkeypatch):
-    monkeypatch.setattr(record, "_OF_MEASUREMENT", fields.names(table, "run"))
+    monkeypatch.setattr(record, "_OF_RUN", fields.names(table, "run"))
     results.write()
-    path = Path("results/measure/conv/mlir/vulkan/measurement.json")
+    path = Path("results/verify/conv/mlir/vulkan/verification.json")
     path.write_text(path.read_text().replace('"threads"', '"clock_mhz": 3000, "threads"'))
     found = record.records(results.matrix)
     rows = [fields.row(one, table) for one in found]
@@ -128,8 +126,8 @@ def test_the_csv_of_a_column_that_is_added_has_it_last(table, results):
     ("path", "value", "valid"),
     [
         ("latency.ttft_ms", 0.0, False),
-        ("latency.p95_ms", None, True),
-        ("latency.mean_ms", None, False),
+        ("latency.p99_ms", None, True),
+        ("latency.p50_ms", None, False),
         ("runs.0.more", 1, False),
         ("experiment.phase", None, True),
         ("experiment.phase", "encode", False),

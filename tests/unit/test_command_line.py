@@ -58,7 +58,7 @@ def snakemake(
         ),
         ("retry=timeot", "did you mean 'timeout'?"),
         ("modles=conv", "modles: unknown key 'modles'; did you mean 'models'?"),
-        ("measure={repeat: none}", 'measure.repeat: found "none", allowed is'),
+        ("measure={generations: none}", 'measure.generations: found "none", allowed is'),
         ("models=", "models: found nothing after `models=`; name some, or leave `models=` out"),
         ("models=1", "unknown model '1'; there are: bert, "),
         ("tests=training", "unknown test 'training'; did you mean 'train'?"),
@@ -103,7 +103,7 @@ def test_globs_and_lists_select_a_part_of_the_matrix():
     )
     assert counts["make_reference"] == 2
     assert counts["compile_iree"] == counts["export_program"] == 4
-    assert counts["measure_baseline"] == counts["measure_baseline_again"] == 2
+    assert (counts["verify_baseline"], counts["time_group"]) == (2, 2)
 
 
 def jobs(*arguments: str) -> dict[str, int]:
@@ -117,12 +117,12 @@ def jobs(*arguments: str) -> dict[str, int]:
 def test_training_makes_gradients_once_per_model_and_measures_each_path_and_baseline():
     part = ("models=resnet,conv", "targets=llvm-cpu", "baselines=eager,xla")
     both = jobs("results/latency.csv", "--config", *part, "tests=eval,train")
-    assert (both["make_gradients"], both["measure_baseline"]) == (2, 8)
+    assert (both["make_gradients"], both["verify_baseline"]) == (2, 8)
     only = jobs("results/latency.csv", "--config", *part, "tests=eval")
-    assert ("make_gradients" in only, only["measure_baseline"]) == (False, 4)
-    assert both["measure_iree"] == 2 * only["measure_iree"] > 0
+    assert ("make_gradients" in only, only["verify_baseline"]) == (False, 4)
+    assert both["verify_iree"] == 2 * only["verify_iree"] > 0
     train = jobs("results/latency.csv", "--config", *part, "tests=train")
-    assert (train["measure_iree"], train["export_program"]) == (6, 6)
+    assert (train["verify_iree"], train["export_program"]) == (6, 6)
 
 
 def test_a_filter_and_an_exclusion_select_models_by_regular_expression():
@@ -140,7 +140,7 @@ def test_dumps_are_of_every_cell_selected_and_need_no_measurement():
     )
     assert (found["dump_iree"], found["dump_baseline"]) == (4, 4)
     assert (found["make_reference"], found["make_gradients"], found["export_program"]) == (1, 1, 2)
-    assert not {"measure_iree", "measure_baseline", "compile_iree"} & found.keys()
+    assert not {"verify_iree", "verify_baseline", "compile_iree"} & found.keys()
 
 
 def test_profiles_are_of_the_cpu_cells_and_of_the_runtimes_that_have_one():
@@ -150,7 +150,7 @@ def test_profiles_are_of_the_cpu_cells_and_of_the_runtimes_that_have_one():
     )
     assert (found["profile_iree"], found["profile_baseline"]) == (2, 2)
     assert (found["compile_iree"], found["export_program"]) == (2, 2)
-    assert not {"measure_iree", "measure_baseline"} & found.keys()
+    assert not {"verify_iree", "verify_baseline"} & found.keys()
 
 
 def test_the_skips_of_a_torchbench_file_are_in_the_commands_and_so_is_its_batch_size(tmp_path):
@@ -159,52 +159,36 @@ def test_the_skips_of_a_torchbench_file_are_in_the_commands_and_so_is_its_batch_
     done = snakemake(
         *("-n", "-p", "--forceall", "results/latency.csv", "--config", "models=conv"),
         *("targets=llvm-cpu,cuda", "frontends=torchmlir-torch", "baselines=eager,eager-cuda"),
-        *(f'torchbench={{file: "{bench}"}}', "measure={repeat: 2, budget_s: 1}"),
+        *(f'torchbench={{file: "{bench}"}}', "measure={budget_s: 1}"),
     )
     assert done.returncode == 0, done.stdout
     commands = [line for line in done.stdout.splitlines() if "-m scripts.supervise" in line]
     skipping = [line for line in commands if "--skip " in line]
     cells = sorted(line.split(" --cell ")[1].split()[0] for line in skipping)
-    assert cells == [*2 * ["conv/eager/eval"], "conv/torchmlir-torch/llvm-cpu"]  # both rounds
+    assert cells == ["conv/eager/eval", "conv/torchmlir-torch/llvm-cpu"]
     word = shlex.quote(f"skip.device.cpu of {bench}")
     assert all(f"--skip {word} --upstream " in line for line in skipping)
     [reference] = [line for line in commands if "-m scripts.make_reference" in line]
     assert '"batch_size":3' in reference
     # Numbers of `--config`, which Snakemake hands on as text.
-    rules = [line for line in commands if " --rule " in line]
-    assert rules
-    assert all('"budget_s":1,"repeat":2,' in line for line in rules)
+    groups = [line for line in done.stdout.splitlines() if "-m scripts.time_group" in line]
+    assert groups
+    assert all('"budget_s":1.0,' in line or '"budget_s":1,' in line for line in groups)
 
 
 def test_values_of_a_run_on_this_machine_are_those_that_a_cluster_s_functions_give():
     """With `--jobs`, jobs may go to a cluster, and limits and threads are functions."""
     here, perhaps = commands("--cores", "2"), commands("--cores", "2", "--jobs", "2")
-    assert len(here) == 11
+    assert len(here) == 9
     more = " --more-time 0 --more-memory 0"
     assert [command.replace(more, "") for command in perhaps] == here != perhaps
 
 
 def test_resources_of_the_command_line_win_over_the_limits_of_the_configuration():
-    found = commands("--set-resources", "measure_iree:timeout_s=7")
+    found = commands("--set-resources", "verify_iree:timeout_s=7")
     limited = [command for command in found if " --timeout 7 " in command]
     assert len(limited) == 1
-    assert "-m scripts.measure_iree" in limited[0]
-
-
-def test_a_second_round_does_not_start_where_an_export_does_not_fit():
-    """Half a slot is free while exports wait for a whole one; and it comes after them."""
-    part = ("models=conv", "targets=llvm-cpu", "frontends=torchmlir-torch", "baselines=eager")
-    done = snakemake("-n", "--forceall", "results/latency.csv", "--cores", "2", "--config", *part)
-    said = {}
-    for block in done.stdout.split("\nrule ")[1:]:
-        threads = re.search(r"^ +threads: (\d+)$", block, re.MULTILINE)
-        priority = re.search(r"^ +priority: (-?\d+)$", block, re.MULTILINE)
-        said[block.partition(":")[0]] = tuple(
-            int(found[1]) if found else default for found, default in ((threads, 1), (priority, 0))
-        )
-    for rule in ("measure_iree_again", "measure_baseline_again"):
-        assert said[rule][0] == said["export_program"][0]
-        assert said[rule][1] < min(said["measure_iree"][1], said["measure_baseline"][1])
+    assert "-m scripts.verify_iree" in limited[0]
 
 
 def commands(*options: str) -> list[str]:
@@ -242,8 +226,8 @@ def test_coverage_is_a_short_name():
 def test_tuning_needs_the_programs_of_all_paths_and_measures_nothing_else():
     found = jobs("results/tuned.csv", "--config", "models=conv", "targets=llvm-cpu")
     assert (found["make_reference"], found["export_program"], found["tune_iree"]) == (1, 3, 1)
-    assert found["measure_iree"] == found["measure_iree_again"] == 2  # tuned and default
-    assert found["measure_baseline"] == found["measure_baseline_again"] == 2
+    assert found["verify_iree"] == 2  # tuned and default
+    assert (found["verify_baseline"], found["time_tuned"]) == (2, 1)
     assert "compile_iree" not in found
 
 
@@ -261,9 +245,8 @@ def test_a_quick_run_of_a_file_is_small(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def get_model(): ...\ndef get_dummy_input(): ...\n")
     found = jobs("results/latency.csv", "--config", f"file={file}", "quick=true")
-    assert found["make_reference"] == found["measure_baseline"] == 1
-    assert found["export_program"] == found["compile_iree"] == found["measure_iree"] == 3
-    assert not {"measure_iree_again", "measure_baseline_again"} & found.keys()
+    assert found["make_reference"] == found["verify_baseline"] == 1
+    assert found["export_program"] == found["compile_iree"] == found["verify_iree"] == 3
 
 
 def test_the_workflow_is_lint_clean():

@@ -9,16 +9,21 @@ import random
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from scripts import compare as command
-from scripts.lib.comparison import formats, outcomes, pairs
+from scripts.lib.comparison import formats, latencies, outcomes, pairs, remeasuring
 from scripts.lib.comparison.compare import compare
-from scripts.lib.comparison.decisions import FASTER, SLOWER, UNDECIDED
+from scripts.lib.comparison.decisions import FASTER, SAME, SLOWER
 from scripts.lib.comparison.settings import KEYS, Settings
 from scripts.lib.config import schemas
+from scripts.lib.report import speedups
 from scripts.lib.report.results_file import cell_of
+from scripts.lib.supervision import in_turns, outcome
+from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.lib.timing.turns import Rule
 from tests.report_records import records, remedied
 
 
@@ -38,8 +43,8 @@ def cell(rows, name):
 
 
 BERT = "bert/torchmlir-torch/llvm-cpu"
-ONE_ROUND = "resnet/torchmlir-stablehlo/vulkan"
-"""A row of a single round, which has no interval."""
+FEW = "resnet/torchmlir-stablehlo/vulkan"
+"""A row of a single generation, which has no interval."""
 
 
 def fail(row, stage="compile", reason="bufferization", status="error"):
@@ -54,20 +59,8 @@ def fail(row, stage="compile", reason="bufferization", status="error"):
 
 
 def made_wrong(row):
-    fail(row, "measure", "wrong-result")
+    fail(row, "verify", "wrong-result")
     row["verification"] = {"code": "FAIL"}
-
-
-def times(row, factor, spread=0.0, seed=0):
-    """Set the repetitions of a row: 100 ms times a factor."""
-    draw = random.Random(seed)
-    latency = row["latency"]
-    latency["values_ms"] = [
-        100 * factor * math.exp(draw.gauss(0, spread)) for _ in latency["values_ms"]
-    ]
-    latency["median_ms"] = 100 * factor
-    for one in latency["rounds"]:
-        one |= {"foreign": 0.0, "steal": 0.0, "compute_s": [0.01, 0.01], "memory_s": [0.01, 0.01]}
 
 
 def compared(before, after, settings=None):
@@ -82,8 +75,12 @@ def test_a_run_compared_with_itself_has_no_alarm(before):
     found = compared(before, before)
     assert (found.cells, found.unchanged) == (len(before), len(before))
     assert (found.outcomes, found.amounts, found.versions, found.alarms) == ((), (), (), [])
-    assert {one.ratio for one in found.latencies} == {1.0}
-    assert {one.verdict for one in found.latencies} <= {"same", UNDECIDED}
+    assert (found.not_compared, len(found.latencies)) == (
+        (),
+        sum(bool(one["latency"]) for one in before),
+    )
+    assert {(one.low, one.high, one.verdict) for one in found.latencies} == {(1.0, 1.0, SAME)}
+    assert {(one.low, one.high) for one in found.means} == {(1.0, 1.0)}
 
 
 def test_changes_of_outcomes_are_named_and_only_those_for_the_worse_are_alarms(before, after):
@@ -118,23 +115,44 @@ def test_changes_of_outcomes_are_named_and_only_those_for_the_worse_are_alarms(b
 
 
 def test_a_machine_without_the_device_is_no_failure(before, after):
-    fail(cell(after, BERT), "measure", "no-device", "unavailable")
+    fail(cell(after, BERT), "verify", "no-device", "unavailable")
     found = compared(before, after)
     assert kinds(found) == {BERT: outcomes.DEVICE}
     assert not found.alarms
 
 
-def quiet(rows, factors=()):
-    """Give all rows latencies with little noise, and some of them a factor."""
-    for number, one in enumerate(one for one in rows if one["latency"]):
-        times(one, dict(factors).get(str(cell_of(one)), 1.0), 0.003, number)
+def quiet(rows, run, factors=(), machine=1.0, anchor="eager/eval, PyTorch 2.15.0"):
+    """Give all rows latencies of another run: 100 ms times a factor, by cell, and that of the machine, with little noise. Those of a
+    model are timed in turns with one anchor of 80 ms."""
+    draw = random.Random(run)
+
+    def noisy(ms):
+        return [ms * machine * math.exp(draw.gauss(0, 0.003)) for _ in range(8)]
+
+    anchors = {}
+    for one in rows:
+        if latency := one["latency"]:
+            group = f"{one['model']['name']} {run}"
+            anchor_ms = anchors.setdefault(group, noisy(80.0))
+            values = noisy(100 * dict(factors).get(str(cell_of(one)), 1.0))
+            if one["experiment"]["runtime"] == "eager":
+                values = anchor_ms
+            latency |= {"values_ms": values, "ms": values[0], "generations": 8, "group": group}
+            latency |= {"anchor": anchor, "anchor_ms": anchor_ms}
     return rows
 
 
+def timed(rows):
+    """The cells with a latency that are no anchors."""
+    found = [one for one in rows if one["latency"] and one["experiment"]["runtime"] != "eager"]
+    return [str(cell_of(one)) for one in found]
+
+
 def test_a_slower_and_a_faster_cell_are_found_among_equal_ones(before, after):
-    names = [str(cell_of(one)) for one in before if one["latency"]]
-    found = compared(quiet(before), quiet(after, [(names[0], 1.3), (names[1], 0.7)]))
+    names = timed(before)
+    found = compared(quiet(before, 1), quiet(after, 2, [(names[0], 1.3), (names[1], 0.7)]))
     verdicts = {one.cell: one.verdict for one in found.latencies}
+    assert [*verdicts] == names
     assert verdicts.pop(names[0]) == SLOWER
     assert verdicts.pop(names[1]) == FASTER
     assert not {SLOWER, FASTER} & set(verdicts.values())
@@ -142,26 +160,62 @@ def test_a_slower_and_a_faster_cell_are_found_among_equal_ones(before, after):
 
 
 def test_a_slow_down_below_the_threshold_is_no_alarm(before, after):
-    name = str(cell_of(next(one for one in before if one["latency"])))
-    found = compared(quiet(before), quiet(after, [(name, 1.3)]), Settings(latency=1.5))
+    name = timed(before)[0]
+    found = compared(quiet(before, 1), quiet(after, 2, [(name, 1.3)]), Settings(latency=1.5))
     assert {one.cell: one.verdict for one in found.latencies}[name] == SLOWER
     assert not found.alarms
     assert not compared(before, after, Settings(latency=None)).alarms
 
 
-def test_a_slower_machine_makes_intervals_wider_and_no_cell_slower(before, after):
-    quiet(before), quiet(after)
-    for one in after:
-        if one["latency"]:
-            one["latency"]["values_ms"] = [value * 1.3 for value in one["latency"]["values_ms"]]
-            for of in one["latency"]["rounds"]:
-                of |= {"compute_s": [0.013, 0.013], "memory_s": [0.013, 0.013]}
-    found = compared(before, after)
-    assert found.speed == pytest.approx(1 / 1.3)
-    assert not {one.verdict for one in found.latencies} - {UNDECIDED}
-    for mean in found.means:
-        assert mean.low < 1 < mean.high
-    assert "× the speed of before" in formats.as_text(found)
+def test_two_runs_are_compared_by_their_anchor_whatever_the_speed_of_the_machine(before, after):
+    found = compared(quiet(before, 1), quiet(after, 2, machine=1.4))
+    assert {one.verdict for one in found.latencies} == {SAME}
+    assert {one.basis for one in found.latencies} == {latencies.ANCHOR}
+    for name, one in ((one.cell, one) for one in found.latencies):
+        rows = [cell(rows, name)["latency"] for rows in (before, after)]
+        assert one.after_ms / one.before_ms == pytest.approx(1.4, rel=0.05)
+        assert one.ratio == pytest.approx(math.exp(speedups.difference(*rows[::-1]).value))
+    anchors = [one.cell for one in found.not_compared]
+    assert anchors == [
+        name for name in map(str, map(cell_of, before)) if name.endswith("/eager/eval")
+    ]
+    assert {one.why for one in found.not_compared} == {latencies.IS_ANCHOR}
+    assert "4 × */eager/eval" in formats.as_text(found)
+
+
+def test_runs_with_different_anchors_are_not_compared_but_can_be_timed_again(before, after):
+    found = compared(quiet(before, 1), quiet(after, 2, anchor="eager/eval, PyTorch 2.16.0"))
+    assert not found.latencies
+    [why] = {one.why for one in found.not_compared}
+    assert why == "anchor: eager/eval, PyTorch 2.15.0 before, eager/eval, PyTorch 2.16.0 after"
+    assert all(one.is_measurable for one in found.not_compared)
+    found = compared(before, quiet(after, 2, anchor=None))
+    assert found.not_compared[0].why == "anchor: eager/eval, PyTorch 2.15.0 before, none after"
+
+
+def test_a_latency_of_few_generations_is_compared_with_itself_alone(before, after):
+    assert FEW in {one.cell for one in compared(before, after).latencies}
+    cell(after, FEW)["latency"]["values_ms"] = [1.0]
+    [one] = compared(before, after).not_compared
+    assert (one.cell, one.why) == (FEW, "1 generations before, 1 after; an interval needs 3")
+
+
+def test_a_mean_counts_the_error_of_an_anchor_once(before, after):
+    """All rows of a model lose 10 % by the anchor of its group, which their errors have in common."""
+    quiet(before, 1), quiet(after, 2)
+    draw = random.Random(3)
+    noise = [math.exp(draw.gauss(0, 0.1)) for _ in range(8)]
+    rows = [one for one in after if one["latency"] and one["model"]["name"] == "bert"]
+    for one in rows:
+        latency = one["latency"]
+        latency["anchor_ms"] = [ms * of for ms, of in zip(latency["anchor_ms"], noise, strict=True)]
+    names = {str(cell_of(one)) for one in rows} & {*timed(after)}
+    found = compare(
+        [one for one in pairs.of_files(before, after) if one.cell in names], "", "", Settings()
+    )
+    widths = [math.log(one.high / one.low) for one in found.latencies]
+    mean = next(one for one in found.means if one.by == "all")
+    assert math.log(mean.high / mean.low) == pytest.approx(sum(widths) / len(widths), rel=0.3)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +277,14 @@ def test_toolchains_of_one_run_are_paired_without_their_names(before):
     assert len(found) == len(newer)
     assert all(one.both for one in found)
     assert BERT in {one.cell for one in found}
+    for number, one in enumerate(newer):
+        if one["latency"] and str(cell_of(one)) != FEW:
+            one["latency"]["values_ms"] = [
+                ms * (1.3 if number == 0 else 1.001) for ms in one["latency"]["values_ms"]
+            ]
     made = compare(found, "pinned", "next", Settings())
-    assert [one.cell for one in made.not_compared] == [ONE_ROUND]
+    assert {one.basis for one in made.latencies} == {latencies.TURNS}
+    assert {one.cell for one in made.latencies if one.verdict == SLOWER} >= {BERT}
     assert not made.outcomes
     with pytest.raises(ValueError, match=r"'old'; the toolchains of the rows are: next, pinned"):
         pairs.of_toolchains([*before, *newer], "pinned", "old")
@@ -252,9 +312,11 @@ def test_cells_of_one_run_only_are_counted_per_path(before, after):
 
 
 def test_means_are_given_per_path_target_and_suite(before, after):
-    found = compared(quiet(before), quiet(after))
+    found = compared(quiet(before, 1), quiet(after, 2))
     assert {one.by for one in found.means} == {"all", "path", "target", "suite"}
-    assert {"torchmlir-torch", "llvm-cpu", "vmfbench", "eager"} <= {one.name for one in found.means}
+    assert {"torchmlir-torch", "llvm-cpu", "vmfbench", "inductor"} <= {
+        one.name for one in found.means
+    }
     assert found.means[0].cells == len(found.latencies)
     assert found.means[0].high - found.means[0].low < 0.03
 
@@ -352,50 +414,83 @@ def test_it_runs_as_a_command(runs):
     assert re.search(r"latencies compared: 0 slower, 0 faster", done.stdout)
 
 
-@pytest.fixture
-def in_turns(runs, before, tmp_path):
-    """A function that writes a run with the toolchain `next`, by default 30 % slower in turns, and returns its folder."""
+def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, before, after):
+    """Only cells that this may decide; the processes are those of both runs, in their folders."""
+    asked = []
 
-    def of(newer):
-        newer["experiment"] |= {"toolchain": "next", "target": "llvm-cpu@next"}
-        (folder, _) = runs([*before, newer])
-        path = tmp_path / "one/results/turns" / BERT / "turns.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"sides": ["pinned", "next"], "blocks": BLOCKS}))
-        return folder
+    def take(members, rule, said):
+        asked.append(members)
+        values = {one.name: MemberTiming(values_ms=(ms, ms * 1.01, ms)) for one, ms in zip(members, (10.0, 13.0), strict=True)}  # fmt: skip
+        part = PartTiming(3, (0, 1, 2), "before", ((10.0,) * 3, (10.0,) * 3))
+        return GroupTiming(0.0, "{}", "", values, (part,))
 
-    return of
+    monkeypatch.setattr(in_turns, "take", take)
+    quiet(before, 1), quiet(after, 2)
+    for rows in (before, after):
+        cell(rows, BERT)["run"]["command"] = "tools/iree-benchmark-module --module=m.vmfb --x"
+        cell(rows, BERT)["compile"]["vmfb_bytes"] = 4
+    for one in after:
+        if one["latency"]:
+            one["latency"]["anchor"] = "another"
+    folders = [Path(one).parent for one in runs()]
+    for folder in folders:
+        of = folder / "results/verify" / BERT
+        of.mkdir(parents=True)
+        said = {"command": cell(before, BERT)["run"]["command"], "python": "/x/python"}
+        (of / "verification.json").write_text(json.dumps(said))
+        outcome.write(of / "status.json", outcome.Outcome("ok", "verify", BERT, command="venv/python -m scripts.verify_iree --x"), outcome.Usage(1, 1))  # fmt: skip
+        (folder / "m.vmfb").write_text("1234")
+    words = [
+        *map(str, (one / "results" for one in folders)),
+        "--cell",
+        "bert/*",
+        "--format",
+        "json",
+    ]
+    assert run(monkeypatch, *words, "--remeasure") == 1
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    [change] = found["latencies"]
+    assert (change["cell"], change["verdict"], change["basis"]) == (BERT, SLOWER, latencies.TURNS)
+    assert change["ratio"] == pytest.approx(1.3)
+    [members] = asked
+    assert [one.folder for one in members] == folders
+    assert {one.command for one in members} == {("venv/python", "-m", "scripts.time_module", "--module=m.vmfb", "--x")}  # fmt: skip
+    assert "bert/inductor/eval\n    not timed again: before: " in said.err
+    assert BERT not in {one["cell"] for one in found["not_compared"]}
 
 
-BLOCKS = [
-    {"turn": turn, "side": side, "started": 0.0, "values_ms": [ms * (1 + turn / 1000)], "others": 0.0}
-    for turn in range(8)
-    for side, ms in (("pinned", 10.0), ("next", 13.0 + turn / 100))
-    ]  # fmt: skip
+def test_a_module_that_was_made_again_is_not_timed(runs, before, tmp_path):
+    runs()
+    row = cell(before, BERT)
+    row["run"]["command"] = "tool --module=m.vmfb"
+    pair = pairs.Pair(BERT, row, row)
+    of = tmp_path / "one/results/verify" / BERT
+    folders = (tmp_path / "one",) * 2
+    assert "cannot be read" in remeasuring.measure(pair, folders, Rule())
+    of.mkdir(parents=True)
+    (of / "verification.json").write_text('{"command": "tool --module=other.vmfb", "python": "x"}')
+    assert remeasuring.measure(pair, folders, Rule()).endswith("was made again since its row was written")  # fmt: skip
+    (of / "verification.json").write_text('{"command": "tool --module=m.vmfb", "python": "x"}')
+    outcome.write(of / "status.json", outcome.Outcome("ok", "verify", BERT, command="p -m x"), outcome.Usage(1, 1))  # fmt: skip
+    assert "there is no" in remeasuring.measure(pair, folders, Rule())
+    (tmp_path / "one/m.vmfb").write_text("x")
+    assert "has 1 bytes; its row says 138868" in remeasuring.measure(pair, folders, Rule())
 
 
-def test_measurements_in_turns_of_a_run_replace_its_rounds(monkeypatch, capsys, in_turns, before):
-    folder = in_turns(copy.deepcopy(cell(before, BERT)))
-    assert run(monkeypatch, folder, "--toolchain", "pinned", "next", "--format", "json") == 1
-    (change,) = json.loads(capsys.readouterr().out)["latencies"]
-    assert (change["verdict"], change["basis"]) == ("slower", "turns")
-    assert change["ratio"] == pytest.approx(1.3035, abs=1e-3)
-    assert change["after_ms"] == pytest.approx(13.08, abs=0.01)
+def timing(before, after, control=1.0, ended=()):
+    """Three generations of two modules."""
+    spread = (1.0, 1.001, 0.999)
+    values = {"before": before, "after": after}
+    members = {name: MemberTiming(values_ms=tuple(ms * one for one in spread)) for name, ms in values.items()}  # fmt: skip
+    members |= {name: MemberTiming("crashed", "SIGSEGV", "it died") for name in ended}
+    twice = tuple(spread), tuple(control * one for one in spread[::-1])
+    return GroupTiming(0.0, "{}", "", members, (PartTiming(3, (0, 1, 2), "before", twice),))
 
 
-def test_what_must_not_be_compared_is_not_compared_in_turns_either(
-    monkeypatch, capsys, in_turns, before
-):
-    newer = copy.deepcopy(cell(before, BERT))
-    newer["run"]["threads"] = 99
-    folder = in_turns(newer)
-    run(monkeypatch, folder, "--toolchain", "pinned", "next", "--format", "json")
-    found = json.loads(capsys.readouterr().out)
-    assert (found["latencies"], [one["cell"] for one in found["not_compared"]]) == ([], [BERT])
-
-
-def test_turns_of_a_row_that_has_failed_later_are_not_used(monkeypatch, capsys, in_turns, before):
-    newer = copy.deepcopy(cell(before, BERT))
-    fail(newer, "measure_again", "wrong-result")
-    run(monkeypatch, in_turns(newer), "--toolchain", "pinned", "next", "--format", "json")
-    assert json.loads(capsys.readouterr().out)["latencies"] == []
+def test_turns_that_say_nothing_are_no_change():
+    found = remeasuring.of_timing("x", timing(10.0, 12.0))
+    assert found.difference.value == pytest.approx(math.log(1.2))
+    assert remeasuring.of_timing("x", timing(10.0, 12.0, ended=["after"])) == "after: crashed (SIGSEGV): it died"  # fmt: skip
+    said = remeasuring.of_timing("x", timing(10.0, 12.0, control=1.1))
+    assert said == "two processes of before differ by a factor of 0.909: the machine was not fit"

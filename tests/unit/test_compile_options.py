@@ -1,4 +1,4 @@
-"""Baselines with arguments of torch.compile of their own, and compilations while calls are timed."""
+"""Baselines with arguments of torch.compile of their own, and when a runtime has compiled all."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 
-from scripts.lib.baseline import arguments, measure
+from scripts.lib.baseline import arguments, verify
 from scripts.lib.config import choices, expansion, settings
 from scripts.lib.config.entries import Baseline
 from scripts.lib.driver.options import Options
@@ -17,9 +17,8 @@ from scripts.lib.report import fields, record
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.results_table import Column, Table
 from scripts.lib.timing.calls import Counters
-from scripts.lib.timing.stopping import StoppingRule
 from tests.rows import record as row
-from tests.rows import twice
+from tests.rows import steady
 
 ROOT = Path(__file__).parents[2]
 INDUCTOR = {"runtime": "inductor", "device": "cpu", "env": "torch-mlir"}
@@ -98,16 +97,16 @@ def test_a_record_has_them_and_its_target_is_the_name_of_the_entry(results):
     assert found["own"]["experiment"]["compile"] == {"mode": "max-autotune"}
     assert "compile" not in found[None]["experiment"]
     # Compared with inductor in its default mode, although the other one comes first.
-    assert found["own"]["latency"]["speedup_vs_inductor_low"] is None
+    assert found["own"]["latency"]["verdict"] is not None
     assert found[None]["latency"]["speedup_vs_inductor_low"] == 1.0
     valid = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
     assert all(map(valid, found.values()))
 
 
 def test_such_a_baseline_has_means_over_inductor_too():
-    own = row(Column("inductor-own"), twice(5.0))
+    own = row(Column("inductor-own"), steady(5.0))
     own["experiment"]["compile"] = {"dynamic": True}
-    found = [row(Column("eager"), twice(20.0)), row(Column("inductor"), twice(10.0)), own]
+    found = [row(Column("eager"), steady(20.0)), row(Column("inductor"), steady(10.0)), own]
     means = {mean.column.name: mean for mean in Table.of(found).means}
     of_eager, of_faster = means["inductor-own"].over
     assert (of_eager.mean, of_faster.mean) == (pytest.approx(4.0), pytest.approx(2.0))
@@ -132,32 +131,13 @@ class Compiling:
         return Counters(sum(number <= self.made for number in self.compiles), 0.0, 0, 0.0)
 
 
-RULE = StoppingRule(repeat=4, iterations_per_run=2, repetition_s=0.0, warmup_s=0.0, rounds=1)
+def warm_calls(device: Compiling) -> int:
+    """The calls until one has compiled nothing."""
+    verify._warm_run(device.call, device, SimpleNamespace(), lazy=False, watch=False)
+    return device.made
 
 
-def take(device: Compiling) -> measure.Timed:
-    runtime = SimpleNamespace()
-    timing = measure.SessionTiming(
-        device.call, device, runtime, RULE, lazy=False, watch=False, threads=1
-    )
-    return timing.take(None)
-
-
-def test_a_row_that_compiles_before_it_is_timed_has_a_latency():
-    assert len(take(Compiling(1, 2)).runs) == 4
-
-
-def test_a_compilation_while_calls_are_timed_fails_the_row_with_its_reason(capsys):
-    with pytest.raises(SystemExit) as failed:
-        take(Compiling(1, 7))
-    assert failed.value.code == 1
-    said = capsys.readouterr().err
-    assert said.startswith(
-        "error[recompilation]: compilations while the calls were timed: 1, before: 1;"
-    )
-
-
-def test_a_runtime_that_does_not_count_compilations_is_not_asked():
-    device = Compiling()
-    device.counters = lambda: None
-    assert len(take(device).runs) == 4
+def test_a_baseline_is_called_until_it_compiles_no_more():
+    assert warm_calls(Compiling()) == 1
+    assert warm_calls(Compiling(1)) == 2
+    assert warm_calls(Compiling(1, 2, 3, 4, 5)) == verify.WARM_CALLS

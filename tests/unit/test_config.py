@@ -13,7 +13,7 @@ import yaml
 from scripts.lib.config import expansion, plugins, schemas, settings, stages
 from scripts.lib.config.cell import Kind
 from scripts.lib.driver.plan import Plan
-from scripts.lib.timing.stopping import StoppingRule
+from scripts.lib.timing.turns import Rule
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -50,8 +50,8 @@ def test_every_cell_of_any_tests_has_results_dumps_and_a_command_of_its_own(conf
     plan = Plan(found, frozenset(), with_conda=False)
     cells = len(list(found.cells())) + len(list(found.baseline_cells()))
     assert len(set(plan.dumps())) == len(plan.dumps()) == cells
-    rounds = [file for file in plan.aggregation.results() if file.endswith("status.json")]
-    assert len(rounds) == found.rounds * cells == 2 * cells
+    ended = [file for file in plan.aggregation.results() if file.endswith("status.json")]
+    assert len(ended) == cells + len(found.groups())
     assert len(plan.aggregation.results()) == len(set(plan.aggregation.results()))
     for model, baseline, test in found.baseline_cells():
         cell = SimpleNamespace(model=model.name, baseline=baseline.name, test=test)
@@ -82,15 +82,14 @@ def test_the_default_run_is_the_one_that_its_time_is_given_for(config):
     ]  # fmt: skip
     assert list(found.frontends) == ["torchmlir-torch", "torchmlir-stablehlo", "torchxla-stablehlo"]
     assert {stage: limit["timeout_s"] for stage, limit in found.limits.items()} == {
-        "env": 1800, "reference": 1800, "export": 900, "compile": 600, "measure": 300,
-        "baseline": 900, "operators": 60,
+        "env": 1800, "reference": 1800, "export": 900, "compile": 600, "verify": 300,
+        "baseline": 900, "time": 1800, "operators": 60,
     }  # fmt: skip
 
 
-def test_the_shipped_stopping_rule_and_levels_are_the_defaults_and_go_to_the_stages_whole(config):
+def test_the_shipped_rule_of_timing_and_levels_are_the_defaults(config):
     found = expansion.expand(config, {}, ROOT)
-    rule = Plan(found, frozenset(), with_conda=False).options.rule()
-    assert rule == '{"budget_s":5,"repeat":10,"repetition_s":0.1,"rounds":2,"warmup_s":0.5}'
+    assert Plan(found, frozenset(), with_conda=False).groups.rule("resnet") == Rule()
     levels = {name: target.opt_level for name, target in found.targets.items()}
     assert levels == {
         "llvm-cpu": "O3", "vulkan": "O2", "vulkan-ada": "O2", "cuda": "O2", "rocm": "O2",
@@ -127,11 +126,11 @@ def test_the_shipped_flags_and_overrides_are_those_of_the_page_of_performance(co
     assert tried("gcn", "vulkan-ada")[0] == ("torchxla-stablehlo", "O2")
 
 
-@pytest.mark.parametrize("field", dataclasses.fields(StoppingRule), ids=lambda field: field.name)
-def test_the_defaults_of_the_page_are_those_of_the_stopping_rule(field):
+@pytest.mark.parametrize("field", dataclasses.fields(Rule), ids=lambda field: field.name)
+def test_the_defaults_of_the_page_are_those_of_the_rule(field):
     line = re.search(rf"^\| `{field.name}` .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    shown = "as many as fill" if field.default is None else f"| {field.default} |"
-    assert shown in line[0]
+    shown = "false" if field.default is False else f"{field.default:g}"
+    assert f"| {shown} |" in line[0]
 
 
 def keys_of(schema: dict) -> set[str]:

@@ -243,7 +243,7 @@ def test_another_version_in_a_lock_makes_the_environment_again_and_what_was_done
     planned = done.snakemake("-n", "results/latency.csv").stdout
     lock.write_text(before)
     counts = dict(re.findall(r"^(\w+) +(\d+)$", planned, re.MULTILINE))
-    again = [int(counts.get(rule, 0)) for rule in ("make_env", "compile_iree", "measure_iree")]
+    again = [int(counts.get(rule, 0)) for rule in ("make_env", "compile_iree", "verify_iree")]
     assert again == [1, cells, cells]
     assert "export_program" not in counts  # in another environment
 

@@ -31,7 +31,7 @@ def tree(tmp_path, monkeypatch):
     return Tree(
         dataclasses.replace(MATRIX, operators=OPERATORS),
         endings={
-            f"operator_measure 0/torch/llvm-cpu: {MM.name}": ("error", "wrong-result", "FAIL: all"),
+            f"operator_verify 0/torch/llvm-cpu: {MM.name}": ("error", "wrong-result", "FAIL: all"),
             f"operator_compile 0/torch/llvm-cpu: {MM_16.name}": ("error", "bufferization", "failed to bufferize op"),
         },
     )  # fmt: skip
@@ -85,7 +85,7 @@ def test_failed_tests_are_those_that_are_wrong_or_were_not_timed(tree):
 
 
 def test_a_result_that_only_this_project_accepts_is_wrong_and_has_no_time(tree):
-    tree.answers = {f"operator_measure 0/torch/llvm-cpu: {ADD.name}": {"backendbench_correct": False}}  # fmt: skip
+    tree.answers = {f"operator_verify 0/torch/llvm-cpu: {ADD.name}": {"backendbench_correct": False}}  # fmt: skip
     right, timed = json.loads(export(tree)["torch-llvm-cpu/full_results.json"])[:2]
     assert (right["op_name"], right["is_correct"]) == ("add.Tensor", False)
     assert (timed["successfully_ran"], timed["speedup"], timed["benchmark_time_ms"]) == (False, None, None)  # fmt: skip

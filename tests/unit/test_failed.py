@@ -23,7 +23,7 @@ def listed(results, ended, monkeypatch, capsys):
     endings = {
         **ended("unsupported", "export", "conv/mlir"),
         **ended("timeout", "compile", "tiny/mlir/vulkan"),
-        **ended("unavailable", "measure", "tiny/mlir/llvm-cpu"),
+        **ended("unavailable", "verify", "tiny/mlir/llvm-cpu"),
         **ended("oom", "baseline", "tiny/eager/eval"),
     }
     results.write(endings)
@@ -101,9 +101,9 @@ def test_failures_are_a_list_of_objects_for_programs(listed):
             "iree --flags '[\"--a b\"]' --folder results/repeat/compile/m/f/t --beside results/compile/m/f/t2/x",
         ),
         (
-            "baseline_again",
-            "run --first results/baseline/m/f/t/measurement.json --cache results/baseline/m/f/t/cache",
-            "run --first results/baseline/m/f/t/measurement.json --cache results/repeat/baseline/m/f/t/cache",
+            "baseline",
+            "run --weights results/reference/m/weights.irpa --cache results/baseline/m/f/t/cache",
+            "run --weights results/reference/m/weights.irpa --cache results/repeat/baseline/m/f/t/cache",
         ),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_repeated_command_runs_as_it_stands_and_leaves_the_artifacts_alone(tmp
 
 
 def test_what_has_no_command_has_none_to_repeat(listed):
-    Path(status_path("measure", "conv/mlir/llvm-cpu")).write_text("{")
+    Path(status_path("verify", "conv/mlir/llvm-cpu")).write_text("{")
     assert listed("--commands", "--status", "damaged") == ""
 
 
@@ -200,11 +200,60 @@ def test_a_failure_of_a_stage_that_there_is_no_longer_is_listed_all_the_same(
     assert "lower conv: error" in capsys.readouterr().out
 
 
+def test_a_row_that_left_its_group_is_listed_with_its_own_log_and_the_command_of_the_group(
+    results, ended, monkeypatch, capsys
+):
+    results.write(ended("crashed", "time", "conv/mlir/llvm-cpu", "SIGSEGV"))
+    atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
+    for glob, count in (("conv/mlir/*", 1), ("conv/eager/*", 0)):
+        monkeypatch.setattr(sys, "argv", ["failed", "--cell", glob])
+        assert failed.main() == 0
+        said = capsys.readouterr().out.splitlines()
+        assert said[-1] == f"{count} failed stages"
+        assert said[:4] == ([
+            "time conv/mlir/llvm-cpu: crashed (SIGSEGV)",
+            "    what",
+            "    log:    results/time/conv/cpu/eval/members/conv_mlir_llvm-cpu.txt",
+            "    repeat: mkdir -p results/repeat/time/conv/cpu/eval && python -m scripts.time_group",
+        ] if count else said[:4])  # fmt: skip
+
+
+def test_a_row_that_left_the_group_of_a_problem_is_listed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    own = "results/operator_time/0/cpu"
+    ended = Outcome("ok", "operator_time", "0/cpu", log=f"{own}/log.txt", command="time")
+    outcome.write(f"{own}/status.json", ended, Usage(0, 0))
+    left = {"status": "crashed", "reason": "SIGSEGV", "detail": "what"}
+    members = {"0/mlir/llvm-cpu": left, "0/eager": {"status": "ok"}}
+    lines = [
+        Line(
+            "a", dataclasses.replace(ended, cell="0/cpu: a"), 1.0, {"timing": {"members": members}}
+        )
+    ]
+    outcomes.write(Path(own, "outcomes.jsonl"), lines)
+    monkeypatch.setattr(sys, "argv", ["failed"])
+    assert failed.main() == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "operator_time 0/mlir/llvm-cpu: a: crashed (SIGSEGV)"
+    assert said[2] == f"    log:    {own}/members/0_mlir_llvm-cpu.txt"
+    assert said[-1] == "1 failed stages"
+
+
+def test_a_group_that_could_not_be_timed_is_listed(results, ended, monkeypatch, capsys):
+    results.write(ended("timeout", "time", "conv/cpu/eval", "time-limit"))
+    atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
+    monkeypatch.setattr(sys, "argv", ["failed", "--stage", "time"])
+    failed.main()
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "time conv/cpu/eval: timeout (time-limit)"
+    assert said[-1] == "1 failed stages"
+
+
 def test_a_status_that_cannot_be_read_is_listed_as_damaged(listed):
-    path = Path(status_path("measure", "conv/mlir/llvm-cpu"))
+    path = Path(status_path("verify", "conv/mlir/llvm-cpu"))
     path.write_text('{"status": "o')
     said = listed("--status", "damaged").splitlines()
-    assert said[0] == "measure conv/mlir/llvm-cpu: damaged (damaged-file)"
+    assert said[0] == "verify conv/mlir/llvm-cpu: damaged (damaged-file)"
     assert str(path) in said[1]
     assert said[-1] == "1 failed stages"
 

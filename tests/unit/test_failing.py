@@ -37,7 +37,6 @@ def test_its_cells_are_those_of_commit_5145bc5_and_googlenet(matrix):
     cells = set(map(str, rows))
     assert {f"{name}/torchmlir-stablehlo/cuda" for name in SIXTEEN} <= cells
     assert {f"{name}/torchmlir-stablehlo/rocm" for name in SIXTEEN - {"llama-qlora"}} <= cells
-    assert matrix.rounds == 1
 
 
 def test_every_cell_is_compiled_without_the_flags_and_levels_that_config_yaml_has_added(matrix):
@@ -49,7 +48,7 @@ def test_what_fails_is_expected_cell_by_cell(matrix):
     cells = set(map(str, matrix.rows()))
     wrong = {cell: of for cell, of in matrix.expect.items() if isinstance(of, dict)}
     assert set(wrong) <= cells
-    assert Counter(of["stage"] for of in wrong.values()) == {"compile": 15, "measure": 1}
+    assert Counter(of["stage"] for of in wrong.values()) == {"compile": 15, "verify": 1}
     assert Counter(cell.rpartition("/")[2] for cell in wrong) == {
         "cuda": 9, "rocm": 6, "llvm-cpu-bare": 1,
     }  # fmt: skip

@@ -64,7 +64,7 @@ def test_a_renamed_module_is_another_fingerprint(root, tmp_path_factory):
 @pytest.mark.parametrize(
     ("stage", "looks"),
     [
-        ("measure", True),
+        ("verify", True),
         ("baseline", True),
         ("dumps", True),
         ("compile", False),

@@ -16,7 +16,7 @@ from benchmarks import synthetic
 from tests.checkouts import Checkout
 
 MODEL = "def get_model(): ...\ndef get_dummy_input(): ...\n"
-STAGES = ("make_reference", "export_program", "compile_iree", "measure_iree")
+STAGES = ("make_reference", "export_program", "compile_iree", "verify_iree")
 # A stub cannot be forked, and each stage would wait five seconds before it notices.
 NOT_FORKED = ("--set-resources", *(f"{stage}:preload=0" for stage in STAGES))
 LINE = (*NOT_FORKED, "--cores", "2", "results/latency.csv")
@@ -119,7 +119,7 @@ def test_a_module_of_another_workflow(shared, tmp_path):
     (tmp_path / "Snakefile").write_text(SNAKEFILE.format(checkout=shared))
     (tmp_path / "models").mkdir()
     (tmp_path / "models/mine.py").write_text(MODEL)
-    config = {"file": "models/mine.py", "targets": "t0", "measure": {"repeat": 7}}
+    config = {"file": "models/mine.py", "targets": "t0", "measure": {"generations": 7}}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"vmfbench": config, "samples": [1]}))
     profile = str(shared / "workflow/profiles/default")
     mine = Checkout(tmp_path)
@@ -128,7 +128,7 @@ def test_a_module_of_another_workflow(shared, tmp_path):
     [row] = mine.rows()
     assert (row["model"], row["target"], row["status"]) == ("mine", "t0", "ok")
     assert (tmp_path / "mine.txt").read_text() == "mine\n"
-    assert '"repeat":7' in (tmp_path / "results/measure/mine/stub/t0/log.txt").read_text()
+    assert '"generations":7' in (tmp_path / "results/time/mine/cpu/eval/log.txt").read_text()
     again = mine.snakemake("--cores", "2", "--profile", profile)
     assert "Nothing to be done" in again.stdout
 

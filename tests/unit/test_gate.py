@@ -23,9 +23,9 @@ LAST = "conv/mlir/llvm-cpu"
 @pytest.mark.parametrize(
     ("ending", "code"),
     [
-        (("error", "measure", LAST, "wrong-result"), "FAIL"),
-        (("crashed", "measure", LAST), "EXCEPTION_RAISED"),
-        (("timeout", "measure", LAST), "VERIFIER_DIDNT_RUN"),
+        (("error", "verify", LAST, "wrong-result"), "FAIL"),
+        (("crashed", "verify", LAST), "EXCEPTION_RAISED"),
+        (("timeout", "verify", LAST), "VERIFIER_DIDNT_RUN"),
         (("error", "compile", LAST), "VERIFIER_DIDNT_RUN"),
         (("error", "reference", "conv"), "EAGER_FAILED"),
     ],
@@ -33,7 +33,7 @@ LAST = "conv/mlir/llvm-cpu"
 def test_a_finished_stage_ends_a_run_by_what_its_row_will_have(results, ended, ending, code):
     results.write(ended(*ending))
     status, stage, cell, *_ = ending
-    outputs = [f"results/{stage}/{cell}/measurement.json", status_path(stage, cell)]
+    outputs = [f"results/{stage}/{cell}/verification.json", status_path(stage, cell)]
     [row] = [
         row
         for row in (fields.row(one, FIELDS) for one in record.records(results.matrix))
@@ -53,7 +53,7 @@ def test_a_finished_stage_ends_a_run_by_what_its_row_will_have(results, ended, e
 def test_neither_what_is_blocked_nor_what_is_well_ends_a_run(results, ended):
     results.write(ended("error", "compile", LAST))
     everything = Gate(",".join(gate.KNOWN))
-    assert everything.finished([status_path("measure", LAST)]) == ""  # compilation failed
+    assert everything.finished([status_path("verify", LAST)]) == ""  # compilation failed
     assert everything.finished([status_path("compile", "tiny/mlir/vulkan")]) == ""
     assert everything.finished(["results/latency.csv"]) == ""
 

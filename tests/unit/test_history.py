@@ -14,10 +14,12 @@ import pytest
 from scripts import aggregate_results, history
 from scripts.lib.core import atomic
 from scripts.lib.report.history import store
+from scripts.lib.report.results_file import cell_of
 from scripts.lib.report.web.source import Source
 from scripts.lib.report.web.views import history as view
 from tests import histories
 from tests.histories import CELL
+from tests.unit.conftest import STARTED
 
 FOLDER = Path("results/history")
 
@@ -81,7 +83,7 @@ def test_an_entry_has_the_records_and_says_when_where_and_with_what(aggregate):
     assert entry.toolchains["pinned"]["IREE"] == ["3.0"]
     assert entry.machine.cores >= 1
     assert entry.machine.name
-    assert entry.at == entry.made  # the synthetic rounds have no time
+    assert entry.at == STARTED
 
 
 def test_an_error_of_the_history_is_no_failure_of_the_run(aggregate, capsys):
@@ -112,7 +114,12 @@ def test_series_and_findings_as_json(run):
     assert len(one["points"]) == 8
     [change] = one["changes"]
     assert change["index"] == 4
-    assert change["ratio"][0] == pytest.approx(1.5, rel=0.01)
+    assert change["ratio"][0] == pytest.approx(1 / 1.5, rel=0.01)
+    assert (one["anchor"], one["follows"]) == ("eager/eval, PyTorch 2.15.0", "")
+    first, *_, last = one["points"]
+    assert last["ms"] / first["ms"] == pytest.approx(1.5 * 1.2, rel=0.01)
+    low, high = last["interval"]
+    assert low < last["value"] < high
     assert "IREE 3.12.0 → 3.13.0" in change["differs"]
     assert one["drift"] is None
     assert found["outcomes"] == []
@@ -132,8 +139,8 @@ def test_series_of_other_devices_are_apart(run):
     found = histories.with_a_change(Path("results"), runs=2)
     for one in found:
         one["run"]["device_name"] = "another CPU"
-        for round_ in (one["latency"] or {}).get("rounds", ()):
-            round_["started"] += 1
+        if one["latency"]:
+            one["latency"]["started"] += 1
     histories.keep(Path("results"), found)
     series = json.loads(run("--cell", CELL, "--json"))["series"]
     assert [len(one["points"]) for one in series] == [2, 1]
@@ -143,11 +150,38 @@ def test_training_steps_of_other_optimizers_are_apart(run):
     found = histories.with_a_change(Path("results"), runs=2)
     for one in found:
         one["experiment"]["optimizer"] = {"name": "AdamW"}
-        for round_ in (one["latency"] or {}).get("rounds", ()):
-            round_["started"] += 1
+        if one["latency"]:
+            one["latency"]["started"] += 1
     histories.keep(Path("results"), found)
     series = json.loads(run("--cell", CELL, "--json"))["series"]
     assert [len(one["points"]) for one in series] == [2, 1]
+
+
+def test_a_series_starts_anew_where_the_anchor_is_another_one(run):
+    found = histories.with_a_change(Path("results"), runs=4, at=9)
+    for one in found:
+        if one["latency"] and one["latency"]["anchor"]:
+            one["latency"] |= {
+                "anchor": "eager/eval, PyTorch 2.16.0",
+                "started": histories.FIRST + 9e6,
+            }
+    histories.keep(Path("results"), found)
+    series = json.loads(run("--cell", CELL, "--json"))["series"]
+    assert [(len(one["points"]), one["follows"]) for one in series] == [(4, ""), (1, "eager/eval, PyTorch 2.15.0")]  # fmt: skip
+    shown = run("--cell", CELL)
+    assert "times as fast as eager/eval, PyTorch 2.16.0\n" in shown
+    assert "starts anew with another anchor, after eager/eval, PyTorch 2.15.0" in shown
+
+
+def test_a_row_without_anchor_and_the_anchor_itself_have_milliseconds(run):
+    found = histories.with_a_change(Path("results"), runs=2)
+    for name in ("bert/eager/eval", "conv/torchmlir-stablehlo/vulkan"):
+        [one] = json.loads(run("--cell", name, "--json"))["series"]
+        [row] = [row for row in found if str(cell_of(row)) == name]
+        assert (one["anchor"], one["unit"]) == ("", "ms")
+        assert one["points"][-1]["value"] == row["latency"]["ms"]
+        low, high = one["points"][-1]["interval"]
+        assert low < row["latency"]["ms"] < high
 
 
 def test_how_a_cell_ends_is_followed(aggregate, ended, run):
@@ -178,9 +212,9 @@ def test_a_size_changes_where_it_differs(run):
 
 def test_a_query_is_answered_by_duckdb(run):
     histories.with_a_change(Path("results"))
-    sql = f"select versions, count(*) n, round(max(latency_ms) / min(latency_ms), 2) as spread from rows join runs using (run) where cell = '{CELL}' group by 1 order by 1"  # fmt: skip
+    sql = f"select versions, count(*) n, round(max(latency_ms) / min(latency_ms), 1) as spread from rows join runs using (run) where cell = '{CELL}' group by 1 order by 1"  # fmt: skip
     answer = list(csv.DictReader(run("--sql", sql).splitlines()))
-    assert [(one["n"], float(one["spread"]) < 1.01) for one in answer] == [("4", True)] * 2
+    assert [(one["n"], one["spread"]) for one in answer] == [("4", "1.4")] * 2
     assert "IREE 3.13.0" in answer[1]["versions"]
 
 
@@ -202,7 +236,7 @@ def test_the_query_of_the_page_is_answered_without_this_project():
     ("words", "said"),
     [
         (("--sql", "select nothing from nowhere"), "nowhere"),
-        (("--value", "trust"), "'trust' is not a column of numbers; there are batch_size"),
+        (("--value", "doubt"), "'doubt' is not a column of numbers; there are batch_size"),
         (("--cell", "nothing/*"), "no cell in 2 runs matches --cell nothing/*"),
     ],
 )
@@ -244,7 +278,8 @@ def test_a_plot_has_the_series_with_its_change(run):
     run("--cell", "bert/*", "--plot", "out/series.svg")
     drawn = Path("out/series.svg").read_text()
     assert CELL in drawn
-    assert "× 1.5" in drawn
+    assert "× 0.66" in drawn
+    assert "times as fast" in drawn
     assert Path("out/series.png").stat().st_size > 10_000
 
 

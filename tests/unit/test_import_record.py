@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import json
 import subprocess
 import sys
@@ -14,6 +14,7 @@ from scripts import aggregate_results, import_record
 from scripts.lib.bundling import elsewhere
 from scripts.lib.core import atomic
 from scripts.lib.report import results_file
+from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
 
 CELL = "conv/mlir/llvm-cpu"
 NAMED = "conv/mlir/llvm-cpu@laptop"
@@ -34,20 +35,30 @@ def aggregate(results, monkeypatch):
     return run
 
 
+def timing(*values_ms: float, **ended) -> dict:
+    """The timing of the module, or of one whose process ended."""
+    member = MemberTiming(**ended) if ended else MemberTiming(values_ms=values_ms, turns=9, calls=30, p50_ms=5.0, peak_rss_mb=150.0)  # fmt: skip
+    part = PartTiming(len(values_ms), tuple(range(len(values_ms))))
+    return dataclasses.asdict(GroupTiming(1_790_000_123.0, "{}", "", {"module": member}, (part,)))
+
+
 @pytest.fixture
 def made(results, aggregate) -> dict:
-    """A record.json of the cell, with one round, as the bundle's script writes it."""
+    """A record.json of the cell, as the bundle's script writes it."""
     results.write()
     row = aggregate()[CELL].data
-    measurement = json.loads(Path(f"results/measure/{CELL}/measurement.json").read_text())
+    verified = json.loads(Path(f"results/verify/{CELL}/verification.json").read_text())
     return {
-        "format": 1,
+        "format": 2,
         "name": "laptop",
         "system": "Linux aarch64",
         "cores": 8,
         "row": row,
         "fingerprint": "c0de",
-        "rounds": [{"returncode": 0, "measurement": measurement, "log": "loaded"}],
+        "returncode": 0,
+        "log": "loaded",
+        "verified": verified,
+        "timing": timing(4.0, 5.0, 6.25),
     }
 
 
@@ -65,39 +76,52 @@ def imports(monkeypatch, capsys):
 def test_an_imported_row_stands_beside_that_of_this_run_in_every_aggregation(
     made, imports, aggregate
 ):
-    assert f"{NAMED}: ok (5 ms, trust low)" in imports(made)
+    assert f"{NAMED}: ok (5 ms)" in imports(made)
     for _ in range(2):
         rows = aggregate()
         assert rows[CELL]["imported"] is None
         row = rows[NAMED]
         assert row["imported"] == "laptop"
         assert row.data["imported"] == {"system": "Linux aarch64", "cores": 8}
-        assert row.data["latency"]["values_ms"] == [4.0, 5.0, 6.0]
-        assert (
-            row.data["latency"]["speedup_vs_eager"] is None
-        )  # the CPU of the laptop has the same name, and eager was not measured there
+        latency = row.data["latency"]
+        assert latency["values_ms"] == [4.0, 5.0, 6.25]
+        assert latency["ms"] == pytest.approx(5.0)
+        assert latency["low_ms"] < 5.0 < latency["high_ms"]
+        assert (latency["anchor"], latency["anchor_ms"]) == (None, [])
+        assert row.data["run"]["max_rss_mb"] == 150.0
+        # The CPU of the laptop has the same name, and eager was not timed there.
+        assert latency["speedup_vs_eager"] is None
         assert row.data["compile"] == rows[CELL].data["compile"]
 
 
 def test_a_record_of_the_same_machine_and_cell_replaces_the_earlier_one(made, imports, aggregate):
     imports(made)
-    made["rounds"][0]["measurement"]["latency"]["values_ms"] = [1.0, 1.0, 1.0]
+    made["timing"] = timing(1.0, 1.0, 1.0)
     imports(made)
-    assert aggregate()[NAMED].data["latency"]["median_ms"] == 1.0
+    assert aggregate()[NAMED].data["latency"]["ms"] == pytest.approx(1.0)
 
 
 def test_a_failure_elsewhere_is_a_row_with_its_reason(made, imports, aggregate):
-    made["rounds"] = [{"returncode": -4, "measurement": None, "log": "loading on A CPU\n"}]
+    made |= {"returncode": -4, "verified": None, "timing": None, "log": "loading on A CPU\n"}
     imports(made)
     ended = aggregate()[NAMED].data["outcome"]
-    assert (ended["status"], ended["reason"], ended["stage"]) == ("crashed", "SIGILL", "measure")
+    assert (ended["status"], ended["reason"], ended["stage"]) == ("crashed", "SIGILL", "verify")
+
+
+def test_a_process_that_ended_while_it_was_timed_elsewhere_is_a_row_with_its_reason(
+    made, imports, aggregate
+):
+    made["timing"] = timing(status="crashed", reason="SIGSEGV", detail="killed by SIGSEGV")
+    imports(made)
+    row = aggregate()[NAMED].data
+    ended = row["outcome"]
+    assert (ended["status"], ended["reason"], ended["stage"]) == ("crashed", "SIGSEGV", "time")
+    assert (row["latency"], row["verification"]["code"]) == (None, "PASS")
 
 
 def test_wrong_results_elsewhere_have_no_latency(made, imports, aggregate):
-    [one] = made["rounds"]
-    one["measurement"] |= {"latency": None, "host": None}
-    one["measurement"]["verification"] |= {"code": "FAIL", "detail": "worst at [0]"}
-    made["rounds"] = [one | {"returncode": 4, "log": "error: FAIL: worst at [0]"}]
+    made["verified"]["verification"] |= {"code": "FAIL", "detail": "worst at [0]"}
+    made |= {"returncode": 4, "log": "error: FAIL: worst at [0]", "timing": None}
     imports(made)
     row = aggregate()[NAMED].data
     assert row["outcome"]["reason"] == "wrong-result"
@@ -108,15 +132,16 @@ def test_wrong_results_elsewhere_have_no_latency(made, imports, aggregate):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": 2}, "not a record.json of format 1"),
+        ({"format": 1}, "not a record.json of format 2"),
         ({"name": "../x"}, "name '../x'"),
-        ({"rounds": []}, "rounds is empty"),
         ({"row": None}, "row is NoneType, expected dict"),
-        ({"rounds": [{"returncode": 0, "measurement": {"device": 1}, "log": ""}]}, "round 1: "),
-        ({"rounds": [{"returncode": 0, "measurement": None, "log": ""}]}, "round 1: no latency"),
-        ({"rounds": [{"returncode": 0}]}, "KeyError('measurement')"),
+        ({"verified": {"device": 1}}, "verified: "),
+        ({"timing": timing(-1.0)}, "timing: members.module.values_ms has a value that is not above 0"),
+        ({"timing": None}, "it is verified and has no timing"),
+        ({"verified": None}, "it is verified and has no timing"),
+        ({"timing": timing() | {"members": {}}}, "it is verified and has no timing"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_record_is_refused(made, imports, capsys, change, said):
     with pytest.raises(SystemExit):
         imports(made | change)
@@ -127,62 +152,83 @@ def test_what_is_no_record_is_refused(made, imports, capsys, change, said):
 def test_a_record_that_was_edited_later_is_named(made, imports, aggregate, capsys):
     imports(made)
     [path] = Path("results/imported").glob("*/*.json")
-    broken = copy.deepcopy(made)
-    broken["rounds"][0]["measurement"]["latency"]["values_ms"] = [-1.0]
-    atomic.write_json(path, broken)
+    atomic.write_json(path, made | {"timing": timing(-1.0)})
     with pytest.raises(SystemExit):
         aggregate()
-    assert f"{path}: round 1: " in capsys.readouterr().err
+    assert f"{path}: timing: " in capsys.readouterr().err
 
 
 STAGE = """
 import json, pathlib, sys
 words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 assert pathlib.Path(words["--vmfb"]).read_text() == "module"
-assert ("--first" in words) == ("_2" in words["--out"])
 made = json.loads(pathlib.Path("made.json").read_text())
 pathlib.Path(words["--out"]).write_text(json.dumps(made))
-print("measured with", words["--threads"])
+print("verified with", words["--threads"])
+"""
+MODULE = """
+import sys
+from scripts.lib.timing import worker
+assert sys.argv[1:] == ["--module=module.vmfb", "--x"]
+worker.serve(lambda: sum(range(20_000)))
 """
 
 
 @pytest.fixture
 def bundle(results, aggregate, tmp_path) -> Path:
-    """The bundle of the cell, with a stand-in for the measurement."""
+    """The bundle of the cell, with stand-ins for the verification and the process that is timed."""
     results.write()
-    status = Path(f"results/measure/{CELL}/status.json")
+    status = Path(f"results/verify/{CELL}/status.json")
     reference = Path("results/reference/conv")
     for name in ("weights.irpa", "inputs.npz", "golden.npz"):
         (reference / name).write_text(name)
     for path, text in (("compile/module.vmfb", "module"), ("remedy/module.vmfb", "")):
         Path(path).parent.mkdir()
         Path(path).write_text(text)
-    command = f".venvs/iree/bin/python -m scripts.measure_iree --vmfb remedy/module.vmfb compile/module.vmfb --weights {reference}/weights.irpa --inputs {reference}/inputs.npz --golden {reference}/golden.npz --signature {reference}/signature.json --device local-task --tolerance '{{}}' --rule '{{\"rounds\": 2}}' --raw-inputs x --out y"
+    command = f".venvs/iree/bin/python -m scripts.verify_iree --vmfb remedy/module.vmfb compile/module.vmfb --weights {reference}/weights.irpa --inputs {reference}/inputs.npz --golden {reference}/golden.npz --signature {reference}/signature.json --device local-task --tolerance '{{}}' --raw-inputs x --out y"
     atomic.write_json(status, json.loads(status.read_text()) | {"command": command})
     folder = tmp_path / "bundle"
     elsewhere.write(Path(), aggregate()[CELL], folder)
+    (folder / "scripts/verify_iree.py").write_text(STAGE)
+    (folder / "scripts/time_module.py").write_text(MODULE)
+    verified = json.loads(Path(f"results/verify/{CELL}/verification.json").read_text())
+    atomic.write_json(folder / "made.json", verified | {"command": "tool --module=module.vmfb --x"})
     return folder
 
 
 def measure(folder: Path, *words: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "scripts.measure_elsewhere", "--pause", "0", "--threads", "3"]
+    command = [
+        sys.executable,
+        "-m",
+        "scripts.measure_elsewhere",
+        "--budget",
+        "0.6",
+        "--threads",
+        "3",
+    ]
     return subprocess.run([*command, "--name", "my laptop", *words], cwd=folder, capture_output=True, text=True)  # fmt: skip
 
 
 def test_a_bundle_measures_with_its_own_files_alone(bundle, imports, aggregate):
     assert (bundle / "scripts/lib/verification/torch_same.py").is_file()
     assert not (bundle / "scripts/lib/report").exists()
-    first = Path(f"results/measure/{CELL}/measurement.json").read_text()
-    (bundle / "made.json").write_text(first)
-    (bundle / "scripts/measure_iree.py").write_text(STAGE)
     done = measure(bundle)
     assert done.returncode == 0, done.stderr
-    assert "measured with 3" in done.stdout
+    assert "verified with 3" in done.stdout
     record = json.loads((bundle / "record.json").read_text())
-    assert [one["returncode"] for one in record["rounds"]] == [0, 0]
+    assert record["timing"]["parts"][0]["control"] == "module"
     imports(record)
-    rows = aggregate()
-    assert rows["conv/mlir/llvm-cpu@my-laptop"].data["latency"]["repetitions"] == 6
+    latency = aggregate()["conv/mlir/llvm-cpu@my-laptop"].data["latency"]
+    assert latency["generations"] >= 3
+    assert 0 < latency["control_low"] <= latency["control_high"]
+
+
+def test_a_process_that_ends_while_it_is_timed_is_in_the_record(bundle):
+    (bundle / "scripts/time_module.py").write_text("import os; os.abort()")
+    done = measure(bundle)
+    assert done.returncode == 1
+    record = json.loads((bundle / "record.json").read_text())
+    assert record["timing"]["members"]["module"]["status"] == "crashed"
 
 
 def test_a_bundle_of_a_number_of_threads_is_measured_with_that_number(bundle):

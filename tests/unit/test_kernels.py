@@ -8,7 +8,6 @@ import pytest
 from scripts.lib.config import expansion, kernel_models, kernels, settings
 from scripts.lib.config.kernels import KernelError
 from scripts.lib.config.matrix import Matrix
-from scripts.lib.driver.options import Options
 from scripts.lib.driver.plan import Plan
 
 ROOT = Path(__file__).parents[2]
@@ -185,12 +184,13 @@ def test_kernels_have_their_own_targets_baselines_and_stopping_rule():
     selected = shipped({"targets": "vulkan-ada", "baselines": "eager"})
     assert list(selected.kernels.targets) == ["vulkan-ada"]
     assert list(selected.kernels.baselines) == ["eager"]
-    options = Options(
-        shipped(measure={"repeat": 4, "rounds": 1}, kernels={"measure": {"repeat": 8}})
+    changed = shipped(
+        measure={"generations": 4, "slice_s": 0.1}, kernels={"measure": {"generations": 8}}
     )
+    rule = Plan(changed, frozenset(), with_conda=False).groups.rule
     own = next(iter(shipped().kernels.models))
-    assert (options.stopping_rule(own).repeat, options.stopping_rule(own).rounds) == (8, 1)
-    assert options.stopping_rule("resnet").repeat == options.stopping_rule().repeat == 4
+    assert (rule(own).generations, rule(own).slice_s) == (8, 0.1)
+    assert rule("resnet").generations == 4
 
 
 def test_a_project_without_kernels_has_no_matrix_of_them(tmp_path):

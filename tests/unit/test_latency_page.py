@@ -5,7 +5,7 @@ from pathlib import Path
 
 from scripts.lib.report import latency_page
 from scripts.lib.report.results_table import Column, Table
-from tests.rows import RECORDS, real, record, twice
+from tests.rows import RECORDS, real, record, steady
 
 PAGE = RECORDS.with_name("latency.md")
 EAGER, TORCH = Column("eager"), Column("torch", "cpu")
@@ -17,7 +17,7 @@ def test_the_page_of_real_rows_is_the_one_that_was_read_and_kept():
 
 
 def test_the_same_rows_give_the_same_page_whatever_was_known_of_them_in_which_order():
-    rows = [record(EAGER, twice(9)), record(TORCH, twice(5))]
+    rows = [record(EAGER, steady(9)), record(TORCH, steady(5))]
     for one in rows:
         keys = list(one["versions"] | {"torch": "2.0", "iree": "3.0", "jax": "0.9"})
         random.Random(len(keys)).shuffle(keys)
@@ -28,20 +28,21 @@ def test_the_same_rows_give_the_same_page_whatever_was_known_of_them_in_which_or
     assert latency_page.page(Table.of(rows)) == page
 
 
-def test_a_cell_is_a_median_with_its_interval_or_a_reason_and_the_fastest_is_bold():
+def test_a_cell_is_a_latency_with_its_interval_or_a_reason_and_the_fastest_is_bold():
     rows = [
-        record(EAGER, twice(9), model="a|b"),
-        record(TORCH, twice(5), model="a|b", trust="low"),
+        record(EAGER, steady(9), model="a|b"),
+        record(TORCH, steady(5), model="a|b", doubt="processes differ"),
         record(EAGER, reason="wrong-result", model="c"),
     ]
     lines = latency_page.page(Table.of(rows)).splitlines()
+    assert "- a\\|b: torch on cpu: processes differ" in lines
     [measured] = [line for line in lines if line.startswith("| a\\|b | 9.00 (")]
-    assert "| **\\~5.00 (" in measured
+    assert "| **†5.00 (" in measured
     assert "| c | wrong-result | – |" in lines
 
 
 def test_without_intervals_the_page_says_so_and_marks_nothing():
-    rows = [record(EAGER, [[9.0] * 10]), record(TORCH, [[5.0] * 10])]
+    rows = [record(EAGER, [9.0, 9.0]), record(TORCH, [5.0, 5.0])]
     page = latency_page.page(Table.of(rows))
     assert "| m | 9.00 | 5.00 |" in page
     assert "There are no intervals" in page
@@ -55,7 +56,7 @@ def test_rows_of_which_nothing_ran_still_give_a_page():
 
 
 def test_several_versions_of_a_package_stand_in_their_order():
-    rows = [record(Column(f"f{n}", "cpu"), twice(5)) for n in (3, 1, 4, 0, 5, 2)]
+    rows = [record(Column(f"f{n}", "cpu"), steady(5)) for n in (3, 1, 4, 0, 5, 2)]
     for one in rows:
         one["versions"] = {"torch": one["experiment"]["frontend"].replace("f", "2.")}
     page = latency_page.page(Table.of(rows))

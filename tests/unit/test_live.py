@@ -14,7 +14,7 @@ from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
 
 COMPILED = "results/compile/conv/mlir/vulkan/status.json"
-MEASURED = "results/measure/conv/mlir/vulkan/status.json"
+MEASURED = "results/verify/conv/mlir/vulkan/status.json"
 
 
 class Clock:
@@ -40,7 +40,7 @@ def clock():
 def started(clock, terminal: bool, width: int = 120) -> live.Live:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None)
     made = live.Live(console, clock)
-    made.planned({"compile_iree": 3, "measure_iree": 2, "aggregate_results": 1, "total": 6})
+    made.planned({"compile_iree": 3, "verify_iree": 2, "aggregate_results": 1, "total": 6})
     return made
 
 
@@ -74,7 +74,7 @@ def test_a_terminal_has_one_line_of_what_runs_how_many_are_done_and_how_long_it_
 def test_a_failure_is_one_line_that_stays_and_others_leave_none(clock):
     shown = started(clock, terminal=True, width=80)
     shown.begun(1, "compile_iree", [COMPILED])
-    shown.begun(2, "measure_iree", [MEASURED])
+    shown.begun(2, "verify_iree", [MEASURED])
     shown.begun(3, "compile_iree", ["results/compile/conv/mlir/cpu/status.json"])
     finish(shown, 1, "error", COMPILED, 1)
     finish(shown, 2, "unavailable", MEASURED, 2)
@@ -116,14 +116,14 @@ def test_the_line_is_taken_away_before_anything_else_is_written(clock):
 def test_a_log_has_a_line_per_finished_job_and_says_once_a_minute_how_far_it_is(clock):
     shown = started(clock, terminal=False)
     shown.begun(1, "compile_iree", [COMPILED])
-    shown.begun(2, "measure_iree", [MEASURED])
+    shown.begun(2, "verify_iree", [MEASURED])
     finish(shown, 1, "ok", COMPILED, 1)
     clock.now = 61
     shown.begun(3, "compile_iree", [COMPILED])
     finish(shown, 2, "error", MEASURED, 2)
     said = [" ".join(line.split()) for line in text(shown).splitlines()]
     assert said[0] == "[1/6] compile conv/mlir/vulkan ok 1.5 s"
-    assert said[1] == "[2/6] measure conv/mlir/vulkan error 1.5 s why: what"
+    assert said[1] == "[2/6] verify conv/mlir/vulkan error 1.5 s why: what"
     assert re.fullmatch(r"2/6 · about .* left · 1 failed · compile conv/mlir/vulkan", said[2])
     assert "\r" not in text(shown)
 
@@ -159,14 +159,14 @@ def test_a_job_that_stopped_without_an_outcome_is_still_to_come(clock):
     assert left == again._estimate.left_s(+again._to_come, again._shares, 0)
 
 
-@pytest.mark.parametrize(("rule", "drawn"), [("compile_iree", True), ("measure_iree", False)])
+@pytest.mark.parametrize(("rule", "drawn"), [("compile_iree", True), ("time_group", False)])
 def test_between_events_the_line_is_drawn_for_builds_and_never_while_latencies_are_timed(
     clock, monkeypatch, rule, drawn
 ):
     monkeypatch.setattr(live, "TICK_S", 0.01)
     shown = started(clock, terminal=True)
-    stage = "compile" if rule == "compile_iree" else "measure"
-    shown.begun(1, rule, [f"results/{stage}/conv/mlir/vulkan/status.json"])
+    made = COMPILED if rule == "compile_iree" else "results/time/conv/cpu/eval/status.json"
+    shown.begun(1, rule, [made])
     drawings = []
     ticked = threading.Event()
     real = shown._over.wait

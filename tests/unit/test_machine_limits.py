@@ -167,10 +167,9 @@ def test_a_product_that_would_take_too_long_is_not_run(monkeypatch, kind, call_s
             pass
 
     monkeypatch.setattr(limit_samples, "Session", OfTime)
-    monkeypatch.setattr(limit_samples, "typical_seconds", lambda *_: call_s)
     monkeypatch.setattr(limit_samples, "_check", lambda *_: None)
-    monkeypatch.setattr(limit_samples, "_of_product", lambda _: ([], []))
-    monkeypatch.setattr(limit_samples, "_timed", lambda *_: (call_s,))
+    monkeypatch.setattr(limit_samples, "_of_product", lambda _: [])
+    monkeypatch.setattr(limit_samples, "timed", lambda *_: (call_s,))
     programs = [
         limit_samples.Program(Module(Path("m.vmfb"), None, "local-task"), "product", dtype, n)
         for dtype in ("f32", "bf16")

@@ -7,7 +7,8 @@ import pytest
 
 from scripts.lib.config import expansion, settings
 from scripts.lib.config.settings import ConfigError
-from scripts.lib.driver.options import Options
+from scripts.lib.driver.plan import Plan
+from scripts.lib.timing.turns import Rule
 from tests.checkouts import ROOT
 
 MODEL = "def get_model(width=4): ...\ndef get_dummy_input(batch_size=1): ...\n"
@@ -85,22 +86,24 @@ def test_a_quick_run_is_short_on_the_cpu_and_beside_eager(home):
     assert {target.backend for target in found.targets.values()} == {"llvm-cpu"}
     assert {(b.runtime, b.device) for b in found.baselines.values()} == {("eager", "cpu")}
     assert list(found.frontends) == list(expand(home, file="mine.py").frontends)
-    rule = Options(found).stopping_rule()
-    assert (rule.rounds, rule.repeat, rule.budget_s) == (1, 5, 2)
+    rule = Plan(found, frozenset(), with_conda=False).groups.rule("mine")
+    assert (rule.generations, rule.budget_s) == (4, 3)
 
 
 @pytest.mark.parametrize("quick", [True, "true"])
 def test_the_command_line_wins_over_a_quick_run(home, quick):
-    measure = {"repeat": "7", "rounds": "2"}
+    measure = {"generations": "7"}
     found = expand(home, quick=quick, targets="cuda", baselines="inductor", measure=measure)
     assert (list(found.targets), list(found.baselines)) == (["cuda"], ["inductor"])
-    rule = Options(found).stopping_rule()
-    assert (rule.rounds, rule.repeat, rule.budget_s) == (2, 7, 2)
+    rule = Plan(found, frozenset(), with_conda=False).groups.rule("conv")
+    assert (rule.generations, rule.budget_s) == (7, 3)
 
 
 def test_a_run_that_is_not_quick_measures_again(home):
-    rules = {quick: Options(expand(home, quick=quick)).rule() for quick in (True, False)}
-    assert rules[True] != rules[False] == Options(expand(home)).rule()
+    def rule(**given):
+        return Plan(expand(home, **given), frozenset(), with_conda=False).groups.rule("conv")
+
+    assert rule(quick=True) != rule(quick=False) == rule() == Rule()
 
 
 def test_a_quick_run_without_a_target_on_the_cpu_is_refused(home, tmp_path):

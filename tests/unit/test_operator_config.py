@@ -1,6 +1,8 @@
 """`operators:` of the configuration: what it may say, what it takes from the matrix, and its batches."""
 
 import copy
+import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from scripts.lib.config import expansion, settings
 from scripts.lib.config.cell import Kind
-from scripts.lib.config.entries import Operators
+from scripts.lib.config.entries import OPERATOR_RULE, Operators
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.settings import ConfigError
 from scripts.lib.core.checkout import ROOT
@@ -31,7 +33,7 @@ def test_the_shipped_configuration_takes_the_traces_of_the_models_by_one_path_on
     assert (list(found.baselines), found.compile_only) == (["eager"], ())
     assert found.selection.max_elements
     assert found.targets["llvm-cpu"].overrides == ()
-    assert found.rule.rounds == 1
+    assert found.rule == OPERATOR_RULE
 
 
 def test_a_mapping_of_the_command_line_is_merged_with_that_of_the_file():
@@ -39,7 +41,7 @@ def test_a_mapping_of_the_command_line_is_merged_with_that_of_the_file():
     found = expanded(operators={"smallest": "2", "select": "all", "measure": {"budget_s": "0.1"}})
     assert (found.selection.smallest, found.selection.select) == (2, "all")
     assert found.selection.largest == expanded().selection.largest
-    assert (found.rule.budget_s, found.rule.repeat) == (0.1, expanded().rule.repeat)
+    assert (found.rule.budget_s, found.rule.slice_s) == (0.1, expanded().rule.slice_s)
     assert expanded(operators={"largest": "null"}).selection.largest is None
     globs = {"operators": ["aten.add*"], "source_models": ["bert"], "dtype": "f32"}
     found = expanded(operators=globs).selection
@@ -151,7 +153,7 @@ def test_the_cells_of_batches_and_their_stages(results):
         str(row): [stage.name for stage, _ in matrix.chain(row)] for row in matrix.operators.rows()
     }
     built = ["operator_reference", "operator_export", "operator_compile"]
-    assert chains["0/mlir/llvm-cpu"] == [*built, "operator_measure"]
+    assert chains["0/mlir/llvm-cpu"] == [*built, "operator_verify"]
     assert chains["0/mlir/vulkan"] == built
     assert chains["1/eager"] == ["operator_reference", "operator_baseline"]
     assert [str(cell) for cell in matrix.of_kind(Kind.BATCH_PROGRAM)] == ["0/mlir", "1/mlir"]
@@ -161,8 +163,14 @@ def test_the_cells_of_batches_and_their_stages(results):
     plans = [Plan(one, frozenset(), with_conda=False) for one in (matrix, results.matrix)]
     assert plans[0].aggregation.digest() == plans[1].aggregation.digest()
     files = plans[0].aggregation.operator_results()
-    assert "results/operator_measure/0/mlir/llvm-cpu/outcomes.jsonl" in files
-    assert not [file for file in files if file.startswith("results/operator_measure/0/mlir/vulkan")]
+    assert "results/operator_verify/0/mlir/llvm-cpu/outcomes.jsonl" in files
+    assert not [file for file in files if file.startswith("results/operator_verify/0/mlir/vulkan")]
+    timed = [file for file in files if file.startswith("results/operator_time/")]
+    assert timed == [f"results/operator_time/{batch}/cpu/{file}" for batch in (0, 1) for file in ("status.json", "outcomes.jsonl")]  # fmt: skip
+    assert [str(cell) for cell in matrix.of_kind(Kind.BATCH_GROUP)] == ["0/cpu", "1/cpu"]
+    asked = json.loads(plans[0].operator_groups.given(SimpleNamespace(batch="1", device="cpu")))
+    assert asked["members"] == {"1/mlir/llvm-cpu": "results/operator_verify/1/mlir/llvm-cpu", "1/eager": "results/operator_baseline/1/eager"}  # fmt: skip
+    assert (asked["anchor"], asked["rule"]["slice_s"]) == ("1/eager", 0.005)
 
 
 def _plain(operators: Operators) -> dict:

@@ -49,7 +49,7 @@ def scores(found: list[scoring.Scored]) -> dict[str, tuple]:
 
 def test_each_path_and_the_best_of_them_has_scores_and_a_target_that_is_not_run_has_none(tree):
     # torch is twice as fast as eager, xla half as fast. One of the two products is wrong by torch.
-    tree.endings = {f"operator_measure 0/torch/llvm-cpu: {MM.name}": ("error", "wrong-result", "FAIL")}  # fmt: skip
+    tree.endings = {f"operator_verify 0/torch/llvm-cpu: {MM.name}": ("error", "wrong-result", "FAIL")}  # fmt: skip
     found = scores(scoring.scored(table(tree)))
     assert found == {
         "torch/llvm-cpu": ((3, 0.75, round((2 * 2**0.5) ** 0.5, 6), 0.5),) * 2,
@@ -61,7 +61,7 @@ def test_each_path_and_the_best_of_them_has_scores_and_a_target_that_is_not_run_
 def test_their_scores_are_of_included_problems_by_their_criterion_and_ours_without_weak_ones(tree):
     excluded = dataclasses.replace(FACTS, included_in_benchmark=False)
     tree.problems = [dataclasses.replace(ADD, facts=FACTS), dataclasses.replace(MM, facts=FACTS), dataclasses.replace(MM_16, facts=excluded)]  # fmt: skip
-    measured = f"operator_measure 0/torch/llvm-cpu: {ADD.name}"
+    measured = f"operator_verify 0/torch/llvm-cpu: {ADD.name}"
     tree.answers = {
         f"operator_reference 0: {MM.name}": {"weak": ["zeros"]},
         measured: {"backendbench_correct": False},  # passes this project's verification
@@ -126,7 +126,7 @@ def test_the_time_of_a_model_is_its_own_calls_times_eagers_latency(tree):
 
 def test_a_module_that_does_not_run_passes_only_where_there_is_no_device(tree):
     crashed = ("crashed", "SIGSEGV", "killed by SIGSEGV")
-    tree.endings = {f"operator_measure 0/torch/llvm-cpu: {MM.name}": crashed}
+    tree.endings = {f"operator_verify 0/torch/llvm-cpu: {MM.name}": crashed}
     found = rates(table(tree), "llvm-cpu")
     assert [rate.passed for rate in found.all.by_column] == [2, 3]
 
@@ -134,7 +134,7 @@ def test_a_module_that_does_not_run_passes_only_where_there_is_no_device(tree):
 def test_a_target_whose_device_is_missing_counts_what_compiles(tree):
     operators = dataclasses.replace(OPERATORS, compile_only=())
     tree.matrix = dataclasses.replace(MATRIX, operators=operators)
-    tree.endings = {f"operator_measure 0/{path}/cuda: {p.name}": ("unavailable", "no-device", "no device cuda") for path in ("torch", "xla") for p in tree.problems}  # fmt: skip
+    tree.endings = {f"operator_verify 0/{path}/cuda: {p.name}": ("unavailable", "no-device", "no device cuda") for path in ("torch", "xla") for p in tree.problems}  # fmt: skip
     tree.endings |= {f"operator_compile 0/xla/cuda: {MM.name}": stack(1)}
     found = rates(table(tree), "cuda")
     assert (found.has_run, [rate.passed for rate in found.all.by_column]) == (False, [3, 2])

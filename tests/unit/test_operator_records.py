@@ -50,9 +50,9 @@ def test_every_problem_has_a_row_per_path_and_per_baseline_with_its_numbers(tree
     row = fields.row(found["mm/torch/llvm-cpu"], COLUMNS)
     assert [row[k] for k in ("op_name", "args", "uuid")] == [MM.op, MM.args, MM.uuid]
     assert [row[k] for k in ("count", "in_models", "in_models_count", "runnable")] == [3, "bert", 1, None]  # fmt: skip
-    assert [row[k] for k in ("status", "stage", "fault", "verification_code")] == ["ok", "operator_measure", None, "PASS"]  # fmt: skip
+    assert [row[k] for k in ("status", "stage", "fault", "verification_code")] == ["ok", "operator_verify", None, "PASS"]  # fmt: skip
     assert (row["latency_ms"], row["speedup_vs_eager"]) == (1.0, pytest.approx(2.0))
-    assert (row["speedup_vs_eager_low"], row["no_interval"]) == (None, "3 repetitions in 1 round; an interval needs 6 in 2")  # fmt: skip
+    assert (row["speedup_vs_eager_low"], row["verdict"], row["generations"]) == (pytest.approx(2.0), "faster", 4)  # fmt: skip
     assert (row["gb_per_s"], row["gflop_per_s"]) == (4.0, 16.0)  # 4 MB and 16 MFLOP in 1 ms
     assert (row["backendbench_correct"], row["max_rel_error"]) == (True, 0.1)
     assert (row["together"], row["cached"], row["iree_version"]) == (3, False, "3.0")
@@ -77,9 +77,11 @@ def test_the_fields_of_a_dataset_are_columns(tree):
         ("operator_reference 0", "unsupported", "unsupported", COLUMNS_OF, "problem", "EAGER_FAILED"),
         ("operator_export 0/xla", "unsupported", "operator", ["xla/llvm-cpu", "xla/cuda"], "pytorch-xla", "VERIFIER_DIDNT_RUN"),
         ("operator_compile 0/torch/cuda", "crashed", "SIGSEGV", ["torch/cuda"], "iree-codegen", "VERIFIER_DIDNT_RUN"),
-        ("operator_measure 0/torch/llvm-cpu", "crashed", "SIGSEGV", ["torch/llvm-cpu"], "iree-runtime", "EXCEPTION_RAISED"),
-        ("operator_measure 0/torch/llvm-cpu", "error", "wrong-result", ["torch/llvm-cpu"], "wrong-values", "FAIL"),
+        ("operator_verify 0/torch/llvm-cpu", "crashed", "SIGSEGV", ["torch/llvm-cpu"], "iree-runtime", "EXCEPTION_RAISED"),
+        ("operator_verify 0/torch/llvm-cpu", "error", "wrong-result", ["torch/llvm-cpu"], "wrong-values", "FAIL"),
         ("operator_baseline 0/eager", "error", "RuntimeError", ["eager"], "pytorch", "EXCEPTION_RAISED"),
+        ("operator_time 0/torch/llvm-cpu", "timeout", "time-limit", ["torch/llvm-cpu"], "iree-runtime", "PASS"),
+        ("operator_time 0/eager", "error", "recompilation", ["eager"], "pytorch", "PASS"),
     ],
 )  # fmt: skip
 def test_a_failure_is_the_row_of_its_problem_and_of_no_other(
@@ -109,7 +111,7 @@ def test_the_job_of_a_batch_that_fails_is_the_outcome_of_its_problems(tree):
 @pytest.mark.parametrize("damaged", [lambda _: "", lambda text: text[:-5], lambda text: text.partition("\n")[0] + "\n", lambda _: '{"problem": 1}\n'])  # fmt: skip
 def test_a_damaged_file_of_outcomes_is_the_row_and_is_made_again(tree, damaged):
     tree.write()
-    path = Path("results/operator_measure/0/torch/llvm-cpu/outcomes.jsonl")
+    path = Path("results/operator_verify/0/torch/llvm-cpu/outcomes.jsonl")
     path.write_text(damaged(path.read_text()))
     aggregate(tree)
     rows = pd.read_csv("results/operators.csv")
@@ -118,7 +120,7 @@ def test_a_damaged_file_of_outcomes_is_the_row_and_is_made_again(tree, damaged):
     assert set(damaged["target"]) == {"llvm-cpu"}
     assert set(damaged["fault"]) == {"machine"}
     assert len(damaged) == len(PROBLEMS)
-    status = outcome.read(status_path("operator_measure", "0/torch/llvm-cpu"))
+    status = outcome.read(status_path("operator_verify", "0/torch/llvm-cpu"))
     assert status.status == "damaged"
 
 
@@ -126,8 +128,7 @@ def test_a_damaged_file_of_outcomes_is_the_row_and_is_made_again(tree, damaged):
 def test_a_problem_is_overhead_here_by_eager_on_the_same_kind_of_device(
     tree, overhead_ms, is_overhead
 ):
-    key = f"operator_baseline 0/eager: {MM.name}"
-    tree.answers = {key: {"host_overhead_ms": overhead_ms}}  # eager takes 2 ms
+    tree.empty_ms = {MM.name: overhead_ms}  # eager takes 2 ms
     found = records(tree)
     assert found["mm/torch/llvm-cpu"]["run"]["overhead_here"] is is_overhead
     assert found["mm/torch/cuda"]["run"]["overhead_here"] is None

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import measure_baseline
+from scripts import verify_baseline
 from scripts.lib.config import stages
 from scripts.lib.config.entries import Baseline, Override, Target, TargetOverride
 from scripts.lib.config.settings import ConfigError
@@ -19,7 +19,7 @@ from scripts.lib.driver import fingerprint
 from scripts.lib.driver.plan import Plan, parse_retry
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing.stopping import StoppingRule
+from scripts.lib.timing.turns import Rule
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def plan(results):
 def test_the_aggregate_is_made_of_every_cell_and_every_baseline(plan, results):
     results.write()
     found = plan.aggregation.results()
-    assert "results/measure/tiny/mlir/vulkan/measurement.json" in found
+    assert "results/verify/tiny/mlir/vulkan/verification.json" in found
     assert "results/baseline/conv/eager/eval/status.json" in found
     assert "results/export/tiny/mlir/report.json" in found
     assert "results/compile/tiny/mlir/vulkan/report.json" in found
@@ -61,7 +61,8 @@ def test_the_aggregate_is_made_of_every_cell_and_every_baseline(plan, results):
     models, frontends, targets, baselines, limits = 2, 1, 2, 1, 2
     exports = models * frontends
     rows = exports * targets * 3 + models * baselines * 2
-    assert len(found) == len(set(found)) == exports + rows + limits
+    groups = models * 2 * 2
+    assert len(found) == len(set(found)) == exports + rows + groups + limits
 
 
 def missing(files: list[str]) -> list[str]:
@@ -117,13 +118,13 @@ def test_a_status_file_that_is_none_is_no_good_end_and_makes_the_cell_due(plan):
     assert plan.due("compile", iree_cell()) == f"{code}+{path.stat().st_mtime_ns}"
 
 
-@pytest.mark.parametrize("stage", ["env", "export", "compile", "measure"])
+@pytest.mark.parametrize("stage", ["env", "export", "compile", "verify"])
 def test_stale_are_measurements_and_nothing_that_they_stand_on(plan, stage):
     ended = Outcome("ok", stage, "x", fingerprint="old", due="old")
     wildcards = ENV if stage == "env" else iree_cell()
     outcome.write(status_path(stage, NAMES.get(stage, "conv/mlir/vulkan")), ended, Usage(0, 0))
     assert again(plan).due(stage, wildcards) == "old"
-    assert (again(plan, "stale").due(stage, wildcards) == "old") == (stage != "measure")
+    assert (again(plan, "stale").due(stage, wildcards) == "old") == (stage != "verify")
     assert again(plan, "all").due(stage, wildcards).endswith("+1") == (stage != "env")
 
 
@@ -199,11 +200,11 @@ def test_an_environment_that_is_made_is_never_made_again_for_a_retry(plan, retry
 
 
 def test_an_environment_and_its_packages_are_inputs_unless_conda_makes_it(plan):
-    assert plan.env_status("measure", iree_cell()) == ["results/env/iree/status.json"]
-    assert plan.env_packages("measure", iree_cell()) == [".venvs/iree/versions.json"]
+    assert plan.env_status("verify", iree_cell()) == ["results/env/iree/status.json"]
+    assert plan.env_packages("verify", iree_cell()) == [".venvs/iree/versions.json"]
     conda = Plan(plan.matrix, frozenset(), with_conda=True)
-    assert conda.env_status("measure", iree_cell()) == []
-    assert conda.env_packages("measure", iree_cell()) == []
+    assert conda.env_status("verify", iree_cell()) == []
+    assert conda.env_packages("verify", iree_cell()) == []
 
 
 def test_a_stage_runs_in_the_environment_of_its_entry_or_its_own_or_that_of_references(plan):
@@ -220,8 +221,8 @@ def changed(plan: Plan, **changes) -> Plan:
 
 
 def parsed(options: str) -> dict:
-    """The values of options as scripts.measure_baseline takes them from a shell's words."""
-    parser = measure_baseline.argument_parser("x", "")
+    """The values of options as scripts.verify_baseline takes them from a shell's words."""
+    parser = verify_baseline.argument_parser("x", "")
     files = [f"--{name}=x" for name in ("name", "model-file", "weights", "inputs", "golden", "signature")]  # fmt: skip
     words = subprocess.run(
         ["sh", "-c", f"printf '%s\\0' {options}"], stdout=subprocess.PIPE, text=True, check=True
@@ -246,18 +247,17 @@ def test_only_a_training_step_has_an_optimizer(plan):
     assert "--optimizer" not in trains.options.step(cell())
 
 
-def test_what_is_measured_with_is_in_the_step_and_not_in_the_stopping_rule(plan):
-    measure = {"matmul_precision": "medium", "threads": 3, "repeat": 5, "iterations_per_run": 2}
+def test_what_is_measured_with_is_in_the_step_and_not_in_the_rule(plan):
+    measure = {"matmul_precision": "medium", "threads": 3, "generations": 5}
     measure |= {"collect": ["operators", "profiler"], "budget_s": 1.5}
     other = changed(plan, measure=measure)
     options = parsed(other.options.step(cell()))
     assert (options["matmul_precision"], options["threads"]) == ("medium", 3)
-    rule = StoppingRule(**json.loads(other.options.rule()))
-    assert rule == StoppingRule(repeat=5, iterations_per_run=2, budget_s=1.5)
+    assert other.groups.rule("conv") == Rule(generations=5, budget_s=1.5)
     assert json.loads(other.options.collect()) == ["operators", "profiler"]
     assert plan.options.collect() == "[]"
     plain = changed(plan, measure={})
-    assert StoppingRule(**json.loads(plain.options.rule())) == StoppingRule()
+    assert plain.groups.rule("conv") == Rule()
 
 
 def test_a_step_of_the_policy_is_in_the_precision_that_the_file_came_to(plan):
@@ -312,7 +312,7 @@ def test_a_cell_is_skipped_with_the_reason_of_its_own_override_only(plan):
     assert other.skip("baseline", cell()) == "--skip 'skip.all of x.yaml'"
     assert other.skip("dump_baseline", cell()) == "--skip 'skip.all of x.yaml'"
     assert other.skip("baseline", cell(test="train")) == other.skip("compile", iree_cell()) == ""
-    assert other.skip("reference", cell()) == other.skip("measure", iree_cell()) == ""
+    assert other.skip("reference", cell()) == other.skip("verify", iree_cell()) == ""
 
 
 def test_a_dump_of_an_iree_cell_is_skipped_as_its_row_is(plan):
@@ -338,7 +338,7 @@ def test_a_tolerance_is_the_files_for_the_cell_under_the_models_own(plan):
     tolerance = other.options.tolerance
     assert json.loads(tolerance("baseline", cell("tiny"))) == {"cosine": True, "tol": 0.5}
     assert tolerance("baseline", cell("tiny", test="train")) == '{"tol":0.5}'
-    assert tolerance("measure", iree_cell("tiny")) == '{"tol":0.5}'
+    assert tolerance("verify", iree_cell("tiny")) == '{"tol":0.5}'
     assert tolerance("baseline", cell()) == "{}"
 
 
@@ -447,7 +447,9 @@ RULES = Path(fingerprint.ROOT, "workflow/rules")
 def rule_texts() -> list[str]:
     """The rules that run a stage, each as it is written."""
     rules = [
-        r for file in sorted(RULES.glob("*.smk")) for r in file.read_text().split("\nrule ")[1:]
+        text.split("\nuse rule ")[0]
+        for file in sorted(RULES.glob("*.smk"))
+        for text in file.read_text().split("\nrule ")[1:]
     ]
     return [rule for rule in rules if "SUPERVISE" in rule]
 
@@ -457,19 +459,16 @@ def test_every_stage_has_a_rule_and_modules_that_exist():
         own = [name for name in stage.modules if "{" not in name]
         files = [Path(fingerprint.ROOT, *name.split(".")).with_suffix(".py") for name in own]
         assert all(file.is_file() for file in files), stage
-    texts = [*rule_texts(), *(RULES / "rounds.smk").read_text().split("\nuse rule ")[1:]]
+    texts = [*rule_texts(), *(RULES / "tune.smk").read_text().split("\nuse rule ")[1:]]
     found = [re.search(r'stage_params\("(\w+)"\)', rule)[1] for rule in texts]
     assert sorted(found) == sorted(STAGES)
 
 
-def test_a_second_round_is_in_the_aggregate_where_there_is_one(results):
-    results.matrix = dataclasses.replace(results.matrix, measure={})
+def test_the_group_of_each_row_is_in_the_aggregate(results):
     results.write()
     found = Plan(results.matrix, frozenset(), with_conda=False).aggregation.results()
-    assert all("machine_limits" in file for file in missing(found))
-    for stage, cell in (("measure", "tiny/mlir/vulkan"), ("baseline", "conv/eager/eval")):
-        for folder in (stage, f"{stage}_again"):
-            assert f"results/{folder}/{cell}/measurement.json" in found
+    for group in ("tiny/vulkan/eval", "conv/cpu/eval"):
+        assert found.count(f"results/time/{group}/timing.json") == 1
 
 
 @pytest.mark.parametrize("rule", rule_texts(), ids=lambda rule: rule.split(":")[0])
@@ -479,10 +478,11 @@ def test_a_rule_records_under_the_modules_that_its_stage_declares(rule):
     recorded = re.search(r"--module ((?:scripts[\w.]+(?:\{[\w.]+\})? ?)+)", rule)[1].split()
     assert [name.replace("params.", "") for name in recorded] == list(stage.modules)
     # Compilations have no worker: the command that supervises them is the stage's own.
-    started = re.search(r"-m (scripts\.\w+)", rule.split(" -- ")[1])
-    own = "scripts.compile_operators" if "SUPERVISE_COMPILING" in rule else started[1]
-    own = "scripts.tune_iree" if "SUPERVISE_TUNING" in rule else own
-    assert own == recorded[0]
+    started = re.search(r"-m (scripts\.\w+)", rule.split(" -- ")[-1])
+    commands = {"SUPERVISE_COMPILING": "compile_operators", "SUPERVISE_TUNING": "tune_iree"}
+    commands |= {"SUPERVISE_TIMING": "time_group", "SUPERVISE_TIMING_BATCH": "time_operators"}
+    own = [f"scripts.{name}" for word, name in commands.items() if re.search(rf"{word}\b", rule)]
+    assert (own or [started[1]]) == recorded[:1]
 
 
 @pytest.mark.parametrize("rule", rule_texts(), ids=lambda rule: rule.split(":")[0])
@@ -503,21 +503,21 @@ def test_a_rule_waits_for_the_stage_before_its_own_and_makes_its_own_files(rule)
 
 def test_a_submitted_stage_asks_for_what_its_models_weights_need(plan, results):
     results.write()
-    asked = plan.ask("measure", cell(), 1, submitted=True)
+    asked = plan.ask("verify", cell(), 1, submitted=True)
     Path("results/reference/conv/weights.irpa").write_bytes(bytes(64 << 20))
-    assert plan.ask("measure", cell(), 1, submitted=True).timeout_s >= asked.timeout_s
+    assert plan.ask("verify", cell(), 1, submitted=True).timeout_s >= asked.timeout_s
     limits = {name: {"timeout_s": 1e6} for name in plan.matrix.limits}
     free = changed(plan, limits=limits)
-    small = free.ask("measure", cell(), 1, submitted=True)
+    small = free.ask("verify", cell(), 1, submitted=True)
     with open("results/reference/conv/weights.irpa", "r+b") as file:
         file.truncate(4 << 30)
-    assert free.ask("measure", cell(), 1, submitted=True).memory_mb > small.memory_mb + 4096
-    here = free.ask("measure", cell(), 1, submitted=False)
-    assert (here.memory_mb, here.more_memory, here.more_time) == (free.memory_mb("measure"), 0, 0)
+    assert free.ask("verify", cell(), 1, submitted=True).memory_mb > small.memory_mb + 4096
+    here = free.ask("verify", cell(), 1, submitted=False)
+    assert (here.memory_mb, here.more_memory, here.more_time) == (free.memory_mb("verify"), 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("stage", "of"), [("measure", {"frontend": "torch+train"}), ("baseline", {"test": "train"})]
+    ("stage", "of"), [("verify", {"frontend": "torch+train"}), ("baseline", {"test": "train"})]
 )
 def test_a_submitted_training_step_asks_for_its_gradients_too(plan, results, stage, of):
     results.write()

@@ -13,7 +13,6 @@ from scripts.lib.config.toolchains import Toolchain
 from scripts.lib.driver import environments
 from scripts.lib.report import fields, record, results_file
 from scripts.lib.report.columns import FIELDS
-from scripts.lib.timing.latency import GRADES
 from scripts.lib.timing.measurement import Run
 
 VALID = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
@@ -22,15 +21,15 @@ TWICE = pytest.approx(2.0)
 
 # How a stage ended, a cell that it decides, and the row of that cell.
 ENDINGS = [
-    ("measure conv/mlir/llvm-cpu ok", "conv/mlir/llvm-cpu", "measure", None, "PASS"),
+    ("verify conv/mlir/llvm-cpu ok", "conv/mlir/llvm-cpu", "verify", None, "PASS"),
     ("export conv/mlir unsupported", "conv/mlir/vulkan", "export", "export conv/mlir", "VERIFIER_DIDNT_RUN"),
     ("compile conv/mlir/vulkan error", "conv/mlir/vulkan", "compile", "compile conv/mlir/vulkan", "VERIFIER_DIDNT_RUN"),
     ("compile conv/mlir/vulkan timeout", "conv/mlir/vulkan", "compile", "compile conv/mlir/vulkan", "VERIFIER_DIDNT_RUN"),
-    ("measure conv/mlir/vulkan unavailable", "conv/mlir/vulkan", "measure", None, "VERIFIER_DIDNT_RUN"),
-    ("measure conv/mlir/vulkan crashed", "conv/mlir/vulkan", "measure", None, "EXCEPTION_RAISED"),
-    ("measure conv/mlir/vulkan error wrong-result", "conv/mlir/vulkan", "measure", None, "FAIL"),
-    ("measure conv/mlir/vulkan error", "conv/mlir/vulkan", "measure", None, "EXCEPTION_RAISED"),
-    ("measure conv/mlir/vulkan timeout", "conv/mlir/vulkan", "measure", None, "VERIFIER_DIDNT_RUN"),
+    ("verify conv/mlir/vulkan unavailable", "conv/mlir/vulkan", "verify", None, "VERIFIER_DIDNT_RUN"),
+    ("verify conv/mlir/vulkan crashed", "conv/mlir/vulkan", "verify", None, "EXCEPTION_RAISED"),
+    ("verify conv/mlir/vulkan error wrong-result", "conv/mlir/vulkan", "verify", None, "FAIL"),
+    ("verify conv/mlir/vulkan error", "conv/mlir/vulkan", "verify", None, "EXCEPTION_RAISED"),
+    ("verify conv/mlir/vulkan timeout", "conv/mlir/vulkan", "verify", None, "VERIFIER_DIDNT_RUN"),
     ("baseline conv/eager/eval crashed", "conv/eager/eval", "baseline", None, "EXCEPTION_RAISED"),
     ("baseline conv/eager/eval oom", "conv/eager/eval", "baseline", None, "VERIFIER_DIDNT_RUN"),
     ("baseline conv/eager/eval error wrong-result", "conv/eager/eval", "baseline", None, "FAIL"),
@@ -40,6 +39,8 @@ ENDINGS = [
     ("reference conv error nondeterministic-eager", "conv/eager/eval", "reference", "reference conv", "NONDETERMINISTIC_EAGER_RUN"),
     ("env torch-mlir error", "conv/mlir/vulkan", "env", "env torch-mlir", "VERIFIER_DIDNT_RUN"),
     ("env iree error", "conv/mlir/llvm-cpu", "env", "env iree", "VERIFIER_DIDNT_RUN"),
+    ("time conv/cpu/eval timeout", "conv/mlir/llvm-cpu", "time", None, "PASS"),
+    ("time conv/cpu/eval timeout", "conv/eager/eval", "time", None, "PASS"),
 ]  # fmt: skip
 
 
@@ -83,9 +84,10 @@ def test_a_verified_row_holds_its_numbers_with_their_units(results):
     results.write()
     row = rows(record.records(results.matrix))["tiny/mlir/llvm-cpu"]
     assert (row["suite"], row["dtype"], row["batch_size"]) == ("user", "f16", 4)
-    assert [row[f"{k}_ms"] for k in ("latency", "mean", "min", "load", "first_call")] == [5, 5, 4, 3, 30]  # fmt: skip
-    assert (row["repetitions"], row["stdev_ms"], row["cv"]) == (3, 1.0, pytest.approx(0.2))
-    assert (row["trust"], row["trust_reason"]) == ("low", "3 repetitions; cv 20.0%")
+    assert [row[f"{k}_ms"] for k in ("latency", "p50", "load", "first_call")] == pytest.approx([5, 4, 3, 30])  # fmt: skip
+    assert row["latency_low_ms"] < 4 < 6 < row["latency_high_ms"]
+    assert (row["generations"], row["turns"], row["p90_ms"]) == (3, 9, None)
+    assert (row["verdict"], row["doubt"]) == ("faster", "processes of this program differ")
     assert (row["vmfb_bytes"], row["compile_s"], row["export_s"]) == (1234567890, 2.0, 0.5)
     assert (row["compile_rss_mb"], row["run_rss_mb"]) == (300.5, 200.0)
     assert [row[f"{k}_version"] for k in ("frontend", "iree")] == ["1", "3.0"]
@@ -94,7 +96,7 @@ def test_a_verified_row_holds_its_numbers_with_their_units(results):
 def test_memory_of_a_run_is_the_timed_process_and_that_of_its_stage_stands_beside_it(
     results, ended
 ):
-    results.write(ended("timeout", "measure", "conv/mlir/vulkan"))
+    results.write(ended("timeout", "verify", "conv/mlir/vulkan"))
     of_cell = {r["model"]["name"]: r["run"] for r in record.records(results.matrix) if r["experiment"].get("target") == "vulkan"}  # fmt: skip
     assert [of_cell["tiny"][k] for k in ("max_rss_mb", "stage_rss_mb")] == [200.0, 100.0]
     assert [of_cell["conv"][k] for k in ("max_rss_mb", "stage_rss_mb")] == [None, 100.0]
@@ -111,7 +113,7 @@ def test_versions_of_a_row_that_never_ran_are_the_pins(results, ended):
 @pytest.mark.parametrize("change", [{"threads": 2}, {"device_name": "Another CPU"}])
 def test_speedup_is_against_eager_of_the_same_model_device_and_threads(results, change):
     results.write()
-    results.measure(Path("results/measure/tiny/mlir/llvm-cpu/measurement.json"), **change)
+    results.verify(Path("results/verify/tiny/mlir/llvm-cpu/verification.json"), **change)
     speedup = {cell: row["speedup_vs_eager"] for cell, row in rows(record.records(results.matrix)).items()}  # fmt: skip
     assert speedup == {
         "conv/mlir/llvm-cpu": TWICE,
@@ -145,7 +147,8 @@ def test_records_can_be_made_from_another_folder(results, ended, tmp_path, monke
         ("verification", {"code": "FINE"}),
         ("outcome", {"status": "error", "reason": "r", "detail": "d"}),
         ("outcome", {"stage": "cooking"}),
-        ("latency", {"median_ms": 0.0}),
+        ("latency", {"ms": 0.0}),
+        ("latency", {"verdict": "better"}),
         ("latency", {"values_ms": []}),
         ("latency", None),
         ("runs", []),
@@ -177,21 +180,41 @@ def of_cell(found: list[dict]) -> dict[str, dict]:
     return dict(zip(rows(found), found, strict=True))
 
 
-def test_the_runs_of_an_iree_cell_are_its_first_call_and_its_repetitions(results):
+def test_the_run_of_an_iree_cell_is_its_first_call(results):
     results.write()
     runs = of_cell(record.records(results.matrix))["conv/mlir/llvm-cpu"]["runs"]
-    assert [run["iterations"] for run in runs] == [1, 7, 7, 7]
-    assert [run["total_s"] for run in runs] == pytest.approx([0.030, 0.028, 0.035, 0.042])
+    assert [(run["total_s"], run["iterations"]) for run in runs] == [(0.03, 1)]
     own = [key for key in runs[0] if key not in ("total_s", "iterations")]
     assert len(own) == 5
     assert all(run[key] is None for run in runs for key in own)
 
 
+def test_a_row_that_left_its_group_has_the_outcome_of_its_timing_and_no_latency(results, ended):
+    results.write(ended("crashed", "time", "conv/mlir/llvm-cpu", "SIGSEGV"))
+    found = of_cell(record.records(results.matrix))
+    assert all(map(VALID, found.values()))
+    one = found["conv/mlir/llvm-cpu"]
+    assert [one["outcome"][key] for key in ("status", "stage", "reason")] == ["crashed", "time", "SIGSEGV"]  # fmt: skip
+    assert one["outcome"]["log"] == "results/time/conv/cpu/eval/members/conv_mlir_llvm-cpu.txt"
+    assert (one["latency"], one["verification"]["code"]) == (None, "PASS")
+    assert found["conv/eager/eval"]["latency"]["group"] == "conv/cpu/eval 0 1790000000.000"
+
+
+def test_rows_of_a_group_have_its_anchor_and_those_without_eager_have_none(results, ended):
+    results.write(ended("oom", "baseline", "tiny/eager/eval"))
+    found = of_cell(record.records(results.matrix))
+    one = found["conv/mlir/llvm-cpu"]["latency"]
+    assert one["anchor"] == "eager/eval, PyTorch 2.0"
+    assert one["anchor_ms"] == found["conv/eager/eval"]["latency"]["values_ms"]
+    assert found["conv/mlir/vulkan"]["latency"]["anchor"] is None
+    assert found["tiny/mlir/llvm-cpu"]["latency"]["anchor_ms"] == []
+
+
 def test_the_runs_of_a_baseline_are_those_that_it_recorded_and_the_row_has_the_cold_one(results):
     results.write()
     runs = (Run(0.5, 2, 0.125, 0.25, 1, 0.0625, 2), Run(0.01, 2, 0.001, 0.0, 0, 0.002, 2))
-    at = Path("results/baseline/conv/eager/eval/measurement.json")
-    results.measure(at, runs=runs, compile_s=0.25, device_memory_mb=64.5, profile={"operators": []})
+    at = Path("results/baseline/conv/eager/eval/verification.json")
+    results.verify(at, runs=runs, compile_s=0.25, device_memory_mb=64.5, profile={"operators": []})
     found = of_cell(record.records(results.matrix))["conv/eager/eval"]
     assert VALID(found)
     assert found["runs"] == [dataclasses.asdict(run) for run in runs]
@@ -203,7 +226,7 @@ def test_the_runs_of_a_baseline_are_those_that_it_recorded_and_the_row_has_the_c
 @pytest.mark.parametrize(
     ("stage", "cell", "ending"),
     [
-        ("measure", "conv/mlir/llvm-cpu", ("error", "wrong-result")),
+        ("verify", "conv/mlir/llvm-cpu", ("error", "wrong-result")),
         ("baseline", "conv/eager/eval", ("error", "wrong-result")),
         ("baseline", "conv/eager/eval", ("timeout", "time-limit")),
         ("reference", "conv", ("error", "exit-1")),
@@ -297,8 +320,8 @@ def test_a_reference_that_failed_is_why_nothing_was_trained_either(trained, ende
 
 def test_an_eval_latency_is_not_compared_with_eagers_training(trained):
     trained.write()
-    for path in Path("results/baseline").glob("*/eager/eval/measurement.json"):
-        trained.measure(path, device_name="Another CPU")
+    for path in Path("results/baseline").glob("*/eager/eval/verification.json"):
+        trained.verify(path, device_name="Another CPU")
     found = rows(record.records(trained.matrix))
     assert found["conv/eager/train"]["speedup_vs_eager"] == 1.0
     assert found["conv/mlir/llvm-cpu"]["speedup_vs_eager"] is None
@@ -330,7 +353,7 @@ def test_a_baseline_says_its_precision_and_flags_and_the_lists_of_a_file_win(res
     )
     results.write()
     versions = {"torch": "2.9.0", "torch_xla": "2.9.1"}
-    results.measure(Path(f"results/baseline/{cell}/measurement.json"), versions=versions)
+    results.verify(Path(f"results/baseline/{cell}/verification.json"), versions=versions)
     found = of_cell(record.records(results.matrix))
     assert all(map(VALID, found.values()))
     experiment = found[cell]["experiment"]
@@ -355,8 +378,8 @@ def test_torch_version_has_no_build_in_any_row_and_the_record_has_it_beside(resu
     results.write(ended("error", "compile", "tiny/mlir/vulkan"))
     report = {"export_s": 0.5, "frontend_version": "1", "torch_version": "2.15.0+cu132"}
     Path("results/export/conv/mlir/report.json").write_text(json.dumps(report))
-    measured = Path("results/baseline/conv/eager/eval/measurement.json")
-    results.measure(measured, versions={"torch": "2.15.0+cu132"})
+    measured = Path("results/baseline/conv/eager/eval/verification.json")
+    results.verify(measured, versions={"torch": "2.15.0+cu132"})
     found = of_cell(record.records(results.matrix))
     assert all(map(VALID, found.values()))
     for cell in ("conv/mlir/llvm-cpu", "conv/eager/eval"):
@@ -393,7 +416,7 @@ def test_the_row_of_a_baseline_that_ran_a_program_is_of_its_lowering_path(of_pro
     of_programs.write()
     cell = "conv/xla-stablehlo/eval"
     versions = {"jax": "0.1", "jaxlib": "0.2"}
-    of_programs.measure(Path(f"results/baseline/{cell}/measurement.json"), versions=versions)
+    of_programs.verify(Path(f"results/baseline/{cell}/verification.json"), versions=versions)
     report = {
         "export_s": 0.5,
         "frontend_version": "1",
@@ -445,14 +468,18 @@ def test_a_row_has_the_level_and_the_flags_that_its_model_is_compiled_with(resul
     assert all(map(VALID, records))
 
 
-def test_a_speedup_is_worth_no_more_than_the_worse_of_the_two(results):
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [((4.0, 5.0, 6.25), "faster"), ((18.0, 20.0, 22.2), "slower"), ((9.0, 10.0, 11.1), "same"), ((7.0, 10.0, 13.0), "undecided")],
+)  # fmt: skip
+def test_a_row_says_what_its_ratio_to_eager_says(results, values, verdict):
+    results.values_ms["conv/mlir/llvm-cpu"] = values
     results.write()
-    found = {r["experiment"]["target"]: r for r in record.records(results.matrix)}
-    for one in found.values():
-        if one["latency"] and one["latency"]["speedup_vs_eager"] is not None:
-            grades = (one["latency"]["trust"], one["latency"]["speedup_trust"])
-            assert GRADES.index(grades[1]) >= GRADES.index(grades[0])
-    assert any(one["latency"] and one["latency"]["speedup_trust"] for one in found.values())
+    found = rows(record.records(results.matrix))
+    row = found["conv/mlir/llvm-cpu"]
+    assert row["verdict"] == verdict
+    assert (row["speedup_vs_eager_low"] > 1) == (verdict == "faster")
+    assert found["conv/eager/eval"]["verdict"] is None
 
 
 SAID = "IREE (https://iree.dev):\n  IREE compiler version 3.14.0.dev @ 89ece87b89852100c0a4ac3d515e14842d090967\n"

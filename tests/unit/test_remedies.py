@@ -377,17 +377,17 @@ def rows(tree, ended):
         tree.write()
         tried(plan_of(tree), works)
         if works is None:
-            blocked = Outcome("skipped", "measure", CELL, "why", "what", f"compile {CELL}", log="l")
-            outcome.write(status_path("measure", CELL), blocked, Usage(0, 0))
+            blocked = Outcome("skipped", "verify", CELL, "why", "what", f"compile {CELL}", log="l")
+            outcome.write(status_path("verify", CELL), blocked, Usage(0, 0))
         elif measured:
-            outcome.write(status_path("measure", CELL), measured, Usage(0, 0))
-            Path(f"results/measure/{CELL}/measurement.json").write_text("")
+            outcome.write(status_path("verify", CELL), measured, Usage(0, 0))
+            Path(f"results/verify/{CELL}/verification.json").write_text("")
         return record.records(tree.matrix)
 
     return made
 
 
-NO_DEVICE = Outcome("unavailable", "measure", CELL, "no-device", "no device", log="l")
+NO_DEVICE = Outcome("unavailable", "verify", CELL, "no-device", "no device", log="l")
 
 
 def of_cell(found: list[dict]) -> dict:
@@ -403,7 +403,7 @@ def of_cell(found: list[dict]) -> dict:
 )
 def test_a_remedied_row_stands_for_what_was_asked_and_says_what_worked(rows, works, used, tries):
     row = fields.row(of_cell(rows(works)), FIELDS)
-    assert (row["status"], row["stage"], row["verification_code"]) == ("ok", "measure", "PASS")
+    assert (row["status"], row["stage"], row["verification_code"]) == ("ok", "verify", "PASS")
     assert (row["frontend"], row["opt_level"]) == ("mlir", "O2")
     assert (row["remedy"], row["frontend_used"], row["tried"]) == (works, used, tries)
     assert (row["first_error"], row["first_error_detail"]) == ("why", "what")
@@ -444,10 +444,10 @@ def test_another_path_counts_as_a_failure_of_this_one_and_another_level_does_not
 def test_what_no_device_can_run_is_counted_by_path_too(rows, tree):
     [summed] = Table.of(rows("other-path", NO_DEVICE)).absent or [None]
     assert summed is None, "the other model was measured"
-    tiny = Outcome("unavailable", "measure", "tiny/mlir/vulkan", "no-device", "no device", log="l")
+    tiny = Outcome("unavailable", "verify", "tiny/mlir/vulkan", "no-device", "no device", log="l")
     rows("other-path", NO_DEVICE)
-    outcome.write(status_path("measure", tiny.cell), tiny, Usage(0, 0))
-    Path("results/measure/tiny/mlir/vulkan/measurement.json").write_text("")
+    outcome.write(status_path("verify", tiny.cell), tiny, Usage(0, 0))
+    Path("results/verify/tiny/mlir/vulkan/verification.json").write_text("")
     [summed] = Table.of(record.records(tree.matrix)).absent
     assert absent(summed) == (
         "vulkan: 1 of 2 compile, 1 fail (1 why), 1 of these compile by another lowering path, not "

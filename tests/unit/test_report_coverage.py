@@ -23,7 +23,13 @@ from scripts.lib.supervision import outcome
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"
-OF_STAGE = {"reference": "conv", "export": "conv/mlir", "compile": CELL, "measure": CELL}
+OF_STAGE = {
+    "reference": "conv",
+    "export": "conv/mlir",
+    "compile": CELL,
+    "verify": CELL,
+    "time": CELL,
+}
 
 
 @pytest.fixture
@@ -47,10 +53,11 @@ def cells_of(results):
         ("export", "error", "r", "reference", "export", "✗ export"),
         ("compile", "crashed", "SIGSEGV", "export", "compile", "✗ compile crashed"),
         ("compile", "timeout", "r", "export", "compile", "✗ compile timeout"),
-        ("measure", "unavailable", "no-device", "compile", "no-device", "compiled"),
-        ("measure", "error", "wrong-result", "compile", "wrong", "✗ wrong"),
-        ("measure", "error", "nondeterministic-eager", "compile", "undecided", "undecided"),
-        ("measure", "crashed", "SIGABRT", "compile", "measure", "✗ measure crashed"),
+        ("verify", "unavailable", "no-device", "compile", "no-device", "compiled"),
+        ("verify", "error", "wrong-result", "compile", "wrong", "✗ wrong"),
+        ("verify", "error", "nondeterministic-eager", "compile", "undecided", "undecided"),
+        ("verify", "crashed", "SIGABRT", "compile", "verify", "✗ verify crashed"),
+        ("time", "crashed", "SIGABRT", "verify", "time", "✗ time crashed"),
         ("export", "unavailable", "no-device", "reference", "export", "✗ export unavailable"),
     ],
 )
@@ -256,7 +263,7 @@ def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
 )
 def test_a_baseline_is_verified_or_has_its_reason(stage, status, reason, mark):
     result = {"stage": stage, "status": status, "reason": reason}
-    latency = {"median_ms": 1.0} if status == "ok" else None
+    latency = {"ms": 1.0} if status == "ok" else None
     assert coverage.baseline_mark({"outcome": result, "latency": latency}) == mark
 
 
@@ -314,7 +321,7 @@ def test_times_and_fingerprints_leave_the_page_as_it_is(results, ended):
         row["run"] |= {"seconds": 9.0, "load_ms": 7.0, "max_rss_mb": 5.0}
         row["outcome"] |= {"fingerprint": "other", "log": "other"}
         if row["latency"]:
-            row["latency"] |= {"median_ms": 77.0, "trust": "low", "values_ms": [77.0]}
+            row["latency"] |= {"ms": 77.0, "doubt": "why", "values_ms": [77.0]}
         if row["export"]:
             row["export"]["export_s"] = 99.0
     assert report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows)) == before
@@ -337,13 +344,13 @@ def some_rows(draw) -> list[dict]:
         suite = draw(st.sampled_from(["s", "z|"]))
         for frontend, target in paths:
             stop = draw(STOPS)
-            stage, status, reason, detail = stop or ("measure", "ok", "", "")
+            stage, status, reason, detail = stop or ("verify", "ok", "", "")
             made.append(
                 {
                     "model": {"name": name, "suite": suite},
                     "experiment": {"runtime": "iree", "frontend": frontend, "target": target, "test": "eval", "device": "cpu", "exporter": "e"},
                     "outcome": {"stage": stage, "status": status, "reason": reason, "detail": detail},
-                    "latency": None if stop else {"median_ms": 1.0},
+                    "latency": None if stop else {"ms": 1.0},
                     "export": draw(st.sampled_from([None, {}, {"rewrites": []}, {"rewrites": ["x|y", "z"]}])),
                     "run": {"device_name": None},
                     "versions": {},

@@ -18,6 +18,7 @@ from scripts.lib.config.stages import status_path
 from scripts.lib.report import latency_page, speedups, writing
 from scripts.lib.report.clusters import clusters, signature
 from scripts.lib.report.operators import record as operator_record
+from scripts.lib.report.results_file import cell_of
 from scripts.lib.report.results_table import Table
 from scripts.lib.report.web import details, page, rows
 from scripts.lib.report.web.packing import packed, policy_hash, unpacked
@@ -38,6 +39,7 @@ from scripts.lib.report.web.views import (  # fmt: skip
 from scripts.lib.supervision import memory_series, outcome
 from scripts.lib.supervision.memory_series import Series
 from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.timing import ratios
 from tests import report_records
 from tests.operator_results import MM, OPERATORS, Tree
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
@@ -115,7 +117,7 @@ def test_the_libraries_are_the_ones_that_their_page_names():
 
 
 def test_rows_have_the_columns_of_the_csv_and_how_they_ended(source):
-    table = rows.table(source.records)
+    table = rows.table(source)
     names = [one["name"] for one in table["columns"]]
     assert names[:2] == ["cell", "path"]
     assert {"latency_ms", "status", "rewrites", "log"} <= set(names)
@@ -132,30 +134,41 @@ def test_a_row_that_another_path_compiled_counts_as_failed_and_has_no_error(sour
     failed = next(one for one in source.records if one["outcome"]["status"] == "error")
     good = report_records.remedied(failed, "pytorch-xla", "torchxla-stablehlo")
     good["latency"] = source.records[0]["latency"]
-    table = rows.table([good, source.records[0]])
-    assert table["values"]["ending"] == [rows.OTHER_PATH, rows.VERIFIED]
-    assert table["errors"][0] is None
-    assert len(table["errors"][1]) == 3
+    table = rows.table(Source(source.results, [good, *source.records]))
+    assert table["values"]["ending"][:2] == [rows.OTHER_PATH, rows.VERIFIED]
+    assert table["over"][0] == [None, None]
 
 
-def test_only_rows_that_can_be_compared_are_alike(source):
-    table = rows.table(source.records)
-    by_cell = dict(zip(table["values"]["cell"], table["alike"], strict=True))
-    assert by_cell["bert/torchmlir-torch/llvm-cpu"] == by_cell["bert/eager/eval"]
-    assert by_cell["bert/torchmlir-torch/llvm-cpu"] != by_cell["conv/eager/eval"]
-    assert by_cell["conv/torchmlir-stablehlo/vulkan"] != by_cell["conv/eager/eval"]
+def test_rows_have_their_speed_ups_over_the_bases_with_errors(source):
+    table = rows.table(source)
+    by_cell = dict(zip(table["values"]["cell"], table["over"], strict=True))
+    eager, iree = (
+        next(one for one in source.records if str(cell_of(one)) == cell)["latency"]
+        for cell in ("bert/eager/eval", "bert/torchmlir-torch/llvm-cpu")
+    )
+    of = ratios.paired(eager["values_ms"], iree["values_ms"])
+    assert by_cell["bert/torchmlir-torch/llvm-cpu"][0] == [of.value, of.scale, of.df]
+    assert by_cell["bert/eager/eval"] == [None, None]
+    assert by_cell["bert/inductor/eval"][0]
+    assert by_cell["bert/inductor/eval"][1] is None
+    assert by_cell["conv/torchmlir-stablehlo/vulkan"] == [None, None]
 
 
-def test_details_have_stages_repetitions_commands_and_the_end_of_the_log(source):
+def test_details_have_stages_generations_commands_and_the_end_of_the_log(source):
     cell = "bert/torchmlir-torch/llvm-cpu"
-    for stage, of, seconds in (("export", "bert/torchmlir-torch", 3.0), ("measure", cell, 2.0)):
+    ran = (
+        ("export", "bert/torchmlir-torch", 3.0),
+        ("verify", cell, 2.0),
+        ("time", "bert/cpu/eval", 9.0),
+    )
+    for stage, of, seconds in ran:
         path = source.root / status_path(stage, of)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, of), Usage(seconds, 100.0))
     [block] = details.blocks(source)
     one = block[0]
     stages = [(stage["stage"], stage["seconds"], stage["mb"]) for stage in one["stages"]]
-    assert stages == [("export", 3.0, 100.0), ("measure", 2.0, 100.0)]
+    assert stages == [(stage, seconds, 100.0) for stage, _, seconds in ran]
     assert one["latency"]["values_ms"] == source.records[0]["latency"]["values_ms"]
     assert one["log_end"] == "the log\n"
     failed = block[2]
@@ -190,8 +203,8 @@ def test_the_means_are_those_of_latency_md(source):
     for _, _, _, *over in found["means"]:
         assert all(one in text for one in over)
     quantiles = dict(found["quantiles"])
-    assert quantiles[0] == pytest.approx(1.95996, abs=1e-4)
-    assert quantiles[0.2] == pytest.approx(2.57058, abs=1e-4)  # five degrees of freedom
+    assert quantiles[0] == pytest.approx(2.57583, abs=1e-4)
+    assert quantiles[0.2] == pytest.approx(4.03214, abs=1e-4)  # five degrees of freedom
 
 
 @pytest.mark.parametrize(
@@ -238,21 +251,21 @@ def test_what_a_remedy_compiled_is_last_and_not_blocked_by_two_causes(source):
     other["outcome"] |= {"reason": "legalization", "detail": "another"}
     assert all(("bert", "rocm") not in one.blocks for one in clusters([*failed, other]))
     works = json.loads(json.dumps(other)) | {"latency": source.records[0]["latency"]}
-    works["outcome"] |= {"status": "ok", "stage": "measure", "reason": ""}
+    works["outcome"] |= {"status": "ok", "stage": "verify", "reason": ""}
     assert all(("bert", "rocm") not in one.blocks for one in clusters([*failed, works]))
 
 
 def test_memory_has_each_stage_once_with_its_samples(source):
     cell = "bert/torchmlir-torch/llvm-cpu"
     shared = "bert"
-    for stage, of in (("reference", shared), ("measure", cell)):
+    for stage, of in (("reference", shared), ("verify", cell)):
         path = source.root / status_path(stage, of)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, of), Usage(2.0, 100.0))
     series = Series((0.1, 0.2), (50, 100), ((0.15, "timed calls"),))
-    memory_series.write(source.root / status_path("measure", cell), series)
+    memory_series.write(source.root / status_path("verify", cell), series)
     found = memory.select(source)["stages"]
-    assert [(one["stage"], one["cell"]) for one in found] == [("reference", "bert"), ("measure", cell)]  # fmt: skip
+    assert [(one["stage"], one["cell"]) for one in found] == [("reference", "bert"), ("verify", cell)]  # fmt: skip
     of_bert = [n for n, one in enumerate(source.records) if one["model"]["name"] == "bert"]
     assert found[0]["rows"] == of_bert
     assert found[1]["series"] == {"seconds": (0.1, 0.2), "mb": (50, 100), "marks": ((0.15, "timed calls"),)}  # fmt: skip
@@ -360,7 +373,7 @@ def test_a_comparison_is_shown_where_there_is_one(source):
     (source.results / "comparison.json").write_text(formats.as_json(made, with_all=True))
     found = comparison.select(source)
     assert found["after"] == HOSTILE
-    assert len(found["latencies"]) == len(rows) - 1  # one row has one round
+    assert len(found["latencies"]) == len(rows)
     assert {"Latencies of which no change was found", "Means"} <= {one["title"] for one in found["tables"]}  # fmt: skip
     (source.results / "comparison.json").write_text("{}")  # of another version
     with pytest.raises(KeyError):

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.report import ratio
+from scripts.lib.report import speedups
 from scripts.lib.report.results_table import Column, Table
-from tests.rows import real, record, twice
+from scripts.lib.timing import ratios
+from tests.rows import real, record, steady, unsteady
 
 TORCH, HLO = Column("torch", "cpu"), Column("hlo", "cpu")
 EAGER, INDUCTOR = Column("eager"), Column("inductor")
@@ -40,58 +41,65 @@ def test_what_had_no_device_is_a_line_per_target_with_what_compiled_and_why_the_
 
 
 def test_a_target_without_a_device_that_no_row_lacks_is_a_column_of_reasons():
-    table = Table.of([record(EAGER, twice(1)), record(TORCH, reason="bufferization")])
+    table = Table.of([record(EAGER, steady(1)), record(TORCH, reason="bufferization")])
     assert table.columns == (EAGER, TORCH)
     assert table.absent == ()
     assert table.rows[0].entries[TORCH].reason == "bufferization"
 
 
 def test_a_model_that_a_target_does_not_take_has_no_entry_there():
-    table = Table.of([record(TORCH, twice(1)), record(EAGER, twice(1), model="n")])
+    table = Table.of([record(TORCH, steady(1)), record(EAGER, steady(1), model="n")])
     assert TORCH in table.rows[0].entries
     assert TORCH not in table.rows[1].entries
 
 
 def test_the_fastest_is_marked_alone_where_no_other_can_be_taken_for_it():
-    assert fastest(record(EAGER, twice(9)), record(TORCH, twice(5))) == {TORCH}
+    assert fastest(record(EAGER, steady(9)), record(TORCH, steady(5))) == {TORCH}
 
 
 def test_what_cannot_be_told_from_the_fastest_is_marked_too():
-    rows = [record(EAGER, twice(5.05)), record(TORCH, twice(5)), record(HLO, twice(9))]
+    rows = [record(EAGER, steady(5.05, 1)), record(TORCH, steady(5)), record(HLO, steady(9))]
     assert fastest(*rows) == {EAGER, TORCH}
-    restless = [record(EAGER, twice(5, 9)), record(TORCH, twice(5)), record(HLO, twice(5, 14))]
+    restless = [
+        record(EAGER, unsteady(6, 1)),
+        record(TORCH, steady(5)),
+        record(HLO, unsteady(6, 2)),
+    ]
     assert fastest(*restless) == {EAGER, TORCH, HLO}
+
+
+def test_latencies_that_move_together_are_told_apart():
+    assert fastest(record(EAGER, unsteady(5.05)), record(TORCH, unsteady(5))) == {TORCH}
 
 
 @pytest.mark.parametrize("of", [{"device": "vulkan"}, {"precision": "bf16"}])
 def test_only_what_is_alike_is_compared(of):
-    rows = [record(EAGER, twice(9)), record(TORCH, twice(5)), record(HLO, twice(1), **of)]
+    rows = [record(EAGER, steady(9)), record(TORCH, steady(5)), record(HLO, steady(1), **of)]
     assert fastest(*rows) == {TORCH}
 
 
 def test_nothing_is_called_the_fastest_without_something_to_compare_it_with():
-    assert fastest(record(TORCH, twice(5)), record(HLO)) == set()
+    assert fastest(record(TORCH, steady(5)), record(HLO)) == set()
 
 
-def test_a_latency_without_an_interval_is_compared_with_nothing():
-    one_round = record(HLO, [[4.0] * 10])
-    assert fastest(one_round, record(EAGER, twice(9)), record(TORCH, twice(5))) == set()
-    slower = record(HLO, [[7.0] * 10])
-    assert fastest(slower, record(EAGER, twice(9)), record(TORCH, twice(5))) == {TORCH}
+def test_a_latency_without_an_interval_is_not_marked_and_nothing_is_if_it_is_the_lowest():
+    rows = [record(EAGER, steady(9)), record(TORCH, steady(5))]
+    assert fastest(*rows, record(HLO, [4.0, 4.0], group="another")) == set()
+    assert fastest(*rows, record(HLO, [7.0, 7.0], group="another")) == {TORCH}
 
 
-latencies = st.lists(st.floats(0.5, 50), min_size=3, max_size=6)
+latencies = st.lists(st.floats(0.5, 50), min_size=6, max_size=6)
 
 
-@given(st.lists(st.tuples(latencies, latencies), min_size=2, max_size=5))
-def test_a_latency_without_a_mark_differs_from_the_fastest_beyond_the_interval(rounds):
-    columns = [Column(f"f{number}", "cpu") for number in range(len(rounds))]
-    [row] = Table.of(map(record, columns, rounds)).rows
-    known = {column: entry.timing.known for column, entry in row.entries.items()}
-    best = min(known, key=lambda column: known[column].value)
+@given(st.lists(latencies, min_size=2, max_size=5))
+def test_a_latency_without_a_mark_differs_from_the_fastest_beyond_the_interval(values):
+    columns = [Column(f"f{number}", "cpu") for number in range(len(values))]
+    [row] = Table.of(map(record, columns, values)).rows
+    known = {column: entry.timing.latency for column, entry in row.entries.items()}
+    best = min(known, key=lambda column: known[column]["ms"])
     assert best in row.fastest
     for column, one in known.items():
-        differs = ratio.ratio(one, known[best]).low > 1
+        differs = speedups.difference(one, known[best]).interval().low > 1
         assert (column in row.fastest) == (not differs or column == best)
 
 
@@ -101,10 +109,10 @@ def mean_of(table: Table, column: Column, test="eval"):
 
 def test_a_geometric_mean_is_of_the_speed_ups_of_a_column_with_its_pass_rate():
     rows = [
-        *(record(EAGER, twice(10), model=m) for m in "abc"),
-        *(record(INDUCTOR, twice(5), model=m) for m in "ab"),
-        record(TORCH, twice(5), model="a"),
-        record(TORCH, twice(20), model="b"),
+        *(record(EAGER, steady(10), model=m) for m in "abc"),
+        *(record(INDUCTOR, steady(5), model=m) for m in "ab"),
+        record(TORCH, steady(5, 1), model="a"),
+        record(TORCH, steady(20, 2), model="b"),
         record(TORCH, model="c"),
     ]
     table = Table.of(rows)
@@ -114,6 +122,8 @@ def test_a_geometric_mean_is_of_the_speed_ups_of_a_column_with_its_pass_rate():
     assert (over_eager.mean, over_eager.count) == (pytest.approx(1.0), 2)
     assert over_eager.interval.low < 1 < over_eager.interval.high
     assert over_both.mean == pytest.approx(math.sqrt(1.0 * 0.25))
+    of_rows = [ratios.paired(steady(10), steady(5, 1)), ratios.paired(steady(10), steady(20, 2))]
+    assert over_eager.interval == ratios.mean(of_rows).interval()
     inductor = mean_of(table, INDUCTOR)
     assert inductor.over[0].mean == pytest.approx(2.0)
     assert inductor.over[1] is None
@@ -121,16 +131,21 @@ def test_a_geometric_mean_is_of_the_speed_ups_of_a_column_with_its_pass_rate():
 
 
 def test_a_mean_without_an_interval_for_one_of_its_rows_has_none():
-    rows = [record(EAGER, twice(10)), record(TORCH, [[5.0] * 10])]
+    rows = [
+        record(EAGER, steady(10)[:2], model="a"),
+        record(TORCH, steady(5)[:2], model="a"),
+        record(EAGER, steady(10), model="b"),
+        record(TORCH, steady(5), model="b"),
+    ]
     [speedup, _] = mean_of(Table.of(rows), TORCH).over
     assert (speedup.mean, speedup.interval) == (pytest.approx(2.0), None)
 
 
 def test_a_test_is_a_row_of_its_own_with_means_of_its_own():
     rows = [
-        *(record(EAGER, twice(10), test=test) for test in ("eval", "train")),
-        record(INDUCTOR, twice(5), test="eval"),
-        record(INDUCTOR, twice(20), test="train"),
+        *(record(EAGER, steady(10), test=test) for test in ("eval", "train")),
+        record(INDUCTOR, steady(5), test="eval"),
+        record(INDUCTOR, steady(20), test="train"),
     ]
     table = Table.of(rows)
     assert [row.label for row in table.rows] == ["m", "m (train)"]
@@ -147,7 +162,7 @@ def test_a_test_is_a_row_of_its_own_with_means_of_its_own():
     ],
 )
 def test_a_model_says_how_large_it_is(of, size):
-    [row] = Table.of([record(EAGER, twice(1), **of)]).rows
+    [row] = Table.of([record(EAGER, steady(1), **of)]).rows
     assert row.size == size
 
 
@@ -163,7 +178,7 @@ def test_a_model_says_what_its_functions_were_called_with():
 def test_the_provenance_counts_what_was_measured_on_what_and_when():
     of = real().provenance
     assert (of.rows, of.measured) == (38, 22)
-    assert of.trust.total() == 22
+    assert (of.ratios, of.decided) == (32, 32)
     assert of.where == [
         "cpu: AMD EPYC, 2 threads",
         "vulkan: llvmpipe (LLVM 15.0.6, 256 bits) (llvmpipe Mesa 22.3.6 (LLVM 15.0.6))",
@@ -174,16 +189,42 @@ def test_the_provenance_counts_what_was_measured_on_what_and_when():
     assert of.entries["targets"]["llvm-cpu"] == ["llvm-cpu, host, O3"]
 
 
+@pytest.mark.parametrize(
+    ("values", "decided"),
+    [
+        (steady(5), 1),
+        (steady(10.0, 1), 1),
+        (steady(20), 1),
+        (unsteady(10, 1), 0),
+        (steady(5)[:2], 0),
+    ],
+)
+def test_a_ratio_is_decided_if_its_interval_says_faster_slower_or_the_same(values, decided):
+    rows = [record(EAGER, steady(10)[: len(values)]), record(TORCH, values)]
+    speedups.add_speedups(rows, lambda _: ())
+    of = Table.of(rows).provenance
+    assert (of.ratios, of.decided) == (1, decided)
+
+
+def test_the_doubts_are_of_rows_and_columns():
+    rows = [record(EAGER, steady(9), doubt="why"), record(TORCH, steady(5), doubt="why")]
+    rows += [
+        record(EAGER, steady(9), model="n", doubt="other"),
+        record(TORCH, steady(5), model="n"),
+    ]
+    assert Table.of(rows).doubts == {("m", "why"): [EAGER, TORCH], ("n", "other"): [EAGER]}
+
+
 def test_without_inductor_there_is_no_mean_over_the_faster_of_both():
-    table = Table.of([record(EAGER, twice(10)), record(TORCH, twice(5))])
+    table = Table.of([record(EAGER, steady(10)), record(TORCH, steady(5))])
     assert table.bases == [0]
     assert real().bases == [0, 1]
 
 
 def test_a_target_and_a_baseline_of_one_name_are_two():
     rows = [
-        record(EAGER, twice(10)),
-        record(Column("cuda"), twice(3), device="cuda"),
+        record(EAGER, steady(10)),
+        record(Column("cuda"), steady(3), device="cuda"),
         record(Column("torch", "cuda"), status="unavailable"),
     ]
     table = Table.of(rows)

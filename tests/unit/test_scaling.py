@@ -7,23 +7,20 @@ import math
 import pytest
 
 from scripts.lib.report import scaling
-from scripts.lib.report.ratio import LogLatency, ratio
 from scripts.lib.report.results_table import Column, Entry, Row, Table, Timing
 from scripts.lib.report.scaling import Line
+from scripts.lib.timing import ratios
 from tests import report_records
-
-KNOWN = {"variance": 1e-4, "df": 5.0}
+from tests.rows import latency, steady
 
 
 def entry(ms: float | None, number: int, interval: bool = True, cpu: str = "A CPU") -> Entry:
     """A row that takes so long with a number of threads; None: it failed."""
     if ms is None:
         return Entry("crashed", "segfault", "", None)
-    centre = math.log(ms)
-    known = LogLatency(centre, **KNOWN) if interval else None
-    return Entry(
-        "ok", "", "", Timing(ms, centre, known, "high", "iree", (number,), number, (cpu, None))
-    )
+    values = steady(ms) if interval else [ms, ms]
+    timing = Timing(latency(values, group=str(number)), "iree", (number,), number, (cpu, None))
+    return Entry("ok", "", "", timing)
 
 
 def line(*measured: tuple[int, float | None], interval: bool = True) -> Line:
@@ -58,9 +55,10 @@ def test_the_fewest_threads_with_a_latency_are_the_base():
     }
 
 
-def test_the_interval_is_that_of_the_ratio_of_both_latencies():
+def test_the_interval_is_that_of_two_independent_latencies():
     point = line((1, 10.0), (2, 8.0)).points[1]
-    of = ratio(LogLatency(math.log(10.0), **KNOWN), LogLatency(math.log(8.0), **KNOWN))
+    known = [ratios.of_logs(list(map(math.log, steady(ms)))) for ms in (10.0, 8.0)]
+    of = ratios.combined([(1, known[0]), (-1, known[1])]).interval()
     assert point.interval
     assert point.interval.low == pytest.approx(of.low / 2)
     assert point.interval.high == pytest.approx(of.high / 2)

@@ -9,7 +9,7 @@ from rich.console import Console
 from scripts.lib.report import screen, wording
 from scripts.lib.report.results_table import Column, Table
 from scripts.lib.report.screen import Screen
-from tests.rows import real, record, twice
+from tests.rows import real, record, steady
 
 EAGER, TORCH, HLO = Column("eager"), Column("torch", "cpu"), Column("stable-hlo", "cpu")
 
@@ -26,16 +26,16 @@ def test_no_line_is_wider_than_the_terminal(width):
 
 
 @pytest.mark.parametrize("width", [80, 120, 160])
-def test_every_median_with_its_interval_and_every_target_is_shown_at_the_usual_widths(width):
+def test_every_latency_with_its_interval_and_every_target_is_shown_at_the_usual_widths(width):
     table = real()
     text = shown(table, width)
     for row in table.rows:
         assert row.label in text
         for column in table.columns:
             if (entry := row.entries.get(column)) and entry.timing:
-                assert wording.milliseconds(entry.timing.median_ms) in text
+                assert wording.milliseconds(entry.timing.ms) in text
     intervals = sum(
-        bool(e.timing and e.timing.known) for r in table.rows for e in r.entries.values()
+        bool(e.timing and e.timing.ends_ms) for r in table.rows for e in r.entries.values()
     )
     assert text.count("±") == intervals + 1  # one more in the legend
     assert "no room" not in text
@@ -46,16 +46,16 @@ def test_a_wide_terminal_has_the_sizes_beside_the_models_and_a_narrow_one_leaves
     assert "block, 2 layers" not in shown(real(), 80)
 
 
-def test_the_fastest_has_a_star_and_low_trust_a_tilde():
-    rows = [record(EAGER, twice(9)), record(TORCH, twice(5), trust="low")]
+def test_the_fastest_has_a_star_and_a_doubt_a_dagger():
+    rows = [record(EAGER, steady(9)), record(TORCH, steady(5), doubt="why")]
     assert "9.00 " in (text := shown(Table.of(rows), 100))
-    assert "*~5.00 " in text
+    assert "*†5.00 " in text
     assert "*9.00" not in text
 
 
 def test_a_failed_cell_shows_its_reason_which_breaks_at_hyphens_where_it_has_to():
-    rows = [record(EAGER, twice(9)), record(TORCH, reason="shared-memory-limit")]
-    rows += [record(Column(f"f{n}", "cpu"), twice(9)) for n in range(3)]
+    rows = [record(EAGER, steady(9)), record(TORCH, reason="shared-memory-limit")]
+    rows += [record(Column(f"f{n}", "cpu"), steady(9)) for n in range(3)]
     assert "shared-memory-limit" in shown(Table.of(rows), 160)
     narrow = shown(Table.of(rows), 62)
     assert "shared-memory-limit" not in narrow
@@ -63,7 +63,7 @@ def test_a_failed_cell_shows_its_reason_which_breaks_at_hyphens_where_it_has_to(
 
 
 def test_a_terminal_too_narrow_for_all_columns_names_those_that_it_leaves_out():
-    rows = [record(Column(f"frontend{n}", "cpu"), twice(9)) for n in range(20)]
+    rows = [record(Column(f"frontend{n}", "cpu"), steady(9)) for n in range(20)]
     text = shown(Table.of(rows), 80)
     assert "no room for" in text
     assert "frontend19 on cpu" in " ".join(text.split())
@@ -73,7 +73,7 @@ def test_a_terminal_too_narrow_for_all_columns_names_those_that_it_leaves_out():
 @pytest.mark.parametrize(("width", "count"), [(80, 40), (50, 20)])
 def test_a_run_of_many_models_shows_forty_lines_of_them_and_says_where_the_rest_is(width, count):
     columns = [Column(f"front{n}", "cpu") for n in range(4)]
-    rows = [record(c, twice(9), model=f"model-{n:04}") for n in range(300) for c in columns]
+    rows = [record(c, steady(9), model=f"model-{n:04}") for n in range(300) for c in columns]
     text = shown(Table.of(rows), width)
     assert text.count("model-") == count
     assert f"{300 - count} more models: {screen.PAGE}" in text
@@ -81,7 +81,7 @@ def test_a_run_of_many_models_shows_forty_lines_of_them_and_says_where_the_rest_
 
 
 def test_without_intervals_nothing_is_marked_and_the_legend_says_why():
-    rows = [record(EAGER, [[9.0] * 10]), record(TORCH, [[5.0] * 10])]
+    rows = [record(EAGER, [9.0, 9.0]), record(TORCH, [5.0, 5.0])]
     text = shown(Table.of(rows), 100)
     assert "±" not in text
     assert "*" not in text
@@ -98,15 +98,15 @@ def test_a_latency_has_three_digits_or_all_before_the_point(ms, text):
 
 
 def test_an_interval_as_wide_as_the_latency_is_shown_whole():
-    rows = [record(EAGER, twice(1, 90)), record(TORCH, twice(5))]
+    rows = [record(EAGER, [1.0, 90.0, 10.0]), record(TORCH, [5.0, 6.0, 7.0])]
     assert "±>999%" in shown(Table.of(rows), 100)
 
 
 def test_latencies_with_and_without_an_interval_stand_under_each_other():
     rows = [
-        *(record(c, twice(9), model="a") for c in (EAGER, TORCH)),
-        record(EAGER, twice(9), model="b"),
-        record(TORCH, [[123.0] * 10], model="b"),
+        *(record(c, steady(9), model="a") for c in (EAGER, TORCH)),
+        record(EAGER, steady(9), model="b"),
+        record(TORCH, [123.0, 123.0], model="b", group="another"),
     ]
     lines = shown(Table.of(rows), 100).splitlines()
     a, b = (next(line for line in lines if line.startswith(f"{name} ")) for name in "ab")
@@ -114,14 +114,14 @@ def test_latencies_with_and_without_an_interval_stand_under_each_other():
 
 
 def test_a_name_is_shown_as_it_is_whatever_it_looks_like():
-    rows = [record(c, twice(9), model="[bold]m[/x]") for c in (EAGER, Column("[red]", "cpu"))]
+    rows = [record(c, steady(9), model="[bold]m[/x]") for c in (EAGER, Column("[red]", "cpu"))]
     text = shown(Table.of(rows), 100)
     assert text.count("[red]") == 2  # also in the geometric means
     assert "[bold]m[/x]" in text
 
 
-def test_the_head_counts_rows_by_trust_and_names_the_machine_and_the_versions():
+def test_the_head_counts_rows_and_decided_ratios_and_names_the_machine_and_the_versions():
     text = " ".join(shown(real(), 160).split())
-    assert "22 of 38 rows measured and verified; trust: " in text
+    assert "22 of 38 rows measured and verified; 32 of 32 ratios decided" in text
     assert "cpu: AMD EPYC, 2 threads" in text
     assert "IREE 3.13.0" in text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scripts.lib.config import schemas, settings
 from scripts.lib.config.settings import ConfigError
-from scripts.lib.driver.options import RULE_KEYS
+from scripts.lib.driver.groups import RULE_KEYS
 from scripts.lib.verification.torch_same import Tolerance
 
 GOOD = yaml.safe_load("""
@@ -22,8 +22,8 @@ frontends: {mlir: {exporter: torch_mlir, env: torch-mlir}}
 targets: {cpu: {backend: llvm-cpu, flags: [--x]}}
 baselines: {eager: {runtime: eager, device: cpu, env: torch-mlir}}
 tests: [eval]
-measure: {repeat: 5}
-limits: {env: &l {timeout_s: 1}, reference: *l, export: *l, compile: *l, measure: *l, baseline: *l}
+measure: {generations: 5}
+limits: {env: &l {timeout_s: 1}, reference: *l, export: *l, compile: *l, verify: *l, baseline: *l, time: *l}
 expect: {"*": ok, "x/*": {status: error, stage: compile}}
 """)
 
@@ -59,7 +59,7 @@ def test_a_good_configuration_passes():
         ("targets/cpu/overrides", None),
         ("expect/*", ["ok", "unavailable"]),
         ("exclude", ""),
-        ("measure", {"repeat": 1, "iterations_per_run": 3, "matmul_precision": "high", "collect": ["profiler", "operators", "dynamo_counters"]}),
+        ("measure", {"generations": 1, "slice_s": 0.1, "matmul_precision": "high", "collect": ["profiler", "operators", "dynamo_counters"]}),
         ("models/bert/tolerance", {"tol": 0.1, "cosine": True, "small_tensor_multiplier": False}),
         ("models/bert/torchbench", "hf_Bert"),
         ("train", {"name": "SGD", "lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
@@ -84,13 +84,13 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
     [
         ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, suites, kernels, reference, frontends, targets, baselines, toolchains, tests, train, torchbench, dumps, measure, tune, operators, limits, nodes, remedies, speed_rewrites, compare, expect, file, quick, stop_on, filter, exclude, retry)"),
         ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: default, backend, arch, opt_level, flags, frontends, models, overrides, node, remedies, device, tuned)"),
-        ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, collect, iterations_per_run, matmul_precision, repeat, repetition_s, rounds, threads, warmup_s (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s, rounds)"),
+        ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, collect, generations, matmul_precision, slice_s, threads, until_decided (allowed: threads, matmul_precision, collect, budget_s, slice_s, generations, until_decided)"),
         ("targets/cpu/overrides", {"bert": {"arch": "sm_90"}}, "targets.cpu.overrides.bert.arch: unknown key 'arch'; there are: flags, frontends, opt_level, train (allowed: frontends, opt_level, flags, train)"),
         ("targets/cpu/overrides", {"bert": {}}, "targets.cpu.overrides.bert: found {}: {} should be non-empty"),
         ("targets/cpu/overrides", {"bert": {"flags": "--x"}}, "targets.cpu.overrides.bert.flags: found \"--x\", allowed is a value of type array"),
         ("expect/*", ["ok", "okay"], "expect.*: found [\"ok\", \"okay\"], allowed is a status or a list of status or a mapping with status, stage, reason, as_asked"),
         ("targets/cpu/backend", "llvmcpu", "targets.cpu.backend: found \"llvmcpu\", allowed is one of llvm-cpu, vulkan, cuda, rocm; did you mean 'llvm-cpu'?"),
-        ("measure/repeat", "ten", "measure.repeat: found \"ten\", allowed is a value of type integer"),
+        ("measure/generations", "ten", "measure.generations: found \"ten\", allowed is a value of type integer"),
         ("models/bert/size", 1.5, "models.bert.size: found 1.5, allowed is string or integer"),
         ("frontends/mlir/env", ..., "frontends.mlir: missing env"),
         ("frontends/mlir", {}, "frontends.mlir: missing exporter, env"),
@@ -101,10 +101,10 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
         ("expect/*", "okay", "expect.*: found \"okay\", allowed is a status or a list of status or a mapping with status, stage, reason, as_asked"),
         ("targets/cpu/flags", ["-O3"], "targets.cpu.flags.0: found \"-O3\", allowed is text that matches ^(--.|[A-Za-z0-9])"),
         ("models/a b", {}, "models: found \"a b\", allowed is text that matches ^[A-Za-z0-9][A-Za-z0-9._+-]*$"),
-        ("measure/repeat", 0, "measure.repeat: found 0: 0 is less than the minimum of 1"),
+        ("measure/generations", 0, "measure.generations: found 0: 0 is less than the minimum of 1"),
         ("frontends", {}, "frontends: found {}: {} should be non-empty"),
-        ("measure/repetitions", 5, "measure.repetitions: unknown key 'repetitions'; did you mean 'repetition_s'? (allowed: threads, repeat, iterations_per_run, matmul_precision, collect, repetition_s, warmup_s, budget_s, rounds)"),
-        ("measure/iterations_per_run", 0, "measure.iterations_per_run: found 0: 0 is less than the minimum of 1"),
+        ("measure/generation", 5, "measure.generation: unknown key 'generation'; did you mean 'generations'? (allowed: threads, matmul_precision, collect, budget_s, slice_s, generations, until_decided)"),
+        ("measure/slice_s", 0, "measure.slice_s: found 0: 0 is less than or equal to the minimum of 0"),
         ("measure/matmul_precision", "hihgest", "measure.matmul_precision: found \"hihgest\", allowed is one of highest, high, medium; did you mean 'highest'?"),
         ("measure/collect", ["operator"], "measure.collect.0: found \"operator\", allowed is one of profiler, operators, dynamo_counters; did you mean 'operators'?"),
         ("tests", ..., "config: missing tests"),
@@ -134,10 +134,10 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
         ("models/bert/torchbench", ["BERT"], "models.bert.torchbench: found [\"BERT\"], allowed is a value of type string"),
         ("models", ["bert"], "models: found [\"bert\"], allowed is a value of type object; on the command line, names with commas between them"),
         ("models/bert/tolerance", {"tol": "1e-2"}, "models.bert.tolerance.tol: found \"1e-2\", allowed is a value of type number; this is text, write it without quotes"),
-        ("measure/repeat", 1000000000000, "measure.repeat: found 1000000000000: 1000000000000 is greater than the maximum of 10000"),
+        ("measure/generations", 1000000000000, "measure.generations: found 1000000000000: 1000000000000 is greater than the maximum of 1000"),
         ("measure/budget_s", float("nan"), "measure.budget_s: found .nan, allowed is a finite number"),
         ("measure/budget_s", float("inf"), "measure.budget_s: found .inf, allowed is a finite number"),
-        ("measure/repeat", float("-inf"), "measure.repeat: found -.inf, allowed is a finite number"),
+        ("measure/generations", float("-inf"), "measure.generations: found -.inf, allowed is a finite number"),
         ("models/bert/tolerance", {"tol": float("inf")}, "models.bert.tolerance.tol: found .inf, allowed is a finite number"),
         ("models/bert/scales", [1.0, float("nan")], "models.bert.scales.1: found .nan, allowed is a finite number"),
     ],
@@ -153,7 +153,7 @@ def test_a_problem_is_said_with_its_key_what_was_found_and_what_is_allowed(path,
     [
         ("top level", "on: push"),  # YAML 1.1: `on` is True
         ("a number", "2024: {}"),
-        ("a date", "measure: {repeat: 2024-01-01}"),
+        ("a date", "measure: {generations: 2024-01-01}"),
     ],
 )
 def test_yaml_that_is_no_json_is_a_configuration_problem_too(key, text):
@@ -162,11 +162,11 @@ def test_yaml_that_is_no_json_is_a_configuration_problem_too(key, text):
 
 
 def test_every_problem_is_reported_at_once():
-    config = changed("targets/cpu/backend", "cpu") | {"measure": {"repeat": -1}}
+    config = changed("targets/cpu/backend", "cpu") | {"measure": {"generations": -1}}
     with pytest.raises(ConfigError) as problem:
         settings.check(config)
     assert [line.split(":")[0] for line in str(problem.value).splitlines()] == [
-        "measure.repeat",
+        "measure.generations",
         "targets.cpu.backend",
     ]
 
@@ -245,11 +245,11 @@ def test_a_number_is_text_where_a_text_is_wanted(key):
 
 def test_values_of_the_command_line_are_typed_and_merged_over_those_of_the_files(tmp_path):
     (tmp_path / "a.yaml").write_text(
-        yaml.safe_dump(GOOD | {"measure": {"repeat": 5, "threads": 1}})
+        yaml.safe_dump(GOOD | {"measure": {"generations": 5, "threads": 1}})
     )
-    texts = {"measure": {"repeat": "2", "budget_s": "1e-1"}}
+    texts = {"measure": {"generations": "2", "budget_s": "1e-1"}}
     declared, _ = settings.load(texts, [tmp_path / "a.yaml"])
-    assert declared["measure"] == {"repeat": 2, "threads": 1, "budget_s": 0.1}
+    assert declared["measure"] == {"generations": 2, "threads": 1, "budget_s": 0.1}
 
 
 def test_a_list_or_a_text_of_a_file_is_no_selection(tmp_path):
@@ -277,8 +277,8 @@ def asked(tmp_path):
     """A function from what the command line says to the number of repetitions it ends with."""
     own, one, two = (tmp_path / f"{name}.yaml" for name in ("config", "one", "two"))
     own.write_text(yaml.safe_dump(GOOD))
-    one.write_text(yaml.safe_dump(GOOD | {"measure": {"repeat": 6}}))
-    two.write_text("measure: {repeat: 7}")
+    one.write_text(yaml.safe_dump(GOOD | {"measure": {"generations": 6}}))
+    two.write_text("measure: {generations: 7}")
 
     def read(names: str, config=None, replace=False, present=True) -> int:
         files = [tmp_path / f"{name}.yaml" for name in names.split()]
@@ -286,7 +286,7 @@ def asked(tmp_path):
             config=config or {}, configfiles=files, replace_workflow_config=replace
         )
         path = own if present else tmp_path / "nowhere.yaml"
-        return settings.read(line, path)[0]["measure"]["repeat"]
+        return settings.read(line, path)[0]["measure"]["generations"]
 
     return read
 
@@ -295,7 +295,7 @@ def test_files_of_the_command_line_come_after_the_workflows_own_and_its_values_l
     assert asked("") == 5
     assert asked("one") == asked("two one") == 6
     assert asked("one two") == 7
-    assert asked("one two", {"measure": {"repeat": "8"}}) == 8
+    assert asked("one two", {"measure": {"generations": "8"}}) == 8
 
 
 def test_they_stand_in_its_place_where_asked_or_where_there_is_none(asked):

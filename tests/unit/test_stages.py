@@ -38,7 +38,7 @@ def polish(monkeypatch):
         aggregated=("best.json",),
     )
     monkeypatch.setitem(STAGES, "polish", made_up)
-    monkeypatch.setitem(STAGES, "measure", dataclasses.replace(STAGES["measure"], after="polish"))
+    monkeypatch.setitem(STAGES, "verify", dataclasses.replace(STAGES["verify"], after="polish"))
     return made_up
 
 
@@ -53,7 +53,7 @@ def test_a_stage_more_is_in_the_plan(polish, results):
     assert plan.skip("polish", WILDCARDS) == ""
     assert "results/polish/conv/mlir/vulkan/best.json" in plan.aggregation.results()
     assert [stage.name for stage, _ in stages.of_row(CELL)] == [
-        *("reference", "export", "compile", "polish", "measure"),
+        *("reference", "export", "compile", "polish", "verify"),
     ]
     assert polish.pattern("best.json") == "results/polish/{model}/{frontend}/{target}/best.json"
 
@@ -77,9 +77,7 @@ def test_limits_of_what_is_no_stage_are_refused_with_the_stages():
     with pytest.raises(settings.ConfigError) as problem:
         settings.check({"limits": {"compil": {"timeout_s": 1}}})
     assert "limits.compil: unknown key 'compil'; did you mean 'compile'?" in str(problem.value)
-    assert "limits: missing env, reference, export, compile, measure, baseline" in str(
-        problem.value
-    )
+    assert "limits: missing env, reference, export, compile, verify, baseline" in str(problem.value)
 
 
 def test_a_stage_more_is_in_the_account_and_the_table_of_a_run(
@@ -89,7 +87,7 @@ def test_a_stage_more_is_in_the_account_and_the_table_of_a_run(
     (tmp_path / "results/logs").mkdir(parents=True)
     path = tmp_path / "results/logs/journal.jsonl"
     journal.begin(path)
-    for stage in ("polish", "measure"):
+    for stage in ("polish", "verify"):
         journal.append(path, {"stage": stage, "start": 0.0, "child_seconds": 3.0})
     summary.show(path)
     assert re.search(r"polish\W+1\W+3", capsys.readouterr().err)
@@ -113,17 +111,9 @@ def test_a_stage_more_is_among_those_that_failed(polish, results, monkeypatch, c
 def test_stages_are_in_the_order_of_a_run_and_each_is_after_one_that_is_before_it():
     assert stages.folders() == (
         *("env", "reference", "gradients", "trace", "export", "compile", "remedy", "tune"),
-        *(
-            "measure",
-            "baseline",
-            "machine_limits",
-            "measure_again",
-            "baseline_again",
-            "turns",
-            "dumps",
-        ),
-        *("operator_reference", "operator_export", "operator_compile", "operator_measure"),
-        *("operator_baseline", "profile"),
+        *("verify", "baseline", "machine_limits", "time", "time_tuned", "dumps"),
+        *("operator_reference", "operator_export", "operator_compile", "operator_verify"),
+        *("operator_baseline", "operator_time", "profile"),
     )
     names = list(STAGES)
     for name, stage in STAGES.items():

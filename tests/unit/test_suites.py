@@ -55,7 +55,7 @@ def named(root, *declared, **more) -> list[str]:
 
 def matrix(root, declared: list, selections: dict | None = None, **changes):
     config = copy.deepcopy(CONFIG) | {"suites": declared} | changes
-    stages = ("env", "reference", "export", "compile", "measure", "baseline")
+    stages = ("env", "reference", "export", "compile", "verify", "baseline", "time")
     settings.check(config | {"limits": {stage: {"timeout_s": 1} for stage in stages}})
     return expansion.expand(config, selections or {}, root)
 

@@ -26,7 +26,7 @@ def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):
     assert title.plain == "6 rows, 2 with a verified latency"
     head = [column.header for column in table.columns]
     lines = list(zip(*(column.cells for column in table.columns), strict=True))
-    assert head == ["status", "export", "compile", "measure", "baseline", "all"]
+    assert head == ["status", "export", "compile", "verify", "baseline", "all"]
     assert lines == [
         ("ok", "", "", "1", "1", "2"),
         ("unsupported", "2", "", "", "", "2"),

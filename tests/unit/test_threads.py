@@ -26,7 +26,7 @@ from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Model, Override, by_threads
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.settings import ConfigError
-from scripts.lib.config.stage import MEASUREMENT
+from scripts.lib.config.stage import VERIFICATION
 from scripts.lib.config.torchbench import TorchbenchFile
 from scripts.lib.driver import flag_checks
 from scripts.lib.driver.plan import Plan
@@ -34,7 +34,6 @@ from scripts.lib.report import limits, record
 from scripts.lib.report.results_file import cell_of
 from scripts.lib.report.web.stage_runs import of_row
 from scripts.lib.report.why import reading
-from scripts.lib.timing.latency import Latency
 from tests import declarations
 from tests.declarations import CONFIG
 from tests.unit.conftest import MATRIX, ResultsTree
@@ -151,11 +150,10 @@ def test_a_toolchain_has_all_numbers_and_a_compilation_of_its_own(root):
     of = SimpleNamespace(model="b", frontend="f", target="cpu@old")
     assert made.env("compile", of) == "iree@old"
     assert "--toolchain old" in made.options.compile(of)
-    of.target = "cpu+2-threads"  # in turns, without the toolchain
-    assert made.in_turns.sides(of) == (
-        "--side pinned results/measure/b/f/cpu+2-threads/measurement.json "
-        "--side old results/measure/b/f/cpu+2-threads@old/measurement.json"
-    )
+    group = SimpleNamespace(model="b", device="cpu+2-threads", test="eval")
+    files = made.groups.files(group, "verification.json")
+    for target in ("cpu+2-threads", "cpu+2-threads@old"):
+        assert f"results/verify/b/f/{target}/verification.json" in files
 
 
 def test_kernels_are_measured_for_each_number_too():
@@ -184,7 +182,7 @@ def test_references_programs_and_modules_are_shared():
             "reference": model,
             "export": f"{model}/mlir",
             "compile": f"{model}/mlir/llvm-cpu",
-            "measure": str(row),
+            "verify": str(row),
         }
         assert {str(of) for stage, of in of_row(row) if stage.name == "remedy"} == {
             chain["compile"]
@@ -351,13 +349,14 @@ def test_an_expectation_of_a_number_that_is_not_measured_matches_nothing(root):
 def rows(results: ResultsTree) -> list[dict[str, Any]]:
     """The records of a run with one and with two threads: eager takes 10 ms and 6 ms, IREE half of that."""
     results.matrix = of_numbers([1, 2])
+    numbers = {row: number for row in results.matrix.rows() if (number := threads.of(str(row)))}
+    for row, number in numbers.items():
+        ms = (10.0 if number == 1 else 6.0) / (2 if row.kind is Kind.IREE else 1)
+        results.values_ms[str(row)] = (ms, ms, ms)
     results.write()
-    for row in results.matrix.rows():
-        stage = "measure" if row.kind is Kind.IREE else "baseline"
-        if number := threads.of(str(row)):
-            path = Path(stages.STAGES[stage].path(row, MEASUREMENT))
-            ms = (10.0 if number == 1 else 6.0) / (2 if stage == "measure" else 1)
-            results.measure(path, threads=number, latency=Latency((ms, ms), (ms, ms), 7))
+    for row, number in numbers.items():
+        path = Path(stages.STAGES[stages.LAST[row.kind]].path(row, VERIFICATION))
+        results.verify(path, threads=number)
     return record.records(results.matrix)
 
 

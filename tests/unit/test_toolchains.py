@@ -15,6 +15,7 @@ from scripts.lib.driver import environments
 from scripts.lib.driver import toolchains as driver
 from scripts.lib.driver.plan import Plan
 from scripts.lib.driver.toolchains import Definition, Environments
+from scripts.lib.supervision import group
 from tests import declarations
 from tests.declarations import CONFIG
 
@@ -140,7 +141,7 @@ def wildcards(**values):
 def test_stages_of_iree_run_in_the_environment_of_their_target(root):
     plan = Plan(expanded(root, "pinned,old", old={"iree": "3.12.0"}), frozenset(), False)
     of = {"model": "b", "frontend": "f"}
-    for stage in ("compile", "remedy", "measure", "measure_again", "profile_iree", "dump_iree"):
+    for stage in ("compile", "remedy", "verify", "profile_iree", "dump_iree"):
         assert plan.env(stage, wildcards(**of, target="cpu")) == "iree"
         assert plan.env(stage, wildcards(**of, target="cpu@old")) == "iree@old"
     assert plan.python("compile", wildcards(**of, target="cpu@old")) == ".venvs/iree@old/bin/python"
@@ -344,29 +345,13 @@ def test_an_expectation_may_name_cells_of_a_toolchain_that_is_not_selected(root,
         expansion.expand(declared, {}, root)
 
 
-def test_cells_of_several_toolchains_are_measured_in_turns(root):
+def test_rows_of_all_toolchains_are_timed_in_one_group(root):
     both = {"iree": "3.12.0", "torch-mlir": 20261020}
     plan = Plan(expanded(root, "pinned,x,y", x=both, y={"iree": "3.11.0"}), frozenset(), False)
-    turned = {f"results/turns/b/{name}/turns.json" for name in SHARED}
-    assert turned <= set(plan.aggregation.results())
-    assert plan.env("turns", wildcards()) == plan.matrix.reference_env
-    of = wildcards(model="b", frontend="f", target="cpu")
-    assert plan.in_turns.files(of, "measurement.json") == [
-        "results/measure/b/f/cpu/measurement.json",
-        "results/measure/b/f/cpu@y/measurement.json",
-        "results/measure/b/f@x/cpu@x/measurement.json",
-    ]
-    assert plan.in_turns.sides(of).count("--side") == 3
-    assert "--side x results/measure/b/f@x/cpu@x/measurement.json" in plan.in_turns.sides(of)
-    assert plan.in_turns.target(of).name == "cpu"
-
-
-def test_what_toolchains_share_and_a_single_toolchain_are_not_measured_in_turns(root):
-    plan = Plan(expanded(root, "pinned,tm", tm={"torch-mlir": 20261020}), frozenset(), False)
-    turned = {path for path in plan.aggregation.results() if "/turns/" in path}
-    assert turned == {f"results/turns/b/{f}/{t}/turns.json" for f in "fg" for t in ("cpu", "gpu")}
-    alone = Plan(expanded(root, "x", x={"iree": "3.12.0"}), frozenset(), False)
-    assert not [path for path in alone.aggregation.results() if "/turns/" in path]
+    asked = group.of_text(plan.groups.given(wildcards(model="b", device="cpu", test="eval")))
+    names = {"b/f/cpu", "b/f/cpu@y", "b/f@x/cpu@x", "b/h/cpu@x", "b/eager/eval"}
+    assert names <= {*asked.members}
+    assert asked.anchor == "b/eager/eval"
 
 
 @pytest.fixture

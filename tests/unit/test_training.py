@@ -62,15 +62,13 @@ def test_a_training_step_starts_from_the_gradients_stage():
     row = next(row for row in matrix.rows() if row.kind is Kind.IREE)
     assert str(row) == "conv/mlir+train/llvm-cpu"
     names = [stage.name for stage, _ in matrix.chain(row)]
-    assert names == ["reference", "gradients", "export", "compile", "measure"]
+    assert names == ["reference", "gradients", "export", "compile", "verify"]
 
 
 def test_a_training_step_shows_both_stages_that_make_golden_results():
     row = next(row for row in of_training().rows() if row.kind is Kind.IREE)
     names = [stage.name for stage, _ in of_row(row)]
-    assert names == [
-        *("reference", "gradients", "export", "compile", "remedy", "measure", "measure_again")
-    ]
+    assert names == [*("reference", "gradients", "export", "compile", "remedy", "verify")]
 
 
 def test_the_globs_of_a_target_are_about_entries_of_the_configuration():

@@ -30,8 +30,7 @@ from scripts.lib.report.tuning import page as tuning_page
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
 from scripts.lib.supervision.tuning.candidates import Search
-from scripts.lib.supervision.tuning.report import Line, Report, Specs, Timed, TunedOperation
-from scripts.lib.timing.latency import HostLoad, Latency
+from scripts.lib.supervision.tuning.report import Line, Report, Specs, Timing, TunedOperation
 
 ROOT = Path(__file__).parents[2]
 TUNED = SimpleNamespace(model="conv", frontend="tuned", target="llvm-cpu")
@@ -96,25 +95,27 @@ def test_a_frontend_cannot_have_the_name_of_a_row():
 
 @pytest.fixture
 def tree(results):
-    """A results tree in which `conv` is tuned for llvm-cpu, in two rounds."""
+    """A results tree in which `conv` is tuned for llvm-cpu."""
     cpu = results.matrix.targets["llvm-cpu"]
     results.matrix = dataclasses.replace(
         results.matrix,
         models={"conv": results.matrix.models["conv"]},
-        measure={"rounds": 2},
         tuning=Tuning({"llvm-cpu": cpu}, budget_s=50),
     )
     return results
 
 
-def test_a_tuned_row_is_measured_by_the_stages_of_models(tree):
+def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of_its_own(tree):
     plan = Plan(tree.matrix, frozenset(), with_conda=False)
     files = plan.aggregation.tuned_results()
     for name in ("tuned", "default"):
-        assert f"results/measure/conv/{name}/llvm-cpu/measurement.json" in files
-        assert f"results/measure_again/conv/{name}/llvm-cpu/measurement.json" in files
+        assert f"results/verify/conv/{name}/llvm-cpu/verification.json" in files
     assert "results/tune/conv/llvm-cpu/report.json" in files
-    assert "results/baseline_again/conv/eager/eval/measurement.json" in files
+    assert "results/time_tuned/conv/cpu/eval/timing.json" in files
+    group = SimpleNamespace(model="conv", device="cpu", test="eval")
+    timed = msgspec.json.decode(plan.tuned_groups.given(group))
+    assert list(timed["members"]) == ["conv/tuned/llvm-cpu", "conv/default/llvm-cpu", "conv/eager/eval"]  # fmt: skip
+    assert "results/time/conv/cpu/eval/timing.json" not in files
     assert not [file for file in files if "/compile/" in file or "/mlir/" in file]
     assert plan.tuning.is_row(TUNED)
     assert plan.tuning.made(TUNED) == "results/tune/conv/llvm-cpu/tuned.vmfb"
@@ -142,21 +143,21 @@ def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
 def line(name: str, ms: float, configured: bool = False, **changes) -> Line:
     of = Line(
         name=name, frontend="mlir", opt_level="O3", flags=("--x",) if configured else ("--y",),
-        configured=configured, status="ok", step="measure", reason="", detail="", log="log.txt", same_as="",
-        rounds=(Timed(ms, 3),), compile={"compile_s": 2.0, "vmfb_bytes": 10, "dispatch_count": 1, "max_rss_mb": 1.0},
+        configured=configured, status="ok", step="time", reason="", detail="", log="log.txt", same_as="",
+        timing=Timing(3, ms, ms, ms, 4 / ms, 3.9 / ms, 4.1 / ms), compile={"compile_s": 2.0, "vmfb_bytes": 10, "dispatch_count": 1, "max_rss_mb": 1.0},
     )  # fmt: skip
     return msgspec.structs.replace(of, **changes)
 
 
-FAILED = line("bad", 1.0, status="crashed", reason="SIGSEGV", detail="it crashed", rounds=(), step="compile", compile={})  # fmt: skip
-LEFT_OUT = line("late", 1.0, status="skipped", reason="budget", detail="used up", rounds=(), step="compile", compile={})  # fmt: skip
+FAILED = line("bad", 1.0, status="crashed", reason="SIGSEGV", detail="it crashed", timing=None, step="compile", compile={})  # fmt: skip
+LEFT_OUT = line("late", 1.0, status="skipped", reason="budget", detail="used up", timing=None, step="compile", compile={})  # fmt: skip
 
 
 @pytest.fixture
 def aggregate(tree, monkeypatch):
     """Aggregate; the rows of results/tuned.csv by frontend or runtime, and the result that was written."""
 
-    def run(tuned_ms=2.0, default_ms=4.0, lines=None, ended="ok", specs=(), again=()):
+    def run(tuned_ms=2.0, default_ms=4.0, lines=None, ended="ok", specs=(), left=()):
         tree.write()
         lines = lines or [
             line("as-configured", default_ms, True),
@@ -164,8 +165,8 @@ def aggregate(tree, monkeypatch):
             FAILED,
             LEFT_OUT,
         ]
-        passed = [one for one in lines if one.rounds]
-        best = min(passed, key=lambda one: one.rounds[0].median_ms, default=None)
+        passed = [one for one in lines if one.timing]
+        best = min(passed, key=lambda one: one.timing.ms, default=None)
         default = next((one for one in passed if one.configured), None)
         folder = Path("results/tune/conv/llvm-cpu")
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,12 +176,13 @@ def aggregate(tree, monkeypatch):
         atomic.write_json(folder / "report.json", msgspec.to_builtins(report))
         found = Outcome(ended, "tune", "conv/llvm-cpu", *(["why", "what"] if ended != "ok" else []), log="l")  # fmt: skip
         outcome.write(folder / "status.json", found, Usage(1, 1))
-        for name, ms in (("tuned", tuned_ms), ("default", default_ms)):
-            _measure(tree, name, ms, ended, has_module=bool(best if name == "tuned" else default))
-        for name, how in dict(again).items():  # of its second round
-            path = Path(f"results/measure_again/conv/{name}/llvm-cpu/status.json")
-            outcome.write(path, dataclasses.replace(outcome.read(path), **how), Usage(1, 1))
-            path.with_name("measurement.json").write_text("")
+        for name, ms, noise in (("tuned", tuned_ms, 1.005), ("default", default_ms, 1 / 1.005)):
+            _verify(tree, name, ended, has_module=bool(best if name == "tuned" else default))
+            tree.values_ms[f"conv/{name}/llvm-cpu"] = (ms, ms * noise, ms / noise)
+        [(group, rows)] = tree.matrix.tuned_groups().items()
+        cells = {name: f"conv/{name}/llvm-cpu" for name in dict(left)}
+        endings = {("time_tuned", of): Outcome(cell=of, stage="", **left[name]) for name, of in cells.items()}  # fmt: skip
+        tree.time("time_tuned", group, rows, endings)
         atomic.write_json("results/logs/matrix.json", tree.matrix.to_json())
         out = [f"--out-{kind}=results/tuned.{kind}" for kind in ("csv", "jsonl", "md")]
         monkeypatch.setattr(sys, "argv", ["aggregate_tuned", "--matrix", "results/logs/matrix.json", "--out-results=results/tuned", *out])  # fmt: skip
@@ -192,23 +194,21 @@ def aggregate(tree, monkeypatch):
     return run
 
 
-def _measure(tree, name: str, ms: float, ended: str, has_module: bool) -> None:
-    """Write both rounds of a row, or what is left where its tuning failed."""
+def _verify(tree, name: str, ended: str, has_module: bool) -> None:
+    """Write the verification of a row, or what is left where its tuning failed."""
     row = Cell.of(Kind.IREE, model="conv", frontend=name, target="llvm-cpu")
-    for stage in ("measure", "measure_again"):
-        status = Path(STAGES[stage].path(row, "status.json"))
-        status.parent.mkdir(parents=True, exist_ok=True)
-        done = Outcome("ok", stage, row.name, log="l", fingerprint="c0de")
-        if ended != "ok":
-            done = dataclasses.replace(done, status="skipped", reason="why", detail="what", blocked_by="tune conv/llvm-cpu")  # fmt: skip
-        elif not has_module:
-            done = dataclasses.replace(done, status="error", reason="no-module", detail="empty")
-        outcome.write(status, done, Usage(1, 1))
-        if done.status == "ok":
-            values = tuple(ms * (1 + n / 1000) for n in range(5))
-            tree.measure(status.with_name("measurement.json"), latency=Latency(values), host=HostLoad(0, 0))  # fmt: skip
-        else:
-            status.with_name("measurement.json").write_text("")
+    status = Path(STAGES["verify"].path(row, "status.json"))
+    status.parent.mkdir(parents=True, exist_ok=True)
+    done = Outcome("ok", "verify", row.name, log="l", fingerprint="c0de")
+    if ended != "ok":
+        done = dataclasses.replace(done, status="skipped", reason="why", detail="what", blocked_by="tune conv/llvm-cpu")  # fmt: skip
+    elif not has_module:
+        done = dataclasses.replace(done, status="error", reason="no-module", detail="empty")
+    outcome.write(status, done, Usage(1, 1))
+    if done.status == "ok":
+        tree.verify(status.with_name("verification.json"))
+    else:
+        status.with_name("verification.json").write_text("")
 
 
 def test_a_gain_beyond_its_interval_is_kept(aggregate):
@@ -225,12 +225,12 @@ def test_a_gain_beyond_its_interval_is_kept(aggregate):
     assert (result.device_name, result.threads) == ("A CPU", 4)
     assert result.default_ms == pytest.approx(4.0, rel=0.01)
     page = Path("results/tuned.md").read_text()
-    assert "| bad |  | crashed (SIGSEGV): it crashed |" in page
+    assert "| bad |  |  |  | crashed (SIGSEGV): it crashed |" in page
     assert "- 1 not tried (budget): used up" in page
     [said] = tuning_page.said(
         list(map(json.loads, Path("results/tuned.jsonl").read_text().splitlines()))
     )
-    assert said.startswith("conv on llvm-cpu: default 4.01 ms, tuned 2.00 ms (other); gain 2.00 (")
+    assert said.startswith("conv on llvm-cpu: default 4.00 ms, tuned 2.00 ms (other); gain 2.00 (")
     assert said.endswith("), kept")
 
 
@@ -278,8 +278,8 @@ TIMEOUT = {"status": "timeout", "reason": "time-limit", "detail": "more than 300
 KILLED = {"status": "crashed", "reason": "SIGKILL", "detail": "killed"}
 
 
-def test_a_default_that_was_only_not_measured_is_no_reason_to_keep_a_result(aggregate):
-    _, result = aggregate(again={"default": TIMEOUT})
+def test_a_default_that_was_only_not_timed_is_no_reason_to_keep_a_result(aggregate):
+    _, result = aggregate(left={"default": TIMEOUT})
     assert not result.kept
     assert result.why == "no latency of the row default to compare with: timeout: more than 300 s"
 
@@ -288,7 +288,7 @@ def test_a_default_that_was_only_not_measured_is_no_reason_to_keep_a_result(aggr
 def test_a_failure_that_passes_leaves_the_earlier_result(aggregate, row):
     _, before = aggregate()
     assert before.kept
-    rows, after = aggregate(again={row: KILLED})
+    rows, after = aggregate(left={row: KILLED})
     assert rows[row]["reason"] == "SIGKILL"
     assert after == before
 
@@ -323,7 +323,7 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
 
 def test_a_rocm_target_is_shown_beside_pytorch_on_the_same_gpu():
     nothing = {
-        "speedup_vs_default": None,
+        **dict.fromkeys(f"speedup_vs_default{end}" for end in ("", "_low", "_high")),
         "kept": False,
         "why": "",
         "candidate": "",
@@ -334,7 +334,7 @@ def test_a_rocm_target_is_shown_beside_pytorch_on_the_same_gpu():
         return {
             "model": {"name": "m"},
             "experiment": experiment,
-            "latency": {"median_ms": ms},
+            "latency": {"ms": ms},
             "tuning": nothing,
         }
 

@@ -18,14 +18,15 @@ from scripts.lib.core import atomic
 from scripts.lib.supervision import outcome, supervise
 from scripts.lib.supervision.job import Job
 from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.supervision.tuning import candidates, work
+from scripts.lib.supervision.tuning import candidates, race, work
 from scripts.lib.supervision.tuning import report as reports
 from scripts.lib.supervision.tuning.candidates import Candidate, Search
 from scripts.lib.supervision.tuning.report import Report
+from scripts.lib.timing import turns
 
 CELL = "m/t"
 PYTHON = f"""#!{sys.executable}
-import json, os, signal, sys, time
+import json, os, random, signal, socket, sys, time
 _, stage, of = sys.argv[1], sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2]))
 with open("calls", "a") as calls:
     calls.write(stage + " ")
@@ -48,6 +49,19 @@ elif stage == "scripts.tune_dispatches":
     open(of["--out-spec"], "w").write(how or "// No configuration was faster.")
     found = {{"functions": ["d"], "share": 0.5, "operation": "mm", "default": "a", "matched": True, "found": how and "b" or None, "gain": 2.0, "tried": 4, "failed": 1}}
     json.dump({{"operations": [found], "others": 0.1}}, open(of["--out-report"], "w"))
+elif stage == "scripts.time_module":
+    [module] = (word.partition("=")[2] for word in sys.argv if word.startswith("--module="))
+    how, _, ms = open(module).read().partition(" ")
+    channel = socket.socket(fileno=int(os.environ["VMFBENCH_CHANNEL"]))
+    channel.sendall(b'{{"ready": true}}\\n')
+    for line in channel.makefile():
+        asked = json.loads(line).get("slice")
+        if asked and how == "late":
+            os.kill(os.getpid(), signal.SIGABRT)
+        answer = {{"peak_rss_mb": 1.0}}
+        if asked:
+            answer = {{"each_s": [float(ms) / 1e3 * random.uniform(1, 1.002)] * asked["calls"], "cpu_s": 0.0, "compiled": 0}}
+        channel.sendall(json.dumps(answer).encode() + b"\\n")
 else:
     how, _, ms = open(of["--vmfb"]).read().partition(" ")
     if how == "gone":
@@ -55,19 +69,18 @@ else:
         sys.exit(69)
     if how == "abort":
         os.kill(os.getpid(), signal.SIGABRT)
-    rule = json.loads(of["--rule"])
     if how == "wrong":
         json.dump({{}}, open(of["--out"], "w"))
         print("error: FAIL: an output differs", file=sys.stderr)
         sys.exit(4)
-    json.dump({{"latency": {{"values_ms": [float(ms)] * rule["repeat"]}}}}, open(of["--out"], "w"))
+    json.dump({{"command": "iree-benchmark-module --module=" + of["--vmfb"], "python": sys.argv[0]}}, open(of["--out"], "w"))
 """
-"""Compiles the first of `--flags` to a module with this text, or the tuning spec that the second one names; measures the
-module `ok <ms>` as that many milliseconds. The tuning spec that it finds is the text of the file `spec`."""
+"""Compiles the first of `--flags` to a module with this text, or the tuning spec that the second one names; the calls of the
+module `ok <ms>` take that many milliseconds. The tuning spec that it finds is the text of the file `spec`."""
 
 
 def candidate(how: str, **changes) -> Candidate:
-    """A candidate that is compiled and measured as `how` says."""
+    """A candidate that is compiled, verified and timed as `how` says."""
     given = {
         "name": how.replace(" ", "-"),
         "frontend": "f",
@@ -91,6 +104,8 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
     Path("export/program.mlir").write_text("torch.aten.mm")
     outcome.write("export/status.json", Outcome("ok", "export", "m/f"), Usage(0, 0))
     folder = Path("results/tune") / CELL
+    monkeypatch.setattr(race, "RULE", dataclasses.replace(race.RULE, budget_s=0.001))
+    monkeypatch.setattr(turns, "PAUSE_S", 0.0)
 
     def run(*tried, budget_s=100.0, at_once=2, specs=0.0, **changes):
         made = [folder / name for name in ("tuned.vmfb", "default.vmfb", "report.json")]
@@ -99,7 +114,7 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
             cell=CELL,
             status_path=folder / "status.json",
             log_path=folder / "log.txt",
-            command=[str(python), "-m", "scripts.measure_iree", "--vmfb", str(made[0]), "--raw-inputs", str(folder / "inputs"), "--out", str(folder / "measurement.json")],
+            command=[str(python), "-m", "scripts.verify_iree", "--vmfb", str(made[0]), "--raw-inputs", str(folder / "inputs"), "--out", str(folder / "verification.json")],
             timeout_s=60,
             memory_mb=4000,
             artifacts=made,
@@ -132,8 +147,11 @@ def test_the_fastest_candidate_and_the_fastest_configured_one_are_found(tune):
     )
     assert (result.status, modules) == ("ok", ["ok 3", "ok 4"])
     assert (report.tuned, report.default) == ("ok-3", "ok-4")
-    rounds = {one.name: [found.repetitions for found in one.rounds] for one in report.candidates}
-    assert rounds == {"ok-5": [3], "ok-4": [3, 6], "ok-3": [3, 6], "ok-9": [3]}
+    generations = {one.name: one.timing.generations for one in report.candidates}
+    assert generations == {"ok-5": 4, "ok-4": 4, "ok-3": 4, "ok-9": 1}, "slow ones leave"
+    won = report.of("ok-3").timing
+    assert 1.3 < won.speedup_low < won.speedup < won.speedup_high < 1.4
+    assert report.of("ok-4").timing.speedup_low == 1.0
     left = [path.name for path in Path("results/tune").rglob("*.vmfb")]
     assert sorted(left) == ["default.vmfb", "tuned.vmfb"], "modules of the others are removed"
     assert set(outcome.read_usage("results/tune/m/t/status.json").artifacts) == {"tuned.vmfb", "default.vmfb", "report.json"}  # fmt: skip
@@ -145,7 +163,7 @@ def test_whatever_happens_to_a_candidate_is_a_line_of_the_report_and_the_search_
     monkeypatch.setattr(work, "AT_MOST", 0.06)  # of 100 s
     result, report, modules = tune(
         candidate("ok 5", configured=True),
-        *map(candidate, ("fail", "crash", "hang", "wrong", "abort", "ok 4")),
+        *map(candidate, ("fail", "crash", "hang", "wrong", "abort", "late", "ok 4")),
     )
     assert (result.status, modules) == ("ok", ["ok 4", "ok 5"])
     assert endings(report) == {
@@ -155,20 +173,19 @@ def test_whatever_happens_to_a_candidate_is_a_line_of_the_report_and_the_search_
         "hang": ("timeout", "time-limit"),
         "wrong": ("error", "wrong-result"),
         "abort": ("crashed", "SIGABRT"),
+        "late": ("crashed", "SIGABRT"),
         "ok-4": ("ok", ""),
     }
-    assert [one.rounds for one in report.candidates if one.name == "wrong"] == [()], (
-        "a latency counts only after the verification"
-    )
-    steps = {one.name: one.step for one in report.candidates}
-    assert (steps["hang"], steps["abort"]) == ("compile", "measure")
+    assert report.of("wrong").timing is None, "only what is verified is timed"
+    steps = [report.of(name).step for name in ("hang", "abort", "late", "ok-4")]
+    assert steps == ["compile", "verify", "time", "time"]
 
 
-def test_candidates_with_the_same_module_are_measured_once(tune):
+def test_candidates_with_the_same_module_are_verified_once(tune):
     _, report, _ = tune(candidate("ok 5", configured=True), candidate("same ok 5"))
     first, second = report.candidates
-    assert (second.same_as, second.rounds) == ("ok-5", first.rounds)
-    assert Path("calls").read_text().split().count("scripts.measure_iree") == 1
+    assert (second.same_as, second.timing) == ("ok-5", first.timing)
+    assert Path("calls").read_text().split().count("scripts.verify_iree") == 1
 
 
 def test_conditions_are_those_of_the_program(tune):
@@ -207,10 +224,10 @@ def test_a_faster_candidate_is_found_where_nothing_configured_works(tune):
     assert (result.status, report.default, modules) == ("ok", None, ["ok 5", ""])
 
 
-def test_without_a_device_nothing_is_measured_after_the_first_one(tune):
+def test_without_a_device_nothing_is_verified_after_the_first_one(tune):
     result, _, _ = tune(candidate("gone 1", configured=True), candidate("gone 2"))
     assert (result.status, result.detail) == ("unavailable", "no device")
-    assert Path("calls").read_text().split().count("scripts.measure_iree") == 1
+    assert Path("calls").read_text().split().count("scripts.verify_iree") == 1
 
 
 def test_a_program_that_was_not_exported_is_a_line(tune):
@@ -249,10 +266,7 @@ def test_a_module_with_a_tuning_spec_is_a_candidate_that_can_win(tune):
     assert report.specs[0].operations[0].found == "b"
     same = report.of("ok-4-spec")
     assert same.same_as == "ok-3-spec", "both specs give the same module here"
-    repetitions = [
-        [found.repetitions for found in report.of(n).rounds] for n in ("ok-3", "ok-3-spec")
-    ]
-    assert repetitions == [[3, 6, 6], [6]], "measured beside each other, as often"
+    assert report.of("ok-3").timing.generations > won.timing.generations > 3, "timed again"
 
 
 @pytest.mark.parametrize("made", ["ok 9", "wrong", "fail", ""])

@@ -1,167 +1,374 @@
-"""iree/turns.py: blocks of several modules in turns, each a process of the tool."""
+"""turns: members of a group are timed in turns, warm, and for as long as the rule says. The clock is simulated."""
 
 from __future__ import annotations
 
-import json
-import shlex
-import sys
+import functools
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from scripts import measure_turns
-from scripts.lib.comparison import paired, pairs, remeasuring
-from scripts.lib.comparison.latencies import Estimate
-from scripts.lib.iree import turns
-from scripts.lib.iree.turns import Side, TurnError, TurnRule, Turns
-from tests.report_records import records
+from scripts.lib.timing import group as timing_group
+from scripts.lib.timing import ratios, turns
+from scripts.lib.timing.turns import Group, MemberEnded, Rule
+from scripts.lib.timing.worker import CHECK, SLICE
 
-TOOL = """
-import json, sys
-options = dict(one.partition("=")[::2] for one in sys.argv[1:])
-with open("calls.txt", "a") as out:
-    out.write(options["--module"] + chr(10))
-if options["--module"] == "bad.vmfb":
-    print("no such function", file=sys.stderr)
-    raise SystemExit(3)
-count = int(options["--benchmark_repetitions"])
-rows = [
-    {"name": "m", "run_name": "m", "run_type": "iteration", "repetition_index": i, "iterations": 1,
-     "time_unit": "ms", "real_time": float(options["--ms"]) + i, "cpu_time": 1.0}
-    for i in range(count)
-]
-json.dump({"benchmarks": rows}, open(options["--benchmark_out"], "w"))
-"""
+Call = Callable[[int], float]
+"""Seconds of a call of a process, by how many it has made before."""
+
+
+class Machine:
+    """A clock that runs only while a worker computes or the group waits, and the workers' diary. `speeds`: of each member;
+    of several, each generation has its own. `asked`: the member, the kind and the values of each request."""
+
+    def __init__(self, **speeds: Call | list[Call]) -> None:
+        self.now = 0.0
+        self.speeds = {
+            name: one if isinstance(one, list) else [one] for name, one in speeds.items()
+        }
+        self.started: dict[str, int] = dict.fromkeys(speeds, 0)
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.open: list[Worker] = []
+        self.load_s = 1.0
+        self.compiles: Callable[[str, int], int] = lambda name, call: 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def start(self, name: str) -> Worker:
+        speeds = self.speeds[name]
+        call = speeds[min(self.started[name], len(speeds) - 1)]
+        self.started[name] += 1
+        self.open.append(Worker(self, name, call))
+        return self.open[-1]
+
+    def slices(self, name: str | None = None, is_timed: bool = True) -> list[dict[str, Any]]:
+        """The slices of the turns, or those before them."""
+        return [
+            values
+            for one, kind, values in self.asked
+            if kind == SLICE and name in (None, one) and (values["uncounted"] > 0) == is_timed
+        ]
+
+
+class Worker:
+    def __init__(self, machine: Machine, name: str, call: Call) -> None:
+        self.machine, self.name, self.call, self.made = machine, name, call, 0
+
+    def wait_ready(self) -> None:
+        self.machine.now += self.machine.load_s
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        machine = self.machine
+        assert self in machine.open
+        if CHECK in request:
+            machine.asked.append((self.name, CHECK, {}))
+            return {"peak_rss_mb": 100.0}
+        values = request[SLICE]
+        machine.asked.append((self.name, SLICE, {**values, "limit_s": limit_s}))
+        end = machine.now + values["seconds"]
+        each_s, before = [], self.made
+        for number in range(values["uncounted"] + values["calls"]):
+            spent = self.call(self.made)
+            self.made += 1
+            machine.now += spent
+            if number >= values["uncounted"]:
+                each_s.append(spent)
+            if machine.now > end and each_s:
+                break
+        compiled = sum(machine.compiles(self.name, at) for at in range(before, self.made))
+        return {"each_s": each_s, "cpu_s": sum(each_s), "compiled": compiled}
+
+    def close(self) -> None:
+        if self in self.machine.open:
+            self.machine.open.remove(self)
+
+
+def always(seconds: float) -> Call:
+    return lambda _: seconds
 
 
 @pytest.fixture
-def side(tmp_path):
-    """Makes a side whose tool reports a given latency."""
-    tool = tmp_path / "tool.py"
-    tool.write_text(TOOL)
+def time(monkeypatch):
+    """Times members on a machine; returns the group. Nothing is left open."""
 
-    def of(name, ms, call_s=0.01):
-        line = [sys.executable, str(tool), f"--module={name}.vmfb", f"--ms={ms}", "--benchmark_repetitions=99"]  # fmt: skip
-        return Side(name, shlex.join(line), tmp_path, call_s)
+    def of(
+        machine: Machine,
+        rule: Rule | None = None,
+        enough: Callable = lambda _: False,
+    ) -> Group:
+        clock = SimpleNamespace(monotonic=machine.monotonic, sleep=machine.sleep)
+        monkeypatch.setattr(turns, "time", clock)
+        monkeypatch.setattr(turns, "machine_times", lambda: (2 * machine.now, machine.now / 10))
+        rule = rule or Rule(budget_s=8, generations=4)
+        said: list[str] = []
+        found = Group(list(machine.speeds), machine.start, rule, enough, said.append, seed=1)
+        try:
+            found.run()
+        finally:
+            assert machine.open == []
+        found.notes = said
+        return found
 
     return of
 
 
-def test_each_module_is_as_often_before_the_other_as_after_it():
-    assert [turns.order("ab", turn) for turn in range(4)] == [["a", "b"], ["b", "a"]] * 2 or [
-        turns.order("ab", turn) for turn in range(4)
-    ] == [["a", "b"], ["b", "a"], ["b", "a"], ["a", "b"]]
-    for sides in ("ab", "abc"):
-        orders = [turns.order(sides, turn) for turn in range(4 * len(sides))]
-        for one in sides:
-            for other in sides:
-                first = sum(order.index(one) < order.index(other) for order in orders)
-                assert one == other or first == len(orders) / 2
+def ms(found: Group, name: str) -> list[float]:
+    return [
+        ratios.undisturbed(one.each_s) * 1e3 if one.each_s else 0.0
+        for one in found.timed[name].generations
+    ]
 
 
-def test_blocks_are_timed_in_turns(side, tmp_path):
-    found = turns.take([side("a", 10), side("b", 12)], TurnRule(turns=6), threads=1)
-    called = (tmp_path / "calls.txt").read_text().split()
-    assert [one.side + ".vmfb" for one in found.blocks] == called
-    assert len(called) == 12
-    assert found.blocks[0].values_ms == (10.0, 11.0, 12.0)
-    assert len(paired.log_ratios(found, "a", "b")) == 6
+def test_every_member_has_a_slice_in_every_turn_in_a_random_order(time):
+    machine = Machine(a=always(0.001), b=always(0.002), c=always(0.003))
+    found = time(machine, Rule(budget_s=2, generations=1))
+    order = [name for name, kind, values in machine.asked if kind == SLICE and values["uncounted"]]
+    taken = [tuple(order[at : at + 3]) for at in range(0, len(order), 3)]
+    assert len(taken) == found.timed["a"].generations[0].turns > 10
+    assert all(sorted(turn) == ["a", "b", "c"] for turn in taken)
+    assert set(taken) == set(itertools.permutations("abc"))
 
 
-def test_turns_survive_a_file(side, tmp_path):
-    found = turns.take([side("a", 10), side("b", 12)], TurnRule(turns=2), threads=1)
-    found.write(tmp_path / "turns.json")
-    assert Turns.of(json.loads((tmp_path / "turns.json").read_text())) == found
+def test_a_slice_has_as_many_calls_as_fill_it_and_some_before_that_do_not_count(time):
+    machine = Machine(quick=always(0.0001), slow=always(0.02), long=always(0.05))
+    found = time(machine, Rule(budget_s=8, generations=4, slice_s=0.03))
+    assert {(one["calls"], one["uncounted"]) for one in machine.slices("quick")} == {(300, 30)}
+    assert {(one["calls"], one["uncounted"]) for one in machine.slices("slow")} == {(2, 1)}
+    assert machine.slices("long") == [], "a call that is longer than a slice needs none before it"
+    for name, calls in (("quick", 300), ("slow", 2), ("long", 1)):
+        for one in found.timed[name].generations:
+            assert len(one.each_s) == calls * one.turns
+    assert ms(found, "quick") == pytest.approx([0.1] * 4)
 
 
-def test_after_the_budget_no_further_turn_begins(side):
-    found = turns.take([side("a", 1), side("b", 1)], TurnRule(turns=50, budget_s=0.0), threads=1)
-    assert len(found.blocks) == 2 * turns.MIN_TURNS
+def test_quick_members_have_longer_slices_beside_one_whose_turn_is_long(time):
+    machine = Machine(quick=always(0.001), slow=always(2.0))
+    time(machine, Rule(budget_s=40, generations=4))
+    assert {one["calls"] for one in machine.slices("quick")} == {500}
 
 
-def test_options_of_the_measurement_are_replaced(side):
-    line = turns.arguments(side("a", 1, call_s=0.02), TurnRule(repetition_s=0.05, warmup_s=0.1))
-    assert "--benchmark_repetitions=99" not in line
-    assert {"--module=a.vmfb", "--benchmark_min_time=3x", "--benchmark_repetitions=3"} <= set(line)
-    long = turns.arguments(side("a", 1, call_s=2.0), TurnRule())
-    assert {"--benchmark_min_time=1x", "--benchmark_repetitions=1"} <= set(long)
+def test_a_member_whose_calls_become_quicker_gets_more_of_them(time):
+    machine = Machine(a=lambda call: 0.01 if call < 30 else 0.001, b=always(0.01))
+    found = time(machine, Rule(budget_s=2, generations=1))
+    planned = [one["calls"] for one in machine.slices("a")]
+    assert (planned[0], planned[-1]) == (3, 30)
+    assert ms(found, "a") == pytest.approx([1.0])
 
 
-def test_a_tool_that_fails_is_named_with_its_last_lines(side):
-    with pytest.raises(
-        TurnError, match=r"(?s)bad: exit code 3.*--module=bad.vmfb.*no such function"
-    ):
-        turns.take([side("a", 1), side("bad", 1)], TurnRule(turns=6), threads=1)
+def test_slow_first_calls_are_the_warm_up_however_many(time):
+    """As a kernel that is built in the background, or a runtime that prepares in its first calls. Calls are 1,000 times
+    slower for up to half of the turns."""
+    for first in (1, 7, 50, 200):
+        machine = Machine(late=lambda call, n=first: 0.1 if call < n else 0.0001, b=always(0.002))
+        found = time(machine, Rule(budget_s=120, generations=3))
+        assert ms(found, "late") == pytest.approx([0.1] * 3), first
+        for one in found.timed["late"].generations:
+            assert max(one.each_s) == 0.0001, "no call of before counts"
+            assert one.warmup >= first
+            assert one.turns > 5
 
 
-@pytest.fixture
-def pair(side, tmp_path):
-    """A cell whose modules are there."""
-    before, after = (records()[0] for _ in range(2))
-    for row, ms, folder in ((before, 10, "one"), (after, 13, "two")):
-        (tmp_path / folder).mkdir()
-        made = side("m", ms)
-        (tmp_path / folder / "m.vmfb").write_bytes(b"x" * row["compile"]["vmfb_bytes"])
-        row["run"]["command"] = made.command
-    return pairs.of_files([before], [after])[0], (tmp_path / "one", tmp_path / "two")
+def test_turns_of_before_a_member_became_quick_do_not_count(time):
+    machine = Machine(a=lambda call: 0.01 if call < 40 else 0.005, b=always(0.01))
+    found = time(machine, Rule(budget_s=2, generations=1))
+    [one] = found.timed["a"].generations
+    assert sum(spent > 0.005 for spent in one.each_s) < 3, "of the slice in which it became quick"
+    assert one.warmup > 30
+    assert one.turns < found.timed["b"].generations[0].turns
 
 
-def test_an_undecided_cell_is_measured_again_with_both_modules(pair):
-    found = remeasuring.measure(*pair, TurnRule(turns=6))
-    assert isinstance(found, Estimate)
-    assert found.basis == "turns"
-    assert (found.before_ms, found.after_ms) == (11.0, 14.0)
-    assert 0.2 < found.value < 0.3  # log(1.3), with the increments of the repetitions
+def test_what_differs_by_noise_alone_keeps_its_turns(time):
+    draw = random.Random(2)
+    machine = Machine(a=lambda _: 0.001 * draw.uniform(1.0, 1.1), b=always(0.001))
+    found = time(machine, Rule(budget_s=2, generations=1))
+    [a], [b] = (found.timed[name].generations for name in "ab")
+    assert a.turns == b.turns
+    assert a.warmup < 200
 
 
-def test_a_module_that_was_made_again_is_not_measured(pair):
-    of, folders = pair
-    (folders[0] / "m.vmfb").write_bytes(b"other")
-    assert "was made again since" in remeasuring.measure(of, folders, TurnRule(turns=6))
-    (folders[0] / "m.vmfb").unlink()
-    assert "there is no" in remeasuring.measure(of, folders, TurnRule(turns=6))
+def test_a_member_that_never_becomes_steady_leaves_with_an_error(time):
+    machine = Machine(never=lambda call: max(2.0 * 0.94**call, 1e-6), b=always(0.001))
+    found = time(machine)
+    ended = found.timed["never"].ended
+    assert (ended.status, ended.reason) == ("error", turns.NOT_STEADY)
+    assert "still became faster" in ended.detail
+    assert machine.started == {"never": 1, "b": 4}
+    assert ms(found, "b") == pytest.approx([1.0] * 4)
 
 
-def run(monkeypatch, tmp_path, *sides):
-    monkeypatch.chdir(tmp_path)
-    options = [word for name, file in sides for word in ("--side", name, str(file))]
-    monkeypatch.setattr(sys, "argv", ["measure_turns", *options, "--turns", "6", "--threads", "1", "--out", "turns.json"])  # fmt: skip
-    measure_turns.main()
-    return Turns.of(json.loads((tmp_path / "turns.json").read_text()))
+@pytest.mark.parametrize(("seconds", "calls"), [(0.2, 2), (5.0, 2), (30.0, 1)])
+def test_a_long_call_is_warm_after_two_and_after_one_that_takes_the_whole_time(
+    time, seconds, calls
+):
+    machine = Machine(a=always(seconds))
+    found = time(machine, Rule(budget_s=20, generations=4))
+    assert found.timed["a"].ended is None
+    assert {one.warmup for one in found.timed["a"].generations} == {calls}
 
 
-def test_the_stage_leaves_out_toolchains_without_a_latency(side, tmp_path, monkeypatch, capsys):
-    files = {}
-    for name, ms in (("pinned", 10), ("old", 12)):
-        files[name] = tmp_path / f"{name}.json"
-        measured = {"command": side(name, ms).command, "latency": {"values_ms": [ms, ms + 1]}}
-        files[name].write_text(json.dumps(measured))
-    files["failed"] = tmp_path / "failed.json"
-    files["failed"].touch()
-    assert run(monkeypatch, tmp_path, *files.items()).sides == ("pinned", "old")
-    found = run(monkeypatch, tmp_path, ("pinned", files["pinned"]), ("failed", files["failed"]))
-    assert found.blocks == ()
-    assert "nothing to compare: 1 of 2 toolchains have a latency" in capsys.readouterr().out
+def test_what_each_generation_starts_is_closed_and_all_meet_the_same_generations(time):
+    machine = Machine(a=[always(0.001), always(0.002)], b=always(0.001))
+    found = time(machine)
+    assert machine.started == {"a": 4, "b": 4}
+    assert ms(found, "a") == pytest.approx([1.0, 2.0, 2.0, 2.0]), "one value of each process"
+    assert ms(found, "b") == pytest.approx([1.0] * 4)
+    assert found.timed["a"].peak_rss_mb == 100.0
 
 
-def test_a_module_that_fails_does_not_cost_the_others_their_turns(side, tmp_path, monkeypatch, capsys):  # fmt: skip
-    files = {}
-    for name in ("pinned", "bad", "old"):
-        files[name] = tmp_path / f"{name}.json"
-        measured = {"command": side(name, 1).command, "latency": {"values_ms": [1.0]}}
-        files[name].write_text(json.dumps(measured))
-    found = run(monkeypatch, tmp_path, *files.items())
-    assert found.sides == ("pinned", "old")
-    assert {block.side for block in found.blocks} == {"pinned", "old"}
-    assert "left out: bad: exit code 3" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        run(monkeypatch, tmp_path, ("pinned", files["pinned"]), ("bad", files["bad"]))
+@pytest.mark.parametrize("generations", [3, 8])
+def test_turns_take_the_budget(time, generations):
+    machine = Machine(a=always(0.001), b=always(0.002))
+    found = time(machine, Rule(budget_s=6, generations=generations))
+    assert len(found.timed["a"].generations) == generations
+    assert found.load.wall_s == pytest.approx(6, rel=0.1)
+    assert found.load.own_s == pytest.approx(
+        sum(sum(one.each_s) for name in "ab" for one in found.timed[name].generations)
+    )
 
 
-def test_calls_that_take_too_long_are_not_measured_in_turns(side, tmp_path, monkeypatch, capsys):
-    files = {}
-    for name in ("pinned", "old"):
-        files[name] = tmp_path / f"{name}.json"
-        measured = {"command": side(name, 1).command, "latency": {"values_ms": [20_000.0]}}
-        files[name].write_text(json.dumps(measured))
-    assert run(monkeypatch, tmp_path, *files.items()).blocks == ()
-    assert "6 turns would take 480 s, and the budget is 60 s" in capsys.readouterr().out
+def test_slow_members_have_fewer_generations_rather_than_no_turns(time):
+    machine = Machine(a=always(0.5), b=always(0.4))
+    found = time(machine, Rule(budget_s=20, generations=20))
+    first, *count = [one.turns for one in found.timed["a"].generations]
+    assert first == 1, "the length of a turn is not known yet"
+    assert count == [5] * 4
+    assert found.load.wall_s < 1.2 * 20
+
+
+def test_one_turn_is_taken_however_long_it_is(time):
+    machine = Machine(a=always(100.0), b=always(0.001))
+    found = time(machine, Rule(budget_s=8, generations=4))
+    assert [one.turns for one in found.timed["a"].generations] == [1]
+
+
+def test_it_ends_when_there_is_enough(time):
+    machine = Machine(a=always(0.001), b=always(0.002))
+    asked = []
+
+    def enough(timed):
+        asked.append(len(timed["a"].generations))
+        return len(timed["a"].generations) == 2
+
+    found = time(machine, enough=enough)
+    assert asked == [1, 2]
+    assert len(found.timed["b"].generations) == 2
+
+
+def test_until_decided_takes_up_to_ten_budgets(time):
+    machine = Machine(a=always(0.001))
+    rule = Rule(budget_s=1, generations=2, until_decided=True)
+    assert rule.most_s == 10
+    assert len(time(machine, rule).timed["a"].generations) == 20
+    found = time(Machine(a=always(0.001)), rule, lambda timed: len(timed["a"].generations) == 5)
+    assert len(found.timed["a"].generations) == 5
+
+
+def test_a_group_is_enough_by_the_ratios_of_its_members(time):
+    draw = random.Random(3)
+    wide = [always(0.001 * draw.uniform(0.8, 1.25)) for _ in range(30)]
+    enough = functools.partial(
+        lambda timed, bases: ratios.is_decided(timing_group.latencies(timed), bases), bases=["a"]
+    )
+    clear = time(Machine(a=always(0.001), b=always(0.002)), enough=enough)
+    assert len(clear.timed["a"].generations) == ratios.FIRST_LOOK
+    open_ = time(Machine(a=always(0.001), b=wide), Rule(budget_s=8, generations=8), enough)
+    assert len(open_.timed["a"].generations) == 8
+
+
+@pytest.mark.parametrize("at", ["start", "ready", "warm", "turn", "check", "later"])
+def test_a_member_that_ends_leaves_the_others_going(time, at):
+    machine = Machine(bad=always(0.001), b=always(0.002), c=always(0.001))
+    start, died = machine.start, MemberEnded("crashed", "SIGSEGV", "Segmentation fault")
+
+    def broken(name: str) -> Worker:
+        if name == "bad" and at == "start":
+            raise died
+        made = start(name)
+        if name != "bad":
+            return made
+        ask = made.ask
+
+        def ends(request, limit_s):
+            is_turn = request.get(SLICE, {}).get("uncounted")
+            if (at == "turn" and is_turn) or (at == "warm" and SLICE in request):
+                raise died
+            if (at == "check" and CHECK in request) or (
+                at == "later" and machine.started[name] == 3
+            ):
+                raise died
+            return ask(request, limit_s)
+
+        def ready():
+            raise died
+
+        made.ask = ends
+        if at == "ready":
+            made.wait_ready = ready
+        return made
+
+    machine.start = broken
+    found = time(machine)
+    assert found.timed["bad"].ended is died
+    assert len(found.timed["bad"].generations) == (2 if at == "later" else 0)
+    assert any("bad left the group: crashed (SIGSEGV)" in note for note in found.notes)
+    for name in "bc":
+        assert found.timed[name].ended is None
+        assert len(found.timed[name].generations) == 4
+    assert machine.started["bad"] <= (3 if at == "later" else 1)
+
+
+def test_when_all_have_ended_nothing_is_started_again(time):
+    machine = Machine(a=lambda call: max(2.0 * 0.94**call, 1e-6))
+    found = time(machine)
+    assert machine.started == {"a": 1}
+    assert found.timed["a"].ended.reason == turns.NOT_STEADY
+
+
+def test_what_compiles_while_it_is_timed_leaves_and_what_compiles_before_does_not(time):
+    machine = Machine(a=always(0.001), b=always(0.001))
+    machine.compiles = lambda name, call: int(name == "b" and call < 10)
+    found = time(machine)
+    assert found.timed["b"].ended is None
+    machine = Machine(a=always(0.001), b=always(0.001))
+    machine.compiles = lambda name, call: int(name == "b" and call == 300)
+    found = time(machine)
+    ended = found.timed["b"].ended
+    assert (ended.status, ended.reason) == ("error", turns.RECOMPILED)
+    assert "compilations while calls were timed: 1" in ended.detail
+    assert len(found.timed["a"].generations) == 4
+
+
+def test_a_stop_ends_all_processes(time):
+    machine = Machine(a=always(0.001), b=always(0.001))
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        time(machine, enough=stop)
+    machine = Machine(a=always(0.001), b=stop)
+    with pytest.raises(KeyboardInterrupt):
+        time(machine)  # the fixture looks whether a process is open
+
+
+def test_a_slice_has_a_limit_of_twenty_times_its_plan(time):
+    machine = Machine(a=always(0.001), b=always(8.0))
+    time(machine, Rule(budget_s=8, generations=4))
+    limits = {name: {v["limit_s"] for n, kind, v in machine.asked if kind == SLICE and n == name} for name in "ab"}  # fmt: skip
+    assert limits["a"] == {turns.HANG_S}
+    assert limits["b"] == {turns.HANG_S, 160.0}
+
+
+def test_the_load_is_that_of_the_turns(time):
+    machine = Machine(a=always(0.001))
+    found = time(machine, Rule(budget_s=4, generations=2))
+    assert found.load.busy_s == pytest.approx(2 * found.load.wall_s)
+    assert found.load.steal_s == pytest.approx(found.load.wall_s / 10)
+    assert found.load.own_s < found.load.wall_s, "warm-up and pauses are not the members'"

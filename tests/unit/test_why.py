@@ -159,8 +159,8 @@ def test_limits_with_another_number_of_threads_are_not_shown(results):
     assert head == "tiny/mlir/llvm-cpu: ms per call: IREE 11.0, eager 4.50; 2 threads"
 
 
-def test_a_measured_cell_has_the_median_of_its_repetitions(results):
-    path = results / "measure" / CELL / "measurement.json"
+def test_a_timed_cell_has_the_latency_of_its_row(results):
+    path = results / "time/tiny/cpu/eval/timing.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"latency": {"values_ms": [10.0, 9.0]}}))
-    assert "IREE 9.50, eager 4.50" in why(results).stdout.splitlines()[0]
+    path.write_text(json.dumps({"members": {CELL: {"values_ms": [10.0, 9.0]}}}))
+    assert "IREE 9.49, eager 4.50" in why(results).stdout.splitlines()[0]

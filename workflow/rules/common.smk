@@ -125,6 +125,8 @@ OF_BATCH = (
 )
 SUPERVISE_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.supervise_batch{OF_BATCH}"
 SUPERVISE_COMPILING = f"exec {PREFIX}{DRIVER} -m scripts.compile_operators{OF_BATCH}"
+SUPERVISE_TIMING = f"exec {PREFIX}{DRIVER} -m scripts.time_group{OF_JOB}"
+SUPERVISE_TIMING_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.time_operators{OF_BATCH}"
 SUPERVISE_TUNING = f"exec {PREFIX}{DRIVER} -m scripts.tune_iree{OF_JOB}"
 
 

@@ -117,42 +117,40 @@ rule compile_operators:
         " --artifact {output.outcomes:q} {params.target} -- {params.python}"
 
 
-rule measure_operators:
-    """A batch of problems verified on the device of a target, then timed."""
+rule verify_operators:
+    """A batch of problems verified on the device of a target."""
     input:
-        **environment("operator_measure"),
+        **environment("operator_verify"),
         **batch_of_problems("operator_reference", "operator_compile"),
     output:
-        outcomes=artifact("operator_measure", "outcomes.jsonl"),
-        status=artifact("operator_measure", "status.json"),
+        outcomes=artifact("operator_verify", "outcomes.jsonl"),
+        status=artifact("operator_verify", "status.json"),
     log:
-        artifact("operator_measure", "log.txt"),
-    # After all builds and baselines, as the measurements of models.
-    priority: -2
+        artifact("operator_verify", "log.txt"),
     group:
         together(lambda w: measured_on(PLAN.operator_target(w).node))
     conda:
         "../../envs/iree.yaml"
-    threads: measuring_threads(prepares=False)
+    threads: slot_threads()
     resources:
-        **asks("operator_measure"),
-        **alone_on(PLAN.operator_target),
+        **asks("operator_verify"),
+        **on_node(PLAN.operator_target),
+        **beside_others(),
     params:
-        **stage_params("operator_measure"),
+        **stage_params("operator_verify"),
         device=of_cell(lambda w: PLAN.operator_target(w).device),
-        stopping=PLAN.options.operator_rule(),
         worker_threads=PLAN.options.threads(),
-        folder=artifact("operator_measure"),
+        folder=artifact("operator_verify"),
     shell:
-        f"{SUPERVISE_BATCH} --module scripts.measure_operators"
+        f"{SUPERVISE_BATCH} --module scripts.verify_operators"
         " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
         " --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.measure_operators --device {params.device:q}"
-        " {params.worker_threads} --rule {params.stopping:q} --out {params.folder:q}"
+        " -- {params.python} -m scripts.verify_operators --device {params.device:q}"
+        " {params.worker_threads} --out {params.folder:q}"
 
 
-rule measure_operator_baseline:
-    """A batch of problems in one of PyTorch's own runtimes."""
+rule verify_operator_baseline:
+    """A batch of problems verified in one of PyTorch's own runtimes."""
     input:
         **environment("operator_baseline"),
         **batch_of_problems("operator_reference"),
@@ -161,27 +159,55 @@ rule measure_operator_baseline:
         status=artifact("operator_baseline", "status.json"),
     log:
         artifact("operator_baseline", "log.txt"),
-    priority: -1
     group:
         together(lambda w: measured_on(PLAN.baseline(w).node))
     conda:
         of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
-    threads: measuring_threads(prepares=False)
+    threads: slot_threads()
     resources:
         **asks("operator_baseline"),
-        **alone_on(PLAN.baseline),
+        **on_node(PLAN.baseline),
+        **beside_others(),
     params:
         **stage_params("operator_baseline"),
         runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
         device=of_cell(lambda w: PLAN.baseline(w).device),
-        stopping=PLAN.options.operator_rule(),
         worker_threads=PLAN.options.threads(),
         cache=artifact("operator_baseline", "cache"),
     shell:
         SUPERVISE_BATCH
-        + " --module scripts.measure_operator_baseline scripts.baselines.{params.runtime}"
+        + " --module scripts.verify_operator_baseline scripts.baselines.{params.runtime}"
         " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
         " --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.measure_operator_baseline --runtime {params.runtime}"
-        " --device {params.device} {params.worker_threads} --rule {params.stopping:q}"
-        " --cache {params.cache:q}"
+        " -- {params.python} -m scripts.verify_operator_baseline --runtime {params.runtime}"
+        " --device {params.device} {params.worker_threads} --cache {params.cache:q}"
+
+
+rule time_operators:
+    """The verified rows of a batch on a device; those of a problem are timed in turns."""
+    input:
+        batch="results/operators/batches/{batch}.jsonl",
+        before=of_cell(lambda w: PLAN.operator_groups.files(w, "status.json")),
+        verified=of_cell(lambda w: PLAN.operator_groups.files(w, "outcomes.jsonl")),
+    output:
+        outcomes=artifact("operator_time", "outcomes.jsonl"),
+        status=artifact("operator_time", "status.json"),
+    log:
+        artifact("operator_time", "log.txt"),
+    # After all other stages, as the timing of models.
+    priority: -2
+    group:
+        together(lambda w: measured_on(PLAN.operator_groups.on_device(w).node))
+    conda:
+        "../../envs/report.yaml"
+    threads: all_threads()
+    resources:
+        **asks("operator_time"),
+        **alone_on(PLAN.operator_groups.on_device),
+    params:
+        **stage_params("operator_time"),
+        group=of_cell(PLAN.operator_groups.given),
+    shell:
+        SUPERVISE_TIMING_BATCH
+        + " --module scripts.time_operators scripts.verify_operators scripts.verify_operator_baseline"
+        " --group {params.group:q} --artifact {output.outcomes:q}"

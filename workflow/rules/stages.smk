@@ -113,8 +113,8 @@ def batch_of_problems(*before):
 def compiled():
     """The module of a cell and the status of what made it, as inputs.
 
-    A cell that remedies take part in has two modules, of which the one that was not made is empty. A
-    measurement of a module that compiled as asked ignores the age of what its remedies left. The rows of
+    A cell that remedies take part in has two modules, of which the one that was not made is empty. The
+    verification of a module that compiled as asked ignores the age of what its remedies left. The rows of
     results/tuned.csv have the modules of their tuning.
     """
 
@@ -128,14 +128,6 @@ def compiled():
     return {
         "vmfb": of_cell(lambda w: made(w, "module.vmfb")),
         "before": of_cell(lambda w: made(w, "status.json")[-1]),
-    }
-
-
-def after_first(stage):
-    """The files of the first round that a second round needs, as inputs."""
-    return {
-        "before": artifact(stage, "status.json"),
-        "first": artifact(stage, "measurement.json"),
     }
 
 

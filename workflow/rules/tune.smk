@@ -35,20 +35,40 @@ rule tune_iree:
         device=of_cell(lambda w: PLAN.tuning.target(w).device),
         tolerance=of_cell(lambda w: PLAN.options.tolerance("tune", w)),
         worker_threads=PLAN.options.threads(),
-        measurement=artifact("tune", "measurement.json"),
+        verification=artifact("tune", "verification.json"),
         raw_inputs=artifact("tune", "inputs"),
     shell:
         SUPERVISE_TUNING
-        + " --module scripts.tune_iree scripts.compile_iree scripts.measure_iree scripts.tune_dispatches"
+        + " --module scripts.tune_iree scripts.compile_iree scripts.verify_iree scripts.time_module scripts.tune_dispatches"
         " --search {params.search:q} --cores {threads}"
         " --upstream {input.env:q} {input.before:q}"
         " --artifact {output.tuned:q} {output.default:q} {output.report:q}"
-        " -- {params.python} -m scripts.measure_iree --vmfb {output.tuned:q}"
+        " -- {params.python} -m scripts.verify_iree --vmfb {output.tuned:q}"
         " --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --device {params.device:q} {params.worker_threads}"
         " --tolerance {params.tolerance:q}"
-        " --raw-inputs {params.raw_inputs:q} --out {params.measurement:q}"
+        " --raw-inputs {params.raw_inputs:q} --out {params.verification:q}"
+
+
+use rule time_group as time_tuned with:
+    """The tuned rows of a model, and those of eager and inductor, timed in turns."""
+    input:
+        before=of_cell(lambda w: PLAN.tuned_groups.files(w, "status.json")),
+        verified=of_cell(lambda w: PLAN.tuned_groups.files(w, "verification.json")),
+    output:
+        timing=artifact("time_tuned", "timing.json"),
+        status=artifact("time_tuned", "status.json"),
+    log:
+        artifact("time_tuned", "log.txt"),
+    group:
+        together(lambda w: measured_on(PLAN.tuned_groups.on_device(w).node))
+    resources:
+        **asks("time_tuned"),
+        **alone_on(PLAN.tuned_groups.on_device),
+    params:
+        **stage_params("time_tuned"),
+        group=of_cell(PLAN.tuned_groups.given),
 
 
 rule aggregate_tuned:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scripts.lib.core import atomic
 from scripts.lib.supervision.outcome import Outcome
 
 
@@ -29,7 +30,7 @@ class Line:
 def write(path: Path, lines: Iterable[Line]) -> None:
     """Write the lines, in order."""
     text = "".join(json.dumps(dataclasses.asdict(line), allow_nan=False) + "\n" for line in lines)
-    path.write_text(text, encoding="utf-8")
+    atomic.write_text(path, text)
 
 
 def read(path: str | Path) -> dict[str, Line]:

@@ -64,7 +64,7 @@ def work(batch: Batch, do: Do) -> supervise.Work:
         (made,) = job.artifacts
         ordered = [ended[problem.name] for problem in batch.problems]
         outcomes.write(scratch / made.name, ordered)
-        log.note(_counted(ordered))
+        log.note(counted(ordered))
         return Ran(_sum(processes), supervise.digests(job, scratch))
 
     return run
@@ -119,7 +119,7 @@ def _sorted_out(job: Job, batch: Batch) -> tuple[dict[str, dict[str, Any]], list
                 stage: _passed_on(line, batch.before[stage].parent) for stage, line in lines.items()
             }
         else:
-            skipped.append(Line(problem.name, _skipped(job, problem.name, failed)))
+            skipped.append(Line(problem.name, skipped_by(job, problem.name, failed)))
     return known, skipped
 
 
@@ -140,7 +140,8 @@ def _damage(known: Mapping[str, Mapping[str, Any]], batch: Batch) -> Damage | No
     return None
 
 
-def _skipped(job: Job, name: str, above: Outcome) -> Outcome:
+def skipped_by(job: Job, name: str, above: Outcome) -> Outcome:
+    """Return the outcome of a problem that is not handled because of an outcome before."""
     return Outcome(
         status=outcome.SKIPPED,
         stage=job.stage,
@@ -158,7 +159,7 @@ def cell_of(job: Job, name: str) -> str:
     return f"{job.cell}: {name}"
 
 
-def _counted(lines: Iterable[Line]) -> str:
+def counted(lines: Iterable[Line]) -> str:
     """Return the number of problems by status, for the log."""
     counts: dict[str, int] = {}
     for line in lines:

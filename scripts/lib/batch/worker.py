@@ -2,12 +2,14 @@
 
     parser = argparse.ArgumentParser(…)
     worker.add_arguments(parser)
-    worker.serve(parser.parse_args(), handle)
+    worker.serve(parser.parse_args(), handle, load)
 
 `handle(payload, facts)` is like the body of a stage's script: if its task fails, it raises an
 exception or calls exits.fail. Its output goes to the log of the task. The values that it stores in
 `facts` are the result of the task. The process may end at any time; the journal contains all tasks
 that have ended.
+
+With --serve, it times the calls of programs that `load` loads (timing/worker.py).
 """
 
 from __future__ import annotations
@@ -24,22 +26,29 @@ from typing import Any
 
 from scripts.lib.core import atomic, channel, exits
 from scripts.lib.supervision import journal
+from scripts.lib.timing import worker as timing_worker
 
 MARK = b"\n# vmfbench: task "
 """Start of a line in a worker's output. The output after it belongs to the task on that line."""
 
 Handle = Callable[[dict[str, Any], dict[str, Any]], None]
 """Handles a task, given its payload and the mapping for its facts."""
+Load = Callable[[Any], timing_worker.Program]
+"""Loads a program, given what the verification of its task has said of it (`program`)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that the host of a batch passes to its worker."""
-    parser.add_argument("--tasks", required=True, type=Path, help="JSON: a list of tasks")
-    parser.add_argument("--journal", required=True, type=Path, help="JSONL: how each one ends")
+    parser.add_argument("--tasks", type=Path, help="JSON: a list of tasks")
+    parser.add_argument("--journal", type=Path, help="JSONL: how each one ends")
+    parser.add_argument("--serve", action="store_true", help="time calls on request")
 
 
-def serve(args: argparse.Namespace, handle: Handle) -> None:
-    """Handle the tasks in order, and write the begin and end of each to the journal."""
+def serve(args: argparse.Namespace, handle: Handle, load: Load | None = None) -> None:
+    """Handle the tasks in order, and write the begin and end of each to the journal; or time programs."""
+    if args.serve and load:
+        timing_worker.serve_programs(load)
+        return
     tasks = atomic.read_json(args.tasks)
     channel.working()
     for task in tasks:

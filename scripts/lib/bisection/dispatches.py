@@ -99,7 +99,7 @@ def _job(subject: Subject, of: Trial, limits: Limits) -> Job:
         status_path=folder / outcome.STATUS,
         log_path=folder / LOG,
         command=[str(of.python), "-m", "scripts.profile_iree", *words, *subject.target],
-        timeout_s=limits.measure_s,
+        timeout_s=limits.verify_s,
         memory_mb=limits.memory_mb,
         artifacts=[folder / REPORT],
     )

@@ -97,7 +97,7 @@ def side(case: Case, trial: Trial) -> Case:
         detail=ended.detail,
         log=trial.log,
         flags=tuple(renamed(case.flags, trial.candidate.version)),
-        median_ms=None,
+        latency_ms=None,
         versions={**case.versions, "iree": trial.candidate.version},
     )
 

@@ -1,27 +1,31 @@
-"""Whether a release is slower: its module and those of the ends are timed in turns, each with the tools of its own release."""
+"""Whether a release is slower: its module and those of the ends are timed in turns, each with the runtime of its own release."""
 
 from __future__ import annotations
 
-import statistics
+import math
+import shlex
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.lib.bisection.search import Side
 from scripts.lib.bisection.trial import Trial
-from scripts.lib.bundling.case import MEASURE
-from scripts.lib.comparison import paired
-from scripts.lib.config.stage import MEASUREMENT
+from scripts.lib.bundling.case import VERIFY
 from scripts.lib.core import atomic
-from scripts.lib.iree import turns
-from scripts.lib.iree.turns import TurnError, TurnRule
-from scripts.lib.report import ratio
-from scripts.lib.report.ratio import Interval
-from scripts.lib.supervision import outcome
+from scripts.lib.supervision import in_turns, outcome
+from scripts.lib.supervision.members import VERIFICATION, Member
+from scripts.lib.timing import ratios
+from scripts.lib.timing.ratios import Interval
+from scripts.lib.timing.turns import Rule
 
 LEAST_RATIO = 1.03
 """The least ratio of the latencies of the ends that can be bisected."""
-RULES = (TurnRule(), TurnRule(turns=48, budget_s=180.0))
-"""How often modules are timed; the second rule where the first does not decide."""
+RULES = (Rule(), Rule(budget_s=80.0, generations=48))
+"""How long modules are timed; the second rule where the first does not decide."""
+
+
+class NotTimed(Exception):
+    """A module that cannot be timed. Says why."""
 
 
 def not_slower(good: Trial, bad: Trial) -> str:
@@ -30,7 +34,7 @@ def not_slower(good: Trial, bad: Trial) -> str:
         if end.outcome.status != outcome.OK:
             return f"{end.candidate.version}, the {name} end, has no latency: {end.words}: {end.outcome.detail}"
     for rule in RULES:
-        found = interval(_differences((good, bad), rule, good, None, bad))
+        found = _ratio(bad, (good,), rule)
         _say(
             f"{bad.candidate.version} takes {shown(found)} times as long as {good.candidate.version}"
         )
@@ -44,7 +48,7 @@ def side(good: Trial, bad: Trial, of: Trial) -> Side:
     if of.outcome.status != outcome.OK:
         return Side.NEITHER
     for rule in RULES:
-        found = interval(_differences((good, bad, of), rule, good, bad, of))
+        found = _ratio(of, (good, bad), rule)
         middle = f"the geometric mean of {good.candidate.version} and {bad.candidate.version}"
         _say(f"{of.candidate.version} takes {shown(found)} times as long as {middle}")
         if found.low > 1 or found.high < 1:
@@ -52,46 +56,34 @@ def side(good: Trial, bad: Trial, of: Trial) -> Side:
     return Side.NEITHER
 
 
-def interval(differences: Sequence[float]) -> Interval:
-    """The ratio whose logarithm is the mean of `differences`, one per turn, with its 95 % interval."""
-    of = paired.estimate(differences)
-    return ratio.of_sum(of.value, [of])
+def _ratio(of: Trial, ends: Sequence[Trial], rule: Rule) -> Interval:
+    """Time modules in turns: the latency of `of` / the geometric mean of those of `ends`. Its latency is added to its report.
 
-
-def _differences(
-    trials: Sequence[Trial], rule: TurnRule, one: Trial, other: Trial | None, of: Trial
-) -> list[float]:
-    """Time modules in turns; per turn, the logarithm of latency of `of` / latency of `one` (or / geometric mean of `one` and `other`).
-
-    A module that cannot be timed ends the command: the verification has just run it.
+    A module that cannot be timed ends the command, because the verification has just run it. Raises NotTimed.
     """
-    sides = [_side(trial) for trial in trials]
-    found = turns.take(sides, rule, _threads(trials[0]))
-    names = [end.candidate.version for end in (one, other) if end is not None]
-    per_end = [paired.log_ratios(found, name, of.candidate.version) for name in names]
-    return [statistics.fmean(values) for values in zip(*per_end, strict=True)]
+    with tempfile.TemporaryDirectory(prefix="slower-") as logs:
+        timing = in_turns.take([_member(one, Path(logs)) for one in (of, *ends)], rule)
+    for name, one in timing.members.items():
+        if one.status != outcome.OK:
+            raise NotTimed(f"{name}: {one.status} ({one.reason}): {one.detail}")
+    if why := in_turns.unfit(timing):
+        _say(why)
+    own, *others = (timing.members[one.candidate.version].values_ms for one in (of, *ends))
+    of.report["latency_ms"] = math.exp(ratios.log_mean(own))
+    found = ratios.paired(own, [math.exp(ratios.log_mean(ms)) for ms in zip(*others, strict=True)])
+    if found is None:
+        raise NotTimed(f"{of.candidate.version}: {len(own)} generations in the budget; an interval needs {ratios.LEAST}")  # fmt: skip
+    return found.interval()
 
 
-def _side(of: Trial) -> turns.Side:
-    measured = _measurement(of)
-    command, call_ms = measured["command"], statistics.median(measured["latency"]["values_ms"])
-    return turns.Side(of.candidate.version, command, Path.cwd(), call_ms / 1e3)
-
-
-def _threads(of: Trial) -> int:
-    return _measurement(of).get("threads") or 1
-
-
-def _measurement(of: Trial) -> dict:
-    """The measurement of a trial. Raises TurnError if it has none."""
-    if of.vmfb is None:
-        raise TurnError(of.candidate.version, "no module")
-    found = atomic.read_json(of.vmfb.parent / MEASURE / MEASUREMENT)
-    if not found.get("command"):
-        raise TurnError(
-            of.candidate.version, "its measurement has no command of iree-benchmark-module"
-        )
-    return found
+def _member(of: Trial, logs: Path) -> Member:
+    """The process that times the module of a trial. Raises NotTimed if it was not verified."""
+    version = of.candidate.version
+    if of.vmfb is None or of.python is None:
+        raise NotTimed(f"{version}: no module")
+    command = atomic.read_json(of.vmfb.parent / VERIFY / VERIFICATION)["command"]
+    words = (str(of.python), "-m", "scripts.time_module", *shlex.split(command)[1:])
+    return Member(version, words, logs / f"{version}.txt", forked=False)
 
 
 def shown(of: Interval) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,17 +12,13 @@ from typing import Any
 
 from scripts.lib.bisection import environment
 from scripts.lib.bisection.candidates import Candidate
-from scripts.lib.bundling.case import COMPILE, MEASURE, Case
+from scripts.lib.bundling.case import COMPILE, VERIFY, Case
 from scripts.lib.config import stages
-from scripts.lib.config.stage import MEASUREMENT
+from scripts.lib.config.stage import VERIFICATION
 from scripts.lib.core import atomic
 from scripts.lib.supervision import outcome, supervise
 from scripts.lib.supervision.job import Job
 from scripts.lib.supervision.outcome import Outcome
-
-VERIFIED = '{"repeat": 3, "budget_s": 2, "rounds": 1}'
-"""The stopping rule where only the results of a module matter."""
-
 
 LOG = "log.txt"
 
@@ -34,37 +29,37 @@ class NoTrial(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds of a compilation and of a measurement, and MiB of either."""
+    """Seconds of a compilation and of a verification, and MiB of either."""
 
     compile_s: float
-    measure_s: float
+    verify_s: float
     memory_mb: float
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tried: a cell with its program, and the options of its target for scripts.compile_iree. `measured`: the words of the
-    command that measured the cell; () if it is only to be compiled. `timed`: environments are kept until the end, because modules
+    """What is tried: a cell with its program, and the options of its target for scripts.compile_iree. `verified`: the words of the
+    command that verified the cell; () if it is only to be compiled. `timed`: environments are kept until the end, because modules
     are timed with the tools of their releases."""
 
     case: Case
     target: Sequence[str]
-    measured: Sequence[str] = ()
+    verified: Sequence[str] = ()
     timed: bool = False
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a release did. `outcome`: of the compilation if that failed, else of the measurement if there was one. `vmfb`: the module;
-    None if there is none. `said`: the version of the compiler with its commit. `log`: of the stage that ended it. `python`: of its environment,
-    if that was kept."""
+    """What a release did. `outcome`: of the compilation if that failed, else of the verification if there was one. `vmfb`: the module;
+    None if there is none. `said`: the version of the compiler with its commit. `report`: what is known of the module; where it was timed, with its `latency_ms`. `log`: of the
+    stage that ended it. `python`: of its environment, if that was kept."""
 
     candidate: Candidate
     outcome: Outcome
     log: Path
     said: str = ""
     vmfb: Path | None = None
-    report: Mapping[str, Any] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
     python: Path | None = None
 
     @property
@@ -92,14 +87,14 @@ def of_record(
     ]
     if not runs:
         return Subject(case, target)
-    status = root / stages.status_path(MEASURE, case.cell)
+    status = root / stages.status_path(VERIFY, case.cell)
     words = shlex.split(outcome.read_or_damaged(status).command)
-    if "scripts.measure_iree" not in words:
+    if "scripts.verify_iree" not in words:
         raise NoTrial(
-            f"{status}: the cell was never measured here, so there is no command to repeat; run it first "
+            f"{status}: the cell was never verified here, so there is no command to repeat; run it first "
             "(snakemake --cores 8 results/latency.csv)"
         )
-    options = words[words.index("scripts.measure_iree") + 1 :]
+    options = words[words.index("scripts.verify_iree") + 1 :]
     # The command was recorded with paths relative to its folder.
     found = [str(root / one) if (root / one).is_file() else one for one in options]
     return Subject(case, target, found, timed)
@@ -108,7 +103,7 @@ def of_record(
 def run(subject: Subject, candidate: Candidate, folder: Path, limits: Limits) -> Trial:
     """Try a release: make its environment, compile, and verify if the subject says so.
 
-    The log, the module and the measurement stay in `folder`, and the environment if modules are timed.
+    The log, the module and the verification stay in `folder`, and the environment if modules are timed.
     """
     folder.mkdir(parents=True)
     env = folder / "env"
@@ -139,23 +134,11 @@ def _in_environment(
     if ended.status != outcome.OK:
         return Trial(candidate, ended, job.log_path, said)
     vmfb, report = job.artifacts
-    if subject.measured:
-        job = _measurement(subject, python, folder, limits)
+    if subject.verified:
+        job = _verification(subject, python, folder, limits)
         ended = supervise.run(job)
     kept = python if subject.timed else None
-    found = atomic.read_json(report) | _latency(folder / MEASURE / MEASUREMENT)
-    return Trial(candidate, ended, job.log_path, said, vmfb, found, kept)
-
-
-def _latency(measurement: Path) -> dict[str, float]:
-    """The latency that a measurement has, in milliseconds; {} if there is none."""
-    found = atomic.read_json(measurement) if _has_content(measurement) else {}
-    values = (found.get("latency") or {}).get("values_ms")
-    return {"latency_ms": statistics.median(values)} if values else {}
-
-
-def _has_content(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
+    return Trial(candidate, ended, job.log_path, said, vmfb, atomic.read_json(report), kept)
 
 
 def _compilation(
@@ -181,22 +164,21 @@ def _compilation(
     )
 
 
-def _measurement(subject: Subject, python: Path, folder: Path, limits: Limits) -> Job:
-    below = folder / MEASURE
-    out = below / MEASUREMENT
+def _verification(subject: Subject, python: Path, folder: Path, limits: Limits) -> Job:
+    below = folder / VERIFY
+    out = below / VERIFICATION
     words = {
         "--vmfb": str(folder / "module.vmfb"),
-        "--rule": VERIFIED,
         "--raw-inputs": str(below / "inputs"),
         "--out": str(out),
     }
     return Job(
-        stage=MEASURE,
+        stage=VERIFY,
         cell=subject.case.cell,
         status_path=below / outcome.STATUS,
         log_path=below / LOG,
-        command=[str(python), "-m", "scripts.measure_iree", *replaced(subject.measured, words)],
-        timeout_s=limits.measure_s,
+        command=[str(python), "-m", "scripts.verify_iree", *replaced(subject.verified, words)],
+        timeout_s=limits.verify_s,
         memory_mb=limits.memory_mb,
         artifacts=[out],
     )

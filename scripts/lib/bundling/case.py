@@ -20,7 +20,7 @@ from scripts.lib.reduction.signature import normalised
 from scripts.lib.report.results_file import Record, cell_of
 from scripts.lib.supervision import outcome
 
-COMPILE, MEASURE, AGAIN = "compile", "measure", "measure_again"
+COMPILE, VERIFY, TIME = "compile", "verify", "time"
 WRONG_RESULT = "wrong-result"
 """The reason of failures that only show with the model's own weights."""
 
@@ -33,7 +33,7 @@ class NoCase(Exception):
 class Case:
     """A cell of which a reproducer is made.
 
-    `stage`: COMPILE if its compilation failed, else MEASURE. `status`, `reason`, `detail`: how that stage ended.
+    `stage`: COMPILE if its compilation failed, TIME if it is verified and ended when it was timed, else VERIFY. `status`, `reason`, `detail`: how that stage ended.
     `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target. `files`: the artifacts that the tools read, by the names of their stages. `threads`: None
     on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are values of outputs; those of a training step
     are changes.
@@ -51,7 +51,7 @@ class Case:
     device: str
     threads: int | None
     tol: float | None
-    median_ms: float | None
+    latency_ms: float | None
     versions: Mapping[str, str | None]
     exporter: str
     dialect: str
@@ -90,7 +90,7 @@ def of(root: Path, record: Record) -> Case:
     if experiment.get("imported"):
         raise NoCase(f"{cell} was measured on another machine; make a reproducer of it there")
     asked = _ended(root, COMPILE, str(cell.to(Kind.MODULE)))
-    ended = asked if asked.status != outcome.OK else _measured(root, str(cell))
+    ended = asked if asked.status != outcome.OK else _run(root, str(cell), data)
     if ended.status == outcome.SKIPPED:
         raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
     test = training.test(cell["frontend"])
@@ -129,7 +129,7 @@ def of(root: Path, record: Record) -> Case:
         device=experiment["device_uri"],
         threads=_threads(backend, ended, data),
         tol=data["verification"].get("tol"),
-        median_ms=(data["latency"] or {}).get("median_ms"),
+        latency_ms=(data["latency"] or {}).get("ms"),
         versions=data["versions"],
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
@@ -138,7 +138,7 @@ def of(root: Path, record: Record) -> Case:
 
 
 def _threads(backend: str, ended: outcome.Outcome, data: Mapping[str, Any]) -> int | None:
-    """The threads of a measurement on a CPU, also of one that has failed; None on other devices."""
+    """The threads of a verification on a CPU, also of one that has failed; None on other devices."""
     if BACKENDS[backend].device_kind != "cpu":
         return None
     words = shlex.split(ended.command)
@@ -157,16 +157,13 @@ def _require(cell: str, files: Mapping[str, Path]) -> None:
         )
 
 
-def _measured(root: Path, cell: str) -> outcome.Outcome:
-    """How the measurement ended: the second round, if that failed."""
-    first, again = (root / stages.status_path(name, cell) for name in (MEASURE, AGAIN))
-    second = outcome.read_or_damaged(again) if again.is_file() else None
-    failed = second is not None and second.status in outcome.FAILED
-    return (
-        dataclasses.replace(second, stage=MEASURE)
-        if failed and second
-        else outcome.read_or_damaged(first)
-    )
+def _run(root: Path, cell: str, data: Mapping[str, Any]) -> outcome.Outcome:
+    """How the verification ended, or the timing after it, if the process of the cell ended in that."""
+    verified, last = _ended(root, VERIFY, cell), data["outcome"]
+    if verified.status != outcome.OK or last["stage"] != TIME or last["status"] == outcome.OK:
+        return verified
+    same = {key: last[key] for key in ("stage", "status", "reason", "detail", "log")}
+    return dataclasses.replace(verified, **same)
 
 
 def _ended(root: Path, stage: str, cell: str) -> outcome.Outcome:

@@ -1,26 +1,25 @@
 """Writes what measures a cell on a machine without this checkout: its module, its data, and this project's own code for it.
 
-The code is scripts.measure_elsewhere and scripts.measure_iree with every module of this project that they import, as
-they are. So a row that was measured elsewhere has the same verification and the same stopping rule as all others.
+The code is scripts.measure_elsewhere, scripts.verify_iree and scripts.time_module with every module of this project that they
+import, as they are. So a row that was measured elsewhere is verified and timed as all others.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
 
 from scripts.lib.artifacts import digest
 from scripts.lib.bundling import recorded
-from scripts.lib.bundling.case import MEASURE, NoCase
+from scripts.lib.bundling.case import VERIFY, NoCase
 from scripts.lib.config import threads
 from scripts.lib.core import atomic, python_source
 from scripts.lib.driver import fingerprint
 from scripts.lib.report.results_file import Record, cell_of
 
 ROOT = Path(__file__).parents[3]
-MODULES = ("scripts.measure_elsewhere", "scripts.measure_iree")
+MODULES = ("scripts.measure_elsewhere", "scripts.verify_iree", "scripts.time_module")
 BUNDLE = "measure.json"
 FILES = {
     "--vmfb": "module.vmfb",
@@ -29,8 +28,8 @@ FILES = {
     "--golden": "golden.npz",
     "--signature": "signature.json",
 }
-"""The files of the bundle, by the options of scripts.measure_iree that name them."""
-KEPT = ("--device", "--threads", "--tolerance", "--rule")
+"""The files of the bundle, by the options of scripts.verify_iree that name them."""
+KEPT = ("--device", "--threads", "--tolerance")
 """Options of the recorded command that the bundle's command has too. `--threads`: only if the run was given it."""
 
 
@@ -39,7 +38,7 @@ def write(root: Path, record: Record, folder: Path) -> None:
     cell = str(cell_of(record.data))
     if not record.is_iree:
         raise NoCase(f"{cell} is a baseline; only modules of IREE are measured elsewhere")
-    command = recorded.of(root, MEASURE, cell)
+    command = recorded.of(root, VERIFY, cell)
     sources = {name: _made(root, command.values(option)) for option, name in FILES.items()}
     if missing := [name for name, path in sources.items() if path is None]:
         raise NoCase(f"{cell}: no {', '.join(missing)}: it has not been compiled")
@@ -50,13 +49,11 @@ def write(root: Path, record: Record, folder: Path) -> None:
         copy = folder / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-    [rule] = command.values("--rule")
     words = [word for option, name in FILES.items() for word in (option, name)]
     bundle = {
         "command": [*words, *command.words(*KEPT), "--raw-inputs", "inputs"],
-        "rounds": json.loads(rule).get("rounds", 2),
         "files": {name: asdict(digest.of(folder / name)) for name in FILES.values()},
-        "fingerprint": fingerprint.code_of_stage((MODULES[1],)),
+        "fingerprint": fingerprint.code_of_stage(MODULES[1:]),
         "row": record.data,
         "threads": threads.of(cell),
     }

@@ -59,7 +59,7 @@ def _happened(case: Case) -> str:
     if case.reason == WRONG_RESULT:
         return "compiles, but computes other values than PyTorch in eager mode"
     if case.status == "ok":
-        return f"takes {case.median_ms:.3g} ms per call" if case.median_ms else "runs"
+        return f"takes {case.latency_ms:.3g} ms per call" if case.latency_ms else "runs"
     return f"compiles, and fails when it runs ({case.status})"
 
 

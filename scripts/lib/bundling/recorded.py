@@ -12,7 +12,7 @@ from pathlib import Path
 from scripts.lib.bundling.case import NoCase
 from scripts.lib.config import stages
 from scripts.lib.core import checkout
-from scripts.lib.supervision import outcome
+from scripts.lib.supervision import in_turns, outcome
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,7 @@ class Recorded:
         python = self.root / self.python
         if not python.is_file():
             raise NoCase(f"no {python}: environments that conda has made are not used for this")
-        paths = dict.fromkeys([str(checkout.ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])  # fmt: skip
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "PYTHONSAFEPATH": "1",
-        }
+        environment = os.environ | in_turns.with_code_of(checkout.ROOT)
         command = [str(python), "-m", module, *words]
         return subprocess.run(command, cwd=self.root, env=environment, check=False).returncode
 

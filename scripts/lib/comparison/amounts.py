@@ -1,4 +1,4 @@
-"""Changes of what is not measured in rounds: compile time, memory, size, dispatches, error."""
+"""Changes of what is not timed in turns: compile time, memory, size, dispatches, error."""
 
 from __future__ import annotations
 

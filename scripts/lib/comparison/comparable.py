@@ -43,7 +43,6 @@ def _program(record: Record) -> str | None:
 _SAME: dict[str, Callable[[Record], Any]] = {
     "device": lambda record: speedups.device_of(record)[:2],
     "threads": lambda record: record["run"]["threads"],
-    "timer": lambda record: record["run"].get("timer"),
     "test": _experiment("test"),
     "optimizer": lambda record: record["experiment"].get("optimizer") or None,
     "dtype": _experiment("dtype"),

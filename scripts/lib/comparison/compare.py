@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -33,14 +32,13 @@ class VersionChange:
 @dataclass(frozen=True)
 class Comparison:
     """`before`, `after`: what was compared. `cells`: in both. `unchanged`: those of them with the same outcome.
-    `speed`: of the machine after / before, by its calibrations. See the modules of each kind of change."""
+    See the modules of each kind of change."""
 
     before: str
     after: str
     settings: Settings
     cells: int
     unchanged: int
-    speed: float
     versions: tuple[VersionChange, ...]
     outcomes: tuple[OutcomeChange, ...]
     latencies: tuple[LatencyChange, ...]
@@ -78,9 +76,8 @@ def compare(
     settings: Settings,
     in_turns: Mapping[str, Estimate] | None = None,
 ) -> Comparison:
-    """Return what has changed. `in_turns`: changes by measurements in turns, by cell, which replace those by
-    rounds."""
-    shift = latencies.shift(pairs)
+    """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
+    those by their rows."""
     estimates, not_compared = _estimates(pairs, in_turns or {})
     both = [pair for pair in pairs if pair.both]
     changed = [one for one in map(outcomes.change, pairs) if one]
@@ -92,13 +89,12 @@ def compare(
         settings,
         cells=len(both),
         unchanged=len(both) - sum(one.cell in in_both for one in changed),
-        speed=math.exp(-shift),
         versions=_versions(both),
         outcomes=tuple(sorted(changed, key=lambda one: order.index(one.kind))),
-        latencies=tuple(latencies.decided(estimates, shift, settings.rate, settings.matters)),
+        latencies=tuple(latencies.decided(estimates, settings.rate, settings.matters)),
         not_compared=tuple(not_compared),
         amounts=tuple(amounts.changes(_comparable(both), settings)),
-        means=tuple(means.means(estimates, pairs, shift)),
+        means=tuple(means.means(estimates, pairs)),
     )
 
 
@@ -117,7 +113,7 @@ def _estimates(
 
 
 def _comparable(both: Sequence[Pair]) -> list[Pair]:
-    """The pairs without those that are not the same measurement; too few rounds do not matter here."""
+    """The pairs without those that are not the same measurement; the turns do not matter here."""
     return [pair for pair in both if pair.both and not comparable.difference(*pair.both)]
 
 

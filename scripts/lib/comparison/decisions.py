@@ -12,9 +12,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.lib.report.ratio import Difference, Interval
+from scripts.lib.timing.ratios import (
+    ALIKE as SAME,
+)
+from scripts.lib.timing.ratios import (
+    FASTER,
+    SLOWER,
+    UNDECIDED,
+    Difference,
+    Interval,
+)
 
-SLOWER, FASTER, SAME, UNDECIDED = "slower", "faster", "same", "undecided"
 VERDICTS = {
     SLOWER: "the interval is above 1",
     FASTER: "the interval is below 1",

@@ -1,9 +1,8 @@
-"""The change of the latency of each cell, from the rounds of both rows or from measurements in turns."""
+"""The change of the latency of each cell, by turns in which both rows were timed, or by the ratios of both to an anchor."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,32 +10,40 @@ from typing import Any
 from scripts.lib.comparison import comparable, decisions
 from scripts.lib.comparison.decisions import Decision
 from scripts.lib.comparison.pairs import Pair
-from scripts.lib.report import ratio, speedups
-from scripts.lib.report.ratio import Difference, LogLatency
+from scripts.lib.timing import ratios
+from scripts.lib.timing.ratios import Difference
 
 Record = Mapping[str, Any]
 
-ROUNDS, TURNS = "rounds", "turns"
-"""What a change was computed from: the rounds of two rows, or measurements in turns."""
-CERTAIN = 1e6
-"""Degrees of freedom of a variance that is not estimated."""
+TURNS, ANCHOR = "in turns", "by anchor"
+"""How a change is known: both rows were timed in the same turns, or each in turns with the anchor of its group."""
+IS_ANCHOR = "it is the anchor of both runs, with which their other rows are compared"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of the error of a change. `of`: the name of what was timed in turns. `logs`: the logarithm of latency after /
+    latency before, or the part of it that these turns tell, in each generation."""
+
+    of: str
+    logs: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The logarithm of latency after / latency before, and the independent terms of its error. `basis`: ROUNDS or
-    TURNS. `before_ms`, `after_ms`: the median latencies."""
+    """The change of a cell. `basis`: TURNS or ANCHOR. `before_ms`, `after_ms`: both latencies. `terms`: the sum of their
+    means is the logarithm of latency after / latency before."""
 
     cell: str
     basis: str
     before_ms: float
     after_ms: float
-    value: float
-    terms: tuple[LogLatency, ...]
+    terms: tuple[Term, ...]
 
-    def difference(self, shift: float) -> Difference:
-        """Return the difference. `shift` is the error that all cells have in common (see `shift`)."""
-        return ratio.difference(self.value, [*self.terms, *common(self.basis, shift)])
+    @property
+    def difference(self) -> Difference:
+        """The logarithm of latency after / latency before."""
+        return of_terms(self.terms)
 
 
 @dataclass(frozen=True)
@@ -57,37 +64,58 @@ class LatencyChange:
 
 @dataclass(frozen=True)
 class NotCompared:
-    """A cell with latencies before and after that are not compared, or could not be."""
+    """A cell with latencies before and after that are not compared. `is_measurable`: whether they can be if both programs
+    are timed in turns."""
 
     cell: str
     why: str
+    is_measurable: bool = False
 
 
-def common(basis: str, shift: float) -> list[LogLatency]:
-    """The term for the error that all cells measured in rounds share."""
-    return [LogLatency(0.0, shift**2, CERTAIN)] if basis == ROUNDS and shift else []
+def of_terms(terms: Sequence[Term]) -> Difference:
+    """The sum of independent terms. One measurement, compared with itself, has no error however few generations it has."""
+    return ratios.combined([(1, ratios.of_logs(one.logs) or Difference(0.0, 0.0, 1.0)) for one in terms])  # fmt: skip
 
 
 def of_pair(pair: Pair, in_turns: Estimate | None = None) -> Estimate | NotCompared | None:
-    """Return the change of a cell: `in_turns`, or else that by the rounds of both rows; None if not both rows
-    have a latency. Rows that are not the same measurement are not compared, however they were measured."""
+    """Return the change of a cell: `in_turns`, if both were timed again, or else that by their rows; None if not both rows
+    have a latency. Rows that are not the same measurement are not compared, however they were timed."""
     rows = measured(pair)
     if rows is None:
         return None
     if why := comparable.difference(*rows):
         return NotCompared(pair.cell, why)
-    return in_turns or _of_rounds(pair, rows)
+    if in_turns:
+        return in_turns
+    before, after = (one["latency"] for one in rows)
+    shared = before["group"] == after["group"]
+    if why := "" if shared else _no_anchor(before, after):
+        return NotCompared(pair.cell, why, is_measurable=why != IS_ANCHOR)
+    counts = [one["generations"] for one in (before, after)]
+    if min(counts) < ratios.LEAST and not (shared and before["values_ms"] == after["values_ms"]):
+        why = f"{counts[0]} generations before, {counts[1]} after; an interval needs {ratios.LEAST}"
+        return NotCompared(pair.cell, why, is_measurable=True)
+    if shared:
+        terms = [term(before["group"], before["values_ms"], after["values_ms"])]
+    else:
+        terms = [
+            term(before["group"], before["values_ms"], before["anchor_ms"]),
+            term(after["group"], after["anchor_ms"], after["values_ms"]),
+        ]
+    return Estimate(pair.cell, TURNS if shared else ANCHOR, before["ms"], after["ms"], tuple(terms))
 
 
-def _of_rounds(pair: Pair, rows: tuple[Record, Record]) -> Estimate | NotCompared:
-    before, after = (speedups.row_of(one["latency"]) for one in rows)
-    for name, row in (("before", before), ("after", after)):
-        if why := ratio.why_none(row):
-            return NotCompared(pair.cell, f"{name}: {why}")
-    terms = tuple(map(ratio.log_latency, (before, after)))
-    value = terms[1].value - terms[0].value
-    before_ms, after_ms = (one["latency"]["median_ms"] for one in rows)
-    return Estimate(pair.cell, ROUNDS, before_ms, after_ms, value, terms)
+def term(of: str, before_ms: Sequence[float], after_ms: Sequence[float]) -> Term:
+    """The term of two series of latencies, one per generation, that were timed in the same turns."""
+    return Term(of, tuple(math.log(b / a) for a, b in zip(before_ms, after_ms, strict=True)))
+
+
+def _no_anchor(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Why two latencies cannot be compared by the anchors of their groups; "" if they can."""
+    was, now = (one["anchor"] or "none" for one in (before, after))
+    if was != now or was == "none":
+        return f"anchor: {was} before, {now} after"
+    return IS_ANCHOR if before["anchor_ms"] == before["values_ms"] else ""
 
 
 def measured(pair: Pair) -> tuple[Record, Record] | None:
@@ -96,34 +124,9 @@ def measured(pair: Pair) -> tuple[Record, Record] | None:
     return both if both and all(one["latency"] for one in both) else None
 
 
-def shift(pairs: Sequence[Pair]) -> float:
-    """Return the logarithm of how much slower the machine was after than before, by the calibrations of the rows.
-
-    It is the median over the cells that have calibrations in both rows; 0.0 if none has. Rows on other devices
-    than CPUs do not take part: the calibration is of the host.
-    """
-    found = []
-    for pair in pairs:
-        rows = measured(pair)
-        if rows is None or rows[0]["experiment"]["device"] != "cpu":
-            continue
-        speeds = [_calibrated(one) for one in rows]
-        if None not in speeds:
-            found.append(speeds[1] - speeds[0])
-    return statistics.median(found) if found else 0.0
-
-
-def _calibrated(record: Record) -> Any:
-    """The mean logarithm of the seconds of a row's calibrations; None if it has none."""
-    seconds = [one for of in speedups.row_of(record["latency"]) for one in of.calibration_s]
-    return statistics.fmean(map(math.log, seconds)) if seconds else None
-
-
-def decided(
-    estimates: Sequence[Estimate], shift: float, rate: float, threshold: float
-) -> list[LatencyChange]:
+def decided(estimates: Sequence[Estimate], rate: float, threshold: float) -> list[LatencyChange]:
     """Return the change of each cell, decided over all of them together."""
-    found = decisions.decide([one.difference(shift) for one in estimates], rate, threshold)
+    found = decisions.decide([one.difference for one in estimates], rate, threshold)
     return [_change(*both) for both in zip(estimates, found, strict=True)]
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.lib.comparison.latencies import TURNS, Estimate, common, measured
+from scripts.lib.comparison.latencies import Estimate, Term, measured, of_terms
 from scripts.lib.comparison.pairs import Pair
 from scripts.lib.config import toolchains
-from scripts.lib.report import ratio
-from scripts.lib.report.ratio import Interval
 
 Record = Mapping[str, Any]
 
@@ -22,7 +20,7 @@ BY = ("path", "target", "suite")
 
 @dataclass(frozen=True)
 class MeanChange:
-    """The geometric mean of latency after / latency before over `cells` cells, with its 95 % interval.
+    """The geometric mean of latency after / latency before over `cells` cells, with its 99 % interval.
 
     `by`: ALL or one of BY; `name`: the group. The interval covers the errors of these measurements.
     """
@@ -35,7 +33,7 @@ class MeanChange:
     high: float
 
 
-def means(estimates: Sequence[Estimate], pairs: Sequence[Pair], shift: float) -> list[MeanChange]:
+def means(estimates: Sequence[Estimate], pairs: Sequence[Pair]) -> list[MeanChange]:
     """Return the mean over all cells, then those of the groups in the order of the cells."""
     by_cell = {pair.cell: pair for pair in pairs}
     groups: dict[tuple[str, str], list[Estimate]] = {(ALL, ""): []}
@@ -45,7 +43,7 @@ def means(estimates: Sequence[Estimate], pairs: Sequence[Pair], shift: float) ->
         for group in ((ALL, ""), *_groups(rows[1])):
             groups.setdefault(group, []).append(one)
     order = [ALL, *BY]
-    found = [_mean(*group, of, shift) for group, of in groups.items() if of]
+    found = [_mean(*group, of) for group, of in groups.items() if of]
     return sorted(found, key=lambda one: order.index(one.by))
 
 
@@ -57,9 +55,16 @@ def _groups(record: Record) -> list[tuple[str, str]]:
     return [(by, name) for by, name in names.items() if name]
 
 
-def _mean(by: str, name: str, of: Sequence[Estimate], shift: float) -> MeanChange:
-    terms = [ratio.scaled(term, 1 / len(of)) for one in of for term in one.terms]
-    basis = next((one.basis for one in of if one.basis != TURNS), TURNS)
-    value = statistics.fmean(one.value for one in of)
-    found: Interval = ratio.difference(value, [*terms, *common(basis, shift)]).interval()
+def _mean(by: str, name: str, of: Sequence[Estimate]) -> MeanChange:
+    """The mean of cells. Those that were timed in the same turns share errors, at least that of their anchor, so their mean is
+    computed by generation, and only the means of different turns are independent."""
+    logs: dict[str, list[tuple[float, ...]]] = {}
+    for one in of:
+        for term in one.terms:
+            logs.setdefault(term.of, []).append(term.logs)
+    terms = [
+        Term(turns, tuple(math.fsum(column) / len(of) for column in zip(*rows, strict=True)))
+        for turns, rows in logs.items()
+    ]
+    found = of_terms(terms).interval()
     return MeanChange(by, name, len(of), found.ratio, found.low, found.high)

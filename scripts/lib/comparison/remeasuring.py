@@ -1,17 +1,27 @@
-"""Measures cells in turns with the modules that two runs have left."""
+"""Times the programs of a cell again that two runs have left, in turns."""
 
 from __future__ import annotations
 
+import math
 import shlex
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.comparison import comparable, paired
-from scripts.lib.comparison.latencies import TURNS, Estimate, measured
+from scripts.lib.comparison import comparable
+from scripts.lib.comparison.latencies import TURNS, Estimate, measured, term
 from scripts.lib.comparison.pairs import Pair
-from scripts.lib.iree import turns
-from scripts.lib.iree.turns import Side, TurnError, TurnRule, Turns
+from scripts.lib.config import stages
+from scripts.lib.core import atomic, checkout
+from scripts.lib.report import latency_section
+from scripts.lib.report.results_file import cell_of
+from scripts.lib.supervision import in_turns, outcome
+from scripts.lib.supervision.members import VERIFICATION, Member
+from scripts.lib.timing import ratios
+from scripts.lib.timing.group import GroupTiming
+from scripts.lib.timing.turns import Rule
 
 BEFORE, AFTER = "before", "after"
 
@@ -19,7 +29,7 @@ BEFORE, AFTER = "before", "after"
 def measure(
     pair: Pair,
     folders: tuple[Path, Path],
-    rule: TurnRule,
+    rule: Rule,
     said: Callable[[str], None] = lambda _: None,
 ) -> Estimate | str:
     """Return the change of the latency of a cell, measured now; or why it cannot be measured.
@@ -31,39 +41,49 @@ def measure(
         return "it has no latency on both sides"
     if why := comparable.difference(*rows):
         return why
-    sides = []
-    for name, row, folder in zip((BEFORE, AFTER), rows, folders, strict=True):
-        side = _side(name, row, folder)
-        if isinstance(side, str):
-            return f"{name}: {side}"
-        sides.append(side)
+    with tempfile.TemporaryDirectory(prefix="compare-") as logs:
+        members = []
+        for name, row, folder in zip((BEFORE, AFTER), rows, folders, strict=True):
+            found = _member(name, row, folder, Path(logs))
+            if isinstance(found, str):
+                return f"{name}: {found}"
+            members.append(found)
+        return of_timing(pair.cell, in_turns.take(members, rule, said))
+
+
+def of_timing(cell: str, timing: GroupTiming) -> Estimate | str:
+    """Return the change between the members BEFORE and AFTER, or why there is none."""
+    before, after = (timing.members[name] for name in (BEFORE, AFTER))
+    for name, one in ((BEFORE, before), (AFTER, after)):
+        if one.status != outcome.OK:
+            return f"{name}: {one.status} ({one.reason}): {one.detail}"
+    if (
+        why := latency_section.doubt(timing, before, None)
+        if len(before.values_ms) < ratios.LEAST
+        else in_turns.unfit(timing)
+    ):
+        return why
+    before_ms, after_ms = (math.exp(ratios.log_mean(one.values_ms)) for one in (before, after))
+    terms = (term(f"{cell} again", before.values_ms, after.values_ms),)
+    return Estimate(cell, TURNS, before_ms, after_ms, terms)
+
+
+def _member(name: str, row: Any, folder: Path, logs: Path) -> Member | str:
+    """What is timed for a row; or why that is not possible. It has the code of this checkout, and all else of its run."""
+    cell = cell_of(row)
+    verification = folder / stages.STAGES[stages.LAST[cell.kind]].path(cell)
+    command = row["run"].get("command") or ""
     try:
-        found = turns.take(sides, rule, rows[1]["run"]["threads"] or 1, said)
-    except (TurnError, OSError) as error:
-        return str(error)
-    return of_turns(pair.cell, found, BEFORE, AFTER)
-
-
-def of_turns(cell: str, found: Turns, before: str, after: str) -> Estimate | str:
-    """Return the change between two of the modules that were measured in turns, or why there is none."""
-    try:
-        of = paired.estimate(paired.log_ratios(found, before, after))
-    except ValueError as error:
-        return str(error)
-    before_ms, after_ms = (paired.median_ms(found, side) for side in (before, after))
-    return Estimate(cell, TURNS, before_ms, after_ms, of.value, (of,))
-
-
-def _side(name: str, row: Any, folder: Path) -> Side | str:
-    """What is timed for a row; or why that is not possible."""
-    command = row["run"].get("command")
-    if not command:
-        return "its row has no command of iree-benchmark-module"
+        if atomic.read_json(verification / VERIFICATION)["command"] != command:
+            return f"{verification} was made again since its row was written"
+        made = Member.verified(name, verification, logs / f"{name}.txt", forked=False)
+    except (OSError, LookupError, ValueError) as error:
+        return f"{verification} cannot be read ({error})"
     module = next((one for one in shlex.split(command) if one.startswith("--module=")), "")
     path = folder / module.removeprefix("--module=")
-    if not path.is_file():
+    if module and not path.is_file():
         return f"there is no {path}"
     expected = (row["compile"] or {}).get("vmfb_bytes")
-    if expected not in (None, path.stat().st_size):
+    if module and expected not in (None, path.stat().st_size):
         return f"{path} has {path.stat().st_size} bytes; its row says {expected}, so it was made again since"
-    return Side(name, command, folder, row["latency"]["median_ms"] / 1e3)
+    return replace(made, folder=folder, env=in_turns.with_code_of(checkout.ROOT))

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from scripts.lib.comparison.amounts import BY_KEY, AmountChange
 from scripts.lib.comparison.compare import Comparison
 from scripts.lib.comparison.decisions import FASTER, POWER, SAME, SLOWER, UNDECIDED
-from scripts.lib.comparison.latencies import ROUNDS, TURNS, LatencyChange
+from scripts.lib.comparison.latencies import LatencyChange
 from scripts.lib.comparison.means import ALL
 from scripts.lib.comparison.outcomes import GONE, KINDS, NEW
 from scripts.lib.report.wording import milliseconds
 
+BY_ANCHOR = "By anchor: the ratio is that of the speed-ups over the anchor; the milliseconds are of different times."
 SHOWN = 40
 """Rows of a table of undecided or unchanged latencies."""
 
@@ -43,11 +44,6 @@ def summary(found: Comparison) -> list[str]:
     for mean in found.means:
         if mean.by == ALL:
             said.append(f"geometric mean of the ratios after / before: {_ratio(mean.ratio, mean.low, mean.high)}")  # fmt: skip
-    in_rounds = any(one.basis == ROUNDS for one in found.latencies)
-    if in_rounds and not 0.98 < found.speed < 1.02:
-        said.append(
-            f"by its calibrations, the machine ran at {found.speed:.2f} × the speed of before; the intervals allow for an error of this size"
-        )
     said.append(f"{len(found.alarms)} changes for the worse" if found.alarms else "no change for the worse")  # fmt: skip
     return said
 
@@ -66,9 +62,9 @@ def sections(found: Comparison, with_all: bool = False) -> list[Section]:
         _latencies(
             "Latencies of which no change was found" if with_all else "Undecided latencies",
             sorted(undecided, key=lambda one: -one.smallest)[: None if with_all else SHOWN],
-            f"Smallest: the slow-down that would have been found with a probability of {POWER:.0%}.",
+            f"Smallest: the slow-down that would have been found with a probability of {POWER:.0%}. {BY_ANCHOR}",
         ),
-        _not_compared(found),
+        _not_compared(found, with_all),
     ]
     return [one for one in made if one.rows]
 
@@ -96,10 +92,10 @@ def _ratio(value: float, low: float, high: float) -> str:
 
 
 def _level(found: Comparison) -> str:
-    """What the column of ratios means."""
+    """What the columns mean."""
     return (
         f"Ratio: after / before, with an interval that excludes 1 exactly for the cells that differ at a rate of false "
-        f"discoveries of {found.settings.rate:.0%} over all cells (Benjamini and Hochberg)."
+        f"discoveries of {found.settings.rate:.0%} over all cells (Benjamini and Hochberg). {BY_ANCHOR}"
     )
 
 
@@ -132,7 +128,7 @@ def _latencies(title: str, changes: Sequence[LatencyChange], note: str) -> Secti
             ratio(one),
             f"{one.q:.2g}",
             f"{one.smallest:.3f}",
-            "in turns" if one.basis == TURNS else "in rounds",
+            one.basis,
         )
         for one in changes
     )
@@ -154,11 +150,18 @@ def _means(found: Comparison) -> Section:
         for one in found.means
     )
     note = (
-        "Geometric means of latency after / latency before, with 95 % intervals of each mean alone."
+        "Geometric means of latency after / latency before, with 99 % intervals of each mean alone."
     )
     return Section("Means", ("over", "cells", "ratio"), rows, (1, 2), note)
 
 
-def _not_compared(found: Comparison) -> Section:
-    rows = tuple((one.cell, one.why) for one in found.not_compared)
-    return Section("Latencies not compared", ("cell", "why"), rows)
+def _not_compared(found: Comparison, with_all: bool) -> Section:
+    """The cells with a reason. Those of several models with the same reason are listed without their models, unless
+    `with_all`."""
+    alike = Counter((one.cell.partition("/")[2], one.why) for one in found.not_compared)
+    rows: dict[tuple[str, str], None] = {}
+    for one in found.not_compared:
+        path = one.cell.partition("/")[2]
+        count = 1 if with_all else alike[path, one.why]
+        rows[f"{count} × */{path}" if count > 1 else one.cell, one.why] = None
+    return Section("Latencies not compared", ("cell", "why"), tuple(rows))

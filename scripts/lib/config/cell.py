@@ -20,9 +20,11 @@ from scripts.lib.config.precision import TESTS
 
 class Kind(enum.StrEnum):
     """The kinds of cell. IREE and BASELINE cells are rows. The others are shared by several rows, or are
-    the dumps of a row. A MODULE is what IREE compiles: the same for all numbers of threads.
+    the dumps of a row. A MODULE is what IREE compiles: the same for all numbers of threads. A GROUP is the rows that are
+    timed in turns: those of one model, device, number of threads and test.
 
-    A cell of one of the kinds BATCH… has many operator problems, and each of them is a row.
+    A cell of one of the kinds BATCH… has many operator problems, and each of them is a row. A BATCH_GROUP is the rows of a
+    batch and device, of which those of the same problem are timed in turns.
     """
 
     ENV = "env"
@@ -34,13 +36,18 @@ class Kind(enum.StrEnum):
     IREE_DUMP = "iree-dump"
     TUNING = "tuning"
     BASELINE = "baseline"
+    GROUP = "group"
     BATCH = "batch"
     BATCH_PROGRAM = "batch-program"
     BATCH_IREE = "batch-iree"
     BATCH_BASELINE = "batch-baseline"
+    BATCH_GROUP = "batch-group"
 
 
-OF_BATCHES = (Kind.BATCH, Kind.BATCH_PROGRAM, Kind.BATCH_IREE, Kind.BATCH_BASELINE)
+OF_BATCHES = (
+    *(Kind.BATCH, Kind.BATCH_PROGRAM, Kind.BATCH_IREE, Kind.BATCH_BASELINE),
+    Kind.BATCH_GROUP,
+)
 """The kinds of cell that have operator problems."""
 
 
@@ -74,15 +81,15 @@ class Axis:
 
 AXES = (
     Axis("env", (Kind.ENV,), varied=True),
-    Axis("device", (Kind.DEVICE,)),
     Axis("batch", OF_BATCHES),
     Axis(
         "model",
         (
             *(Kind.MODEL, Kind.PROGRAM, Kind.MODULE, Kind.IREE, Kind.IREE_DUMP),
-            *(Kind.TUNING, Kind.BASELINE),
+            *(Kind.TUNING, Kind.BASELINE, Kind.GROUP),
         ),
     ),
+    Axis("device", (Kind.DEVICE, Kind.GROUP, Kind.BATCH_GROUP)),
     Axis(
         "runtime", (Kind.IREE_DUMP,), values=("iree",)
     ),  # in the same folder as dumps of baselines
@@ -102,7 +109,7 @@ AXES = (
         column="target",
     ),
     Axis("baseline", (Kind.BASELINE, Kind.BATCH_BASELINE), column="target"),
-    Axis("test", (Kind.BASELINE,), values=TESTS, column="test"),
+    Axis("test", (Kind.BASELINE, Kind.GROUP), values=TESTS, column="test"),
 )
 """All axes, in their order in names."""
 

@@ -15,10 +15,10 @@ from scripts.lib.config.stages import IREE_ENV
 from scripts.lib.config.toolchains import PINNED, SEPARATOR, Toolchain
 from scripts.lib.iree.backends import BACKENDS, runs_on_cpu
 from scripts.lib.operators.selection import Selection
-from scripts.lib.timing.stopping import StoppingRule
+from scripts.lib.timing.turns import Rule
 
-OPERATOR_RULE = StoppingRule(repeat=5, repetition_s=0.005, warmup_s=0.01, budget_s=0.5, rounds=1)
-"""The stopping rule of an operator problem, where `operators.measure` does not set another."""
+OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
+"""How an operator problem is timed, where `operators.measure` does not set another."""
 OWN_SUITES = ("vmfbench", "user")
 """Suite names of models from `models:`; all others come from `suites:`."""
 
@@ -275,8 +275,8 @@ class Operators:
     `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a
     trace, the traces of the models are the source. `batches`: the number of batches; a problem
     belongs to one of them by its uuid. `targets` have no overrides, which are for models.
-    `compile_only`: names of targets whose modules are not run. `measure`: the values of the
-    stopping rule that differ from OPERATOR_RULE.
+    `compile_only`: names of targets whose modules are not run. `measure`: the values that differ from
+    OPERATOR_RULE.
     """
 
     dataset: str = ""
@@ -296,8 +296,8 @@ class Operators:
         return not self.dataset and not self.traces
 
     @property
-    def rule(self) -> StoppingRule:
-        """The stopping rule of a problem."""
+    def rule(self) -> Rule:
+        """How a problem is timed."""
         return dataclasses.replace(OPERATOR_RULE, **self.measure)
 
     def batch_names(self) -> list[str]:
@@ -324,12 +324,27 @@ class Operators:
             for baseline in self.baselines:
                 yield Cell.of(Kind.BATCH_BASELINE, batch=batch, baseline=baseline)
 
+    def group(self, row: Cell) -> Cell:
+        """The group in which a row is timed: the rows of its batch and device."""
+        if row.kind is Kind.BATCH_IREE:
+            device = BACKENDS[self.targets[row["target"]].backend].torch_device
+        else:
+            device = self.baselines[row["baseline"]].device
+        return Cell.of(Kind.BATCH_GROUP, batch=row["batch"], device=device)
+
+    def groups(self) -> dict[Cell, list[Cell]]:
+        """The rows of each group that are run."""
+        found: dict[Cell, list[Cell]] = {}
+        for row in self.rows():
+            if row.by_axis().get("target") not in self.compile_only:
+                found.setdefault(self.group(row), []).append(row)
+        return found
+
 
 @dataclass(frozen=True)
 class Tuning:
     """What results/tuned.csv covers: all models on these targets, `budget_s` seconds for each pair. `keep`: the
-    share of the modules of a round that take part in the next one. `specs`: the share of the seconds for tuning
-    specs."""
+    share of the modules that stay when slow ones leave. `specs`: the share of the seconds for tuning specs."""
 
     targets: dict[str, Target] = field(default_factory=dict)
     budget_s: float = 300.0

@@ -40,7 +40,6 @@ from scripts.lib.config.stage import Stage
 from scripts.lib.config.toolchains import PINNED, Toolchain
 from scripts.lib.config.tuning import Candidate
 from scripts.lib.iree.backends import BACKENDS
-from scripts.lib.timing.stopping import StoppingRule
 
 
 @dataclass(frozen=True)
@@ -135,6 +134,8 @@ class Matrix:
         rows depend on."""
         if kind is Kind.MODEL:
             return [Cell.of(Kind.MODEL, model=name) for name in self.models]
+        if kind is Kind.BATCH_GROUP:
+            return list(self.operators.groups())
         if kind in cell.OF_BATCHES:
             from_rows = [row for row in self.operators.rows() if cell.stands_on(row.kind, kind)]
             return list(dict.fromkeys(row.to(kind) for row in from_rows))
@@ -190,7 +191,7 @@ class Matrix:
     def chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
         """The stages on which a row depends, each with its cell, in order."""
         if row.kind is Kind.IREE and row["frontend"] in tuning.FRONTENDS:
-            return [*stages.chain("tune", row.to(Kind.TUNING)), (stages.STAGES["measure"], row)]
+            return [*stages.chain("tune", row.to(Kind.TUNING)), (stages.STAGES["verify"], row)]
         found = stages.of_row(row)
         if row.kind is Kind.IREE and training.test(row["frontend"]) == training.TRAIN:
             gradients = stages.STAGES[training.REFERENCES[training.TRAIN]]
@@ -201,14 +202,47 @@ class Matrix:
             found.insert(1, (stages.STAGES["export"], self.program(row)))
         return found
 
-    def second_round(self, row: Cell) -> list[tuple[Stage, Cell]]:
-        """The stage that measures a row again, if the configuration has a second round."""
-        return [stages.second_round(row)] if self.rounds > 1 else []
+    def timed_chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
+        """The same of a row of operator problems, with the stage that times it."""
+        found = self.chain(row)
+        return [*found, self.timed(row)] if found[-1][0].measures else found
 
-    @property
-    def rounds(self) -> int:
-        """The number of rounds in which each row is measured."""
-        return self.measure.get("rounds", StoppingRule().rounds)
+    def group(self, row: Cell) -> Cell:
+        """The group in which a row is timed: the rows of its model, device, number of threads and test."""
+        if row.kind is Kind.IREE:
+            targets = self.tuning.targets | self.targets
+            device = BACKENDS[targets[row["target"]].backend].torch_device
+            number = threads.of(row["target"])
+        else:
+            device = self.baselines[row["baseline"]].device
+            number = threads.of(row["baseline"])
+        return Cell.of(
+            Kind.GROUP,
+            model=row["model"],
+            device=threads.named(device, number),
+            test=training.test_of(row),
+        )
+
+    def timed(self, row: Cell, stage: str = "time") -> tuple[Stage, Cell]:
+        """The stage that times a row, and its group. The rows of results/tuned.csv have groups of their own, of the stage
+        `time_tuned`."""
+        if row.kind in cell.OF_BATCHES:
+            return stages.STAGES["operator_time"], self.operators.group(row)
+        return stages.STAGES[stage], self.group(row)
+
+    def tuned_groups(self) -> dict[Cell, list[Cell]]:
+        """The same of results/tuned.csv."""
+        found: dict[Cell, list[Cell]] = {}
+        for row in (*self.tuned_rows(), *self.tuned_baselines()):
+            found.setdefault(self.group(row), []).append(row)
+        return found
+
+    def groups(self) -> dict[Cell, list[Cell]]:
+        """The rows of each group."""
+        found: dict[Cell, list[Cell]] = {}
+        for row in self.rows():
+            found.setdefault(self.group(row), []).append(row)
+        return found
 
     def target(self, model: str, frontend: str, name: str) -> Target:
         """Return the target of that name, with its overrides for a model and what tuning has found for the

@@ -11,7 +11,7 @@ from typing import Any
 from scripts.lib.config.reading import ConfigError
 from scripts.lib.modeling import source
 
-QUICK_MEASURE = {"repeat": 5, "budget_s": 2, "rounds": 1}
+QUICK_MEASURE = {"budget_s": 3, "generations": 4}
 """Values of `measure:` that `quick=true` sets, unless the command line sets them."""
 QUICK_BACKEND = "llvm-cpu"
 QUICK_RUNTIME = {"runtime": "eager", "device": "cpu"}

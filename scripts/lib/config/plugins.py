@@ -95,8 +95,7 @@ class Runtime:
 
     `devices`, `tests`: those that it supports; another test is `unsupported`. `takes`: optional keys of
     a baseline's entry that it supports. `lazy`: whether a call only traces, and execution happens when
-    a value is read or the call is finished. `cold_run_beside`: whether other stages of the run may be
-    running during its cold run (for runtimes whose cold run is mostly compilation).
+    a value is read or the call is finished.
     """
 
     name: str
@@ -107,7 +106,6 @@ class Runtime:
     versions: Mapping[str, str] = _versions()
     memory_factor: float = _factor()
     forkable: bool = _flag()
-    cold_run_beside: bool = _flag()
 
 
 Plugin = TypeVar("Plugin", Exporter, Runtime)

@@ -17,8 +17,7 @@ from scripts.lib.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.lib.operators import selection
 from scripts.lib.operators import values as operator_values
 from scripts.lib.supervision import outcome
-from scripts.lib.timing.latency import GRADES
-from scripts.lib.timing.measurement import TIMERS
+from scripts.lib.timing.ratios import VERDICTS
 from scripts.lib.verification import codes
 
 ROOT = Path(__file__).parents[3]
@@ -63,8 +62,7 @@ def values() -> dict[str, list[str]]:
         "saved_ir": choices.IR_FORMATS,
         "status": outcome.STATUSES,
         "test": precision.TESTS,
-        "timer": TIMERS,
-        "trust": GRADES,
+        "verdict": VERDICTS,
         "verification_code": codes.CODES,
     }
     return {name: list(dict.fromkeys(allowed)) for name, allowed in found.items()}

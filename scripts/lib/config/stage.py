@@ -8,9 +8,9 @@ from scripts.lib.config import cell
 from scripts.lib.config.cell import Kind
 
 STATUS = "status.json"
-MEASUREMENT = "measurement.json"
+VERIFICATION = "verification.json"
+TIMING = "timing.json"
 REPORT = "report.json"
-TURNS = "turns.json"
 OUTCOMES = "outcomes.jsonl"
 """The outcome of each problem of a batch (batch/outcomes.py)."""
 
@@ -21,14 +21,14 @@ class Need:
     MiB or GiB of weights.
 
     `memory`: what determines the memory per MiB of weights: "weights" (1 MiB), "exporter" or "runtime"
-    (as their files declare), or "" (none). `repeats`: whether the time of `measure.budget_s` is added.
+    (as their files declare), or "" (none). `turns`: whether the time of a group's turns is added.
     """
 
     base_mb: float
     base_s: float
     s_a_gb: float
     memory: str = ""
-    repeats: bool = False
+    turns: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class Stage:
     `forked`: its process may be forked from one that has imported the packages of its environment.
     `wants_device`: its outcome depends on devices or compilers of the machine. `skipped`: for what a
     TorchBench file may skip it: "cell", "model" or "training"; "" for never.
-    `aggregated`: its files that the aggregation reads. `second_round_of`: the stage whose measurement
-    it repeats later in the run, for the same cells. `remedies`: the stage whose failures it tries to
+    `aggregated`: its files that the aggregation reads. `remedies`: the stage whose failures it tries to
     make good; it is in the chain of a row in that stage's place if it has done so.
     """
 
@@ -63,7 +62,6 @@ class Stage:
     forked: bool = False
     skipped: str = ""
     aggregated: tuple[str, ...] = ()
-    second_round_of: str = ""
     remedies: str = ""
 
     @property
@@ -72,12 +70,11 @@ class Stage:
 
     @property
     def rule(self) -> str:
-        """The rule that runs it: the name of its script; for a second round, with `_again`, for what
-        remedies failures, with `_by_remedy`."""
+        """The rule that runs it: the name of its script; for what remedies failures, with `_by_remedy`."""
+        if self.name == "time_tuned":  # the rule of `time` with other members
+            return self.name
         script = self.modules[0].removeprefix("scripts.")
-        if self.remedies:
-            return f"{script}_by_remedy"
-        return f"{script}_again" if self.second_round_of else script
+        return f"{script}_by_remedy" if self.remedies else script
 
     @property
     def limits_key(self) -> str:
@@ -90,8 +87,10 @@ class Stage:
 
     @property
     def measures(self) -> bool:
-        """Whether it verifies and times."""
-        return MEASUREMENT in self.aggregated or (self.is_batch and self.wants_device)
+        """Whether it verifies or times."""
+        return bool({VERIFICATION, TIMING} & {*self.aggregated}) or (
+            self.is_batch and self.wants_device
+        )
 
     def path(self, of: object, file: str = "") -> str:
         """The path of a file of one of its cells (without `file`: of the folder). `of` is a cell or its

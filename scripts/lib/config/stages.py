@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.stage import MEASUREMENT, OUTCOMES, REPORT, STATUS, Need, Stage
+from scripts.lib.config.stage import OUTCOMES, REPORT, STATUS, TIMING, VERIFICATION, Need, Stage
 
 IREE_ENV = "iree"
 OPTIONAL_LIMITS = {"operators": {"timeout_s": 60}}
@@ -87,7 +87,8 @@ _DECLARED = (
         (
             "scripts.tune_iree",
             "scripts.compile_iree",
-            "scripts.measure_iree",
+            "scripts.verify_iree",
+            "scripts.time_module",
             "scripts.tune_dispatches",
         ),
         env=IREE_ENV,
@@ -99,27 +100,27 @@ _DECLARED = (
         aggregated=(STATUS, REPORT),
     ),
     Stage(
-        "measure",
+        "verify",
         Kind.IREE,
-        ("scripts.measure_iree",),
+        ("scripts.verify_iree",),
         env=IREE_ENV,
         after="compile",
         forked=True,
-        need=Need(1500, 60, 20, "weights", repeats=True),
+        need=Need(1500, 60, 20, "weights"),
         wants_device=True,
-        aggregated=(STATUS, MEASUREMENT),
+        aggregated=(STATUS, VERIFICATION),
     ),
     Stage(
         "baseline",
         Kind.BASELINE,
-        ("scripts.measure_baseline", "scripts.baselines.{runtime}"),
+        ("scripts.verify_baseline", "scripts.baselines.{runtime}"),
         entry="baseline",
         after="reference",
         skipped="cell",
         forked=True,
-        need=Need(3000, 120, 30, "runtime", repeats=True),
+        need=Need(3000, 120, 30, "runtime"),
         wants_device=True,
-        aggregated=(STATUS, MEASUREMENT),
+        aggregated=(STATUS, VERIFICATION),
     ),
     Stage(
         "machine_limits",
@@ -131,39 +132,21 @@ _DECLARED = (
         wants_device=True,
     ),
     Stage(
-        "measure_again",
-        Kind.IREE,
-        ("scripts.measure_iree",),
-        env=IREE_ENV,
-        after="measure",
-        limits="measure",
-        forked=True,
-        need=Need(1500, 60, 20, "weights", repeats=True),
+        "time",
+        Kind.GROUP,
+        ("scripts.time_group", "scripts.time_module"),
+        need=Need(3000, 300, 120, "group", turns=True),
         wants_device=True,
-        aggregated=(STATUS, MEASUREMENT),
-        second_round_of="measure",
+        aggregated=(STATUS, TIMING),
     ),
     Stage(
-        "baseline_again",
-        Kind.BASELINE,
-        ("scripts.measure_baseline", "scripts.baselines.{runtime}"),
-        entry="baseline",
-        after="baseline",
-        limits="baseline",
-        skipped="cell",
-        forked=True,
-        need=Need(3000, 120, 30, "runtime", repeats=True),
+        "time_tuned",
+        Kind.GROUP,
+        ("scripts.time_group", "scripts.time_module"),
+        limits="time",
+        need=Need(3000, 300, 120, "group", turns=True),
         wants_device=True,
-        aggregated=(STATUS, MEASUREMENT),
-        second_round_of="baseline",
-    ),
-    Stage(
-        "turns",
-        Kind.IREE,
-        ("scripts.measure_turns",),
-        limits="measure",
-        need=Need(1500, 300, 60, "weights"),
-        wants_device=True,
+        aggregated=(STATUS, TIMING),
     ),
     Stage(
         "dump_iree",
@@ -220,9 +203,9 @@ _DECLARED = (
         aggregated=(STATUS, OUTCOMES),
     ),
     Stage(
-        "operator_measure",
+        "operator_verify",
         Kind.BATCH_IREE,
-        ("scripts.measure_operators",),
+        ("scripts.verify_operators",),
         env=IREE_ENV,
         after="operator_compile",
         limits="operators",
@@ -234,12 +217,21 @@ _DECLARED = (
     Stage(
         "operator_baseline",
         Kind.BATCH_BASELINE,
-        ("scripts.measure_operator_baseline", "scripts.baselines.{runtime}"),
+        ("scripts.verify_operator_baseline", "scripts.baselines.{runtime}"),
         entry="baseline",
         after="operator_reference",
         limits="operators",
         forked=True,
         need=Need(3000, 1800, 0),
+        wants_device=True,
+        aggregated=(STATUS, OUTCOMES),
+    ),
+    Stage(
+        "operator_time",
+        Kind.BATCH_GROUP,
+        ("scripts.time_operators", "scripts.verify_operators", "scripts.verify_operator_baseline"),
+        limits="operators",
+        need=Need(6000, 3600, 0),
         wants_device=True,
         aggregated=(STATUS, OUTCOMES),
     ),
@@ -273,12 +265,12 @@ STAGES: dict[str, Stage] = {stage.name: stage for stage in _DECLARED}
 """All stages by name, in the order of tables."""
 
 LAST = {
-    Kind.IREE: "measure",
+    Kind.IREE: "verify",
     Kind.BASELINE: "baseline",
-    Kind.BATCH_IREE: "operator_measure",
+    Kind.BATCH_IREE: "operator_verify",
     Kind.BATCH_BASELINE: "operator_baseline",
 }
-"""The last stage of a row, by the kind of its cell. A second round of a model's row may follow."""
+"""The last stage of a row's own, by the kind of its cell. Rows are then timed in their group (`time`, `operator_time`)."""
 
 
 def folders() -> tuple[str, ...]:
@@ -323,20 +315,6 @@ def remedied(found: Iterable[tuple[Stage, Cell]]) -> list[tuple[Stage, Cell]]:
     """A chain in which the stages that a remedy has made good are replaced by those that did so."""
     instead = {stage.remedies: stage for stage in STAGES.values() if stage.remedies}
     return [(instead.get(stage.name, stage), of) for stage, of in found]
-
-
-def second_round(row: Cell) -> tuple[Stage, Cell]:
-    """The stage that measures a model's row again."""
-    found = (s for s in STAGES.values() if s.second_round_of == LAST[row.kind])
-    return next(found), row
-
-
-def first_round(folder: str) -> str:
-    """The name of a stage in status files; for a second round, that of its first round."""
-    return next(
-        (s.second_round_of for s in STAGES.values() if s.folder == folder and s.second_round_of),
-        folder,
-    )
 
 
 def modules(stage: Stage, entry: Any) -> tuple[str, ...]:

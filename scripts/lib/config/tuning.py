@@ -90,7 +90,7 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     `kept`: whether it is used by `tuned: auto`, and `why`. `options`: of the model's functions. What it
     compiles is `frontend`, `opt_level` and `flags` (which may name a tuning spec), for `backend` and `arch`, on `device`, the name of
     which is `device_name`, with `threads` (None: not a CPU). `versions`: of the packages by the names
-    of records. `latency_ms` is that of both rounds, `default_ms` that of the configured way that was
+    of records. `latency_ms` is that of the last timing, `default_ms` that of the configured way that was
     the fastest, and `speedup` their ratio with the ends of its interval (None without a default).
     """
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
+from typing import Any
 
 VARIABLE = "VMFBENCH_CHANNEL"
 """Environment variable of a stage: the file descriptor of its connection to the supervisor."""
@@ -44,6 +47,21 @@ def alone() -> None:
     fd = _send(ALONE)
     if fd is not None and os.read(fd, len(GO)) != GO:
         raise ConnectionError("the supervisor is gone: it did not answer")
+
+
+def requests() -> Iterator[dict[str, Any]]:
+    """The requests of a coordinator, one JSON object per line, until it closes the channel."""
+    with os.fdopen(os.dup(int(os.environ[VARIABLE])), encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def answer(message: dict[str, Any]) -> None:
+    """Send a JSON object to the coordinator."""
+    data = json.dumps(message).encode() + b"\n"
+    fd = int(os.environ[VARIABLE])
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def _send(message: bytes) -> int | None:

@@ -11,11 +11,10 @@ from scripts.lib.config import settings, stages, threads
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.entries import Operators, Tuning
 from scripts.lib.config.matrix import Matrix, compact
-from scripts.lib.config.stage import MEASUREMENT, Stage
+from scripts.lib.config.stage import Stage
 from scripts.lib.driver import fingerprint
 from scripts.lib.driver.remedies import Remedies
 from scripts.lib.driver.tuning import Tuning as Tuned
-from scripts.lib.driver.turns import InTurns
 from scripts.lib.timing import machine_limits
 
 
@@ -23,15 +22,12 @@ class Aggregation:
     """Answers the questions of the rules that aggregate. `matrix`: of models, with the parts of kernels and
     operators."""
 
-    def __init__(
-        self, matrix: Matrix, remedies: Remedies, tuning: Tuned, in_turns: InTurns
-    ) -> None:
-        self._matrix = matrix
-        self._remedies, self._tuning, self._in_turns = remedies, tuning, in_turns
+    def __init__(self, matrix: Matrix, remedies: Remedies, tuning: Tuned) -> None:
+        self._matrix, self._remedies, self._tuning = matrix, remedies, tuning
 
     def results(self) -> list[str]:
         """Every file that the aggregation of models reads: those of the rows, and the limits of their devices."""
-        return [*self._with_limits(self._matrix), *self._in_turns.results()]
+        return self._with_limits(self._matrix)
 
     def operator_results(self) -> list[str]:
         """Every file of the stages that the aggregation of operator problems reads."""
@@ -39,7 +35,7 @@ class Aggregation:
             dict.fromkeys(
                 stage.path(of, file)
                 for row in self._matrix.operators.rows()
-                for stage, of in self._matrix.chain(row)
+                for stage, of in self._matrix.timed_chain(row)
                 for file in stage.aggregated
             )
         )
@@ -61,7 +57,7 @@ class Aggregation:
                 f"--config measure='{{threads: {listed[-1]}}}'"
             )
         rows = [*of.tuned_rows(), *of.tuned_baselines()]
-        return [*self._aggregated(of, rows), *self.machine_limits(of.tuned_devices())]
+        return [*self._aggregated(of, rows, "time_tuned"), *self.machine_limits(of.tuned_devices())]
 
     def machine_limits(self, devices: Iterable[str]) -> list[str]:
         """The files with the limits of these devices (timing/machine_limits.py)."""
@@ -71,20 +67,22 @@ class Aggregation:
     def _with_limits(self, matrix: Matrix) -> list[str]:
         return [*self._aggregated(matrix), *self.machine_limits(matrix.devices())]
 
-    def _aggregated(self, matrix: Matrix, rows: Iterable[Cell] | None = None) -> list[str]:
-        """Every file that the aggregation of a matrix, or of some rows of it, reads."""
+    def _aggregated(
+        self, matrix: Matrix, rows: Iterable[Cell] | None = None, timed_by: str = "time"
+    ) -> list[str]:
+        """Every file that the aggregation of a matrix, or of some rows of it, reads. `timed_by`: the stage of the groups."""
         return list(
             dict.fromkeys(
                 stage.path(of, file)
                 for row in (matrix.rows() if rows is None else rows)
-                for stage, of in reversed(self._stages(row, matrix))
+                for stage, of in reversed(self._stages(row, matrix, timed_by))
                 for file in stage.aggregated
             )
         )
 
-    def _stages(self, row: Cell, matrix: Matrix) -> list[tuple[Stage, Cell]]:
-        """The stages of a row: its chain, its second round, and its remedies if they take part."""
-        found = matrix.chain(row) + matrix.second_round(row)
+    def _stages(self, row: Cell, matrix: Matrix, timed_by: str) -> list[tuple[Stage, Cell]]:
+        """The stages of a row: its chain, that of its group, and its remedies if they take part."""
+        found = [*matrix.chain(row), matrix.timed(row, timed_by)]
         of = SimpleNamespace(**row.by_axis())
         if row.kind is Kind.IREE and not self._tuning.is_row(of) and self._remedies.take_part(of):
             found.append((stages.STAGES["remedy"], row.to(Kind.MODULE)))
@@ -93,7 +91,7 @@ class Aggregation:
     def measuring_code(self, matrix: Matrix | None = None) -> str:
         """A hash of the code that measures and verifies rows. When it changes, other rows are stale."""
         baselines = (matrix or self._matrix).baselines.values()
-        measuring = [s for s in stages.STAGES.values() if MEASUREMENT in s.aggregated]
+        measuring = [s for s in stages.STAGES.values() if s.measures and not s.is_batch]
         codes = {
             fingerprint.code_of_stage(stages.modules(stage, entry))
             for stage in measuring

@@ -21,15 +21,16 @@ TYPICAL_S = {
     "remedy": 0.5,
     "tune": 200.0,
     "baseline": 5.0,
-    "measure": 4.5,
-    "measure_again": 3.5,
-    "baseline_again": 6.0,
+    "verify": 1.0,
+    "time": 40.0,
+    "time_tuned": 40.0,
     "trace": 6.0,
     "operator_reference": 6.0,
     "operator_export": 8.0,
     "operator_compile": 10.0,
-    "operator_measure": 20.0,
-    "operator_baseline": 20.0,
+    "operator_verify": 8.0,
+    "operator_baseline": 8.0,
+    "operator_time": 80.0,
 }
 """Wall-time share in seconds of a job of each stage, in the default run on two cores. It is assumed
 until one job of the stage has ended."""

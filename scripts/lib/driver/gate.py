@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from scripts.lib.config import settings, stages
-from scripts.lib.config.stage import MEASUREMENT, STATUS
+from scripts.lib.config import settings
+from scripts.lib.config.stage import STATUS, VERIFICATION
 from scripts.lib.core import atomic
 from scripts.lib.driver import outputs, verdict
 from scripts.lib.driver.remedies import ASKED, REMEDY
@@ -21,8 +21,6 @@ KNOWN = (
     outcome.SKIPPED,
     *(code for code in codes.CODES if code != codes.PASS),
 )
-
-_TURNS = stages.STAGES["turns"]
 
 
 class Gate:
@@ -60,8 +58,6 @@ class Gate:
             ended = outcome.read_or_damaged(status)
         elif self._is_remedied(ended.stage, ended.cell):
             return ""
-        if ended.stage == _TURNS.folder:  # no row has its status
-            return ""
         if ended.status == outcome.OK or ended.blocked_by:  # that stage was its row's first failure
             return ""
         met = self.wanted & {ended.status, _code(ended, status)}
@@ -89,7 +85,7 @@ class Gate:
 
 def _code(decisive: Outcome, status: Path) -> str:
     """Return the verification code of a row whose decisive stage was not ok."""
-    measured = status.with_name(MEASUREMENT)
+    measured = status.with_name(VERIFICATION)
     if measured.is_file() and measured.stat().st_size:
         return atomic.read_json(measured)["verification"]["code"]
     return verdict.unmeasured(decisive)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scripts.lib.driver import fingerprint
@@ -61,6 +61,16 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     )
     made.add_argument("command", nargs=argparse.REMAINDER, help="-- and the stage's command")
     return made
+
+
+OF_RUN = ("--due", "--journal", "--owner", "--room", "--more-time", "--more-memory", "--preload")
+"""Options that a job has as a part of a run. Each takes a value."""
+
+
+def by_hand(words: Sequence[str]) -> list[str]:
+    """The command line of such a command without what belongs to a run."""
+    rest = iter(words)
+    return [word for word in rest if word not in OF_RUN or next(rest, None) is None]
 
 
 def job(args: argparse.Namespace, parsed_by: argparse.ArgumentParser) -> Job:

@@ -23,7 +23,7 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from scripts.lib.config import stages
-from scripts.lib.config.stage import MEASUREMENT, STATUS
+from scripts.lib.config.stage import STATUS, TIMING
 from scripts.lib.driver import estimate, progress
 from scripts.lib.driver.estimate import Estimate, Shares
 
@@ -35,9 +35,7 @@ LONG_S = 10.0
 """The time of a job is shown once it has run for this many seconds."""
 
 STAGE_OF_RULE = {stage.rule: stage.folder for stage in stages.STAGES.values()}
-TIMED = frozenset(
-    stage.folder for stage in stages.STAGES.values() if MEASUREMENT in stage.aggregated
-)
+TIMED = frozenset(stage.folder for stage in stages.STAGES.values() if TIMING in stage.aggregated)
 """Folders of the stages that time latencies."""
 _CLEAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 

@@ -17,9 +17,6 @@ from scripts.lib.config.matrix import Matrix, compact
 from scripts.lib.config.precision import DEFAULT_MATMUL_PRECISION
 from scripts.lib.config.toolchains import PINNED
 from scripts.lib.iree.specs import spec
-from scripts.lib.timing.stopping import StoppingRule
-
-RULE_KEYS = tuple(field.name for field in dataclasses.fields(StoppingRule))
 
 
 def compile_options(target: Target, opt_level: str, flags: Sequence[str]) -> list[str]:
@@ -46,17 +43,6 @@ class Options:
     def __init__(self, matrix: Matrix) -> None:
         self._parts = matrix
         self.matrix = matrix.every()
-
-    def rule(self, wildcards=None) -> str:
-        """The whole stopping rule of a cell as JSON, with the defaults: a measurement is repeated when one
-        changes. Without a cell, that of models."""
-        rule = dataclasses.asdict(self.stopping_rule(wildcards.model if wildcards else ""))
-        return compact({key: value for key, value in rule.items() if value is not None})
-
-    def stopping_rule(self, model: str = "") -> StoppingRule:
-        """The stopping rule of a model: the defaults, replaced by the values of `measure:`."""
-        measure = self._parts.part_of(model).measure
-        return StoppingRule(**{key: measure[key] for key in RULE_KEYS if key in measure})
 
     def collect(self) -> str:
         """The profiles to take after the timing, as a JSON list."""
@@ -116,16 +102,12 @@ class Options:
         source = {"dataset": found.dataset, "mapping": found.mapping, "batches": found.batches}
         return compact(source | {"selection": dataclasses.asdict(found.selection)})
 
-    def operator_rule(self) -> str:
-        """The whole stopping rule of operator problems, as JSON."""
-        return compact(dataclasses.asdict(self.matrix.operators.rule))
-
     @staticmethod
     def _flags(target: Target) -> str:
         return " ".join(map(_quoted, compile_options(target, target.opt_level, target.flags)))
 
     def step(self, wildcards) -> str:
-        """What a baseline's cell runs and how, as options of scripts.measure_baseline."""
+        """What a baseline's cell runs and how, as options of scripts.verify_baseline."""
         model = self.matrix.models[wildcards.model]
         baseline = self.matrix.baselines[wildcards.baseline]
         options = {

@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 from scripts.lib.batch import outcomes
 from scripts.lib.config import cell, plugins, settings, stages, threads, training
@@ -23,13 +24,13 @@ from scripts.lib.config.stage import OUTCOMES, Stage
 from scripts.lib.core import checkout
 from scripts.lib.driver import environments, fingerprint, recorded, resources
 from scripts.lib.driver.aggregation import Aggregation
+from scripts.lib.driver.groups import Groups, OperatorGroups
 from scripts.lib.driver.options import Options
 from scripts.lib.driver.remedies import Remedies
 from scripts.lib.driver.toolchains import Environments
 from scripts.lib.driver.tuning import Tuning
-from scripts.lib.driver.turns import InTurns
 from scripts.lib.modeling import source
-from scripts.lib.supervision import outcome
+from scripts.lib.supervision import group, outcome
 from scripts.lib.supervision.outcome import Outcome
 
 PLOTS = ("svg", "png")
@@ -86,8 +87,11 @@ class Plan:
         self.options = Options(matrix)
         self.remedies = Remedies(self.matrix, self.environments)
         self.tuning = Tuning(matrix, self.remedies)
-        self.in_turns = InTurns(matrix)
-        self.aggregation = Aggregation(matrix, self.remedies, self.tuning, self.in_turns)
+        groups = {group: rows for part in matrix.parts for group, rows in part.groups().items()}
+        self.groups = Groups(matrix, groups, self._row_forked)
+        self.tuned_groups = Groups(matrix, matrix.tuned_groups(), self._row_forked)
+        self.operator_groups = OperatorGroups(matrix, self._row_forked)
+        self.aggregation = Aggregation(matrix, self.remedies, self.tuning)
         self._memory_mb = {
             key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
         }
@@ -176,6 +180,10 @@ class Plan:
         declared = stages.STAGES[stage]
         return declared.forked and _forkable(self._entry(declared, wildcards))
 
+    def _row_forked(self, row: Cell) -> bool:
+        """Whether the process that times a row may be forked."""
+        return self.forked(stages.LAST[row.kind], SimpleNamespace(**row.by_axis()))
+
     def forked_alike(self, stage: str) -> bool | None:
         """`forked` for all cells of a stage; None if they differ."""
         declared = stages.STAGES[stage]
@@ -218,7 +226,9 @@ class Plan:
         )
 
     def _problems(self, stage: Stage, wildcards) -> list[Outcome]:
-        """The outcomes of the problems of a batch; empty for other stages."""
+        """The outcomes of the problems of a batch, or of the members of a group; empty for other stages."""
+        if stage.kind is Kind.GROUP:
+            return group.outcomes(Path(stage.path(cell.name(stage.kind, wildcards))))
         if not stage.is_batch:
             return []
         path = stage.path(cell.name(stage.kind, wildcards), OUTCOMES)
@@ -271,10 +281,10 @@ class Plan:
             return resources.of_batch(need, limit, attempt)
         model = getattr(wildcards, "model", "")  # a stage of a device has none
         weights = stages.STAGES["reference"].path(model, "weights.irpa")
-        budget_s = self.options.stopping_rule(model).budget_s
+        turns_s = self.groups.rule(model).most_s
         before_s = self._configured.tuning.budget_s if declared.kind is Kind.TUNING else 0.0
         step = training.is_of_stage(stage, wildcards)
-        return resources.of(need, limit, _size_mb(weights), attempt, budget_s, before_s, step)
+        return resources.of(need, limit, _size_mb(weights), attempt, turns_s, before_s, step)
 
     def node(self, entry: Target | Baseline) -> dict[str, int | str]:
         """The resources that request the node of a target or baseline, with the names of Snakemake's executors."""

@@ -44,6 +44,8 @@ TRAINING = 13.0
 Golden results alone are 6: gradients and changes of float32 weights, in float32 and float64. The gradients stage took 13 to 15
 times the weights of the models of docs/training.md, a measurement 9 to 12. All with an optimizer without state: where one with
 state needs more than the margin, a further attempt gets it."""
+GROUP_MEMBERS = 6
+"""Processes of a group, each with the weights of the model: three lowering paths, two baselines and the control."""
 _ROOM = 1.5
 """Margin: the factor by which memory requests exceed what a stage needs for its weights (_memory_factor)."""
 
@@ -124,25 +126,25 @@ def of(
     limit: Mapping[str, float],
     weights_mb: float | None,
     attempt: int,
-    budget_s: float = 0.0,
+    turns_s: float = 0.0,
     before_s: float = 0.0,
     training: bool = False,
 ) -> Ask:
     """What a stage with this need requests from a cluster.
 
     `limit` is its entry of `limits` (timeout_s, and memory_mb if that is set). `weights_mb` is the
-    size of its model's weights, None if it is not known yet. `attempt` counts from 1. `budget_s` is
-    the time that a measurement (`need.repeats`) may use for its repetitions. `before_s` is that of steps before
+    size of its model's weights, None if it is not known yet. `attempt` counts from 1. `turns_s` is
+    the time of the turns of a group (`need.turns`). `before_s` is that of steps before
     the last one, for a job of several steps, each of which has the time limit. `training`: whether it handles a training step.
     """
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
     factor = _memory_factor(need.memory)
-    if training and need.memory in ("weights", "runtime"):
+    if training and need.memory in ("weights", "runtime", "group"):
         factor += TRAINING
     memory_mb = growth * (need.base_mb + _ROOM * factor * weights_mb)
-    repetitions_s = budget_s if need.repeats else 0.0
-    timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + repetitions_s)
+    taken_s = turns_s if need.turns else 0.0
+    timeout_s = growth * (need.base_s + need.s_a_gb * weights_mb / 1024 + taken_s)
     last = attempt >= ATTEMPTS
     at_most_mb = limit.get("memory_mb", math.inf)
     if memory_mb > at_most_mb or (last and "memory_mb" in limit):
@@ -179,6 +181,8 @@ def _memory_factor(memory: str) -> float:
     match memory:
         case "exporter":
             return max(exporter.memory_factor for exporter in plugins.exporters())
+        case "group":
+            return GROUP_MEMBERS * max(runtime.memory_factor for runtime in plugins.runtimes())
         case "runtime":
             return max(runtime.memory_factor for runtime in plugins.runtimes())
         case "weights":

@@ -27,7 +27,7 @@ from scripts.lib.supervision.tuning.candidates import Candidate, Search
 
 TUNE = STAGES["tune"]
 MODULES = {TUNED: "tuned.vmfb", AS_CONFIGURED: "default.vmfb"}
-"""The modules that the stage makes, by the frontend of the rows that measure them."""
+"""The modules that the stage makes, by the frontend of the rows that have them."""
 
 
 class Tuning:
@@ -38,7 +38,7 @@ class Tuning:
         self._remedies = remedies
 
     def is_row(self, wildcards) -> bool:
-        """Whether the cell of a measurement is a row of results/tuned.csv."""
+        """Whether the cell of a verification is a row of results/tuned.csv."""
         return wildcards.frontend in tuning.FRONTENDS
 
     def made(self, wildcards, file: str = "") -> str:

@@ -17,7 +17,7 @@ def unmeasured(decisive: Outcome) -> str:
     if decisive.stage in ("reference", "gradients"):
         undecided = decisive.reason == "nondeterministic-eager"
         return codes.NONDETERMINISTIC if undecided else codes.EAGER_FAILED
-    timing = stages.first_round(decisive.stage) in stages.LAST.values()
-    if timing and decisive.status in ("error", "crashed"):
+    ran = decisive.stage in stages.LAST.values()
+    if ran and decisive.status in ("error", "crashed"):
         return codes.EXCEPTION_RAISED
     return codes.DIDNT_RUN

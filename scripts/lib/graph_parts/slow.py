@@ -1,17 +1,20 @@
 """Finds few operators of a model that are slower by a factor through a frontend and IREE than in eager mode.
 
 Every part is timed in turns with eager mode, on the same inputs and threads, while nothing else runs. It counts as slower
-only if the lower end of the 95 % interval of the ratio is above the factor, and if it loses a share of the milliseconds that
+only if the lower end of the interval of the ratio is above the factor, and if it loses a share of the milliseconds that
 the model loses: every call of a module takes some microseconds, so an operator that does nothing is slower by a large factor.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -19,21 +22,25 @@ from scripts.lib.core import process
 from scripts.lib.graph_parts import graph as graphs
 from scripts.lib.graph_parts.computed import Compiled, Lowering
 from scripts.lib.graph_parts.graph import Part
-from scripts.lib.iree import benchmark, gbench
+from scripts.lib.iree import benchmark
 from scripts.lib.modeling.loading import LoadedModel
 from scripts.lib.reduction import search
-from scripts.lib.timing.arguments import Timing
-from scripts.lib.timing.stopping import Schedule, StoppingRule, plan, typical_seconds
+from scripts.lib.supervision.members import Member, Process
+from scripts.lib.timing import ratios
+from scripts.lib.timing.group import latencies
+from scripts.lib.timing.turns import Group, Rule, Timed, Worker
+from scripts.lib.timing.worker import SLICE, time_slice
 
-PAIRS = 3
-"""Turns of each: eager, IREE, eager, IREE, …"""
-QUANTILE = 4.303
-"""Of the t distribution with PAIRS - 1 degrees of freedom, for a 95 % interval."""
+QUANTILES = {2: 4.303, 3: 3.182}
+"""Of Student's t distribution, for a 95 % interval, by degrees of freedom. The environments of frontends have no scipy."""
 LEAST_SHARE = 0.1
 """A part loses at least this share of the time that the whole model loses to eager mode."""
 LAST_S = 120.0
 """Time limit for compiling the part that was found once more, after the deadline."""
-RULE = StoppingRule(repeat=3, repetition_s=0.05, warmup_s=0.05, budget_s=2, rounds=1)
+RULE = Rule(budget_s=1.0, slice_s=0.03, generations=4)
+"""How a part is timed."""
+LOAD_S = 60.0
+"""Seconds in which IREE has to load a part."""
 
 
 class NotSlower(Exception):
@@ -42,30 +49,31 @@ class NotSlower(Exception):
 
 @dataclass(frozen=True)
 class Turns:
-    """Milliseconds per call of each turn."""
+    """Milliseconds per call, one value for each process of IREE (ratios.undisturbed). `eager_ms`: in the same turns."""
 
     eager_ms: Sequence[float]
     iree_ms: Sequence[float]
 
     @property
-    def _logs(self) -> list[float]:
-        return [math.log(b / a) for a, b in zip(self.eager_ms, self.iree_ms, strict=True)]
+    def interval(self) -> ratios.Interval:
+        """IREE / eager, with its interval."""
+        found = ratios.paired(self.iree_ms, self.eager_ms)
+        assert found is not None
+        half = QUANTILES[round(found.df)] * found.scale
+        return ratios.Interval(*(math.exp(found.value + off) for off in (0.0, -half, half)))
 
     @property
     def ratio(self) -> float:
-        """IREE / eager: the geometric mean over the pairs of turns."""
-        return math.exp(statistics.fmean(self._logs))
-
-    @property
-    def loss_ms(self) -> float:
-        """How much longer a call takes through IREE, by the medians of the turns."""
-        return statistics.median(self.iree_ms) - statistics.median(self.eager_ms)
+        return self.interval.ratio
 
     @property
     def low(self) -> float:
-        """The lower end of its 95 % interval."""
-        error = statistics.stdev(self._logs) / math.sqrt(len(self._logs))
-        return math.exp(statistics.fmean(self._logs) - QUANTILE * error)
+        return self.interval.low
+
+    @property
+    def loss_ms(self) -> float:
+        """How much longer a call takes through IREE, by the medians."""
+        return statistics.median(self.iree_ms) - statistics.median(self.eager_ms)
 
 
 @dataclass(frozen=True)
@@ -128,43 +136,51 @@ def find(loaded: LoadedModel, lowering: Lowering, factor: float, deadline: float
 
 
 def in_turns(part: Part, compiled: Compiled, lowering: Lowering) -> Turns | None:
-    """The times of a part in eager mode and through IREE; None if its module does not run."""
+    """The times of a part in eager mode and through IREE; None if its module does not run, or its times are not steady."""
     if compiled.module is None:
         return None
     inputs = benchmark.write_inputs(lowering.folder / "inputs", compiled.inputs, compiled.types)
-    eager_ms, iree_ms = [], []
+    flags = benchmark.command_line(compiled.module, inputs, lowering.threads)[1:]
+    command = (sys.executable, "-m", "scripts.time_module", *flags)
+    log = lowering.folder / "iree.txt"
+
+    def start(name: str) -> Worker:
+        if name == "eager":
+            return _Eager(part)
+        member = Member("iree", command, log, forked=False)
+        return Process(member, os.getpid(), log, LOAD_S, lambda: None)
+
+    def enough(timed: Mapping[str, Timed]) -> bool:
+        every = timed.values()
+        return any(of.ended or len(of.generations) == RULE.generations for of in every)
+
+    group = Group(["eager", "iree"], start, RULE, enough)
     with torch.no_grad():
-        part.module(*part.inputs)
-        seconds = typical_seconds(lambda: part.module(*part.inputs), RULE)
-        for _ in range(PAIRS):
-            eager_ms.append(_eager(lambda: part.module(*part.inputs), plan(RULE, seconds)))
-            timed = _iree(compiled, inputs, lowering, plan(RULE, seconds))
-            if timed is None:
-                return None
-            iree_ms.append(timed)
-    return Turns(eager_ms, iree_ms)
+        group.run()
+    found = latencies(group.timed)
+    counted = ratios.counted(found)
+    if len(found) < 2 or len(counted) < ratios.LEAST:
+        return None
+    return Turns(*([found[name][at] for at in counted] for name in ("eager", "iree")))
 
 
-def _eager(call: Callable[[], object], chosen: Schedule) -> float:
-    """Milliseconds per call, the median of the repetitions, after a call that does not count."""
-    call()
-    found = []
-    for _ in range(chosen.repetitions):
-        start = time.perf_counter()
-        for _ in range(chosen.iterations):
-            call()
-        found.append((time.perf_counter() - start) * 1e3 / chosen.iterations)
-    return statistics.median(found)
+class _Eager:
+    """A part in eager mode, in this process."""
 
+    def __init__(self, part: Part) -> None:
+        self._part = part
 
-def _iree(
-    compiled: Compiled, inputs: Sequence[str], lowering: Lowering, chosen: Schedule
-) -> float | None:
-    """The same of a module, by iree-benchmark-module; None if the tool fails."""
-    assert compiled.module is not None
-    report = lowering.folder / "benchmark.json"
-    command = benchmark.command_line(
-        compiled.module, inputs, Timing(RULE, lowering.threads), chosen
-    )
-    done = process.run_tool([*command, f"--benchmark_out={report}", "--benchmark_out_format=json"])
-    return gbench.read_latency(report).median if done.returncode == 0 else None
+    def wait_ready(self) -> None:
+        """Make the first call."""
+        self._call()
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        if SLICE in request:
+            return time_slice(self._call, lambda: None, lambda: None, **request[SLICE])
+        return {"peak_rss_mb": process.peak_rss_mb()}
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def _call(self) -> object:
+        return self._part.module(*self._part.inputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import statistics
 from collections.abc import Mapping
@@ -96,7 +95,7 @@ def issue(case: Case, steps: str) -> str:
     names = ", ".join(dict.fromkeys(f"`{node.target}`" for node in found.part.nodes))
     iree, eager = (statistics.median(of) for of in (turns.iree_ms, turns.eager_ms))
     versions = "".join(f"- {key}: {value}\n" for key, value in case.versions.items())
-    high = math.exp(2 * math.log(turns.ratio) - math.log(turns.low))
+    at = turns.interval
     return f"""\
 <!-- Tracker: {TRACKER} -->
 
@@ -105,7 +104,7 @@ def issue(case: Case, steps: str) -> str:
 ### What happened?
 
 On {cpu_name()} with {case.threads} threads, these operators take {iree:.3g} ms per call, and {eager:.3g} ms in eager mode: a ratio of
-{turns.ratio:.3g} ({turns.low:.3g} to {high:.3g}, 95 % interval of {len(turns.iree_ms)} pairs of turns).
+{at.ratio:.3g} ({at.low:.3g} to {at.high:.3g}, 95 % interval over {len(turns.iree_ms)} processes).
 
 ```python
 {code(found.part.module)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.lib.core import atomic
-from scripts.lib.timing.latency import Latency
 
 _TO_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 
@@ -14,8 +13,8 @@ class BenchmarkError(Exception):
     """The benchmark reported an error or no measurement."""
 
 
-def read_latency(path: str | Path) -> Latency:
-    """All repetitions of the benchmark in a file, in the order in which they ran.
+def read_ms(path: str | Path) -> list[float]:
+    """The milliseconds per call of all repetitions of the benchmark in a file, in the order in which they ran.
 
     Aggregates are recognized by `run_type` and left out, because their position in the list differs
     between versions. Raises BenchmarkError for `error_occurred`, if there is no repetition, and for
@@ -31,9 +30,4 @@ def read_latency(path: str | Path) -> Latency:
             f"{path}: expected repetitions of one benchmark, found {sorted(names) or 'none'}"
         )
     rows.sort(key=lambda row: row["repetition_index"])
-    scale = [_TO_MS[row["time_unit"]] for row in rows]
-    return Latency(
-        values_ms=tuple(r["real_time"] * s for r, s in zip(rows, scale, strict=True)),
-        cpu_ms=tuple(r["cpu_time"] * s for r, s in zip(rows, scale, strict=True)),
-        iterations=rows[0]["iterations"],
-    )
+    return [row["real_time"] * _TO_MS[row["time_unit"]] for row in rows]

@@ -1,4 +1,4 @@
-"""The triads and products of timing/machine_limits.py, compiled by IREE and timed by its own tool."""
+"""The triads and products of timing/machine_limits.py, compiled by IREE."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ import numpy as np
 
 from scripts.lib.artifacts import tensors
 from scripts.lib.core import process
-from scripts.lib.iree import benchmark, vulkan_profile
+from scripts.lib.iree import vulkan_profile
 from scripts.lib.iree.backends import Backend, compile_flags
 from scripts.lib.iree.session import Module, Session
 from scripts.lib.iree.tools import tool
-from scripts.lib.timing.arguments import Timing
 from scripts.lib.timing.limit_programs import (
     ADDED,
-    AT_LEAST,
     CHECKED_ROWS,
     LONG,
     OTHER_SIZES,
     PROBES,
     SCALE,
     SCALED,
-    SECONDS,
     SIZES,
     TOO_LONG,
     array_bytes,
@@ -33,9 +30,9 @@ from scripts.lib.timing.limit_programs import (
     check_triad,
     permutation,
     signs,
+    timed,
 )
 from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, Sample
-from scripts.lib.timing.stopping import StoppingRule, plan, typical_seconds
 
 CHAIN = 8
 """Products of a call. A layout of the right matrix that suits the device is made once for all of them, as it is
@@ -160,30 +157,28 @@ def take(programs: Sequence[Program], kind: str, threads: int) -> Iterator[Sampl
                 continue
         session = Session(program.module, threads)
         triad = program.what == TRIAD
-        inputs, flags = (_of_triad if triad else _of_product)(program)
+        inputs = _of_triad(program) if triad else _of_product(program)
         [result], _ = session.call(inputs)
-        call_s = typical_seconds(session.uploaded(inputs), StoppingRule())
+        seconds = timed(session.uploaded(inputs), lambda: None)
         session.close()
         _check(program, result)
         if not triad:
-            before[program.dtype] = program.size, call_s
+            before[program.dtype] = program.size, min(seconds)
             if program.size == PROBES.get(kind):
                 continue
         size = 3 * 4 * program.size if triad else program.size
         count = 1 if triad else CHAIN
-        seconds = tuple(s / count for s in _timed(program.module, flags, threads, call_s))
-        yield Sample(program.what, "iree", program.dtype, size, seconds)
+        each = tuple(s / count for s in seconds)
+        yield Sample(program.what, "iree", program.dtype, size, each)
 
 
-def _of_triad(program: Program) -> tuple[list[np.ndarray], list[str]]:
-    n, values = program.size, (ADDED, SCALED)
-    return [np.full(n, v, np.float32) for v in values], [f"--input={n}xf32={v}" for v in values]
+def _of_triad(program: Program) -> list[np.ndarray]:
+    return [np.full(program.size, value, np.float32) for value in (ADDED, SCALED)]
 
 
-def _of_product(program: Program) -> tuple[list[np.ndarray], list[str]]:
-    n, dtype = program.size, program.dtype
-    given = [tensors.as_native(m, DTYPES[dtype]) for m in _matrices(n)]
-    return given, [f"--input={n}x{n}x{dtype}=1"] * 2
+def _of_product(program: Program) -> list[np.ndarray]:
+    dtype = DTYPES[program.dtype]
+    return [tensors.as_native(matrix, dtype) for matrix in _matrices(program.size)]
 
 
 @functools.lru_cache(maxsize=1)
@@ -197,13 +192,3 @@ def _check(program: Program, result: np.ndarray) -> None:
     else:
         name = f"product {program.dtype} of IREE"
         check_product(name, result[:CHECKED_ROWS], *_matrices(program.size), CHAIN)
-
-
-def _timed(module: Module, inputs: Sequence[str], threads: int, call_s: float) -> tuple[float, ...]:
-    """Seconds per call of each repetition of about a tenth of SECONDS."""
-    rule = StoppingRule(
-        repeat=2 * AT_LEAST, repetition_s=SECONDS / 10, warmup_s=0.1, budget_s=2, rounds=1
-    )
-    report = module.vmfb.with_suffix(".json")
-    found = benchmark.run(module, inputs, Timing(rule, threads), plan(rule, call_s), report)
-    return tuple(ms / 1e3 for ms in found.latency.values_ms)

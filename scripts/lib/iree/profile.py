@@ -15,16 +15,16 @@ from scripts.lib.core import exits, process
 from scripts.lib.iree import benchmark, gbench
 from scripts.lib.iree.module_arguments import Called
 from scripts.lib.iree.tools import tool
-from scripts.lib.timing.arguments import Timing
-from scripts.lib.timing.stopping import Schedule, StoppingRule
 
 MODES = "queue-events,host-execution,executable-metadata"
 """What the runtime records. The local drivers do not have dispatch-events."""
 MS = 1e-6
 """Milliseconds of a nanosecond."""
-RULE = StoppingRule(repetition_s=0.3)
-CALLS = Schedule(iterations=2, repetitions=3, warmup_s=0.0)
-"""What is profiled: three times as many calls as fill `RULE.repetition_s`, after one that does not count."""
+CALLS = (
+    *("--benchmark_min_warmup_time=1e-06", "--benchmark_min_time=0.3s"),
+    *("--benchmark_repetitions=3", "--benchmark_report_aggregates_only=false"),
+)
+"""What is profiled: three times as many calls as fill 0.3 s, after one that does not count."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def run(called: Called, folder: Path) -> tuple[list[Event], float]:
     """Profile CALLS of a module, with files in `folder`: the dispatches in the order in which they were queued, and the
     median milliseconds of a call under the profiler. Exits as the tools do if they fail."""
     recorded, report = folder / "profile.ireeprof", folder / "google-benchmark.json"
-    module, timing = called.module, Timing(RULE, called.threads)
-    inputs = called.raw_inputs(folder / "inputs")
+    module, inputs = called.module, called.raw_inputs(folder / "inputs")
     ran = process.run_tool(
         [
-            *benchmark.command_line(module, inputs, timing, CALLS),
+            *benchmark.command_line(module, inputs, called.threads),
+            *CALLS,
             f"--device_profiling_mode={MODES}",
             f"--device_profiling_output={recorded}",
             *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
@@ -68,7 +68,7 @@ def run(called: Called, folder: Path) -> tuple[list[Event], float]:
     found = events(rows["executable"], rows["queue"])
     if not found:
         exits.fail(f"the profile of {module.vmfb} has no dispatch on {module.device}")
-    return found, gbench.read_latency(report).median
+    return found, statistics.median(gbench.read_ms(report))
 
 
 def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ def failure(record: Record) -> Failure | None:
         record["model"]["name"],
         cell.by_axis().get("target", ""),
         ended["status"],
-        stages.first_round(ended["stage"]),
+        ended["stage"],
         ended["reason"],
         ended["detail"],
         ended["log"],

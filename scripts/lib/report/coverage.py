@@ -18,6 +18,7 @@ STAGES = (
     "reference",
     "gradients",
     *[stage.name for stage in stages.before(stages.LAST[Kind.IREE])][1:],
+    "time",
 )
 """The chain of an IREE cell, in order; only that of a training step has gradients."""
 NOTHING = "nothing"
@@ -28,7 +29,8 @@ ENDINGS = {
     "no-device": "compiled, no device",
     "wrong": "wrong result",
     "undecided": "undecided",
-    "measure": "failed at measure",
+    "time": "verified, not timed",
+    "verify": "failed at verify",
     "compile": "failed at compile",
     "export": "failed at export",
     "gradients": "failed at gradients",
@@ -73,7 +75,7 @@ class Cell:
             return VERIFIED
         if self.status == outcome.SKIPPED:
             return "skipped"
-        if self.status == outcome.UNAVAILABLE and self.stopped_at == "measure":
+        if self.status == outcome.UNAVAILABLE and self.stopped_at == "verify":
             return "no-device"
         special = {"wrong-result": "wrong", "nondeterministic-eager": "undecided"}
         return special.get(self.reason, self.stopped_at)
@@ -117,7 +119,7 @@ def baseline_mark(record: Mapping[str, Any]) -> str:
         return "skipped"
     if result["status"] == outcome.UNAVAILABLE:
         return "no device"
-    at = stages.first_round(result["stage"])
+    at = result["stage"]
     stage = "" if at == stages.LAST[Kind.BASELINE] else f"{at}: "
     return f"✗ {stage}{result['reason']}"
 
@@ -158,7 +160,7 @@ def _cell(record: Mapping[str, Any], referenced: bool) -> Cell:
         frontend=experiment["frontend"],
         target=experiment["target"],
         reached=VERIFIED if verified else _reached(record, result, referenced),
-        stopped_at="" if verified else stages.first_round(result["stage"]),
+        stopped_at="" if verified else result["stage"],
         status=result["status"],
         reason=result["reason"],
         detail=result["detail"],
@@ -172,7 +174,7 @@ def _cell(record: Mapping[str, Any], referenced: bool) -> Cell:
 
 def _reached(record: Mapping[str, Any], result: Mapping[str, Any], referenced: bool) -> str:
     """The last stage of the chain that succeeded. `result`: the outcome for the row's lowering path."""
-    at = stages.first_round(result["stage"])
+    at = result["stage"]
     of_eval = [stage for stage in STAGES if stage != "gradients"]
     chain = STAGES if record["experiment"]["test"] == TRAIN else of_eval
     if at in chain and result["status"] != outcome.SKIPPED:

@@ -30,7 +30,7 @@ OBJECT = Kind("object", "object", "object")
 class Field:
     """One value of a record, and a column of latency.csv if `column` names one.
 
-    `path` is the position of the value in a line of results.jsonl, such as `latency.median_ms`;
+    `path` is the position of the value in a line of results.jsonl, such as `latency.ms`;
     `runs[].total_s` is a value of every object of a list. A column that is not a single value of the
     record has no path but a `value`, a function of the record. `unit` is that of a number.
     `nullable`: it may be null. `optional`: it may be left out. `choices` names a set of values in

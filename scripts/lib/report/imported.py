@@ -9,26 +9,39 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 
 from scripts.lib.config import stages
 from scripts.lib.core import atomic
 from scripts.lib.driver import outputs, verdict
-from scripts.lib.report import fields, latency_section, limits, rounds, shapes, speedups
+from scripts.lib.report import fields, latency_section, limits, shapes, speedups
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.diagnose import diagnose
 from scripts.lib.supervision.outcome import Outcome
+from scripts.lib.timing.group import GroupTiming
+from scripts.lib.timing.measurement import Verified
 
-FORMAT = 1
-MEASURE, AGAIN = "measure", "measure_again"
+FORMAT = 2
+MEMBER = "module"
+"""The name of the module in the timing."""
+VERIFY, TIME = "verify", "time"
 _NAME = re.compile(r"\w[\w.-]*")
-_KEYS = {"name": str, "system": str, "cores": int, "row": dict, "fingerprint": str, "rounds": list}
+_KEYS = {
+    "name": str,
+    "system": str,
+    "cores": int,
+    "row": dict,
+    "fingerprint": str,
+    "returncode": int,
+    "log": str,
+}
 
 
 def place(results: Path, data: Mapping[str, Any]) -> Path:
@@ -61,21 +74,22 @@ def row(data: Any, log: str) -> dict[str, Any]:
 def _row(data: Any, log: str) -> dict[str, Any]:
     _check(data)
     found = copy.deepcopy(data["row"])
-    taken, ended = _measured(data["rounds"]), _ended(data, log)
-    timed = rounds.timed(taken)
-    experiment, measured = found["experiment"], taken[-1 if ended.status != outcome.OK else 0]
+    verified = msgspec.convert(data["verified"], Verified) if data["verified"] else None
+    timing = msgspec.convert(data["timing"], GroupTiming) if data["timing"] else None
+    ended = _ended(data, timing, log)
+    is_ok = ended.status == outcome.OK
+    values, experiment = data["verified"] or {}, found["experiment"]
     experiment |= {"target": _target(data), "imported": data["name"]}
     own = {key: getattr(ended, key) for key in fields.names(FIELDS, "outcome") if key != "stale"}
+    peak_mb = timing.members[MEMBER].peak_rss_mb if timing else None
     found |= {
         "outcome": own,
-        "verification": measured.get("verification") or {"code": verdict.unmeasured(ended)},
-        "latency": _latency(timed, taken, experiment)
-        if timed and ended.status == outcome.OK
-        else None,
-        "runs": rounds.runs(timed) if timed and ended.status == outcome.OK else None,
-        "run": {key: measured.get(key) for key in fields.names(FIELDS, "run")}
-        | {"host": asdict(rounds.host(timed)) if timed else None},
-        "versions": found["versions"] | measured.get("versions", {}),
+        "verification": values.get("verification") or {"code": verdict.unmeasured(ended)},
+        "latency": _latency(timing, data, experiment) if timing and is_ok else None,
+        "runs": [asdict(one) for one in verified.runs] or None if verified else None,
+        "run": {key: values.get(key) for key in fields.names(FIELDS, "run")}
+        | {"max_rss_mb": peak_mb or values.get("max_rss_mb")},
+        "versions": found["versions"] | values.get("versions", {}),
         "imported": {"system": data["system"], "cores": data["cores"]},
     }
     found.pop("work", None)
@@ -83,10 +97,9 @@ def _row(data: Any, log: str) -> dict[str, Any]:
     return found
 
 
-def _latency(timed: Sequence[Mapping[str, Any]], taken: Sequence[Mapping[str, Any]], of: Mapping[str, Any]) -> dict:  # fmt: skip
-    return latency_section.of(timed, of["test"], of["phase"], of["batch_size"]) | rounds.left_out(
-        taken
-    )
+def _latency(timing: GroupTiming, data: Mapping[str, Any], of: Mapping[str, Any]) -> dict:
+    group = f"{_cell(data['row'])}@{data['name']}"
+    return latency_section.of(timing, group, MEMBER, of["test"], of["phase"], of["batch_size"], None)  # fmt: skip
 
 
 def _target(data: Mapping[str, Any]) -> str:
@@ -100,22 +113,17 @@ def _cell(of: Mapping[str, Any]) -> str:
     return f"{of['model']['name']}/{experiment['frontend']}/{experiment['target']}"
 
 
-def _measured(taken: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The measurements of the rounds; of a round that failed, {} if it has none."""
-    return [one["measurement"] or {} for one in taken]
-
-
-def _ended(data: Mapping[str, Any], log: str) -> Outcome:
-    """The outcome: that of the first round, or of a second one that failed."""
-    last = data["rounds"][-1]
-    failed, second = last["returncode"] != 0, len(data["rounds"]) > 1
-    said = diagnose(last["returncode"], last["log"]) if failed else None
+def _ended(data: Mapping[str, Any], timing: GroupTiming | None, log: str) -> Outcome:
+    """The outcome: that of the verification, or of a timing that failed."""
+    of = timing.members[MEMBER] if timing else None
+    found = of if data["returncode"] == 0 else diagnose(data["returncode"], data["log"])
+    assert found is not None  # _check has looked
     return Outcome(
-        status=said.status if said else outcome.OK,
-        stage=AGAIN if failed and second else MEASURE,
+        status=found.status,
+        stage=TIME if found is of and found.status != outcome.OK else VERIFY,
         cell=_cell(data["row"]),
-        reason=said.reason if said else "",
-        detail=said.detail if said else "",
+        reason=found.reason,
+        detail=found.detail,
         log=log,
         command="python -m scripts.measure_elsewhere",
         fingerprint=data["fingerprint"],
@@ -133,22 +141,23 @@ def _check(data: Any) -> None:
             raise ValueError(f"{key} is {type(data.get(key)).__name__}, expected {kind.__name__}")
     if not _NAME.fullmatch(data["name"]):
         raise ValueError(f"name {data['name']!r}: expected letters, digits, and - . _")
-    if not data["rounds"]:
-        raise ValueError("rounds is empty, expected at least one")
-    for number, one in enumerate(data["rounds"], start=1):
-        stage = stages.STAGES[MEASURE if number == 1 else AGAIN]
-        measured, ok = one["measurement"], one["returncode"] == 0
-        if measured is not None and (what := shapes.problem(stage, measured)):
-            raise ValueError(f"round {number}: {what}")
-        if ok and (what := shapes.contradiction(stage, measured or {}, outcome.OK)):
-            raise ValueError(f"round {number}: {what}")
+    code, verified, timing = data["returncode"], data["verified"], data["timing"]
+    if verified is not None:
+        what = shapes.problem(stages.STAGES[VERIFY], verified)
+        if code == 0 and not what:
+            what = shapes.contradiction(verified, outcome.OK)
+        if what:
+            raise ValueError(f"verified: {what}")
+    if timing is not None and (what := shapes.problem(stages.STAGES[TIME], timing)):
+        raise ValueError(f"timing: {what}")
+    if code == 0 and (not verified or MEMBER not in (timing or {}).get("members", {})):
+        raise ValueError("it is verified and has no timing")
 
 
 def _check_schema(found: Mapping[str, Any]) -> None:
     """Raise ValueError if a row does not follow the schema of records, once it is compared with others."""
     whole = copy.deepcopy(dict(found))
     whole["work"] = limits.section(whole, None, [])
-    speedups.add_machine_speeds([whole])
     speedups.add_speedups([whole])
     for error in jsonschema.Draft202012Validator(fields.schema(FIELDS)).iter_errors(whole):
         raise ValueError(f"{'.'.join(map(str, error.absolute_path))}: {error.message}")

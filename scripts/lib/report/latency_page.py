@@ -12,20 +12,20 @@ from scripts.lib.report.markdown import text
 from scripts.lib.report.provenance import Provenance
 from scripts.lib.report.results_table import Column, Row, Table, Timing
 
-LOW_TRUST = text(wording.LOW_TRUST)
 INTERVALS = """\
-Milliseconds per call: the median over the repetitions and, in brackets, its 95 % interval (docs/timing.md says how it is
-estimated). **Bold**: the fastest of a model on a device, and every latency that cannot be told from it, because the interval of
-their ratio holds 1.
+Milliseconds of a call that nothing disturbed and, in brackets, the 99 % interval (docs/timing.md says how they are found).
+**Bold**: the fastest of a model on a device, and every latency that cannot be told from it, because the interval of their
+ratio contains 1. Rows of a model are timed in turns, so ratios are known better than latencies: intervals of latencies may
+overlap where that of the ratio does not contain 1.
 """
 NO_INTERVALS = """\
-Milliseconds per call: the median over the repetitions. There are no intervals, as no row has 6 repetitions in 2 rounds, and
+Milliseconds of a call that nothing disturbed (docs/timing.md). There are no intervals, as no row was timed in 3 generations, and
 so nothing is called the fastest.
 """
 MEANS = """\
-Geometric means of the speed-up, a number above 1 being faster, with 95 % intervals: of the errors of these measurements, not of
-the choice of models. A row that was not measured is in no mean; *verified* says how many were, so means of different
-rows do not compare.
+Geometric means of the speed-up, a number above 1 being faster, with 99 % intervals: of the errors of these measurements, not of
+the choice of models. They are over the verified rows, or over as many rows as they say. A row that was not measured is in no
+mean, so means of different rows do not compare.
 """
 
 
@@ -33,7 +33,10 @@ def page(table: Table) -> str:
     """Return the whole page as Markdown."""
     of = table.provenance
     when = f"\nMeasured {of.when}.\n" if of.when else ""
+    doubts = "".join(f"- {text(one)}\n" for one in wording.doubts(table))
     parts = [f"# Latencies\n\n{wording.title(table)}.\n{when}", _latencies(table)]
+    if doubts:
+        parts.append(f"{wording.DOUBTFUL}: the ratios of this latency are doubtful:\n\n{doubts}")
     sections = {
         "Geometric means": _means(table),
         "Not measured": "".join(f"- {text(wording.absent(one))}\n" for one in table.absent),
@@ -51,8 +54,8 @@ def _latencies(table: Table) -> str:
         [text(row.label), *(_cell(row, column) for column in table.columns)] for row in table.rows
     ]
     shown = markdown.table(head, rows, right=range(1, len(head)))
-    marks = f"{LOW_TRUST}: low `trust`. {wording.NOT_IN_MATRIX}: not in the matrix.\n"
-    return f"{INTERVALS if table.has_intervals else NO_INTERVALS}{marks}\n{shown}"
+    said = INTERVALS if table.has_intervals else NO_INTERVALS
+    return f"{said}{wording.NOT_IN_MATRIX}: not in the matrix.\n\n{shown}"
 
 
 def _cell(row: Row, column: Column) -> str:
@@ -66,10 +69,9 @@ def _cell(row: Row, column: Column) -> str:
 
 
 def _timing(timing: Timing) -> str:
-    low = LOW_TRUST if timing.trust == "low" else ""
     ends = timing.ends_ms
     shown = " ({} to {})".format(*map(wording.milliseconds, ends)) if ends else ""
-    return f"{low}{wording.milliseconds(timing.median_ms)}{shown}"
+    return f"{wording.milliseconds_of(timing)}{shown}"
 
 
 def _means(table: Table) -> str:

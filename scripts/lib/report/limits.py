@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.config import plugins, stages, threads
-from scripts.lib.report import ratio, speedups
+from scripts.lib.report import speedups
 from scripts.lib.timing import machine_limits
 from scripts.lib.timing.machine_limits import MachineLimits
 
@@ -46,11 +46,11 @@ def section(
         return found
     if not counted:
         return found | {"no_limit_share": NOT_COUNTED}
-    found["gflop_per_s"] = found["gflop"] / latency["median_ms"] * 1e3
+    found["gflop_per_s"] = found["gflop"] / latency["ms"] * 1e3
     if cast:
         what = f"the bytes are known for the model's own dtype, not for {record['experiment']['precision']}"
         return found | {"no_limit_share": what}
-    found["gb_per_s"] = found["moved_bytes"] / latency["median_ms"] / 1e6
+    found["gb_per_s"] = found["moved_bytes"] / latency["ms"] / 1e6
     if why := _other_precision(record):
         return found | {"no_limit_share": why}
     of_device = of_row(record, limits)
@@ -114,9 +114,9 @@ def share(
     """
     seconds, by = limits.least_seconds(flop, moved, dtype)
     least_ms = seconds * 1e3
-    fast, slow = interval_ms(latency) or (None, None)
+    fast, slow = latency["low_ms"], latency["high_ms"]
     found: dict[str, Any] = dict.fromkeys(_SHARE) | {"limit_ms": least_ms, "limited_by": by}
-    longest = slow or latency["median_ms"]
+    longest = slow or latency["ms"]
     if least_ms > longest:
         amount = (
             f"{moved / 1e6:.3g} MB" if by == machine_limits.MEMORY else f"{flop / 1e9:.3g} GFLOP"
@@ -126,13 +126,7 @@ def share(
             " the count or the limits are wrong"
         )
         return found | {"no_limit_share": what}
-    found["limit_share"] = least_ms / latency["median_ms"]
+    found["limit_share"] = least_ms / latency["ms"]
     if fast and slow:
         found |= {"limit_share_low": least_ms / slow, "limit_share_high": least_ms / fast}
     return found
-
-
-def interval_ms(latency: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The 95 % interval of a latency in milliseconds; None if it has none."""
-    rounds = speedups.row_of(latency)
-    return None if ratio.why_none(rounds) else ratio.ends_ms(ratio.log_latency(rounds))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config.choices import BASES
 from scripts.lib.report import speedups
 from scripts.lib.report.results_file import cell_of
 
@@ -16,7 +15,7 @@ Record = dict[str, Any]
 FIRST, LAST, NEWEST = "first", "last", "newest"
 CHOICES = (FIRST, LAST, NEWEST)
 """Which record of a cell to take: that of the first file, of the last file, or the one that was measured last."""
-RELATIVE = ("speedup_vs_", "machine_speed", "speedup_trust", "no_interval")
+RELATIVE = ("speedup_vs_", "verdict")
 """Beginnings of the values of a latency that depend on other rows of the same run."""
 
 
@@ -37,7 +36,7 @@ class Merged:
 
 
 def merge(files: Mapping[Path, Sequence[Record]], prefer: str | None = None) -> Merged:
-    """Return the records of all files, one per cell, with machine speeds and speed-ups over the merged rows.
+    """Return the records of all files, one per cell, with speed-ups over the merged rows.
 
     `prefer`: one of CHOICES for cells with different records, else the first file's.
     """
@@ -50,10 +49,7 @@ def merge(files: Mapping[Path, Sequence[Record]], prefer: str | None = None) -> 
         for cell, rows in found.items()
         if len({_own(record) for _, record in rows}) > 1
     ]
-    chosen = [
-        _alone(_chosen([record for _, record in rows], prefer or FIRST)) for rows in found.values()
-    ]
-    speedups.add_machine_speeds(chosen)
+    chosen = [_chosen([record for _, record in rows], prefer or FIRST) for rows in found.values()]
     speedups.add_speedups(chosen)
     return Merged(chosen, conflicts)
 
@@ -64,20 +60,9 @@ def _chosen(records: Sequence[Record], prefer: str) -> Record:
     return records[-1 if prefer == LAST else 0]
 
 
-def _alone(record: Record) -> Record:
-    """Return a record without what was said about it beside other rows; the comparison with the merged rows adds it again."""
-    if not record["latency"]:
-        return record
-    kept = dict(record["latency"])
-    if kept.get("no_interval", "").startswith(tuple(f"{base}: " for base in BASES)):
-        del kept["no_interval"]
-    return record | {"latency": kept}
-
-
 def _measured(record: Record) -> float:
-    """When the record was measured, in seconds since the epoch; 0 if it is not known."""
-    rounds = (record["latency"] or {}).get("rounds") or ()
-    return max((one.get("started") or 0.0 for one in rounds), default=0.0)
+    """When the record was timed, in seconds since the epoch; 0 if it is not known."""
+    return float(record["latency"]["started"]) if record["latency"] else 0.0
 
 
 def _own(record: Record) -> str:
@@ -92,8 +77,6 @@ def _own(record: Record) -> str:
 def _described(record: Record) -> str:
     """How a row ended, its latency, and the versions that it names."""
     ended, latency = record["outcome"], record["latency"]
-    result = (
-        f"{latency['median_ms']:.4g} ms" if latency else f"{ended['status']} ({ended['reason']})"
-    )
+    result = f"{latency['ms']:.4g} ms" if latency else f"{ended['status']} ({ended['reason']})"
     versions = ", ".join(f"{name} {one}" for name, one in record["versions"].items() if one)
     return f"{result} with {versions}" if versions else result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +63,7 @@ def _speedups(table: Table) -> Figure:
     names = [wording.path(mean.column, mean.test) for mean in means]
     axes.set_yticks(range(len(means)), names)
     axes.invert_yaxis()
-    axes.set_xlabel("times as fast (geometric mean, 95 % interval)")
+    axes.set_xlabel("times as fast (geometric mean, 99 % interval)")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     return figure
 
@@ -82,7 +81,7 @@ def _latency(table: Table) -> Figure:
         found = [(place, t) for place, row in enumerate(rows) if (t := _timing(row, column))]
         shift = 0.7 * (number / max(1, len(columns) - 1) - 0.5)
         axes.errorbar(
-            [timing.median_ms for _, timing in found],
+            [timing.ms for _, timing in found],
             [place + shift for place, _ in found],
             xerr=_errors([timing for _, timing in found]),
             label=wording.path(column),
@@ -96,7 +95,7 @@ def _latency(table: Table) -> Figure:
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="y", linewidth=0.3)
-    axes.set_xlabel("ms per call (median, 95 % interval)")
+    axes.set_xlabel("ms per call (99 % interval)")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     return figure
 
@@ -119,8 +118,8 @@ def _scatter(table: Table) -> Figure:
         return plotting.nothing(axes, f"no row can be compared with {OTHER}")
     for number, (column, pairs) in enumerate(points.items()):
         axes.errorbar(
-            [than.median_ms for than, _ in pairs],
-            [timing.median_ms for _, timing in pairs],
+            [than.ms for than, _ in pairs],
+            [timing.ms for _, timing in pairs],
             xerr=_errors([than for than, _ in pairs]),
             yerr=_errors([timing for _, timing in pairs]),
             label=wording.path(column),
@@ -130,7 +129,7 @@ def _scatter(table: Table) -> Figure:
             linestyle="none",
             elinewidth=0.6,
         )
-    every = [t.median_ms for pairs in points.values() for pair in pairs for t in pair]
+    every = [t.ms for pairs in points.values() for pair in pairs for t in pair]
     ends = [min(every) / 1.3, max(every) * 1.3]
     axes.plot(ends, ends, color="black", linewidth=0.8, linestyle="--")
     axes.set(xscale="log", yscale="log", xlabel=f"{OTHER}, ms per call", ylabel="IREE, ms per call")
@@ -159,7 +158,7 @@ def _threads(table: Table) -> Figure:
             axes.set_ylabel(name)
         right.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     for axes in panels[-1]:
-        axes.set_xlabel("threads (95 % intervals)")
+        axes.set_xlabel("threads (99 % intervals)")
     named: dict[str, Any] = {}
     for axes in panels[:, 1]:
         handles, names = axes.get_legend_handles_labels()
@@ -179,8 +178,8 @@ def _line(line: scaling.Line, number: int, latency: Axes, efficiency: Axes) -> N
         "elinewidth": 0.8,
     }
     numbers = [one.threads for one, _ in timed]
-    medians = [timing.median_ms for _, timing in timed]
-    latency.errorbar(numbers, medians, yerr=_errors([timing for _, timing in timed]), **style)
+    latencies = [timing.ms for _, timing in timed]
+    latency.errorbar(numbers, latencies, yerr=_errors([timing for _, timing in timed]), **style)
     values = [one.efficiency or 0.0 for one, _ in timed]
     ends = [(i.low, i.high) if (i := one.interval) else (v, v) for (one, _), v in zip(timed, values, strict=True)]  # fmt: skip
     errors = [[v - low, high - v] for v, (low, high) in zip(values, ends, strict=True)]
@@ -193,7 +192,7 @@ def _timing(row: Row, column: Column) -> Timing | None:
 
 def _errors(timings: Sequence[Timing]) -> list[list[float]]:
     """Lengths of the error bars below and above; 0 without an interval."""
-    ends = [one.ends_ms or (math.nan, math.nan) for one in timings]
-    below = [max(0.0, t.median_ms - low) for t, (low, _) in zip(timings, ends, strict=True)]
-    above = [max(0.0, high - t.median_ms) for t, (_, high) in zip(timings, ends, strict=True)]
-    return [[0.0 if math.isnan(x) else x for x in side] for side in (below, above)]
+    ends = [one.ends_ms or (one.ms, one.ms) for one in timings]
+    below = [one.ms - low for one, (low, _) in zip(timings, ends, strict=True)]
+    above = [high - one.ms for one, (_, high) in zip(timings, ends, strict=True)]
+    return [below, above]

@@ -1,14 +1,15 @@
-"""The provenance of rows: devices, versions, times, trust, models and configuration."""
+"""The provenance of rows: devices, versions, times, models and configuration."""
 
 from __future__ import annotations
 
 import datetime
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scripts.lib.timing.latency import GRADES
+from scripts.lib.config.choices import BASES
+from scripts.lib.report import speedups
+from scripts.lib.timing.ratios import UNDECIDED, Interval
 
 Record = Mapping[str, Any]
 
@@ -21,17 +22,19 @@ class Provenance:
     """Collected record by record, in the order of the records.
 
     `devices`: (kind, name, threads) of all devices that were used. `versions`: versions by package.
-    `started`: start of the first and of the last repetition, in seconds since the epoch. `trust`:
-    number of rows by grade. `models`: options by name of the model. `entries`: for each kind
-    (frontends, targets, baselines), the options of each entry of the configuration by name; an
-    entry has several if its options differ between models.
+    `measured`: rows with a latency. `started`: when the first and the last of them was timed, in seconds since the epoch.
+    `ratios`, `decided`: speed-ups over eager and inductor, and those whose interval says faster, slower or same.
+    `models`: options by name of the model. `entries`: for each kind (frontends, targets, baselines), the options of each
+    entry of the configuration by name; an entry has several if its options differ between models.
     """
 
     rows: int = 0
     devices: dict[tuple[str, str, int | None], None] = field(default_factory=dict)
     versions: dict[str, set[str]] = field(default_factory=dict)
     started: tuple[float, float] | None = None
-    trust: Counter[str] = field(default_factory=Counter)
+    measured: int = 0
+    ratios: int = 0
+    decided: int = 0
     models: dict[str, str] = field(default_factory=dict)
     entries: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
@@ -46,13 +49,8 @@ class Provenance:
             self._add_latency(record)
 
     @property
-    def measured(self) -> int:
-        """Number of rows with a latency."""
-        return self.trust.total()
-
-    @property
     def when(self) -> str:
-        """Times of the first and the last repetition, in UTC; "" if they were not recorded."""
+        """When the first and the last row was timed, in UTC; "" if nothing was."""
         if self.started is None:
             return ""
         first, last = (datetime.datetime.fromtimestamp(at, datetime.UTC) for at in self.started)
@@ -74,11 +72,6 @@ class Provenance:
             f"{name} {', '.join(sorted(found))}" for name, found in sorted(self.versions.items())
         ]
 
-    @property
-    def grades(self) -> str:
-        """Such as `12 high, 40 medium, 30 low`."""
-        return ", ".join(f"{self.trust[grade]} {grade}" for grade in GRADES if self.trust[grade])
-
     def _add_versions(self, record: Record) -> None:
         called = {**PACKAGES, "frontend": record["experiment"].get("exporter") or "frontend"}
         for package, version in record["versions"].items():
@@ -90,11 +83,19 @@ class Provenance:
         self.devices[record["experiment"]["device"], run["device_name"] or "", run["threads"]] = (
             None
         )
-        self.trust[latency["trust"]] += 1
-        times = [one["started"] for one in latency["rounds"] if one["started"] is not None]
-        if times:
-            known = [*times, *(self.started or ())]
-            self.started = min(known), max(known)
+        self.measured += 1
+        at = latency["started"]
+        known = (at, *(self.started or ()))
+        self.started = min(known), max(known)
+        for base in BASES:
+            column = f"speedup_vs_{base}"
+            if latency[column] is None or speedups.runtime_of(record) == base:
+                continue
+            self.ratios += 1
+            low, high = latency[f"{column}_low"], latency[f"{column}_high"]
+            self.decided += (
+                low is not None and Interval(latency[column], low, high).verdict != UNDECIDED
+            )
 
     def _add_entries(self, of: Mapping[str, Any]) -> None:
         if of["runtime"] != "iree":

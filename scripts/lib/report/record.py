@@ -1,7 +1,7 @@
 """Makes the record of every cell, also of failed ones: a line of results.jsonl and a row of the CSV.
 
 A record shows how far its cell came. `status`, `stage`, `reason` and `detail` are those of the first
-stage in its chain that failed (or ok, at measure). `blocked_by` names that stage and cell if later
+stage in its chain that failed (or ok, at its verification). `blocked_by` names that stage and cell if later
 stages of the chain were skipped because of it. columns.py describes each value, and says which of them
 are columns.
 """
@@ -24,18 +24,21 @@ from scripts.lib.config.toolchains import PINNED
 from scripts.lib.config.tuning import TUNED
 from scripts.lib.driver import fingerprint, verdict
 from scripts.lib.modeling import source
-from scripts.lib.report import latency_section, limits, rounds, speedups, stage_files, versions
+from scripts.lib.report import latency_section, limits, speedups, stage_files, versions
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
 from scripts.lib.supervision import outcome, remedies
 from scripts.lib.supervision.outcome import Outcome
 from scripts.lib.supervision.tuning.report import Report
 from scripts.lib.supervision.tuning.report import read as read_report
+from scripts.lib.timing.group import GroupTiming
+from scripts.lib.timing.measurement import Run
 from scripts.lib.verification import codes
 
 # Fields that a record copies from an outcome, a measurement and a signature.
 _OF_OUTCOME = [name for name in names(FIELDS, "outcome") if name != "stale"]
-_OF_MEASUREMENT = names(FIELDS, "run")
+_OF_RUN = names(FIELDS, "run")
+_RUN = asdict(Run(0.0))
 _OF_SIGNATURE = names(FIELDS, "reference")
 _OF_REMEDY = names(FIELDS, "remedy")
 _OF_TRIED = names(FIELDS, "remedy.tried[]")
@@ -61,7 +64,6 @@ def compare(found: list[dict], devices: Iterable[str], root: Path) -> None:
     measured = limits.read(devices, root)
     for record in found:
         record["work"] = limits.section(record, _work(root, record), measured)
-    speedups.add_machine_speeds(found)
     speedups.add_speedups(found)
 
 
@@ -97,7 +99,9 @@ def tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[dict, Report | 
     """The record of a row of results/tuned.csv, and the report of its tuning (None: there is none)."""
     model, target = matrix.models[row["model"]], matrix.tuning.targets[row["target"]]
     target = target.of(model)
-    record = _record(root, matrix, row, matrix.chain(row), None, model, target.device_kind)
+    record = _record(
+        root, matrix, row, matrix.chain(row), None, model, target.device_kind, "time_tuned"
+    )
     found = stage_files.read_if_whole(root, stages.STAGES["tune"], row.to(Kind.TUNING), REPORT)
     report = read_report(found) if found else None
     chosen = report and report.of(report.tuned if row["frontend"] == TUNED else report.default)
@@ -118,12 +122,17 @@ def tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[dict, Report | 
 
 
 def baseline_record(
-    root: Path, matrix: Matrix, model: Model, baseline: Baseline, test: str
+    root: Path,
+    matrix: Matrix,
+    model: Model,
+    baseline: Baseline,
+    test: str,
+    timed_stage: str = "time",
 ) -> dict:
-    """The record of one test of one baseline of one model."""
+    """The record of one test of one baseline of one model. `timed_stage`: the stage of its group."""
     row_cell = baseline_cell(model, baseline, test)
     chain = matrix.chain(row_cell)
-    record = _record(root, matrix, row_cell, chain, baseline, model, baseline.device)
+    record = _record(root, matrix, row_cell, chain, baseline, model, baseline.device, timed_stage)
     record["experiment"] |= of_baseline(row_cell, baseline) | {
         "precision": matrix.precision(model, baseline, test),
         "matmul_precision": matrix.measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
@@ -133,7 +142,7 @@ def baseline_record(
         record["experiment"]["compile"] = baseline.compile
     if baseline.rewrites:
         record["experiment"]["rewrites"] = baseline.rewrites
-        measured = stage_files.measured(root, stages.STAGES["baseline"], row_cell)
+        measured = stage_files.verified(root, stages.STAGES["baseline"], row_cell)
         record["export"] = {"rewrites": measured.get("rewrites", [])}
     declared = plugins.runtime(baseline.runtime).versions
     versions.add(record, versions.pins(matrix, baseline.env), declared, record["versions"])
@@ -203,23 +212,32 @@ def _record(
     entry: Baseline | None,
     model: Model,
     device: str,
+    timed_stage: str = "time",
 ) -> dict:
     """The part of a record that IREE cells and baselines have in common; `entry` is the baseline's.
-    `chain`: the stages of the row, with the remedy in place of a compilation that it has made good."""
-    again = matrix.second_round(row)
-    outcomes, second = ([stage_files.ended(root, *one) for one in of] for of in (chain, again))
+    `chain`: the stages of the row, with the remedy in place of a compilation that it has made good. `timed_stage`: the
+    stage of its group."""
+    outcomes = [stage_files.ended(root, *one) for one in chain]
+    verified_by = outcomes[-1]
+    timed_by, group = matrix.timed(row, timed_stage)
+    timing: GroupTiming | None = None
+    stages_of = list(chain)
+    if verified_by.status == outcome.OK:
+        ended, timing = stage_files.timed(root, timed_by, group, str(row))
+        if ended.status != outcome.OK:
+            outcomes.append(ended)
+            stages_of.append((timed_by, group))
     code = fingerprint.code_of_stage(stages.modules(chain[-1][0], entry))
-    stale = any(fingerprint.is_stale(found, code) for found in (outcomes[-1], *second))
-    # If the first round succeeded, the second round can still fail the cell.
-    if outcomes[-1].status == outcome.OK:
-        outcomes += [found for found in second if found.status != outcome.OK]
-    last, decisive = outcomes[-1], stage_files.deciding(root, outcomes)
-    stage, of = [*chain, *again][len(outcomes) - 1]
-    whole = decisive.status != outcome.DAMAGED
-    measured = stage_files.measured(root, stage, of) if whole else {}
-    timed = rounds.timed(
-        taken := [measured, *(stage_files.measured(root, *one) for one in again if whole)]
+    timing_code = fingerprint.code_of_stage(timed_by.modules)
+    stale = fingerprint.is_stale(verified_by, code) or (
+        timing is not None
+        and fingerprint.is_stale(stage_files.ended(root, timed_by, group), timing_code)
     )
+    last, decisive = outcomes[-1], stage_files.deciding(root, outcomes)
+    stage, of = stages_of[len(outcomes) - 1]
+    whole = decisive.status != outcome.DAMAGED
+    measured = stage_files.verified(root, *chain[-1]) if whole else {}
+    own = timing.members.get(str(row)) if timing and decisive.status == outcome.OK else None
     ran = (
         stage_files.usage(root / stage.path(of, STATUS)) if last.status != outcome.SKIPPED else None
     )
@@ -235,12 +253,15 @@ def _record(
         "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
         | {"blocked_by": last.blocked_by, "stale": stale and decisive.status == outcome.OK},
         "verification": _verification(decisive, measured),
-        "latency": latency_section.of(timed, training.test_of(row), model.phase, model.batch_size) | rounds.left_out(taken) if timed else None,
-        "runs": rounds.runs(timed) if timed else None,
-        "run": {key: measured.get(key) for key in _OF_MEASUREMENT}
+        "latency": latency_section.of(
+            timing, str(group), str(row), training.test_of(row), model.phase, model.batch_size,
+            stage_files.anchor(root, timing),
+        ) if timing and own else None,
+        "runs": _runs(measured),
+        "run": {key: measured.get(key) for key in _OF_RUN}
         | {
             "threads": measured.get("threads") or threads.of(str(row)),
-            "host": asdict(rounds.host(timed)) if timed else None,
+            "max_rss_mb": (own and own.peak_rss_mb) or measured.get("max_rss_mb"),
             "stage_rss_mb": ran.max_rss_mb if ran else None,
             "seconds": ran.seconds if ran else None,
         },
@@ -249,6 +270,12 @@ def _record(
         "remedy": None,
         "versions": dict(measured.get("versions", {})),
     }  # fmt: skip
+
+
+def _runs(measured: dict) -> list[dict[str, Any]] | None:
+    """The runs of a verification, with all fields; None if there are none."""
+    found = measured.get("runs") or ()
+    return [_RUN | {key: run[key] for key in _RUN.keys() & run} for run in found] or None
 
 
 def _verification(decisive: Outcome, measured: dict) -> dict:

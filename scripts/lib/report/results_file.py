@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -66,30 +65,14 @@ class Record:
 
     @property
     def runs(self) -> list[Run]:
-        """The cold run first, then the repetitions; [] for a cell that was not measured.
-
-        Older records have no `runs`. For them, the first call and the means of the repetitions are used.
-        """
+        """The cold run, then a call for each of `latency.values_ms`, with what the runtime has counted in the warm run; [] for a
+        cell that was not timed."""
         if self.latency is None:
             return []
-        if self.data.get("runs"):
-            known = {field.name for field in dataclasses.fields(Run)}
-            return [
-                Run(**{k: v for k, v in run.items() if k in known}) for run in self.data["runs"]
-            ]
-        first_ms = self.data["run"].get("first_call_ms")
-        cold = [] if first_ms is None else [Run(first_ms / 1e3, 1)]
-        calls = self.latency.get("iterations", 1)
-        return cold + [Run(ms / 1e3 * calls, calls) for ms in self.latency["values_ms"]]
-
-    @property
-    def has_cold_run(self) -> bool:
-        return bool(self.data.get("runs")) or self.data["run"].get("first_call_ms") is not None
-
-    @property
-    def median_ms(self) -> float:
-        """Milliseconds per call, the median over the repetitions. Only for a measured cell."""
-        return statistics.median(self.data["latency"]["values_ms"])
+        cold, *warm = (Run(**run) for run in self.data["runs"])
+        call = warm[0] if warm else Run(0.0)
+        values = self.latency["values_ms"]
+        return [cold, *(dataclasses.replace(call, total_s=ms / 1e3) for ms in values)]
 
 
 def cell_of(record: Mapping[str, Any]) -> Cell:
@@ -113,9 +96,13 @@ def problem(data: Any) -> str | None:
                 return f"no {part}.{key}"
     if data["experiment"]["test"] not in TESTS:
         return f"experiment.test is neither {' nor '.join(TESTS)}"
-    latency = data.get("latency")
-    if latency is not None and not _all_positive(latency.get("values_ms") or [None]):
-        return "latency.values_ms is not a list of positive numbers"
+    if latency := data.get("latency"):
+        if not _all_positive([latency.get("ms")]):
+            return "latency.ms is not a positive number"
+        if not _all_positive(latency.get("values_ms") or [None]):
+            return "latency.values_ms is not a list of positive numbers"
+        if not data.get("runs"):
+            return "a latency without runs"
     for index, run in enumerate(data.get("runs") or []):
         if wrong := _run_problem(run):
             return f"runs[{index}]: {wrong}"
@@ -143,6 +130,8 @@ def _all_positive(values: Any) -> bool:
 def _run_problem(run: Any) -> str | None:
     if not isinstance(run, dict):
         return "not an object"
+    if unknown := run.keys() - {field.name for field in dataclasses.fields(Run)}:
+        return f"{', '.join(sorted(unknown))} is not a value of a run"
     if not is_number(run.get("total_s")) or run["total_s"] <= 0:
         return "total_s is not a positive number"
     if not isinstance(run.get("iterations"), int) or run["iterations"] < 1:

@@ -6,7 +6,7 @@ all numbers, marks and reasons from here.
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,11 +14,13 @@ from typing import Any
 
 from scripts.lib.config import training
 from scripts.lib.config.cell import Kind
-from scripts.lib.report import ratio, remedied, speedups
+from scripts.lib.report import remedied, speedups
 from scripts.lib.report.provenance import Provenance
-from scripts.lib.report.ratio import Interval, LogLatency
 from scripts.lib.report.results_file import cell_of
+from scripts.lib.report.speedups import Latency
 from scripts.lib.supervision import outcome
+from scripts.lib.timing import ratios
+from scripts.lib.timing.ratios import Difference, Interval
 
 Record = Mapping[str, Any]
 Place = tuple[bool, str]
@@ -45,27 +47,34 @@ class Column:
 
 @dataclass(frozen=True)
 class Timing:
-    """A measured latency.
+    """A measured latency. `latency`: the section of its record.
 
-    `centre`: the logarithm of the latency, from which ratios are computed. `known`: the same with
-    its error; None if there is no interval (ratio.why_none). `alike`: test, dtype, precision, batch
-    size, device and threads; two latencies are compared only if these are equal. `threads`: of a CPU. `where`: the name of
-    the device, and the machine of an imported row.
+    `alike`: test, dtype, precision, batch size, device and threads; two latencies are compared only if these are equal.
+    `threads`: of a CPU. `where`: the name of the device, and the machine of an imported row.
     """
 
-    median_ms: float
-    centre: float
-    known: LogLatency | None
-    trust: str
+    latency: Latency
     runtime: str
     alike: tuple
     threads: int | None
     where: tuple[str | None, str | None] = (None, None)
 
     @property
+    def ms(self) -> float:
+        ms: float = self.latency["ms"]
+        return ms
+
+    @property
     def ends_ms(self) -> tuple[float, float] | None:
-        """The 95 % interval in ms; None if there is none."""
-        return ratio.ends_ms(self.known) if self.known else None
+        """The 99 % interval in ms; None if there is none."""
+        low, high = self.latency["low_ms"], self.latency["high_ms"]
+        return None if low is None else (low, high)
+
+    @property
+    def doubt(self) -> str:
+        """Why its ratios have no interval or a wide one; "" if nothing was seen."""
+        doubt: str = self.latency["doubt"]
+        return doubt
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,17 @@ class Table:
 
     @property
     def has_intervals(self) -> bool:
-        return any(e.timing and e.timing.known for row in self.rows for e in row.entries.values())
+        return any(e.timing and e.timing.ends_ms for row in self.rows for e in row.entries.values())
+
+    @property
+    def doubts(self) -> dict[tuple[str, str], list[Column]]:
+        """The columns with a doubt, by the row's label and the doubt."""
+        found: dict[tuple[str, str], list[Column]] = {}
+        for row in self.rows:
+            for column, entry in row.entries.items():
+                if entry.timing and entry.timing.doubt:
+                    found.setdefault((row.label, entry.timing.doubt), []).append(column)
+        return found
 
 
 def size_of(record: Record) -> str:
@@ -212,14 +231,10 @@ def _entry(record: Record) -> Entry:
     return Entry(ended["status"], reason, ended["detail"], timing, other)
 
 
-def _timing(record: Record, latency: Mapping[str, Any]) -> Timing:
-    rounds = speedups.row_of(latency)
+def _timing(record: Record, latency: Latency) -> Timing:
     _, *alike = speedups.comparable(record)
     return Timing(
-        latency["median_ms"],
-        ratio.centre(rounds),
-        None if ratio.why_none(rounds) else ratio.log_latency(rounds),
-        latency["trust"],
+        latency,
         speedups.runtime_of(record),
         tuple(alike),
         record["run"]["threads"],
@@ -228,30 +243,28 @@ def _timing(record: Record, latency: Mapping[str, Any]) -> Timing:
 
 
 def _fastest(row: Row) -> frozenset[Column]:
-    """Return the columns of the fastest latencies in each group of latencies that can be compared.
+    """Return the columns of the fastest latencies among those that can be compared.
 
-    These are the lowest latency, and all others for which the interval of the ratio to the lowest
-    contains 1. A group has no fastest latency if fewer than two of its latencies have an interval,
-    or if a latency without an interval is lower than all that have one.
+    These are the lowest latency, and all others for which the interval of the ratio to the lowest contains 1. There is
+    no fastest latency if no other one has such an interval.
     """
-    groups: dict[tuple, list[tuple[Column, Timing]]] = {}
+    groups: dict[tuple, dict[Column, Timing]] = {}
     for column, entry in row.entries.items():
         if entry.timing:
-            groups.setdefault(entry.timing.alike, []).append((column, entry.timing))
-    found: set[Column] = set()
-    for group in groups.values():
-        found |= _fastest_of(group)
-    return frozenset(found)
+            groups.setdefault(entry.timing.alike, {})[column] = entry.timing
+    return frozenset(column for group in groups.values() for column in _fastest_of(group))
 
 
-def _fastest_of(group: Sequence[tuple[Column, Timing]]) -> set[Column]:
-    known = [(timing.known, column) for column, timing in group if timing.known]
-    if len(known) < 2:
-        return set()
-    best, _ = min(known, key=lambda one: one[0].value)
-    if any(t.centre < best.value for _, t in group if not t.known):
-        return set()
-    return {column for one, column in known if one is best or ratio.ratio(one, best).low <= 1}
+def _fastest_of(group: Mapping[Column, Timing]) -> Iterator[Column]:
+    best = min(group, key=lambda column: group[column].ms)
+    slower = {
+        column: found.interval().low
+        for column, timing in group.items()
+        if column != best and (found := speedups.difference(timing.latency, group[best].latency))
+    }
+    if slower:
+        yield best
+    yield from (column for column, low in slower.items() if low <= 1)
 
 
 def in_order(rows: Sequence[Row]) -> list[Column]:
@@ -333,21 +346,28 @@ def _speedup(rows: Sequence[Row], column: Column, base: Sequence[str]) -> Speedu
     It is computed from the rows in which both have a latency and the two can be compared. Returns
     None if there is no such row, or if the column is itself a runtime of `base`.
     """
-    pairs = []
-    for row in rows:
-        timing = row.entries[column].timing if column in row.entries else None
-        if (
-            timing
-            and timing.runtime not in base
-            and (than := _base(row, timing.alike, base)) is not None
-        ):
-            pairs.append((than, timing))
+    pairs = [found for row in rows if (found := over(row, column, base))]
     if not pairs:
         return None
-    mean = math.fsum(than.centre - timing.centre for than, timing in pairs) / len(pairs)
-    known = [(than.known, timing.known) for than, timing in pairs if than.known and timing.known]
-    interval = ratio.mean_ratio(known) if len(known) == len(pairs) else None
-    return Speedup(math.exp(mean), interval, len(pairs))
+    mean = statistics.geometric_mean(value for value, _ in pairs)
+    known = [one for _, one in pairs if one]
+    interval = ratios.mean(known).interval() if len(known) == len(pairs) else None
+    return Speedup(mean, interval, len(pairs))
+
+
+def over(row: Row, column: Column, base: Sequence[str]) -> tuple[float, Difference | None] | None:
+    """Return the speed-up of a latency over the fastest runtime of `base`, and its logarithm with its error if that is known.
+
+    Returns None if the two cannot be compared, or if the latency is that of a runtime of `base`.
+    """
+    timing = row.entries[column].timing if column in row.entries else None
+    if not timing or timing.runtime in base:
+        return None
+    than = _base(row, timing.alike, base)
+    point = than and speedups.point(than.latency, timing.latency)
+    if not than or not point:
+        return None
+    return point, speedups.difference(than.latency, timing.latency)
 
 
 def _base(row: Row, alike: tuple, names: Sequence[str]) -> Timing | None:
@@ -361,4 +381,4 @@ def _base(row: Row, alike: tuple, names: Sequence[str]) -> Timing | None:
             found.setdefault(t.runtime, t)
     if len(found) < len(names):
         return None
-    return min(found.values(), key=lambda timing: timing.centre)
+    return min(found.values(), key=lambda timing: timing.ms)

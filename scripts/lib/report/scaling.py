@@ -1,7 +1,8 @@
 """How latencies scale with the number of threads: the parallel efficiency of each model, by path.
 
 The efficiency of n threads is latency(fewest) × fewest / (latency(n) × n), where `fewest` is the smallest number of
-threads with a latency. It is 1 if twice the threads take half the time.
+threads with a latency. It is 1 if twice the threads take half the time. Rows of different numbers of threads are timed one
+group after the other, so its interval is that of two independent latencies: it does not contain what changes between groups.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scripts.lib.config import threads
-from scripts.lib.report import ratio, wording
-from scripts.lib.report.ratio import Interval
+from scripts.lib.report import wording
 from scripts.lib.report.results_table import Column, Entry, Row, Table, Timing
+from scripts.lib.timing import ratios
+from scripts.lib.timing.ratios import Interval
 
 Where = tuple[str | None, str | None]
 """Timing.where."""
@@ -24,7 +26,7 @@ Points = dict[int, tuple[Column, Entry]]
 
 @dataclass(frozen=True)
 class Point:
-    """A row of a line. `efficiency` is None without a latency; `interval` is its 95 % interval, None for the fewest
+    """A row of a line. `efficiency` is None without a latency; `interval` is its 99 % interval, None for the fewest
     threads and where one of the two latencies has none."""
 
     threads: int
@@ -87,8 +89,11 @@ def _points(found: Points) -> Iterator[Point]:
 
 def _efficiency(base: Timing, timing: Timing, share: float) -> tuple[float, Interval | None]:
     """The efficiency and its interval. `share`: the threads of `base`, divided by those of `timing`."""
-    value = share * math.exp(base.centre - timing.centre)
-    if base.known is None or timing.known is None:
-        return value, None
-    found = ratio.ratio(base.known, timing.known)
-    return value, Interval(value, share * found.low, share * found.high)
+    known = [
+        ratios.of_logs(list(map(math.log, one.latency["values_ms"]))) for one in (base, timing)
+    ]
+    if known[0] is None or known[1] is None:
+        return share * base.ms / timing.ms, None
+    found = ratios.combined([(1, known[0]), (-1, known[1])]).interval()
+    ends = Interval(*(share * end for end in (found.ratio, found.low, found.high)))
+    return ends.ratio, ends

@@ -79,12 +79,12 @@ class Screen:
 
 def _legend(table: Table) -> Iterator[str]:
     if table.has_intervals:
-        yield "±: 95 % interval, its wider side"
+        yield "±: 99 % interval, its wider side"
         yield f"{FASTEST}: the fastest on its device, and what cannot be told from it"
     else:
-        yield "no intervals: they need 6 repetitions in 2 rounds; so nothing is called the fastest"
-    if table.provenance.trust["low"]:
-        yield f"{wording.LOW_TRUST}: low trust, as the machine or the repetitions were unsteady"
+        yield "no intervals: they need 3 generations; so nothing is called the fastest"
+    if table.doubts:
+        yield f"{wording.DOUBTFUL}: its ratios are doubtful; {PAGE} says why"
 
 
 def _grid(table: Table, width: int) -> tuple[RichTable, list[str]]:
@@ -147,7 +147,7 @@ class Shape:
     def __init__(self, column: Column, rows: Sequence[Row], style: Style) -> None:
         self._column, self._style = column, style
         timings = [e.timing for row in rows if (e := row.entries.get(column)) and e.timing]
-        self._number_width = max([0, *(len(_number(t)) for t in timings)])
+        self._number_width = max([0, *(len(wording.milliseconds_of(t)) for t in timings)])
         self._interval_width = max([0, *(len(_interval(t)) for t in timings)])
         beside = 0 if style.below or not self._interval_width else 1 + self._interval_width
         numbers = max(1 + self._number_width + beside, self._interval_width if style.below else 0)
@@ -182,7 +182,9 @@ class Shape:
 
     def _latency(self, timing: Timing, is_fastest: bool) -> Text:
         style = "bold green" if is_fastest else ""
-        number = Text((FASTEST if is_fastest else "") + _number(timing), style=style)
+        number = Text(
+            (FASTEST if is_fastest else "") + wording.milliseconds_of(timing), style=style
+        )
         if not self._interval_width:
             return self._right(number)
         interval = Text(_interval(timing).rjust(self._interval_width), style="dim")
@@ -201,18 +203,14 @@ class Shape:
         return Text("\n").join(lines)
 
 
-def _number(timing: Timing) -> str:
-    low = wording.LOW_TRUST if timing.trust == "low" else ""
-    return low + wording.milliseconds(timing.median_ms)
-
-
 def _interval(timing: Timing) -> str:
     """Return `±12%`: the wider side of the interval, relative to the latency."""
-    if timing.known is None or timing.ends_ms is None:
+    if timing.ends_ms is None:
         return ""
-    _, high = timing.ends_ms
-    share = high / (timing.ends_ms[0] * high) ** 0.5 - 1
-    return "±>999%" if share > 9.99 else f"±{share:.0%}"
+    share = timing.ends_ms[1] / timing.ms - 1
+    if share > 9.99:
+        return "±>999%"
+    return f"±{share:.1%}" if share < 0.0095 else f"±{share:.0%}"
 
 
 def plain_table(gap: int = 2) -> RichTable:

@@ -1,6 +1,6 @@
 """Check that the JSON file of a stage has the types and values that the stage writes.
 
-The types are those that the code declares: a measurement is timing.measurement.Measurement. In a
+The types are those that the code declares: timing.measurement.Verified, timing.group.GroupTiming. In a
 report or a signature, only the values that a record contains (columns.py) are checked. The checks
 are needed because an older version may have written the file, or it may have been edited.
 """
@@ -17,13 +17,14 @@ from typing import Any
 import jsonschema
 import msgspec
 
+from scripts.lib.config.cell import Kind
 from scripts.lib.config.stage import Stage
 from scripts.lib.report import fields
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.tuning import report
-from scripts.lib.timing.measurement import TIMERS, Measurement
-from scripts.lib.timing.rounds import NOT_TIMED
+from scripts.lib.timing.group import GroupTiming
+from scripts.lib.timing.measurement import Verified
 from scripts.lib.verification import codes
 
 _SECTIONS = {name: name for name in ("export", "compile", "remedy", "reference")} | {
@@ -44,17 +45,15 @@ def problem(stage: Stage, data: Any) -> str:
         return _of_tuning(data)
     if stage.name in _SECTIONS:
         return _of_section(_SECTIONS[stage.name], data)
-    return _of_measurement(data)
+    return _of_timing(data) if stage.kind is Kind.GROUP else _of_verification(data)
 
 
-def contradiction(stage: Stage, measured: Mapping[str, Any], status: str) -> str:
-    """Return why a measurement contradicts the status of its stage, or "" if it does not."""
-    left_out = NOT_TIMED in measured
-    if left_out and not stage.second_round_of:
-        return f"a first round with {NOT_TIMED}"
-    if status == outcome.OK:
-        return "" if left_out or measured.get("latency") else "no latency of a stage that is ok"
-    return f"a latency of a stage that ended as {status}" if measured.get("latency") else ""
+def contradiction(verified: Mapping[str, Any], status: str) -> str:
+    """Return why the file of a verification contradicts the status of its stage, or "" if it does not."""
+    code = verified["verification"]["code"]
+    if (status == outcome.OK) == (code == codes.PASS):
+        return ""
+    return f"verification.code {code} of a stage that ended as {status}"
 
 
 def _of_section(name: str, data: Mapping[str, Any]) -> str:
@@ -82,21 +81,33 @@ def _of_tuning(data: Mapping[str, Any]) -> str:
     return ""
 
 
-def _of_measurement(data: Mapping[str, Any]) -> str:
-    if NOT_TIMED in data:
-        return "" if isinstance(data[NOT_TIMED], str) else f"{NOT_TIMED} is not text"
+def _of_timing(data: Mapping[str, Any]) -> str:
     try:
-        found = msgspec.convert(data, Measurement)
+        found = msgspec.convert(data, GroupTiming)
+    except msgspec.ValidationError as error:
+        return str(error)
+    for cell, one in found.members.items():
+        if one.status == outcome.OK and not one.values_ms:
+            return f"members.{cell} is ok and has no latency"
+        if one.values_ms and min(one.values_ms) <= 0:
+            return f"members.{cell}.values_ms has a value that is not above 0"
+        if one.part >= len(found.parts):
+            return f"members.{cell}.part is {one.part}, and there are {len(found.parts)} parts"
+    return ""
+
+
+def _of_verification(data: Mapping[str, Any]) -> str:
+    try:
+        found = msgspec.convert(data, Verified)
     except msgspec.ValidationError as error:
         return str(error)
     return next((what for what, right in _rules(found) if not right), "")
 
 
-def _rules(found: Measurement) -> Iterator[tuple[str, bool]]:
+def _rules(found: Verified) -> Iterator[tuple[str, bool]]:
     """Yield (error message, whether the rule is met) for the rules that types cannot express."""
-    of, latency = found.verification, found.latency
+    of = found.verification
     yield f"verification.code is {of.code!r}", of.code in codes.CODES
-    yield f"timer is {found.timer!r}", found.timer in (None, *TIMERS)
     errors = (of.max_abs_error, of.rmse_vs_fp64, of.golden_rmse_vs_fp64, of.tol)
     yield "an error of the verification is below 0", _none_below(0, *errors)
     yield "verification.noise is not above 0", of.noise is None or of.noise > 0
@@ -106,18 +117,9 @@ def _rules(found: Measurement) -> Iterator[tuple[str, bool]]:
     yield "training is compared in no step", _none_below(1, of.train_expected)
     numbers = {len(losses) for losses in (of.losses, of.golden_losses) if losses is not None}
     yield "there are not as many losses as training steps", numbers <= {of.train_expected}
-    if latency is None:
-        return
-    yield "a latency without `host`", found.host is not None
-    yield "latency.values_ms has a value that is not above 0", min(latency.values_ms) > 0
-    yield "latency.iterations is not above 0", latency.iterations > 0
     yield "a run without time or calls", all(r.total_s > 0 < r.iterations for r in found.runs)
     spent = ((r.compile_s, r.compile_count, r.execute_s, r.execute_count) for r in found.runs)
     yield "a run with an account below 0", _none_below(0, *itertools.chain(*spent))
-    if found.calibration is not None:
-        taken = (found.calibration.compute_s, found.calibration.memory_s)
-        yield "calibration has a time that is not above 0", all(s > 0 for one in taken for s in one)
-        yield "calibration has more times of one kernel", len(taken[0]) == len(taken[1])
 
 
 def _none_below(least: float, *values: float | None) -> bool:

@@ -1,49 +1,44 @@
-"""Compares rows with each other: the speed of the machine during each, and speed-ups with intervals."""
+"""Compares rows with each other: speed-ups with intervals, and what they say."""
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from scripts.lib.config.choices import BASES
 from scripts.lib.iree.backends import BACKENDS
-from scripts.lib.report import ratio
-from scripts.lib.timing.latency import GRADES, geometric_mean
+from scripts.lib.timing import ratios
+from scripts.lib.timing.ratios import Difference
 
 Record = dict[str, Any]
+Latency = Mapping[str, Any]
+"""The section `latency` of a record."""
 Comparable = Callable[[Mapping[str, Any]], tuple]
 
 
-def add_machine_speeds(found: Sequence[Record]) -> None:
-    """Add to each row the speed of the machine during its measurement: its calibration relative to the
-    median over the rows that were measured on as many threads of the same CPU."""
-    taken = {
-        id(record): seconds
-        for record in found
-        if record["latency"] and (seconds := _calibration_s(record["latency"])) is not None
-    }
-    alike: dict[tuple, list[float]] = {}
-    for record in found:
-        if id(record) in taken:
-            alike.setdefault(_machine(record), []).append(taken[id(record)])
-    for record in found:
-        if record["latency"]:
-            seconds = taken.get(id(record))
-            record["latency"]["machine_speed"] = (
-                seconds and statistics.median(alike[_machine(record)]) / seconds
-            )
+def difference(base: Latency, row: Latency) -> Difference | None:
+    """How many times faster `row` is than `base`, as a logarithm with its error.
+
+    Rows of one group are compared by generation. Others are compared through the anchors of their groups, if these are
+    the same. None if that is not possible, or if there are too few generations.
+    """
+    if base["group"] == row["group"]:
+        return ratios.paired(base["values_ms"], row["values_ms"])
+    if not base["anchor"] or base["anchor"] != row["anchor"]:
+        return None
+    own, other = (ratios.paired(one["anchor_ms"], one["values_ms"]) for one in (row, base))
+    return ratios.combined([(1, own), (-1, other)]) if own and other else None
 
 
-def _calibration_s(latency: Mapping[str, Any]) -> float | None:
-    """Seconds of the calibration: the geometric mean over both kernels and all calibrations of a row."""
-    found = [s for one in latency["rounds"] for s in (*one["compute_s"], *one["memory_s"])]
-    return geometric_mean(found) if found else None
-
-
-def _machine(record: Record) -> tuple:
-    first = record["latency"]["rounds"][0]
-    return first["cpu"], first["threads"], machine_of(record)
+def point(base: Latency, row: Latency) -> float | None:
+    """How many times faster `row` is than `base`, without an interval; None if they cannot be compared."""
+    if base["group"] == row["group"]:
+        return base["ms"] / row["ms"]
+    if not base["anchor"] or base["anchor"] != row["anchor"]:
+        return None
+    own, other = (ratios.log_mean(one["anchor_ms"]) - math.log(one["ms"]) for one in (row, base))
+    return math.exp(own - other)
 
 
 def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None:
@@ -52,14 +47,41 @@ def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None
     `key`: the values that two latencies must share; those of `comparable` if it is None.
     """
     key = key or comparable
-    for base_name in BASES:
-        bases: dict[tuple, Record] = {}
-        for record in found:
-            if runtime_of(record) == base_name and record["latency"]:
-                bases.setdefault(key(record), record)
-        for record in found:
-            if record["latency"]:
-                _compare(record, bases.get(key(record)), base_name)
+    bases: dict[tuple, dict[str, Record]] = {}
+    for record in found:
+        if record["latency"] and (name := runtime_of(record)) in BASES:
+            bases.setdefault(key(record), {}).setdefault(name, record)
+    for record in found:
+        if record["latency"]:
+            own = bases.get(key(record), {})
+            for name in BASES:
+                _compare(record, own.get(name), name)
+            record["latency"]["verdict"] = _verdict(record, own)
+
+
+def _compare(record: Record, base: Record | None, name: str) -> None:
+    latency, column = record["latency"], f"speedup_vs_{name}"
+    latency |= {column: None, f"{column}_low": None, f"{column}_high": None}
+    if base is None:
+        return
+    if base is record:
+        latency |= {column: 1.0, f"{column}_low": 1.0, f"{column}_high": 1.0}
+        return
+    latency[column] = point(base["latency"], latency)
+    if of := difference(base["latency"], latency):
+        at = of.interval()
+        latency |= {column: at.ratio, f"{column}_low": at.low, f"{column}_high": at.high}
+
+
+def _verdict(record: Record, bases: Mapping[str, Record]) -> str | None:
+    """What the ratio of a row to the faster of eager and inductor says; None for a row of one of these, and where it has
+    none."""
+    others = [one["latency"] for one in bases.values() if one is not record]
+    if not others or any(one is record for one in bases.values()):
+        return None
+    fastest = min(others, key=lambda one: one["ms"])
+    of = difference(fastest, record["latency"])
+    return of.interval().verdict if of else ratios.UNDECIDED
 
 
 def runtime_of(record: Mapping[str, Any]) -> str:
@@ -98,33 +120,3 @@ def machine_of(record: Mapping[str, Any]) -> str | None:
 
 _TORCH_DEVICE = {one.device_kind: one.torch_device for one in BACKENDS.values()}
 """PyTorch's name of a kind of device; that of a ROCm GPU is "cuda"."""
-
-
-def _compare(record: Record, base: Record | None, base_name: str) -> None:
-    """Add the speed-up over `base`, its interval, and why there is none."""
-    latency, column = record["latency"], f"speedup_vs_{base_name}"
-    latency.setdefault("no_interval", ratio.why_none(row_of(latency)))
-    latency |= {column: None, f"{column}_low": None, f"{column}_high": None}
-    if base_name == "eager":
-        # A ratio cannot be trusted more than the less trusted of its two latencies.
-        grades = [latency["trust"], base["latency"]["trust"]] if base else []
-        latency["speedup_trust"] = max(grades, key=GRADES.index, default=None)
-    if base is None:
-        return
-    if base is record:
-        latency |= {column: 1.0, f"{column}_low": 1.0, f"{column}_high": 1.0}
-        return
-    both = [row_of(one["latency"]) for one in (base, record)]
-    if not any(map(ratio.why_none, both)):
-        of_base, of_row = map(ratio.log_latency, both)
-        between = ratio.ratio(of_base, of_row)
-        latency |= {column: between.ratio, f"{column}_low": between.low, f"{column}_high": between.high}  # fmt: skip
-        return
-    latency[column] = ratio.point(*both)
-    if not latency["no_interval"]:
-        latency["no_interval"] = f"{base_name}: {ratio.why_none(both[0])}"
-
-
-def row_of(latency: Mapping[str, Any]) -> list[ratio.Round]:
-    """The rounds of a record's latency."""
-    return ratio.of_latency(latency["values_ms"], latency["rounds"])

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
-from scripts.lib.config.cell import Cell
-from scripts.lib.config.stage import MEASUREMENT, STATUS, Stage
-from scripts.lib.config.stages import status_path
+import msgspec
+
+from scripts.lib.config.cell import Cell, Kind
+from scripts.lib.config.stage import STATUS, TIMING, VERIFICATION, Stage
+from scripts.lib.config.stages import LAST, STAGES, status_path
 from scripts.lib.core import atomic
-from scripts.lib.report import shapes
+from scripts.lib.report import latency_section, shapes
 from scripts.lib.supervision import damage, outcome
+from scripts.lib.supervision.group import member_outcome
 from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.lib.timing.group import GroupTiming
 
 _ALSO_READ = {"reference": ("signature.json",), "gradients": ("signature.json",)}
 """Files of a stage that records are made from, and that are not inputs of the aggregation's rule."""
@@ -47,9 +52,47 @@ def deciding(root: Path, outcomes: list[Outcome]) -> Outcome:
     return outcomes[-1]
 
 
-def measured(root: Path, stage: Stage, of: Cell) -> dict:
-    """What a stage of a cell has measured; {} if that file is missing or damaged."""
-    return read_if_whole(root, stage, of, MEASUREMENT)
+def verified(root: Path, stage: Stage, of: Cell) -> dict:
+    """What the verification of a cell has found out; {} if that file is missing or damaged."""
+    return read_if_whole(root, stage, of, VERIFICATION)
+
+
+def timed(root: Path, stage: Stage, group: Cell, member: str) -> tuple[Outcome, GroupTiming | None]:
+    """How the timing of a member of a group ended, and that of the group; None if it has no timing."""
+    files = (root / stage.path(group, name) for name in (STATUS, TIMING))
+    written = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in files)
+    ended_, timing = _group(root, stage, group, written)
+    if timing is None:
+        return ended_, None
+    own = timing.members.get(member)
+    if own is None:
+        what = f"{root / stage.path(group, TIMING)} lacks {member}; the next run makes it again"
+        return replace(
+            ended_, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what
+        ), None
+    if own.status != outcome.OK:
+        return member_outcome(member, own, ended_), timing
+    return ended_, timing
+
+
+@functools.lru_cache(maxsize=4)
+def _group(
+    root: Path, stage: Stage, group: Cell, written: tuple[int, ...]
+) -> tuple[Outcome, GroupTiming | None]:
+    """The outcome of the timing of a group, and the timing. The rows of a group ask one after the other. `written`: when its
+    files were written."""
+    found = ended(root, stage, group)
+    values = read_if_whole(root, stage, group, TIMING) if found.status == outcome.OK else {}
+    return found, msgspec.convert(values, GroupTiming) if values else None
+
+
+def anchor(root: Path, timing: GroupTiming | None) -> str | None:
+    """The anchor of a group with its version (latency_section.anchor_text); None if it has none."""
+    if timing is None or not timing.anchor:
+        return None
+    cell = Cell.parse(timing.anchor, Kind.BASELINE)
+    found = verified(root, STAGES[LAST[Kind.BASELINE]], cell)
+    return latency_section.anchor_text(timing.anchor, found.get("versions", {}))
 
 
 def read_if_whole(root: Path, stage: Stage, of: Cell | str, file: str) -> dict:
@@ -78,7 +121,7 @@ def _damage(root: Path, stage: Stage, of: Cell, file: str, recorded: Outcome) ->
         if not (found := _read(path, stage)):
             empty = f"{path} is empty; the next run makes it again"
             return empty if recorded.status == outcome.OK else ""
-        if file == MEASUREMENT and (what := shapes.contradiction(stage, found, recorded.status)):
+        if file == VERIFICATION and (what := shapes.contradiction(found, recorded.status)):
             return f"{path}: {what}; the next run makes it again"
         return ""
     except (OSError, ValueError) as error:

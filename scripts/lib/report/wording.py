@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import textwrap
 
-from scripts.lib.report.results_table import Absent, Column, Entry, Mean, Speedup, Table
+from scripts.lib.report.results_table import Absent, Column, Entry, Mean, Speedup, Table, Timing
 
-LOW_TRUST = "~"
+DOUBTFUL = "†"
+"""Before a latency with a doubt."""
 NOT_IN_MATRIX = "–"
 BASE_NAMES = ("eager", "the faster of eager and inductor")
 """Names of the bases of the geometric means (results_table.BASES)."""
@@ -26,10 +27,27 @@ def failure(entry: Entry) -> str:
 
 
 def title(table: Table) -> str:
-    """Return `82 of 145 rows measured and verified; trust: 3 high, 40 medium, 39 low`."""
+    """Return `82 of 145 rows measured and verified; 90 of 96 ratios decided`, and what that means."""
     of = table.provenance
     counted = f"{of.measured} of {of.rows} rows measured and verified"
-    return f"{counted}; trust: {of.grades}" if of.measured else counted
+    if not of.ratios:
+        return counted
+    return (
+        f"{counted}; {of.decided} of {of.ratios} ratios decided (faster, slower or same within 5 %)"
+    )
+
+
+def milliseconds_of(timing: Timing) -> str:
+    """Return a latency, marked if there is a doubt about it."""
+    return (DOUBTFUL if timing.doubt else "") + milliseconds(timing.ms)
+
+
+def doubts(table: Table) -> list[str]:
+    """Return a sentence about each row with doubts: `conv: eager, inductor: processes of this program differ`."""
+    return [
+        f"{label}: {', '.join(map(path, columns))}: {doubt}"
+        for (label, doubt), columns in table.doubts.items()
+    ]
 
 
 def path(column: Column, test: str = "eval") -> str:

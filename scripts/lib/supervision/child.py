@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from scripts.lib.core import process
@@ -35,7 +36,15 @@ class Child(Protocol):
 class Spawned:
     """A child of this process, started as a new program. All descendants of this process are its tree."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], output: int, channel: int):
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        output: int,
+        channel: int,
+        folder: Path | None = None,
+    ) -> None:
+        """`folder`: in which it runs; None for that of this process."""
         process.adopt_orphans()
         try:
             self._popen = subprocess.Popen(
@@ -47,6 +56,7 @@ class Spawned:
                 preexec_fn=process.child_setup(os.getpid()),
                 env=dict(env),
                 pass_fds=[channel],
+                cwd=folder,
             )
         except OSError as error:  # an environment that was moved away, say
             raise CannotStart(str(error)) from error

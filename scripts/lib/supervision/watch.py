@@ -78,6 +78,14 @@ class Watch:
                 self._waited = self._enter(self._room)
             yield
 
+    def wait_alone(self) -> float:
+        """Get exclusive access, for the work of this process itself. Returns the seconds waited. Raises Interrupted."""
+        start = time.monotonic()
+        while self._room and not self._room.try_be_alone():
+            self.check()
+            time.sleep(WAIT_SECONDS)
+        return time.monotonic() - start
+
     def run(self) -> Ended:
         """Run the child under its limits. Its whole process tree has ended when this returns or raises.
 

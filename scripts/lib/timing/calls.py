@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
-from scripts.lib.timing.latency import Latency
 from scripts.lib.timing.measurement import Run
-from scripts.lib.timing.stopping import Schedule
 
 
 @dataclass(frozen=True)
@@ -105,52 +103,4 @@ def _with_counted(run: Run, trace_s: float, spent: Counters) -> Run:
         spent.compile_count,
         spent.execute_s,
         spent.execute_count,
-    )
-
-
-def warm_up(calls: Callable[[int], Calls], seconds: float) -> None:
-    """Make calls for this many seconds, at least one."""
-    end = time.perf_counter() + seconds
-    while True:
-        calls(1)
-        if time.perf_counter() >= end:
-            return
-
-
-@dataclass(frozen=True)
-class Repetitions:
-    """One run per repetition, the CPU seconds of each, and the seconds of every call."""
-
-    runs: list[Run]
-    cpu_s: list[float]
-    each_s: list[float]
-
-
-def time_runs(
-    calls: Callable[[int], Calls], chosen: Schedule, halfway: Callable[[], None]
-) -> Repetitions:
-    """Time the repetitions of a schedule. `halfway` is called in the middle.
-
-    A call that does not count follows it, so its effect on the caches is not part of a repetition.
-    """
-    found = Repetitions([], [], [])
-    for number in range(chosen.repetitions):
-        if number and number == chosen.repetitions // 2:
-            halfway()
-            calls(1)
-        cpu = time.process_time()
-        made = calls(chosen.iterations)
-        found.cpu_s.append(time.process_time() - cpu)
-        found.runs.append(made.run)
-        found.each_s.extend(made.each_s)
-    return found
-
-
-def latency(made: Repetitions, chosen: Schedule) -> Latency:
-    """Return the latency of the repetitions of a schedule."""
-    return Latency(
-        tuple(run.total_s * 1e3 / run.iterations for run in made.runs),
-        tuple(s * 1e3 / chosen.iterations for s in made.cpu_s),
-        chosen.iterations,
-        tuple(float(f"{s * 1e3:.5g}") for s in made.each_s),
     )

@@ -5,8 +5,19 @@ from __future__ import annotations
 import os
 import resource
 import time
+from dataclasses import dataclass
 
-from scripts.lib.timing.latency import HostLoad
+
+@dataclass(frozen=True)
+class HostLoad:
+    """The load of the machine by others during a measurement, as shares (0 to 1) of the time of the cores
+    that were measured on.
+
+    `foreign`: other processes. `steal`: other guests of the hypervisor.
+    """
+
+    foreign: float
+    steal: float
 
 
 class HostWatch:
@@ -38,15 +49,23 @@ class HostWatch:
             usage.ru_utime + usage.ru_stime
             for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         )
-        try:
-            with open("/proc/stat", encoding="ascii") as stat:
-                ticks = [int(field) for field in stat.readline().split()[1:9]]
-        except OSError:  # not Linux: nothing is known, and nothing is claimed
+        found = machine_times()
+        if found is None:  # nothing is known, and nothing is claimed
             return own, 0.0, own, time.monotonic()
-        user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
-        hertz = os.sysconf("SC_CLK_TCK")
-        busy = (user + nice + system + irq + softirq) / hertz
-        return busy, steal / hertz, own, time.monotonic()
+        return *found, own, time.monotonic()
+
+
+def machine_times() -> tuple[float, float] | None:
+    """The busy seconds of all CPUs since boot, and those that the hypervisor took, proc(5). None if the system is not
+    Linux."""
+    try:
+        with open("/proc/stat", encoding="ascii") as stat:
+            ticks = [int(field) for field in stat.readline().split()[1:9]]
+    except OSError:
+        return None
+    user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
+    hertz = os.sysconf("SC_CLK_TCK")
+    return (user + nice + system + irq + softirq) / hertz, steal / hertz
 
 
 def shares(foreign_s: float, steal_s: float, core_s: float) -> HostLoad:

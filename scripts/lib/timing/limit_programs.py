@@ -28,8 +28,8 @@ TOO_LONG = 8.0
 bf16 thirty times slower than those of f32 on a CPU without instructions for it: a call with n = 1024 took 19 s.)"""
 SECONDS = 0.3
 """How long each sample is timed, after one call that does not count."""
-AT_LEAST = 5
-"""The minimum number of calls of a sample."""
+AT_LEAST, AT_MOST_S = 5, 3.0
+"""The minimum number of calls of a sample, unless they take more seconds than AT_MOST_S."""
 ARRAY_BYTES = (64 * 2**20, 512 * 2**20)
 """Minimum and maximum bytes of each array of the largest triad. STREAM asks for four times the last-level
 caches."""
@@ -67,8 +67,10 @@ def timed(call: Callable[[], Any], finish: Callable[[], None]) -> tuple[float, .
     call()
     finish()
     found: list[float] = []
-    end = time.perf_counter() + SECONDS
-    while len(found) < AT_LEAST or time.perf_counter() < end:
+    begun = time.perf_counter()
+    while (spent := time.perf_counter() - begun) < SECONDS or len(found) < AT_LEAST:
+        if found and spent > AT_MOST_S:
+            break
         start = time.perf_counter()
         call()
         finish()

@@ -1,18 +1,12 @@
-"""The measurement of a stage: the same form for IREE and the baselines, to and from JSON."""
+"""The result of a verification: the same form for IREE and the baselines, to and from JSON."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from scripts.lib.core import atomic
-from scripts.lib.timing.calibration import Calibration
-from scripts.lib.timing.latency import HostLoad, Latency
-
-TOOL = "iree-benchmark-module"
-PYTHON = "python"
-TIMERS = (TOOL, PYTHON)
-"""The timers of calls: IREE's tool in another process, or the Python process that verified them."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +52,15 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One round of a row: a verification, and a latency if and only if it passed.
+class Verified:
+    """What a stage that verifies has found out about a row, also if the results are wrong.
 
-    `load_ms`: time to load module and weights, until the first call can be made. `first_call_ms`: time
-    of that call, with outputs on the host. `compile_s`: time of all compilations of a baseline before
-    the first repetition. `cold_run_shared`: other stages of the run may have been running during the
-    load and the cold run. `started`: when the first repetition began, in seconds since the epoch.
-    `calibration`: the speed of the machine before, between and after the repetitions.
-    `runs`: the cold run, then the repetitions of `latency`. `max_rss_mb`: peak memory of the timed
-    process, as counted by the kernel (for a baseline, without the verification). `device_memory_mb`:
-    peak memory of tensors on a device with its own memory. `profile`: the profiles of
-    `measure.collect`, taken after the timing.
+    `load_ms`: time to load module and weights, until the first call can be made. `first_call_ms`: time of that call, with
+    outputs on the host. Other stages of the run may have been running meanwhile. `compile_s`: time of all compilations of a
+    baseline until its calls no longer compile. `runs`: of a baseline, the cold run and a warm one; of IREE, the first
+    call. `max_rss_mb`: peak memory of the process, as counted by the kernel, without the verification where the runtime
+    allows it. `device_memory_mb`: peak memory of tensors on a device with its own memory. `profile`: the profiles of
+    `measure.collect`. `command`: of iree-benchmark-module, which times the same calls. `python`: the interpreter.
     `rewrites`: names of the rewrites that have changed the graph, of a baseline with `rewrites`.
     """
 
@@ -79,28 +70,15 @@ class Measurement:
     verification: Verification
     load_ms: float
     first_call_ms: float
-    latency: Latency | None = None
-    host: HostLoad | None = None
-    started: float | None = None
-    calibration: Calibration | None = None
     compile_s: float | None = None
-    cold_run_shared: bool = False
     runs: tuple[Run, ...] = ()
     max_rss_mb: float | None = None
     device_memory_mb: float | None = None
-    timer: str | None = None
     profile: dict | None = None
     command: str = ""
+    python: str = field(default_factory=lambda: sys.executable)
     versions: dict[str, str] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        passed = self.verification.code == "PASS"
-        if passed != (self.latency is not None):
-            raise ValueError(
-                f"verification {self.verification.code} with"
-                f"{'out' if self.latency is None else ''} a latency"
-            )
 
     def write(self, path: str | Path) -> None:
         atomic.write_json(path, asdict(self))

@@ -12,6 +12,7 @@ from scripts.lib.timing.limit_programs import (
     SCALE,
     SCALED,
     SIZES,
+    TOO_LONG,
     array_bytes,
     cached_array_bytes,
     check_product,
@@ -31,8 +32,15 @@ def take(device: TorchDevice, threads: int) -> Iterator[Sample]:
     for each in (*small, *array_bytes(device.kind, threads)):
         yield _triad(device, each)
     for dtype in DTYPES:
+        smaller: Sample | None = None
         for n in SIZES[device.kind]:
-            yield _product(device, dtype, n)
+            if smaller and min(smaller.seconds) * (n / smaller.size) ** 3 > TOO_LONG:
+                print(
+                    f"note: the product {dtype} of torch, size {n}, would take over {TOO_LONG:g} s: left out"
+                )
+                break
+            smaller = _product(device, dtype, n)
+            yield smaller
 
 
 def _triad(device: TorchDevice, each: int) -> Sample:

@@ -14,7 +14,7 @@ import torch
 from scripts.lib.artifacts import tensors
 from scripts.lib.baseline.arguments import Work
 from scripts.lib.config import plugins, precision
-from scripts.lib.core import channel, exits
+from scripts.lib.core import exits
 from scripts.lib.modeling import convert, errors, golden, loading, source, trees
 from scripts.lib.modeling.step import EvalStep, TrainStep, placed, to_training
 from scripts.lib.modeling.weights import set_weights, with_arrays, with_inputs
@@ -42,8 +42,6 @@ class TorchSession:
     def __init__(self, work: Work, check: Check, device: Any, prepare: Prepare) -> None:
         self._device = device
         built = build(work)
-        if not plugins.runtime(work.runtime).cold_run_beside:
-            channel.alone()
         start = time.perf_counter()
         self.step, self.rewrites = _step(work, check, built, device, prepare)
         self.load_s = time.perf_counter() - start

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import math
-import shlex
+import os
 import statistics
 import subprocess
 import time
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from scripts.lib.core import process
+from scripts.lib.iree import gbench
 from scripts.lib.iree.backends import allocator_flags
 from scripts.lib.iree.session import runtime_flags
 from scripts.lib.iree.specs import dispatches
 from scripts.lib.iree.specs.dispatches import Dispatch
 from scripts.lib.iree.specs.lowering_config import LoweringConfig
 from scripts.lib.iree.tools import tool
-from scripts.lib.iree.turns import Side, TurnError, TurnRule, Turns, take
 
 RUN_S = 20.0
 """Seconds after which a process that times a dispatch is ended: it takes less than one unless the configuration is very slow."""
-ONCE = TurnRule(turns=1, repetition_s=0.03, warmup_s=0.01, limit_s=RUN_S)
-COMPARED = TurnRule(turns=4, repetition_s=0.03, warmup_s=0.01, limit_s=RUN_S)
+REPETITION_S = 0.03
+"""Seconds of each of the three repetitions of such a process."""
+TURNS = 4
+"""Processes of each of two configurations that are compared, in alternation."""
 COMPILE_S = 20.0
 """Seconds after which the compilation of a single dispatch is given up; most take one."""
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A dispatch with a configuration: the command that times it, and the calls of a repetition."""
+
+    command: tuple[str, ...]
+    calls: int = 1
 
 
 class DispatchTrials:
@@ -48,7 +60,7 @@ class DispatchTrials:
         self._function = dispatches.benchmarked(self._text)
         self._flags, self._folder = flags, folder
         self._device, self._threads, self._end = device, threads, end
-        self._sides: dict[LoweringConfig, Side] = {}
+        self._compiled: dict[LoweringConfig, _Compiled] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def is_over(self) -> bool:
@@ -64,48 +76,61 @@ class DispatchTrials:
                     break
                 # All of a group are compiled before one is timed: a compilation would disturb the timing.
                 made = list(pool.map(self._compile, group))
-                for config, side in zip(group, made, strict=True):
-                    if side is None:
+                for config, compiled in zip(group, made, strict=True):
+                    if compiled is None:
                         found[config] = None
                     elif not self.is_over():
-                        found[config] = self._time(config, side)
+                        found[config] = self._time(config, compiled)
         return found
 
-    def _time(self, config: LoweringConfig, side: Side) -> float | None:
+    def _time(self, config: LoweringConfig, compiled: _Compiled) -> float | None:
         """Time a configuration: one call says how many calls are a repetition."""
         for _ in range(2):
-            if (taken := self._take([side], ONCE)) is None:
+            if (ms := self._run(compiled)) is None:
                 return None
-            ms = _median(taken, side.name)
-            side = Side(side.name, side.command, side.folder, ms / 1e3)
-        self._sides[config] = side
+            calls = max(1, math.ceil(REPETITION_S / max(ms / 1e3, 1e-9)))
+            compiled = replace(compiled, calls=calls)
+        self._compiled[config] = compiled
         return ms
 
     def ratio(self, before: LoweringConfig, after: LoweringConfig) -> float:
         """The median over the turns of the ratio of both; 0 if one cannot be run."""
         for one in (before, after):
-            if one not in self._sides:
+            if one not in self._compiled:
                 self.times([one])
-        if before not in self._sides or after not in self._sides:
+        if before not in self._compiled or after not in self._compiled:
             return 0.0
-        sides = [self._sides[before], self._sides[after]]
-        taken = self._take(sides, COMPARED)
-        if taken is None:
-            return 0.0
-        first, second = (
-            [min(block.values_ms) for block in taken.blocks if block.side == side.name]
-            for side in sides
-        )
-        return statistics.median(a / b for a, b in zip(first, second, strict=True))
+        pair = self._compiled[before], self._compiled[after]
+        found = []
+        for _ in range(TURNS):
+            first, second = map(self._run, pair)
+            if first is None or second is None:
+                return 0.0
+            found.append(first / second)
+        return statistics.median(found)
 
-    def _take(self, sides: Sequence[Side], rule: TurnRule) -> Turns | None:
+    def _run(self, compiled: _Compiled) -> float | None:
+        """Milliseconds per call of the fastest repetition of a process; None if it fails."""
+        report = self._folder / "run.json"
+        report.unlink(missing_ok=True)
+        command = [
+            *compiled.command,
+            "--benchmark_min_warmup_time=0.01",
+            f"--benchmark_min_time={compiled.calls}x",
+            "--benchmark_repetitions=3",
+            *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
+        ]
+        setup = process.child_setup(os.getpid())
         try:
-            return take(sides, rule, self._threads)
-        except TurnError as error:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=RUN_S, preexec_fn=setup)  # fmt: skip
+            if done.returncode:
+                raise gbench.BenchmarkError((done.stderr or done.stdout).strip()[-500:])
+            return min(gbench.read_ms(report))
+        except (subprocess.TimeoutExpired, gbench.BenchmarkError, OSError, LookupError, ValueError) as error:  # fmt: skip
             print(f"not run: {error}", flush=True)
             return None
 
-    def _compile(self, config: LoweringConfig) -> Side | None:
+    def _compile(self, config: LoweringConfig) -> _Compiled | None:
         """Compile the dispatch with a configuration; None if the compiler does not accept it."""
         name = f"{zlib.crc32(str(config).encode()):08x}"
         program, module = (self._folder / f"{name}.{end}" for end in ("mlir", "vmfb"))
@@ -122,16 +147,10 @@ class DispatchTrials:
             return None
         if done.returncode:
             return None
-        run = [
+        run = (
             *(tool("iree-benchmark-module"), f"--module={module}", f"--function={self._function}"),
             f"--device={self._device}",
             *runtime_flags(self._device, self._threads),
             *allocator_flags(self._device),
-        ]
-        return Side(name, shlex.join(run), self._folder, math.inf)
-
-
-def _median(taken: Turns, side: str) -> float:
-    return statistics.median(
-        value for block in taken.blocks if block.side == side for value in block.values_ms
-    )
+        )
+        return _Compiled(run)

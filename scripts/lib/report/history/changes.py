@@ -7,7 +7,8 @@ methods"), or a line. Each description has the cost
     (n + df) · log(df · prior + RSS) + penalty · (number of changes, or 1 for a line)
 
 and the one with the least cost is taken. `prior` is the variance of a point as its own measurement states it, which counts as `df`
-observations (Smyth 2004, as in ratio.py); RSS is the sum of the squared residuals. The penalty is calibrated by simulation: of series
+observations (Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in microarray
+experiments"); RSS is the sum of the squared residuals. The penalty is calibrated by simulation: of series
 without a change, ALARMS have another description than one level. `python -m benchmarks.change_points` computes PENALTY and states
 how many changes and drifts are found.
 """
@@ -19,7 +20,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.lib.report.ratio import CONFIDENCE, Interval, quantile
+from scripts.lib.timing.ratios import CONFIDENCE, Interval, quantile
 
 LEAST = 4
 """Points that a series needs: a level has at least SHORTEST."""

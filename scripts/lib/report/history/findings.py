@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.lib.report import ratio
 from scripts.lib.report.fields import Field
 from scripts.lib.report.history import changes
 from scripts.lib.report.history.changes import Change, Found
 from scripts.lib.report.history.series import Point, Series, changed_endings, differences
+from scripts.lib.timing.ratios import Interval
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ def of_series(series: Series, of: Field) -> Shown:
     points = series.valued
     values = [one.value for one in points if one.value is not None]
     found = (
-        changes.find(values, [one.known.variance if one.known else None for one in points])
+        changes.find(values, [one.known.scale**2 if one.known else None for one in points])
         if of.varies
         else changes.exact(values)
     )
     changed = [_changed(points, one) for one in found.changes]
-    return Shown(series, of.unit, tuple(changed), found)
+    return Shown(series, "×" if series.anchor else of.unit, tuple(changed), found)
 
 
 def _changed(points: list[Point], change: Change) -> Changed:
@@ -77,8 +77,9 @@ def endings(outcomes: Iterable[Series]) -> list[Ended]:
 
 
 def ends_of(point: Point) -> tuple[float, float] | None:
-    """Return the 95 % interval of a latency in milliseconds, if it has one."""
-    return ratio.ends_ms(point.known) if point.known else None
+    """Return the 99 % interval of the value of a point, if it has one."""
+    at = point.known.interval() if point.known else None
+    return (at.low, at.high) if at else None
 
 
 def when(at: float) -> str:
@@ -108,12 +109,15 @@ def _series(of: Shown) -> dict[str, Any]:
         "cell": of.series.cell,
         "conditions": [one for one in of.series.conditions if one],
         "unit": of.unit,
+        "anchor": of.series.anchor,
+        "follows": of.series.follows,
         "points": [
             {
                 "run": one.entry.id,
                 "at": one.at,
                 "value": one.value,
                 "interval": ends_of(one),
+                "ms": one.ms,
                 "status": one.status,
                 "made_with": one.made_with,
             }
@@ -133,6 +137,6 @@ def _series(of: Shown) -> dict[str, Any]:
     }
 
 
-def _ratio(of: ratio.Interval) -> list[float | None]:
+def _ratio(of: Interval) -> list[float | None]:
     """A ratio with its ends; null where the value before was 0."""
     return [one if one < float("inf") else None for one in (of.ratio, of.low, of.high)]

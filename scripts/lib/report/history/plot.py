@@ -45,6 +45,6 @@ def _panel(axes: Axes, of: Shown, column: str) -> None:
     if drift := of.found.drift:
         axes.annotate(f"drift × {drift.ratio.ratio:.3g}", (0.02, 0.95), xycoords="axes fraction", va="top")  # fmt: skip
     axes.set_title(of.series.title, fontsize=8, loc="left")
-    axes.set_ylabel(column, fontsize=8)
+    axes.set_ylabel("times as fast" if of.series.anchor else column, fontsize=8)
     step = max(1, len(points) // 8)
     axes.set_xticks(range(0, len(points), step), [f"{one.entry.short}\n{when(one.at)}" for one in points[::step]], fontsize=7)  # fmt: skip

@@ -7,18 +7,19 @@ series once: in the first entry that has it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from scripts.lib.report import ratio, speedups
 from scripts.lib.report.columns import COLUMNS
 from scripts.lib.report.fields import INTEGER, NUMBER, Field
-from scripts.lib.report.history.store import Entry, Kept, starts, toolchain_of, versions_of
+from scripts.lib.report.history.store import Entry, Kept, toolchain_of, versions_of
 from scripts.lib.report.provenance import pairs
-from scripts.lib.report.ratio import LogLatency
 from scripts.lib.report.results_file import cell_of
+from scripts.lib.timing import ratios
+from scripts.lib.timing.ratios import Difference
 
 Record = Mapping[str, Any]
 LATENCY = "latency_ms"
@@ -35,7 +36,8 @@ class Point:
     """A cell in an entry of the history.
 
     `at`: when it was measured, or else when the entry was made, in seconds since the epoch. `value`: None if the record has none.
-    `known`: the logarithm of the latency with its error, if it has an interval. `made_with`: what may explain a change, by name.
+    `known`: the logarithm of the value with its error, if it is of a latency with an interval. `ms`: the latency. `made_with`: what
+    may explain a change, by name.
     """
 
     entry: Entry
@@ -44,7 +46,8 @@ class Point:
     reason: str
     detail: str
     value: float | None
-    known: LogLatency | None
+    known: Difference | None
+    ms: float | None
     made_with: Mapping[str, str]
 
     @property
@@ -55,16 +58,21 @@ class Point:
 
 @dataclass
 class Series:
-    """The points of a cell that can be compared, oldest first. `conditions`: what they share, as text."""
+    """The points of a cell that can be compared, oldest first. `conditions`: what they share, as text. `anchor`: the values are how
+    many times faster than this row they are; "" if they are the values of a column. `follows`: the anchor of an earlier series of the
+    same cell, after which this one starts anew."""
 
     cell: str
     conditions: tuple[str, ...]
+    anchor: str = ""
+    follows: str = ""
     points: list[Point] = field(default_factory=list)
 
     @property
     def title(self) -> str:
         """The cell and the conditions."""
-        return ", ".join(filter(None, (self.cell, *self.conditions)))
+        than = f"times as fast as {self.anchor}" if self.anchor else ""
+        return ", ".join(filter(None, (self.cell, *self.conditions, than)))
 
     @property
     def valued(self) -> list[Point]:
@@ -87,11 +95,13 @@ def read(
 
     How a cell ended is of one series only if the machines of the runs have the same CPU: a device that only one of two machines
     has, or a compilation that needs more memory than the other has, is no change. Values are of one series only if they were measured on the same device with as many threads, with the same options of the
-    model. Raises Damaged if an entry cannot be read.
+    model. A latency is known by its ratio to the anchor of its group, because the machine has another speed in each run: where that is
+    another one (with another PyTorch), another series begins. A row without an anchor, and the anchor itself, have milliseconds. Raises Damaged if an entry cannot be read.
     """
     outcomes: dict[tuple[str, str], Series] = {}
     values: dict[str, dict[tuple[str, ...], Series]] = {of.column: {} for of in columns}
     seen: set[str] = set()
+    begun: dict[tuple[str, ...], str] = {}  # the anchor of the last series of a cell that began
     for one in kept:
         for record in one.records():
             cell = str(cell_of(record))
@@ -106,12 +116,18 @@ def read(
             seen.add(measurement)
             conditions = _conditions(one.entry, record)
             for of in columns:
-                if (number := of.of(record)) is not None:
-                    found = values[of.column].setdefault(
-                        (cell, *conditions), Series(cell, conditions)
-                    )
-                    known = _error(record) if of.column == LATENCY else None
-                    found.points.append(replace(point, value=float(number), known=known))
+                if (number := of.of(record)) is None:
+                    continue
+                valued = replace(point, value=float(number))
+                anchor = ""
+                if of.column == LATENCY:
+                    anchor, valued = _latency(valued, record["latency"])
+                known, key = values[of.column], (cell, *conditions, anchor)
+                if key not in known:
+                    follows = begun.get((of.column, *key[:-1]), "")
+                    known[key] = Series(cell, conditions, anchor, follows)
+                    begun[of.column, *key[:-1]] = anchor
+                known[key].points.append(valued)
     return list(outcomes.values()), {
         column: list(found.values()) for column, found in values.items()
     }
@@ -120,22 +136,29 @@ def read(
 def _point(entry: Entry, record: Record) -> Point:
     """The point of a record, without a value."""
     ended = record["outcome"]
-    at = max(starts(record), default=entry.made)
+    at = record["latency"]["started"] if record["latency"] else entry.made
     made = made_with(entry, record)
-    return Point(entry, at, ended["status"], ended["reason"], ended["detail"], None, None, made)
+    return Point(
+        entry, at, ended["status"], ended["reason"], ended["detail"], None, None, None, made
+    )
 
 
-def _error(record: Record) -> LogLatency | None:
-    """The logarithm of the latency of a record with its error; None if it has no interval."""
-    row = speedups.row_of(record["latency"])
-    return None if ratio.why_none(row) else ratio.log_latency(row)
+def _latency(point: Point, latency: Mapping[str, Any]) -> tuple[str, Point]:
+    """The anchor of a latency ("" if it is known in milliseconds), and its point."""
+    values, anchor = latency["values_ms"], latency["anchor_ms"]
+    if not latency["anchor"] or anchor == values:
+        known = ratios.of_logs([math.log(ms) for ms in values])
+        return "", replace(point, value=latency["ms"], known=known, ms=latency["ms"])
+    ratio = math.exp(ratios.log_mean(anchor) - ratios.log_mean(values))
+    known = ratios.paired(anchor, values)
+    return latency["anchor"], replace(point, value=ratio, known=known, ms=latency["ms"])
 
 
 def _measurement(cell: str, record: Record) -> str:
     """Return a text that is equal for two records of the same measurement."""
     latency = record["latency"]
     if latency:
-        return json.dumps([cell, latency["values_ms"], starts(record)])
+        return json.dumps([cell, latency["values_ms"], latency["started"]])
     return json.dumps([cell, record["outcome"], record["compile"], record["versions"]])
 
 

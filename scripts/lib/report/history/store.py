@@ -42,8 +42,8 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One aggregate. `made`: when it was aggregated, in seconds since the epoch. `measured`: the same of its first and its last
-    repetition; None if nothing was measured. `commit`: of the checkout, with `-dirty` if files differed from it; "" if it is not
+    """One aggregate. `made`: when it was aggregated, in seconds since the epoch. `measured`: when the timing of its first and of
+    its last group began; None if nothing was timed. `commit`: of the checkout, with `-dirty` if files differed from it; "" if it is not
     known. `toolchains`: versions by package, by toolchain. `statuses`: number of rows by status."""
 
     id: str
@@ -62,7 +62,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def at(self) -> float:
-        """When its last repetition was timed, or else when it was made, in seconds since the epoch."""
+        """When its last group was timed, or else when it was made, in seconds since the epoch."""
         return self.measured[1] if self.measured else self.made
 
     @property
@@ -130,7 +130,8 @@ def describe(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> Entr
         known = versions.setdefault(toolchain_of(one), {})
         for package, version in versions_of(one).items():
             known.setdefault(package, set()).add(version)
-        started += starts(one)
+        if one.get("latency"):
+            started.append(one["latency"]["started"])
     return Entry(
         name,
         kind,
@@ -161,12 +162,6 @@ def versions_of(record: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def starts(record: Mapping[str, Any]) -> list[float]:
-    """Return when the rounds of a record began, in seconds since the epoch."""
-    rounds = (record.get("latency") or {}).get("rounds") or ()
-    return [one["started"] for one in rounds if one.get("started") is not None]
-
-
 def commit() -> str:
     """Return the commit of the checkout, with `-dirty` if its files differ from it; "" if it is not known."""
     command = ["git", "-C", str(checkout.ROOT), "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]  # fmt: skip
@@ -183,7 +178,7 @@ def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept],
     """Return the entries of these kinds, and what is wrong with those that cannot be read.
 
     They are in the order in which they were made. A run in which the cell that fails was the last one to be measured has an older
-    last repetition than the run before it.
+    last timing than the run before it.
     """
     found, wrong = [], []
     for path in sorted(folder.glob("*.json")):

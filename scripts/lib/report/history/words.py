@@ -10,10 +10,10 @@ from rich.text import Text
 from scripts.lib.report import wording
 from scripts.lib.report.history.changes import LEAST, Drift
 from scripts.lib.report.history.findings import Changed, Ended, Shown, ends_of, when
-from scripts.lib.report.history.series import LATENCY, Point
+from scripts.lib.report.history.series import LATENCY, Point, Series
 from scripts.lib.report.history.store import Entry
-from scripts.lib.report.ratio import Interval
 from scripts.lib.report.screen import plain_table
+from scripts.lib.timing.ratios import Interval
 
 WIDTH = 24
 """Characters of the longest bar."""
@@ -52,16 +52,20 @@ def show(console: Console, shown: Shown, column: str) -> None:
     console.print(Text(shown.series.title, style="bold"))
     table = plain_table()
     changed_at = {one.after for one in shown.changed}
+    series = shown.series
     unit = f" ({shown.unit})" if shown.unit and not column.endswith(f"_{shown.unit}") else ""
     for name in ("run", "when (UTC)", "commit"):
         table.add_column(name)
-    table.add_column(f"{column}{unit}", justify="right")
+    table.add_column("times as fast" if series.anchor else f"{column}{unit}", justify="right")
+    if series.anchor:
+        table.add_column(column, justify="right")
     table.add_column("")
     points = shown.series.valued
     most = max((one.value or 0.0 for one in points), default=0.0)
     for one in points:
         mark = " ← change" if one in changed_at else ""
-        table.add_row(one.entry.short, when(one.at), one.entry.commit, value(one, column), bar(one.value or 0.0, most) + mark)  # fmt: skip
+        ms = [wording.milliseconds(one.ms)] if series.anchor and one.ms else []
+        table.add_row(one.entry.short, when(one.at), one.entry.commit, value(one, series, column), *ms, bar(one.value or 0.0, most) + mark)  # fmt: skip
     console.print(table)
     for line in findings(shown, column):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
@@ -70,19 +74,20 @@ def show(console: Console, shown: Shown, column: str) -> None:
 
 def findings(shown: Shown, column: str) -> list[str]:
     """What was found in a series, as lines."""
+    series = shown.series
+    anew = f"starts anew with another anchor, after {series.follows}" if series.follows else ""
     if shown.has_finding:
-        found = [_changed(one, column) for one in shown.changed]
-        return [*found, *([_drift(shown, shown.found.drift)] if shown.found.drift else [])]
-    count = len(shown.series.valued)
+        found = [anew, *(_changed(one, series, column) for one in shown.changed)]
+        found += [_drift(shown, shown.found.drift)] if shown.found.drift else []
+        return list(filter(None, found))
+    count = len(series.valued)
     few = f"; {count} of the {LEAST} runs that a change needs" if count < LEAST else ""
-    return [NO_CHANGE + few]
+    return [*filter(None, [anew]), NO_CHANGE + few]
 
 
-def _changed(of: Changed, column: str) -> str:
-    text = (
-        f"change in run {of.after.entry.short} ({when(of.after.at)}): {value(of.before, column, False)} → "
-        f"{value(of.after, column, False)}, {interval(of.change.ratio)}"
-    )
+def _changed(of: Changed, series: Series, column: str) -> str:
+    before, after = (value(one, series, column, False) for one in (of.before, of.after))
+    text = f"change in run {of.after.entry.short} ({when(of.after.at)}): {before} → {after}, {interval(of.change.ratio)}"
     return text + _differs(of.differs, of.before)
 
 
@@ -106,19 +111,18 @@ def _differs(differs: Iterable[str], before: Point) -> str:
     return f"; since run {before.entry.short}: {known or 'nothing that the rows record'}"
 
 
-def value(point: Point, column: str, with_interval: bool = True) -> str:
-    """The value of a point as text, of a latency with its interval."""
+def value(point: Point, series: Series, column: str, with_interval: bool = True) -> str:
+    """The value of a point of a series as text, of a latency with its interval."""
     if point.value is None:
         return "–"
     if column != LATENCY:
         return f"{point.value:,.10g}"
     ends = ends_of(point) if with_interval else None
-    text = wording.milliseconds(point.value)
-    return (
-        f"{text} ({wording.milliseconds(ends[0])} to {wording.milliseconds(ends[1])})"
-        if ends
-        else text
+    text, *of_ends = (
+        f"{one:.4g}" if series.anchor else wording.milliseconds(one)
+        for one in (point.value, *(ends or ()))
     )
+    return f"{text} ({' to '.join(of_ends)})" if of_ends else text
 
 
 def interval(of: Interval) -> str:

@@ -11,10 +11,10 @@ from scripts.lib.report.results_table import Column, Table
 from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, MachineLimits
 
 RATES = """\
-1e9 bytes per second: the bytes that a call has to read and write, divided by its latency. In brackets the 95 % interval.
+1e9 bytes per second: the bytes that a call has to read and write, divided by its latency. In brackets the 99 % interval.
 """
 MEANS = """\
-Geometric means over the shapes of all kernels, with 95 % intervals of the errors of these measurements. *Verified*: rows
+Geometric means over the shapes of all kernels, with 99 % intervals of the errors of these measurements. *Verified*: rows
 with the right results, of all rows; a row without a latency is in no mean, so means of different rows do not compare.
 *Bandwidth*: the share of the machine's bandwidth that is reached, as geometric mean and at most.
 """
@@ -26,6 +26,9 @@ def page(found: Kernels, limits: Sequence[MachineLimits]) -> str:
     when = f"\nMeasured {of.when}.\n" if of.when else ""
     sections = {
         "Geometric means": f"{MEANS}\n{_means(found.table, found.shares)}",
+        f"Doubts ({wording.DOUBTFUL})": "".join(
+            f"- {text(one)}\n" for one in wording.doubts(found.table)
+        ),
         "What the machine can do": "".join(_limits(limits)),
         "Not measured": "".join(f"- {text(wording.absent(one))}\n" for one in found.table.absent),
         "Measured with": "".join(f"- {text(line)}\n" for line in (*of.where, *of.with_what)),
@@ -77,11 +80,11 @@ def _cell(record: Record | None) -> str:
     if of["gb_per_s"] is None or remedied.by_other_path(record):
         ended = remedied.of_path(record)
         return text("skipped" if ended["status"] == "skipped" else ended["reason"])
-    low = text(wording.LOW_TRUST) if record["latency"]["trust"] == "low" else ""
+    doubt = wording.DOUBTFUL if record["latency"]["doubt"] else ""
     ends = ""
     if of["gb_per_s_low"] is not None:
         ends = f" ({of['gb_per_s_low']:.3g} to {of['gb_per_s_high']:.3g})"
-    return f"{low}{of['gb_per_s']:.3g}{ends}"
+    return f"{doubt}{of['gb_per_s']:.3g}{ends}"
 
 
 def _limits(limits: Sequence[MachineLimits]) -> Iterator[str]:

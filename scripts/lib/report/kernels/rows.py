@@ -64,13 +64,12 @@ _OF_LATENCY = (
 
 def _rates(moved: int, flop: float, latency: Mapping[str, Any]) -> dict[str, float | None]:
     """The rates of a call, in 1e9 bytes or FLOP per second. Their interval is that of the latency."""
-    ends = limits.interval_ms(latency)
-    low, high = sorted(moved / ms / 1e6 for ms in ends) if ends else (None, None)
+    slow, fast = latency["high_ms"], latency["low_ms"]
     return {
-        "gb_per_s": moved / latency["median_ms"] / 1e6,
-        "gb_per_s_low": low,
-        "gb_per_s_high": high,
-        "gflop_per_s": flop / latency["median_ms"] / 1e6,
+        "gb_per_s": moved / latency["ms"] / 1e6,
+        "gb_per_s_low": slow and moved / slow / 1e6,
+        "gb_per_s_high": fast and moved / fast / 1e6,
+        "gflop_per_s": flop / latency["ms"] / 1e6,
     }
 
 

@@ -63,7 +63,7 @@ class Rule:
 
     def applies(self, to: Failure) -> bool:
         """Return whether the rule applies. The source line at the end of a detail is not searched."""
-        stage = to.stage.removeprefix("operator_").removesuffix("_again")
+        stage = to.stage.removeprefix("operator_")
         return (not self.stages or stage in self.stages) and all(
             re.search(pattern, text)
             for pattern, text in (
@@ -100,10 +100,11 @@ RULES = (
     # torch-mlir's patterns, which IREE includes, make casts that the verifier rejects.
     Rule(IREE_INPUT, stages=("compile",), detail=r"'tensor\.cast' op operand type .* are cast incompatible"),
     Rule(IREE_CODEGEN, stages=("compile",)),
-    Rule(IREE_RUNTIME, stages=("measure",)),
-    Rule(PYTORCH, stages=("baseline",), tool="^(eager|inductor)$"),
-    Rule(PYTORCH_XLA, stages=("baseline",), tool="^(xla|openxla)$"),
-    Rule(RUNTIME, stages=("baseline",)),
+    Rule(IREE_RUNTIME, stages=("verify",)),
+    Rule(IREE_RUNTIME, stages=("time",), tool="^torch_(mlir|xla)$"),
+    Rule(PYTORCH, stages=("baseline", "time"), tool="^(eager|inductor)$"),
+    Rule(PYTORCH_XLA, stages=("baseline", "time"), tool="^(xla|openxla)$"),
+    Rule(RUNTIME, stages=("baseline", "time")),
 )  # fmt: skip
 """The first rule that applies gives the fault."""
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from scripts.lib.batch.outcomes import Line
-from scripts.lib.config import plugins, stages
+from scripts.lib.batch.timing import member_outcome
+from scripts.lib.config import plugins, stages, training
 from scripts.lib.config.build_trees import COMPILER
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.matrix import Matrix
@@ -22,7 +25,7 @@ from scripts.lib.config.stage import Stage
 from scripts.lib.config.stages import IREE_ENV
 from scripts.lib.driver import fingerprint, verdict
 from scripts.lib.operators.problem import Problem
-from scripts.lib.report import latency_section, rounds, speedups, versions
+from scripts.lib.report import latency_section, speedups, versions
 from scripts.lib.report import record as of_model
 from scripts.lib.report.fields import names
 from scripts.lib.report.operators import faults, stage_files
@@ -31,6 +34,7 @@ from scripts.lib.report.operators.faults import Failure
 from scripts.lib.report.stage_files import deciding
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.outcome import Outcome
+from scripts.lib.timing.group import GroupTiming
 from scripts.lib.verification import codes
 
 OVERHEAD = 1.3
@@ -43,23 +47,27 @@ _SECTIONS = {
     for section in ("reference", "outcome", "verification", "latency", "run", "export", "compile")
 }
 _OF_OUTCOME = [name for name in _SECTIONS["outcome"] if name not in ("stale", "fault")]
-_OF_RUN = [name for name in _SECTIONS["run"] if name not in ("host", "seconds", "overhead_here")]
+_OF_RUN = {*_SECTIONS["run"]} - {"seconds", "host_overhead_ms", "overhead_here"}
 
 
 @dataclass(frozen=True)
 class Row:
     """The rows of one batch on one lowering path, or under one baseline.
 
-    `experiment`: their section of that name. `tool`: the exporter or runtime. `versions`: the
+    `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or runtime. `versions`: the
     versions that the environments of the row pin. `code`: the hash of the code of the last stage.
-    `ends`: how each stage of the chain ended, by problem, in order.
+    `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed, and
+    `timed`, how that ended by problem; empty if they are only compiled.
     """
 
+    cell: Cell
     experiment: Mapping[str, Any]
     tool: str
     versions: Mapping[str, str | None]
     code: str
     ends: Sequence[tuple[Stage, Mapping[str, Line]]]
+    group: str = ""
+    timed: Mapping[str, Line] = field(default_factory=dict)
 
 
 def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]) -> list[Record]:
@@ -73,14 +81,18 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
             read[key] = stage_files.read(root, stage, cell, names_of)
         return read[key]
 
-    rows = []
+    rows: dict[str, Row] = {}
     for cell in matrix.operators.rows():
         if cell["batch"] == batch:
             made = _iree_row if cell.kind is Kind.BATCH_IREE else _baseline_row
-            rows.append(made(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)]))
+            row = made(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)])
+            if row.ends[-1][0].measures:
+                stage, group = matrix.timed(cell)
+                row = replace(row, group=str(group), timed=ends(stage, group))
+            rows[str(cell)] = row
     found = []
     for problem in problems:
-        of_problem = [_record(root, problem, row) for row in rows]
+        of_problem = [_record(root, problem, row, rows) for row in rows.values()]
         speedups.add_speedups(of_problem, _comparable)
         _add_overhead(of_problem)
         found += of_problem
@@ -101,6 +113,7 @@ def _iree_row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[st
     declared = plugins.exporter(frontend.exporter).versions
     versions.add(found, versions.pins(matrix, frontend.env), declared, {})
     return Row(
+        cell,
         experiment,
         frontend.exporter,
         found["versions"],
@@ -122,7 +135,7 @@ def _baseline_row(
     declared = plugins.runtime(baseline.runtime).versions
     versions.add(found, versions.pins(matrix, baseline.env), declared, {})
     code = _code(stages.modules(ends[-1][0], baseline))
-    return Row(experiment, baseline.runtime, found["versions"], code, ends)
+    return Row(cell, experiment, baseline.runtime, found["versions"], code, ends)
 
 
 @functools.cache
@@ -131,11 +144,19 @@ def _code(modules: tuple[str, ...]) -> str:
     return fingerprint.code_of_stage(modules)
 
 
-def _record(root: Path, problem: Problem, row: Row) -> Record:
-    """Return the record of a problem in a row."""
+def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> Record:
+    """Return the record of a problem in a row. `rows`: all rows of the batch by their cells."""
     ends = [(stage, of[problem.name]) for stage, of in row.ends]
     outcomes = [end.outcome for _, end in ends]
-    decisive, last = deciding(root, outcomes), ends[-1][1]
+    last, line = ends[-1][1], row.timed.get(problem.name)
+    timing: GroupTiming | None = None
+    if line and last.outcome.status == outcome.OK:
+        ended = member_outcome(line, str(row.cell))
+        if ended.status == outcome.OK:
+            timing = msgspec.convert(line.result["timing"], GroupTiming)
+        else:
+            outcomes.append(ended)
+    decisive = deciding(root, outcomes)
     results = {stage.name: end.result for stage, end in ends}
     whole = ends[-1][0].measures and decisive.status != outcome.DAMAGED
     measured = last.result if whole and "verification" in last.result else {}
@@ -146,10 +167,10 @@ def _record(root: Path, problem: Problem, row: Row) -> Record:
         "dataset": _dataset(problem),
         "experiment": dict(row.experiment),
         "reference": reference,
-        "outcome": _outcome(decisive, last.outcome, row),
+        "outcome": _outcome(decisive, last.outcome, row, line.outcome if line and timing else None),
         "verification": _verification(decisive, measured),
-        "latency": _latency(measured, reference) if measured.get("latency") else None,
-        "run": _run(measured, last),
+        "latency": _latency(problem, row, timing, rows, reference) if timing else None,
+        "run": _run(measured, last) | {"host_overhead_ms": _empty_ms(line, row)},
         "export": _taken("export", results["operator_export"]) if is_iree else None,
         "compile": _taken("compile", results["operator_compile"]) if is_iree else None,
         "versions": _versions(row.versions, measured),
@@ -181,12 +202,16 @@ def _taken(section: str, result: Mapping[str, Any]) -> Record:
     return {key: result[key] for key in _SECTIONS[section] if key in result}
 
 
-def _outcome(decisive: Outcome, last: Outcome, row: Row) -> Record:
+def _outcome(decisive: Outcome, last: Outcome, row: Row, timed_by: Outcome | None) -> Record:
     fault = ""
     if decisive.status not in (outcome.OK, outcome.SKIPPED):
         failed = (decisive.stage, decisive.status, decisive.reason, decisive.detail)
         fault = faults.of(Failure(*failed, row.tool))
-    stale = decisive.status == outcome.OK and fingerprint.is_stale(last, row.code)
+    timing_code = _code(stages.STAGES["operator_time"].modules)
+    stale = decisive.status == outcome.OK and (
+        fingerprint.is_stale(last, row.code)
+        or (timed_by is not None and fingerprint.is_stale(timed_by, timing_code))
+    )
     return {key: getattr(decisive, key) for key in _OF_OUTCOME} | {
         "blocked_by": last.blocked_by,
         "fault": fault,
@@ -205,9 +230,20 @@ def _verification(decisive: Outcome, measured: Mapping[str, Any]) -> Record:
     return {"code": code, "backendbench_correct": None} | detail
 
 
-def _latency(measured: Mapping[str, Any], reference: Mapping[str, Any]) -> Record:
-    found = _taken("latency", latency_section.figures([measured]))
-    ms = found["median_ms"]
+def _latency(
+    problem: Problem,
+    row: Row,
+    timing: GroupTiming,
+    rows: Mapping[str, Row],
+    reference: Mapping[str, Any],
+) -> Record:
+    anchor = None
+    if timing.anchor:
+        verified = rows[timing.anchor].ends[-1][1][problem.name].result
+        anchor = latency_section.anchor_text(timing.anchor, verified.get("versions", {}))
+    group, member = f"{row.group}: {problem.name}", str(row.cell)
+    found = latency_section.of(timing, group, member, training.EVAL, None, 1, anchor)
+    ms = found["ms"]
     moved, flops = reference.get("bytes"), reference.get("flops")
     return found | {
         "gb_per_s": moved / ms * 1e-6 if moved else None,
@@ -216,12 +252,13 @@ def _latency(measured: Mapping[str, Any], reference: Mapping[str, Any]) -> Recor
 
 
 def _run(measured: Mapping[str, Any], last: Line) -> Record:
-    timed = rounds.timed([measured])
-    return {key: (measured or last.result).get(key) for key in _OF_RUN} | {
-        "host": asdict(rounds.host(timed)) if timed else None,
-        "seconds": last.seconds,
-        "overhead_here": None,
-    }
+    found = {key: (measured or last.result).get(key) for key in _OF_RUN}
+    return found | {"seconds": last.seconds, "overhead_here": None}
+
+
+def _empty_ms(line: Line | None, row: Row) -> float | None:
+    """Return the time of a call of the row's runtime that computes nothing."""
+    return line.result.get("empty_ms", {}).get(str(row.cell)) if line else None
 
 
 def _versions(pinned: Mapping[str, str | None], measured: Mapping[str, Any]) -> Record:
@@ -240,6 +277,6 @@ def _add_overhead(of_problem: Sequence[Record]) -> None:
         run = record["run"]
         if record["experiment"]["runtime"] == "eager" and record["latency"] and run["host_overhead_ms"]:  # fmt: skip
             device = speedups.device_of(record)[0]
-            found[device] = record["latency"]["median_ms"] < OVERHEAD * run["host_overhead_ms"]
+            found[device] = record["latency"]["ms"] < OVERHEAD * run["host_overhead_ms"]
     for record in of_problem:
         record["run"]["overhead_here"] = found.get(speedups.device_of(record)[0])

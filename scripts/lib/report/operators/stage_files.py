@@ -10,6 +10,7 @@ from scripts.lib.batch import outcomes
 from scripts.lib.batch.outcomes import Line
 from scripts.lib.config.cell import Cell
 from scripts.lib.config.stage import OUTCOMES, STATUS, Stage
+from scripts.lib.config.stages import STAGES
 from scripts.lib.report import shapes
 from scripts.lib.supervision import damage, outcome
 from scripts.lib.supervision.outcome import Outcome
@@ -52,12 +53,16 @@ def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
     if left := [name for name in wanted if name not in found]:
         raise ValueError(f"{path}: no line of {left[0]}; the next run makes it again")
     for line in found.values() if stage.measures else ():
-        if "verification" in line.result and (what := _problem(stage, line)):
+        if what := _problem(stage, line):
             raise ValueError(f"{path}: {line.problem}: {what}; the next run makes it again")
     return found
 
 
 def _problem(stage: Stage, line: Line) -> str:
-    """Return what is wrong with the measurement of a problem, or ""."""
+    """Return what is wrong with the verification or the timing of a problem, or ""."""
+    if "timing" in line.result:
+        return shapes.problem(STAGES["time"], line.result["timing"])
+    if "verification" not in line.result:
+        return ""
     wrong = shapes.problem(stage, line.result)
-    return wrong or shapes.contradiction(stage, line.result, line.outcome.status)
+    return wrong or shapes.contradiction(line.result, line.outcome.status)

@@ -15,7 +15,8 @@ from scripts.lib.report.results_table import Column
 from scripts.lib.supervision import outcome
 from scripts.lib.verification import codes
 
-MEASURING = "operator_measure"
+RUNNING = ("operator_verify", "operator_time")
+"""The stages of a lowering path that run its modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Row:
     @property
     def is_compiled(self) -> bool:
         """Whether there is a module: the row is verified, or was stopped later."""
-        return self.status == outcome.OK or self.stage == MEASURING
+        return self.status == outcome.OK or self.stage in RUNNING
 
     @property
     def is_failure(self) -> bool:
@@ -126,7 +127,7 @@ class Table:
 
 
 def _has_run(row: Row) -> bool:
-    return row.is_verified or (row.stage == MEASURING and row.status != outcome.UNAVAILABLE)
+    return row.is_verified or (row.stage in RUNNING and row.status != outcome.UNAVAILABLE)
 
 
 def _problem(record: Mapping[str, Any]) -> Problem:
@@ -160,6 +161,6 @@ def _row(record: Mapping[str, Any], problem: Problem) -> Row:
         ended["fault"],
         record["verification"]["code"],
         bool(record["verification"]["backendbench_correct"]),
-        latency["median_ms"] if latency else None,
+        latency["ms"] if latency else None,
         latency["speedup_vs_eager"] if latency else None,
     )

@@ -13,7 +13,7 @@ from scripts.lib.report.markdown import text
 from scripts.lib.report.results_table import Table
 from scripts.lib.report.tuning.rows import Reports
 from scripts.lib.supervision import outcome
-from scripts.lib.supervision.tuning.report import Line, Specs, TunedOperation
+from scripts.lib.supervision.tuning.report import Line, Specs, Timing, TunedOperation
 from scripts.lib.supervision.tuning.tried import NOT_APPLICABLE, OUT_OF_BUDGET
 
 Record = Mapping[str, Any]
@@ -22,12 +22,12 @@ NOT_TRIED = (NOT_APPLICABLE, OUT_OF_BUDGET)
 """Reasons of candidates that are counted and not listed; there may be dozens."""
 
 FOUND = """\
-Milliseconds per call, measured in two rounds after tuning. *Default* is the fastest of what the target compiles anyway,
-*tuned* the fastest candidate. The gain is their ratio with its 95 % interval. It is kept if the interval is above 1.
+Milliseconds per call, timed in turns with each other after tuning. *Default* is the fastest of what the target compiles
+anyway, *tuned* the fastest candidate. The gain is their ratio with its 99 % interval. It is kept if the interval is above 1.
 """
 CANDIDATES = """\
-Milliseconds of each round of the search: all modules took part in the first one, the fastest ones of each in the next, with
-twice the repetitions. Each was verified in the same process. These are single measurements; the table above has those that count.
+Milliseconds in the search, and how many times faster than the default, with 99 % intervals. All verified modules were timed
+in turns, and slow ones left: a module of few generations has no interval. The table above has the results that count.
 """
 
 
@@ -44,7 +44,7 @@ def page(records: Sequence[Record], reports: Reports) -> str:
         seconds = report.compile_s + report.measure_s
         head = f"### {text(model)} on {text(target)}\n\n{seconds:.0f} of {report.budget_s:g} s.\n"
         rows = [_candidate(one) for one in report.candidates if one.reason not in NOT_TRIED]
-        shown = markdown.table(("candidate", "ms by round", "outcome"), rows)
+        shown = markdown.table(("candidate", "ms", "gain", "generations", "outcome"), rows)
         parts.append("\n".join(filter(None, (head, shown, "".join(_not_tried(report.candidates))))))
         parts += [_specs(one) for one in report.specs]
     return "\n".join(parts)
@@ -69,7 +69,7 @@ def found_rows(records: Sequence[Record]) -> Iterator[list[str]]:
             model,
             target,
             *(_ms(found) for found in (*baselines, by_name[model, AS_CONFIGURED, target], one)),
-            _gain(tuning),
+            _gain(*(tuning[f"speedup_vs_default{end}"] for end in ("", "_low", "_high"))),
             "yes" if tuning["kept"] else f"no: {tuning['why']}",
             tuning["candidate"] or "",
             ""
@@ -109,17 +109,15 @@ def _ms(record: Record | None) -> str:
     if record is None:
         return wording.NOT_IN_MATRIX
     if record["latency"]:
-        return wording.milliseconds(record["latency"]["median_ms"])
+        return wording.milliseconds(record["latency"]["ms"])
     ended = record["outcome"]
     return "skipped" if ended["status"] == outcome.SKIPPED else ended["reason"]
 
 
-def _gain(tuning: Mapping[str, Any]) -> str:
-    if tuning["speedup_vs_default"] is None:
+def _gain(ratio: float | None, low: float | None, high: float | None) -> str:
+    if ratio is None:
         return ""
-    low, high = tuning["speedup_vs_default_low"], tuning["speedup_vs_default_high"]
-    ends = "" if low is None else f" ({low:.2f} to {high:.2f})"
-    return f"{tuning['speedup_vs_default']:.2f}{ends}"
+    return f"{ratio:.2f}" + ("" if low is None else f" ({low:.2f} to {high:.2f})")
 
 
 OPERATIONS = ("dispatches", "share", "configuration of the compiler", "fastest one found", "alone", "tried")  # fmt: skip
@@ -176,9 +174,18 @@ def _not_tried(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def _candidate(one: Line) -> list[str]:
-    times = ", ".join(wording.milliseconds(found.median_ms) for found in one.rounds)
     ended = "verified" if one.status == outcome.OK else f"{one.status} ({one.reason}): {one.detail}"
     if one.same_as:
         ended += f"; the module of {one.same_as}"
     name = f"{one.name} (configured)" if one.configured else one.name
-    return [text(name), times, markdown.text(ended[:300])]
+    return [text(name), *_timing(one.timing), markdown.text(ended[:300])]
+
+
+def _timing(of: Timing | None) -> tuple[str, str, str]:
+    """The latency, the gain and the generations of a candidate."""
+    if of is None:
+        return "", "", ""
+    ms = wording.milliseconds(of.ms)
+    if of.low_ms and of.high_ms:
+        ms += f" ({wording.milliseconds(of.low_ms)} to {wording.milliseconds(of.high_ms)})"
+    return ms, _gain(of.speedup, of.speedup_low, of.speedup_high), str(of.generations)

@@ -9,9 +9,10 @@ from typing import Any
 from scripts.lib.config.cell import Cell
 from scripts.lib.config.matrix import Matrix
 from scripts.lib.config.tuning import AS_CONFIGURED, TUNED, Result
-from scripts.lib.report import ratio, record, speedups
+from scripts.lib.report import record, speedups
 from scripts.lib.supervision import outcome
 from scripts.lib.supervision.tuning.report import Line, Report
+from scripts.lib.timing import ratios
 
 Record = dict[str, Any]
 Reports = Mapping[tuple[str, str], Report]
@@ -26,7 +27,7 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
     made = {row: record.tuned_record(root, matrix, row) for row in matrix.tuned_rows()}
     reports = {(row["model"], row["target"]): found for row, (_, found) in made.items() if found}
     baselines = [
-        record.baseline_record(root, matrix, matrix.models[of["model"]], matrix.baselines[of["baseline"]], of["test"])
+        record.baseline_record(root, matrix, matrix.models[of["model"]], matrix.baselines[of["baseline"]], of["test"], "time_tuned")
         for of in matrix.tuned_baselines()
     ]  # fmt: skip
     found = [*(one for one, _ in made.values()), *baselines]
@@ -71,8 +72,8 @@ def results(found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
             device_name=one["run"]["device_name"],
             threads=one["run"]["threads"],
             versions={k: v for k, v in one["versions"].items() if v and not k.endswith("_build")},
-            latency_ms=latency.get("median_ms"),
-            default_ms=default.get("median_ms"),
+            latency_ms=latency.get("ms"),
+            default_ms=default.get("ms"),
             speedup=of["speedup_vs_default"],
             speedup_low=of["speedup_vs_default_low"],
             speedup_high=of["speedup_vs_default_high"],
@@ -118,7 +119,7 @@ def _section(row: Cell, report: Report | None) -> Record:
 
 def is_compiled(one: Line) -> bool:
     """Whether a candidate has a module."""
-    return one.step == "measure" or one.status == outcome.OK
+    return one.step != "compile" or one.status == outcome.OK
 
 
 def _add_gains(rows: Mapping[Cell, Record]) -> None:
@@ -143,13 +144,14 @@ def _gain(tuned: Record, default: Record) -> Record:
         return {"kept": False, "why": why}
     if tuned["tuning"]["candidate"] == default["tuning"]["candidate"]:
         return {"kept": False, "why": "what is configured was the fastest"}
-    both = [speedups.row_of(one["latency"]) for one in (default, tuned)]
-    if why := next(filter(None, map(ratio.why_none, both)), ""):
-        found = {"speedup_vs_default": ratio.point(*both)}
-        return found | {"kept": False, "why": f"no interval: {why}"}
-    of_default, of_tuned = map(ratio.log_latency, both)
-    between = ratio.ratio(of_default, of_tuned)
-    kept = between.low > 1
+    both = (default["latency"], tuned["latency"])
+    found = speedups.difference(*both)
+    if found is None:
+        why = tuned["latency"]["doubt"] or default["latency"]["doubt"]
+        point = {"speedup_vs_default": speedups.point(*both)}
+        return point | {"kept": False, "why": f"no interval: {why}"}
+    between = found.interval()
+    kept = between.verdict == ratios.FASTER
     return {
         "speedup_vs_default": between.ratio,
         "speedup_vs_default_low": between.low,

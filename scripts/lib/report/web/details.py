@@ -19,7 +19,7 @@ _SECTIONS = (
     *("model", "experiment", "reference", "outcome", "verification", "run", "export", "compile"),
     *("remedy", "versions"),
 )
-_OF_LATENCY = ("values_ms", "rounds", "trust_reasons", "iterations", "cpu_per_real", "machine_drift", "machine_speed", "no_interval")  # fmt: skip
+_OF_LATENCY = ("values_ms", "anchor_ms", "anchor", "group", "calls", "started", "foreign", "steal")
 
 
 def blocks(source: Source) -> list[list[dict[str, Any]]]:
@@ -34,8 +34,8 @@ def _details(root: Path, record: Record, runs: Sequence[Run]) -> dict[str, Any]:
     failed = clusters.failure(record)
     return {
         **{key: record.get(key) for key in _SECTIONS},
-        "latency": latency and {key: latency.get(key) for key in _OF_LATENCY},
-        "cold": record["runs"][0] if record.get("runs") else None,
+        "latency": latency and {key: latency[key] for key in _OF_LATENCY},
+        "cold": record["runs"][0] if record["runs"] else None,
         # Without anything to make good, the stage of remedies ran and did nothing.
         "stages": [one for one in runs if one["stage"] != "remedy" or record.get("remedy")],
         "minimal": failed.command if failed else "",

@@ -64,7 +64,7 @@ def _elements(source: Source) -> Iterator[str]:
         for one in VIEWS
     ]
     yield _element("views", {"views": views, "block": details.BLOCK})
-    yield _element("rows", rows.table(source.records))
+    yield _element("rows", rows.table(source))
     for name, data in selected.items():
         yield _element(f"view-{name}", data)
     for number, block in enumerate(details.blocks(source)):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
-from scripts.lib.report import ratio, remedied, speedups
+from scripts.lib.report import remedied
 from scripts.lib.report.columns import COLUMNS
-from scripts.lib.report.fields import NUMBER, TEXT, Field
+from scripts.lib.report.fields import TEXT, Field
 from scripts.lib.report.results_file import cell_of
-from scripts.lib.report.results_table import column_of
-from scripts.lib.report.web.source import Record
+from scripts.lib.report.results_table import BASES, Row, column_of, over
+from scripts.lib.report.web.source import Record, Source
 from scripts.lib.supervision import outcome
 
 VERIFIED, OTHER_PATH, COMPILED, NO_DEVICE = "verified", "other path", "compiled", "no device"
@@ -51,74 +51,45 @@ def _on(record: Record) -> str:
     return column_of(record).target or "baseline"
 
 
-def _known(record: Record) -> ratio.LogLatency | None:
-    """Return the logarithm of the latency with its error; None if the row has no interval."""
-    if not record["latency"]:
-        return None
-    row = speedups.row_of(record["latency"])
-    return None if ratio.why_none(row) else ratio.log_latency(row)
-
-
 OF_RECORDS = (
     Field("", TEXT, "Name of the cell.", column="cell", value=lambda r: str(cell_of(r))),
     Field("", TEXT, "Lowering path (frontend), or the name of the baseline.", column="path", value=_path),
     Field("", TEXT, "Target, or `baseline`.", column="on", value=_on),
     Field("", TEXT, "How the row ended.", column="ending", value=ending),
-    Field("", TEXT, "Runtime as whose latency the row is used in speed-ups.", column="compared_as", value=speedups.runtime_of),
     *COLUMNS,
 )  # fmt: skip
 """The columns of latency.csv, after some that it does not have."""
 
-ENDS = (
-    Field("", NUMBER, "Lower end of the 95 % interval of the latency.", unit="ms", column="latency_low_ms"),
-    Field("", NUMBER, "Its upper end.", unit="ms", column="latency_high_ms"),
-)  # fmt: skip
-"""Columns that are computed together."""
 
-
-def table(records: Sequence[Record]) -> dict[str, Any]:
+def table(source: Source) -> dict[str, Any]:
     """Return the rows by column.
 
-    `columns` describes the columns. `values` has the values of each, in the order of the records.
-    `errors` has, for each row with an interval, the value, variance and degrees of freedom of the
-    logarithm of its latency, and `alike` what two latencies must share to be compared.
+    `columns` describes the columns. `values` has the values of each, in the order of the records. `over` has, for each row
+    and each of results_table.BASES, the logarithm of the speed-up, its scale and its degrees of freedom (ratios.Difference);
+    only the logarithm without an interval; None without a speed-up.
     """
-    known = [_known(record) for record in records]
-    ends = [ratio.ends_ms(one) if one else (None, None) for one in known]
-    values = {one.column: [_short(one.of(record)) for record in records] for one in OF_RECORDS}
-    for place, one in enumerate(ENDS):
-        values[one.column] = [_short(pair[place]) for pair in ends]
+    found = {(row.model, row.test): row for row in source.table.rows}
+    rows = [found[one["model"]["name"], one["experiment"]["test"]] for one in source.records]
     return {
         "columns": [
             {"name": one.column, "kind": one.kind.words, "unit": one.unit, "about": one.description}
-            for one in (*OF_RECORDS, *ENDS)
+            for one in OF_RECORDS
         ],
-        "values": values,
-        "errors": [_errors(*pair) for pair in zip(records, known, strict=True)],
-        "alike": _alike(records),
+        "values": {one.column: [_short(one.of(record)) for record in source.records] for one in OF_RECORDS},
+        "over": [_over(*pair) for pair in zip(source.records, rows, strict=True)],
         "endings": ENDINGS,
-    }
+    }  # fmt: skip
 
 
-def _errors(record: Record, known: ratio.LogLatency | None) -> list[float] | None:
-    """Return value, variance and degrees of freedom; without an interval, only the value; None without a
-    latency."""
-    if not record["latency"] or remedied.by_other_path(record):
-        return None
-    if known is None:
-        return [ratio.centre(speedups.row_of(record["latency"]))]
-    return [known.value, known.variance, known.df]
-
-
-def _alike(records: Sequence[Record]) -> list[int]:
-    """Return a number per record, equal for those whose latencies can be compared."""
-    numbers: dict[tuple, int] = {}
-    return [
-        numbers.setdefault(
-            (speedups.comparable(record) if record["latency"] else ("", index)), len(numbers)
-        )
-        for index, record in enumerate(records)
-    ]
+def _over(record: Record, row: Row) -> list[list[float] | None]:
+    found: list[list[float] | None] = []
+    for base in BASES:
+        point, known = over(row, column_of(record), base) or (None, None)
+        if known:
+            found.append([known.value, known.scale, known.df])
+        else:
+            found.append([math.log(point)] if point else None)
+    return found
 
 
 def _short(value: Any) -> Any:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.report.results_file import cell_of
 from scripts.lib.report.results_table import Table
 from scripts.lib.report.web import stage_runs
 from scripts.lib.report.web.stage_runs import Run
@@ -36,7 +35,7 @@ class Source:
     @functools.cached_property
     def stages(self) -> list[list[Run]]:
         """The stages of each record."""
-        return stage_runs.read(self.root, [cell_of(one) for one in self.records])
+        return stage_runs.read(self.root, self.records)
 
 
 @dataclass(frozen=True)

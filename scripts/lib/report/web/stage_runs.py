@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import stages, training
+from scripts.lib.config import stages, threads, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.stage import STATUS, Stage
 from scripts.lib.config.stages import STAGES
+from scripts.lib.report import speedups
+from scripts.lib.report.results_file import cell_of
 from scripts.lib.supervision import memory_series, outcome
 from scripts.lib.supervision.memory_series import Series
 
@@ -18,24 +20,33 @@ Run = dict[str, Any]
 
 
 def of_row(row: Cell) -> Iterator[tuple[Stage, Cell]]:
-    """Yield the stages that a row may have had, in order, each with its cell."""
+    """Yield the stages of its own that a row may have had, in order, each with its cell."""
     names = [stage.name for stage in stages.before(stages.LAST[row.kind])]
     if row.kind is Kind.IREE:
         names.insert(names.index("compile") + 1, "remedy")
     test = training.test_of(row)
     if test == training.TRAIN:
         names.insert(names.index("reference") + 1, "gradients")
-    for name in (*names, stages.second_round(row)[0].name):
+    for name in names:
         yield STAGES[name], row.to(STAGES[name].kind)
 
 
-def read(root: Path, rows: Sequence[Cell]) -> list[list[Run]]:
+def timed(record: Mapping[str, Any]) -> tuple[Stage, Cell]:
+    """The stage that times a row, with its group."""
+    row = cell_of(record)
+    device, *_ = speedups.device_of(record)
+    device = threads.named(device, threads.of(str(row)))
+    of = Cell.of(Kind.GROUP, model=row["model"], device=device, test=training.test_of(row))
+    return STAGES["time"], of
+
+
+def read(root: Path, rows: Sequence[Mapping[str, Any]]) -> list[list[Run]]:
     """Return the stages of each row that have an outcome. A stage that several rows share is read once."""
     known: dict[tuple[str, Cell], Run | None] = {}
     found = []
-    for row in rows:
+    for record in rows:
         runs = []
-        for stage, of in of_row(row):
+        for stage, of in (*of_row(cell_of(record)), timed(record)):
             key = stage.name, of
             if key not in known:
                 known[key] = _read(root, stage, of)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from scripts.lib.report.why.modules import base_name, patterns, shares
 from scripts.lib.report.why.reading import Profiles
 from scripts.lib.timing.machine_limits import MachineLimits
+from scripts.lib.timing.ratios import log_mean
 
 IREE = "iree"
 MS = 1e3
@@ -190,7 +191,7 @@ def _kernels(dispatches: Iterable[Mapping[str, Any]], shown: Mapping[str, str]) 
 
 
 def _call_ms(profiles: Profiles) -> dict[str, float]:
-    """The time of a call by runtime. IREE's is the median of the first round of its row, if it has been measured."""
-    values = (profiles.measurement.get("latency") or {}).get("values_ms")
-    found = {IREE: statistics.median(values) if values else profiles.iree["call_ms"]}
+    """The time of a call by runtime. IREE's is the latency of its row, if that was timed."""
+    values = profiles.values_ms
+    found = {IREE: math.exp(log_mean(values)) if values else profiles.iree["call_ms"]}
     return found | {name: one["call_ms"] for name, one in profiles.torch.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from scripts.lib.config import stages, threads, toolchains, training
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import MODULE_PROFILES
-from scripts.lib.config.stage import MEASUREMENT, STATUS
+from scripts.lib.config.stage import STATUS, TIMING
 from scripts.lib.core import atomic
 from scripts.lib.supervision import outcome
 from scripts.lib.timing import machine_limits
@@ -26,13 +26,13 @@ class NoProfile(Exception):
 @dataclass(frozen=True)
 class Profiles:
     """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of the machine; None
-    if they were not measured with as many threads. `measurement`: measurement.json of the cell, or {}."""
+    if they were not measured with as many threads. `values_ms`: the latencies of the cell's row; () if it was not timed."""
 
     cell: Cell
     iree: Mapping[str, Any]
     torch: Mapping[str, Mapping[str, Any]]
     limits: MachineLimits | None
-    measurement: Mapping[str, Any]
+    values_ms: Sequence[float] = ()
 
 
 def read(results: Path, name: str) -> Profiles:
@@ -58,8 +58,17 @@ def read(results: Path, name: str) -> Profiles:
         iree,
         torch,
         limits if limits and limits.threads == iree["threads"] else None,
-        _read(root / stages.STAGES["measure"].path(cell, MEASUREMENT)),
+        _timed(root, cell),
     )
+
+
+def _timed(root: Path, cell: Cell) -> Sequence[float]:
+    """The latencies of a row, by the timing of its group."""
+    below = root / stages.STAGES["time"].path(cell["model"])
+    for path in sorted(below.glob(f"*/{training.test(cell['frontend'])}/{TIMING}")):
+        if found := _read(path).get("members", {}).get(str(cell)):
+            return tuple(found["values_ms"])
+    return ()
 
 
 def _read(path: Path) -> dict[str, Any]:

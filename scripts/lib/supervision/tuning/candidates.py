@@ -43,7 +43,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 class Search(msgspec.Struct, frozen=True):
     """What is searched: the candidates, in the order in which they are tried, and the seconds for all of
-    them. `keep`: the share of the modules of a round that take part in the next one. `properties`: the
+    them. `keep`: the share of the modules that stay when slow ones leave (race.Race). `properties`: the
     regular expressions of which one is found in a line of a program with that property. `specs`: the share of
     the seconds for tuning specs (0: none are searched for), which iree-compile takes by `spec_flag`."""
 

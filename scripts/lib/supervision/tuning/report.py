@@ -8,17 +8,24 @@ from typing import Any
 import msgspec
 
 
-class Timed(msgspec.Struct, frozen=True):
-    """One round of a candidate: the median over its repetitions."""
+class Timing(msgspec.Struct, frozen=True):
+    """The latency of a candidate in the generations that count (ratios.counted), and how many times faster it was than the
+    fastest configured one in the same ones, with the ends of their 99 % intervals (None for too few generations)."""
 
-    median_ms: float
-    repetitions: int
+    generations: int
+    ms: float
+    low_ms: float | None = None
+    high_ms: float | None = None
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A candidate in the report. `step`: the one that has decided its outcome, `compile` or `measure`.
-    `same_as`: the candidate with the same module ("": none before it). `compile`: the report of its
-    compilation ({}: there is none). `spec`: the text of the tuning spec with which it is compiled ("": none)."""
+    """A candidate in the report. `step`: the one that has decided its outcome, `compile`, `verify` or `time`.
+    `same_as`: the candidate with the same module ("": none before it). `timing`: None if it was not timed. `compile`: the
+    report of its compilation ({}: there is none). `spec`: the text of the tuning spec with which it is compiled ("": none).
+    """
 
     name: str
     frontend: str
@@ -31,7 +38,7 @@ class Line(msgspec.Struct, frozen=True):
     detail: str
     log: str
     same_as: str
-    rounds: tuple[Timed, ...]
+    timing: Timing | None
     compile: dict[str, Any]
     spec: str = ""
 
@@ -69,8 +76,8 @@ class Specs(msgspec.Struct, frozen=True):
 
 class Report(msgspec.Struct, frozen=True):
     """The report of a job. `compile_s`: seconds of all compilations divided by how many ran at a time;
-    `measure_s`: of all measurements and of the searches for `specs`. `tuned` and `default`: the names of the fastest candidate, and of
-    the fastest configured one (None: no such candidate has passed)."""
+    `measure_s`: of all verifications and turns, and of the searches for `specs`. `tuned` and `default`: the names of the
+    fastest candidate, and of the fastest configured one (None: no such candidate has passed)."""
 
     budget_s: float
     compile_s: float

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.lib.core import atomic
@@ -12,7 +11,7 @@ from scripts.lib.supervision import outcome
 from scripts.lib.supervision.diagnose import Diagnosis
 from scripts.lib.supervision.outcome import Outcome
 from scripts.lib.supervision.tuning.candidates import Candidate
-from scripts.lib.supervision.tuning.report import Line, Timed
+from scripts.lib.supervision.tuning.report import Line, Timing
 
 MODULE, REPORT = "module.vmfb", "report.json"
 
@@ -22,8 +21,7 @@ NOT_APPLICABLE, OUT_OF_BUDGET, NO_CANDIDATE = "not-applicable", "budget", "no-ca
 
 @dataclass
 class Tried:
-    """A candidate and what has become of it. `reached`: the last round in which it was measured. `spec`: the text of its
-    tuning spec."""
+    """A candidate and what has become of it. `spec`: the text of its tuning spec."""
 
     candidate: Candidate
     folder: Path
@@ -31,8 +29,7 @@ class Tried:
     ended: Outcome | None = None
     digest: str = ""
     same_as: str = ""
-    rounds: list[Timed] = field(default_factory=list)
-    reached: int = 0
+    timing: Timing | None = None
     spec: str = ""
 
     @property
@@ -43,18 +40,13 @@ class Tried:
     def is_ok(self) -> bool:
         return self.ended is not None and self.ended.status == outcome.OK
 
-    @property
-    def rank(self) -> tuple[int, float]:
-        """Sorts the fastest first. One that was kept for a further round is before those that were not."""
-        return -self.reached, self.rounds[-1].median_ms if self.rounds else math.inf
-
     def line(self) -> Line:
         ended, of = self.ended, self.candidate
         assert ended is not None
         report = self.folder / REPORT
         return Line(
             of.name, of.frontend, of.opt_level, of.flags, of.configured,
-            ended.status, self.step, ended.reason, ended.detail, ended.log, self.same_as, tuple(self.rounds),
+            ended.status, self.step, ended.reason, ended.detail, ended.log, self.same_as, self.timing,
             atomic.read_json(report) if report.is_file() and report.stat().st_size else {}, self.spec,
         )  # fmt: skip
 
@@ -77,6 +69,6 @@ def said(one: Tried) -> str:
     ended = one.ended
     assert ended is not None
     why = "" if ended.status == outcome.OK else f" ({ended.reason}): {ended.detail}"
-    times = ", ".join(f"{found.median_ms:.4g} ms" for found in one.rounds)
+    time = f": {one.timing.ms:.4g} ms" if one.timing else ""
     same = f", the module of {one.same_as}" if one.same_as else ""
-    return f"{one.candidate.name}: {ended.status}{why}{same}{f': {times}' if times else ''}"
+    return f"{one.candidate.name}: {ended.status}{why}{same}{time}"

@@ -1,22 +1,18 @@
 """Finds the fastest of many ways to compile a model: compiles them, verifies and times each, and reports all.
 
-The candidates are compiled beside each other and measured one after another, each as a job of its own
+The candidates are compiled beside each other and verified one after another, each as a job of its own
 with its own log and outcome, so that a crash or a hang of one is a line of the report. Candidates with
-the same module are measured once. Measuring is by successive halving (Jamieson and Talwalkar 2016,
-"Non-stochastic best arm identification and hyperparameter optimization"): all get few repetitions, and
-in each further round the fastest ones get twice as many. A latency counts only if the results of its
-process were verified.
+the same module are verified and timed once. Those that are verified are timed in turns (race.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import os
 import shutil
-import statistics
+import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -25,15 +21,17 @@ from typing import Any
 import msgspec
 
 from scripts.lib.core import atomic
-from scripts.lib.supervision import outcome, supervise
+from scripts.lib.supervision import members, outcome, supervise
 from scripts.lib.supervision.caplog import CappedLog
 from scripts.lib.supervision.diagnose import Diagnosis
 from scripts.lib.supervision.job import Job
+from scripts.lib.supervision.members import VERIFICATION, Member, Workers
 from scripts.lib.supervision.outcome import Outcome, Usage
 from scripts.lib.supervision.supervise import Ran
 from scripts.lib.supervision.tuning import beside
 from scripts.lib.supervision.tuning.candidates import Candidate, Search
-from scripts.lib.supervision.tuning.report import Report, Specs, Timed
+from scripts.lib.supervision.tuning.race import AT_ONCE, Race
+from scripts.lib.supervision.tuning.report import Report, Specs
 from scripts.lib.supervision.tuning.tried import (
     NOT_APPLICABLE,
     OUT_OF_BUDGET,
@@ -42,24 +40,21 @@ from scripts.lib.supervision.tuning.tried import (
     said,
     why_none,
 )
-from scripts.lib.supervision.watch import Ended
-from scripts.lib.timing.stopping import StoppingRule
+from scripts.lib.supervision.watch import Ended, Watch
+from scripts.lib.timing import ratios
 
-FOLDER = "candidates"
-"""Folder of the candidates, in that of the job."""
-MEASUREMENT = "measurement.json"
+FOLDER, VERIFY = "candidates", "verify"
+"""Folder of the candidates, in that of the job, and of the verification of one, in its own."""
 COMPILING = 0.5
 """Share of the budget that compilations may take."""
+VERIFYING = 0.75
+"""Share of the budget that compilations and verifications may take."""
 AT_MOST = 0.25
 """Share of the budget that one step of a candidate may take, unless the candidate is configured."""
-GROWTH = 2
-"""The repetitions of a round, divided by those of the round before."""
-FIRST = StoppingRule(repeat=3, repetition_s=0.1, warmup_s=0.1, budget_s=1, rounds=1)
-"""The stopping rule of the first round."""
 WITH_SPECS = 2
-"""How many modules a tuning spec is searched for: the fastest ones of the last round."""
+"""How many modules a tuning spec is searched for: the fastest ones."""
 GIVEN = ("--weights", "--inputs", "--signature", "--device", "--threads")
-"""Options of the command that measures which the search for a spec has too."""
+"""Options of the command that verifies which the search for a spec has too."""
 LEAST_S = 10.0
 """Seconds without which a search for a spec is not begun: a dozen trials of one dispatch."""
 LAST_S = 90.0
@@ -69,7 +64,7 @@ LAST_S = 90.0
 def work(search: Search, at_once: int) -> supervise.Work:
     """Return the work of a job that searches. `at_once`: how many candidates are compiled at a time.
 
-    The command of the job measures its first artifact; the second one is the module of the fastest
+    The command of the job verifies its first artifact; the second one is the module of the fastest
     configured candidate, the third one the report.
     """
 
@@ -79,14 +74,15 @@ def work(search: Search, at_once: int) -> supervise.Work:
             fault = tuner.run()
         tuner.place(scratch)
         seconds = tuner.compile_s + tuner.measure_s
-        ended = Ended(0, seconds, tuner.peak_mb, startup_s=0.0, alone_s=tuner.measure_s)
+        ended = Ended(0, seconds, tuner.peak_mb, startup_s=0.0, alone_s=tuner.alone_s)
         return Ran(ended, supervise.digests(job, scratch), fault)
 
     return run
 
 
 class _Tuner:
-    """One search. `compile_s`, `measure_s`: the seconds that it has taken so far (see Report)."""
+    """One search. `compile_s`, `measure_s`: the seconds that it has taken so far (see Report), `alone_s` of them with
+    exclusive access."""
 
     def __init__(self, job: Job, owner: int, search: Search, at_once: int, log: CappedLog) -> None:
         self._job, self._owner, self._search, self._log = job, owner, search, log
@@ -95,15 +91,16 @@ class _Tuner:
         shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
         self._tried = [Tried(one, self._folder / FOLDER / one.name) for one in search.candidates]
         self._specs: list[Specs] = []
-        self._rule, self._round = FIRST, 1
-        self.compile_s, self.measure_s, self.peak_mb = 0.0, 0.0, 0.0
+        self._race = Race(search.keep, said=lambda text: log.note(f"# {text}"))
+        self.compile_s, self.measure_s, self.alone_s, self.peak_mb = 0.0, 0.0, 0.0, 0.0
 
     def run(self) -> Diagnosis | None:
         """Try the candidates. Returns why none of them has worked, or None."""
         self._leave_out()
         self._compile(self._tried, COMPILING * self._before_specs)
         self._find_same()
-        self._measure()
+        self._verify(self._tried, VERIFYING * self._before_specs)
+        self._time(self._tried, self._before_specs)
         if self._search.specs:
             self._add_specs()
         self._share()
@@ -137,13 +134,24 @@ class _Tuner:
 
     def _best(self, configured: bool = False) -> Tried | None:
         """The fastest candidate that has passed, of all or of the configured ones."""
-        passed = [one for one in self._tried if one.is_ok and one.rounds]
-        if configured:
-            passed = [one for one in passed if one.candidate.configured]
-        return min(passed, key=lambda one: one.rank, default=None)
+        passed = [one for one in self._tried if self._original(one) in self._timed]
+        if not configured:
+            return min(passed, key=self._rank, default=None)
+        passed = [one for one in passed if one.candidate.configured]
+        rank = self._race.rank_of_configured
+        return min(passed, key=lambda one: rank(self._original(one).candidate.name), default=None)
+
+    @property
+    def _timed(self) -> list[Tried]:
+        """The candidates that were timed, each module once."""
+        return [one for one in self._tried if one.candidate.name in self._race.ms]
+
+    def _rank(self, one: Tried) -> tuple[int, float]:
+        """Sorts the fastest first."""
+        return self._race.rank(self._original(one).candidate.name)
 
     def _original(self, one: Tried) -> Tried:
-        """The candidate whose module was measured for this one."""
+        """The candidate whose module was timed for this one."""
         return next((t for t in self._tried if t.candidate.name == one.same_as), one)
 
     def _leave_out(self) -> None:
@@ -155,9 +163,9 @@ class _Tuner:
                 path = Path(of.program)
                 texts[of.program] = path.read_bytes() if path.is_file() else b""
             if of.hang:
-                one.ended = self._skipped(one, "known-hang", of.hang)
+                one.ended = self._skipped("known-hang", of.hang)
             elif texts[of.program] and (why := self._search.why_not(of, texts[of.program])):
-                one.ended = self._skipped(one, NOT_APPLICABLE, why)
+                one.ended = self._skipped(NOT_APPLICABLE, why)
 
     def _compile(self, candidates: Sequence[Tried], share: float) -> None:
         """Compile candidates, several at a time, as long as their share of the budget lasts. What is
@@ -176,10 +184,10 @@ class _Tuner:
             self.compile_s += self._account(done) / self._at_once
         for one in todo:
             if one.ended is None:
-                one.ended = self._skipped(one, OUT_OF_BUDGET, self._budget_said(share))
+                one.ended = self._skipped(OUT_OF_BUDGET, self._budget_said(share))
 
     def _find_same(self) -> None:
-        """Hash the modules. The later one of two that are the same is not measured."""
+        """Hash the modules. The later one of two that are the same is not verified."""
         first: dict[str, Tried] = {}
         for one in self._tried:
             # Found before: what has failed since then is still the first one with its module.
@@ -195,51 +203,84 @@ class _Tuner:
         """The share of the budget for what comes before the search for tuning specs."""
         return 1.0 - self._search.specs
 
-    def _measure(self) -> None:
-        """Measure the modules in rounds; the fastest ones of each round take part in the next one."""
-        left = [one for one in self._tried if one.is_ok and not one.same_as]
-        share = self._before_specs
-        while left:
-            self._measure_round(left, share)
-            if len(left) <= 2 or self._left(share) <= 0:
-                break
-            passed = [one for one in left if one.is_ok and one.reached == self._round]
-            passed.sort(key=lambda one: one.rank)
-            left = passed[: max(2, math.ceil(len(passed) * self._search.keep))]
-            rule = self._rule
-            self._rule = dataclasses.replace(rule, repeat=rule.repeat * GROWTH, budget_s=rule.budget_s * GROWTH)  # fmt: skip
-            self._round += 1
-
-    def _measure_round(self, taking_part: Sequence[Tried], share: float) -> None:
-        """Measure candidates once, as long as this share of the budget lasts."""
+    def _verify(self, candidates: Sequence[Tried], share: float) -> None:
+        """Verify modules, as long as this share of the budget lasts. What is configured is verified in any case."""
         without_device: Outcome | None = None
-        for one in taking_part:
-            is_first = not one.rounds
+        for one in candidates:
+            if not one.is_ok or one.same_as:
+                continue
             if without_device:
                 one.ended = without_device
-                continue
-            if not (is_first and one.candidate.configured) and self._left(share) <= 0:
-                if is_first:
-                    one.ended = self._skipped(one, OUT_OF_BUDGET, self._budget_said(share))
-                continue
-            self._measure_one(one)
-            if one.ended and one.ended.status == outcome.UNAVAILABLE:
-                without_device = one.ended
+            elif not one.candidate.configured and self._left(share) <= 0:
+                one.ended = self._skipped(OUT_OF_BUDGET, self._budget_said(share))
+            else:
+                one.step = "verify"
+                job = self._verify_job(one)
+                one.ended = supervise.run(job)
+                self.measure_s += self._account(job)
+                if one.ended.status == outcome.UNAVAILABLE:
+                    without_device = one.ended
+
+    def _time(self, candidates: Sequence[Tried], share: float) -> None:
+        """Time the modules that are verified in turns, as long as this share of the budget lasts."""
+        todo = {one.candidate.name: one for one in candidates if one.is_ok and not one.same_as}
+        if not todo:
+            return
+        configured = [one.candidate.name for one in self._tried if one.candidate.configured]
+        late = self._skipped(OUT_OF_BUDGET, self._budget_said(share))
+        watch = Watch(self._job, self._owner, self._folder, self._log)
+        with watch.inside():
+            watch.wait_alone()
+            begun, left_s = time.monotonic(), max(0.0, self._left(share))
+            workers = Workers(self._job, self._owner, watch, left_s + self._job.timeout_s)
+            try:
+                self._race.run(
+                    list(todo),
+                    configured,
+                    lambda name: workers.start(self._member(name)),
+                    self._parts,
+                    lambda: begun + left_s - time.monotonic(),
+                )
+            except TimeoutError as error:
+                late = dataclasses.replace(late, status="timeout", reason="time-limit", detail=str(error))  # fmt: skip
+            seconds = time.monotonic() - begun
+        self.measure_s += seconds
+        self.alone_s += seconds
+        self.peak_mb = max(self.peak_mb, workers.peak_mb)
+        for one in self._tried:
+            name = one.candidate.name
+            one.step = "time" if name in todo else one.step
+            if found := self._race.ended.get(name):
+                one.ended = dataclasses.replace(late, status=found.status, reason=found.reason, detail=found.detail, log=str(self._log_of(one)))  # fmt: skip
+            elif name in todo and name not in self._race.ms:
+                one.ended = late
+
+    def _member(self, name: str) -> Member:
+        one = self._of(name)
+        return Member.verified(name, one.folder / VERIFY, self._log_of(one), self._job.preload)
+
+    def _parts(self, names: Sequence[str], anchor: str) -> list[list[str]]:
+        """The modules that are timed at once."""
+        needs = {name: members.memory_mb(self._of(name).folder / VERIFY) for name in names}
+        return members.parts(needs, anchor, self._job.memory_mb, AT_ONCE)
+
+    def _of(self, name: str) -> Tried:
+        return next(one for one in self._tried if one.candidate.name == name)
+
+    def _log_of(self, one: Tried) -> Path:
+        """What its process has printed while it was timed."""
+        return one.folder / "time.txt"
 
     def _add_specs(self) -> None:
-        """Search for tuning specs for the fastest modules. Then measure these once more, beside the modules that are
+        """Search for tuning specs for the fastest modules. Then time these once more, beside the modules that are
         compiled with the specs."""
-        passed = [
-            one
-            for one in self._tried
-            if one.is_ok and one.rounds and not one.same_as and not self._has_spec(one.candidate)
-        ]
-        chosen = sorted(passed, key=lambda one: one.rank)[:WITH_SPECS]
-        # Three runs of the compiler on the whole program (two of them without code generation), and both modules are
-        # measured.
+        passed = [one for one in self._timed if not self._has_spec(one.candidate)]
+        chosen = sorted(passed, key=self._rank)[:WITH_SPECS]
+        # Three runs of the compiler on the whole program (two of them without code generation), a verification, and
+        # both modules are timed.
+        turns_s = 2 * ratios.FIRST_LOOK * self._race.member_s
         reserved = [
-            2 * (_seconds(one.folder) + _seconds(one.folder / f"round-{one.reached}"))
-            for one in chosen
+            2 * _seconds(one.folder) + _seconds(one.folder / VERIFY) + turns_s for one in chosen
         ]
         while chosen and self._left() - sum(reserved) < LEAST_S * len(chosen):
             if len(chosen) == 1:
@@ -253,15 +294,16 @@ class _Tuner:
         self._tried += made
         self._compile(made, share=math.inf)
         self._find_same()
-        if new := [one for one in made if one.is_ok and not one.same_as]:
-            self._round += 1
-            self._measure_round([*chosen, *new], share=math.inf)
+        self._verify(made, share=math.inf)
+        if any(one.is_ok and not one.same_as for one in made):
+            base = self._best(configured=True)
+            self._time([*([self._original(base)] if base else []), *chosen, *made], share=1.0)
 
     def _no_spec(self, one: Tried, reserved_s: float) -> Specs:
         """Why no tuning spec is searched for, even for the fastest module."""
         detail = (
-            f"{max(0.0, self._left()):.0f} s were left of the budget of {self._search.budget_s:g} s; to compile and to "
-            f"measure the module with a spec takes {reserved_s:.0f} s"
+            f"{max(0.0, self._left()):.0f} s were left of the budget of {self._search.budget_s:g} s; to compile, "
+            f"verify and time the module with a spec takes {reserved_s:.0f} s"
         )
         return Specs(one.candidate.name, outcome.SKIPPED, OUT_OF_BUDGET, detail, 0.0)
 
@@ -273,11 +315,11 @@ class _Tuner:
         """Search for a tuning spec for a module. Returns the candidate that is compiled with it, if there is one."""
         folder = one.folder / "spec"
         spec, report = folder / "spec.mlir", folder / REPORT
-        of_measurement = dict(pairwise(self._job.command))
+        given = dict(pairwise(self._job.command))
         command = [
             *(self._job.command[0], "-m", "scripts.tune_dispatches"),
             *("--program", one.candidate.program, *one.candidate.options, "--vmfb", str(one.module)),
-            *(word for key in GIVEN if key in of_measurement for word in (key, of_measurement[key])),
+            *(word for key in GIVEN if key in given for word in (key, given[key])),
             *("--budget-s", f"{budget_s:.1f}", "--out-spec", str(spec), "--out-report", str(report)),
         ]  # fmt: skip
         # The limit of a compilation does not apply: the search has a budget of its own.
@@ -287,6 +329,7 @@ class _Tuner:
         ended = supervise.run(job)
         seconds = self._account(job)
         self.measure_s += seconds
+        self.alone_s += seconds
         found = atomic.read_json(report) if ended.status == outcome.OK else {}
         searched = {"status": ended.status, "reason": ended.reason, "detail": ended.detail}
         made = msgspec.convert(
@@ -299,23 +342,16 @@ class _Tuner:
         text = spec.read_text(encoding="utf-8")
         return Tried(candidate, self._folder / FOLDER / candidate.name, spec=text)
 
-    def _measure_one(self, one: Tried) -> None:
-        """Verify and time a candidate. One that fails in a later round has failed."""
-        one.step = "measure"
-        job = self._measure_job(one)
-        one.ended = supervise.run(job)
-        self.measure_s += self._account(job)
-        if one.is_ok:
-            values = atomic.read_json(job.artifacts[0])["latency"]["values_ms"]
-            one.rounds.append(Timed(statistics.median(values), len(values)))
-            one.reached = self._round
-
     def _share(self) -> None:
-        """Give the outcome and the rounds of a module to all candidates that have it."""
+        """Give the outcome and the timing of a module to all candidates that have it."""
+        base = self._best(configured=True)
+        name = self._original(base).candidate.name if base else None
+        for one in self._timed:
+            one.timing = self._race.timing(one.candidate.name, name)
         for one in self._tried:
             if one.same_as:
                 original = self._original(one)
-                one.step, one.ended, one.rounds, one.reached = original.step, original.ended, original.rounds, original.reached  # fmt: skip
+                one.step, one.ended, one.timing = original.step, original.ended, original.timing
 
     def _compile_job(self, one: Tried) -> Job:
         python = self._job.command[0]
@@ -328,18 +364,13 @@ class _Tuner:
         # Started by itself: forked from a process that belongs to this one, it would need one of its own.
         return self._step(one, one.folder, command, made, preload=False, owner=os.getpid())
 
-    def _measure_job(self, one: Tried) -> Job:
-        folder, rule = one.folder / f"round-{self._round}", self._rule
-        tuned = self._job.artifacts[0]
-        measurement = folder / MEASUREMENT
-        moved = {
-            str(tuned): str(one.module),
-            str(tuned.with_name(MEASUREMENT)): str(measurement),
-        }
-        command = [moved.get(word, word) for word in self._job.command]
-        given = {key: value for key, value in dataclasses.asdict(rule).items() if value is not None}
-        command += ["--rule", json.dumps(given, separators=(",", ":"))]
-        return self._step(one, folder, command, [measurement])
+    def _verify_job(self, one: Tried) -> Job:
+        folder, tuned = one.folder / VERIFY, self._job.artifacts[0]
+        made = folder / VERIFICATION
+        moved = {str(tuned): str(one.module), str(tuned.with_name(VERIFICATION)): str(made)}
+        return self._step(
+            one, folder, [moved.get(word, word) for word in self._job.command], [made]
+        )
 
     def _step(
         self, one: Tried, folder: Path, command: Sequence[str], made: Sequence[Path], **changes: Any
@@ -377,7 +408,7 @@ class _Tuner:
             "%", " %"
         )
 
-    def _skipped(self, one: Tried, reason: str, detail: str) -> Outcome:
+    def _skipped(self, reason: str, detail: str) -> Outcome:
         return Outcome(outcome.SKIPPED, self._job.stage, self._job.cell, reason, detail, log=str(self._job.log_path))  # fmt: skip
 
 

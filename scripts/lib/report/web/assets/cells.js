@@ -43,6 +43,9 @@ report.mark = function (index) {
   return ending;
 };
 
+/** Whether a row has a latency of its own lowering path. */
+report.isTimed = (index) => report.of(index, "ending") === "verified";
+
 report.endingClass = (ending) => `ending-${ending.replaceAll(" ", "-")}`;
 
 /** A speed-up with its interval as text. */
@@ -66,9 +69,9 @@ report.latency = function (index) {
 report.opener = (index, ...content) =>
   report.h("button", { type: "button", class: "opener", "data-row": index }, ...content);
 
-/* Means of speed-ups over any selection of rows, by the formulas of scripts/lib/report/ratio.py. */
+/* Means of speed-ups over any selection of rows, by the formulas of scripts/lib/timing/ratios.py. */
 
-/** The two-sided 95 % quantile of the t distribution, interpolated between known ones. */
+/** The two-sided 99 % quantile of the t distribution, interpolated between known ones. */
 report.quantile = function (quantiles, df) {
   const x = 1 / df;
   const at = quantiles.findIndex(([known]) => known >= x);
@@ -77,42 +80,16 @@ report.quantile = function (quantiles, df) {
   return y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
 };
 
-/** Geometric mean of the speed-ups of rows over bases; `pairs` are their errors: [base, row]. */
-report.meanRatio = function (pairs, quantiles) {
-  const mean = pairs.reduce((sum, [base, row]) => sum + base[0] - row[0], 0) / pairs.length;
-  const parts = pairs.flat();
-  const found = { mean: Math.exp(mean), low: null, high: null, count: pairs.length };
-  if (parts.some((one) => one.length < 3)) return found;
-  const variance = parts.reduce((sum, one) => sum + one[1], 0);
-  let second = 0;
-  let fourth = 0;
-  for (const [, own, df] of parts) {
-    const spread = df / (df - 2);
-    second += (spread * own) / variance;
-    fourth += ((spread * own) / variance) ** 2 / (df - 4);
-  }
-  const df = 4 + second ** 2 / fourth;
-  const scale = Math.sqrt((variance * second * (df - 2)) / df);
-  const half = (report.quantile(quantiles, df) * scale) / pairs.length;
+/** Geometric mean of speed-ups: [logarithm, scale, degrees of freedom] of each, or the logarithm alone. */
+report.meanRatio = function (logs, quantiles) {
+  const mean = d3.mean(logs, ([value]) => value);
+  const found = { mean: Math.exp(mean), low: null, high: null, count: logs.length };
+  if (logs.some((one) => one.length < 3)) return found;
+  const parts = logs.map(([, scale, df]) => [(scale / logs.length) ** 2, df]);
+  const variance = d3.sum(parts, ([part]) => part);
+  const df = variance ? variance ** 2 / d3.sum(parts, ([part, own]) => part ** 2 / own) : 1;
+  const half = report.quantile(quantiles, df) * Math.sqrt(variance);
   return { ...found, low: Math.exp(mean - half), high: Math.exp(mean + half) };
-};
-
-/** The errors of the fastest of some runtimes that a row can be compared with; null if one is missing. */
-report.baseOf = function (index, runtimes) {
-  report.bases ??= report.basesByKind();
-  const found = runtimes.map((name) => report.bases.get(`${report.table.alike[index]} ${name}`));
-  if (found.includes(undefined)) return null;
-  return found.reduce((best, one) => (one[0] < best[0] ? one : best));
-};
-
-report.basesByKind = function () {
-  const found = new Map();
-  for (const index of report.every()) {
-    const errors = report.table.errors[index];
-    const key = `${report.table.alike[index]} ${report.of(index, "compared_as")}`;
-    if (errors && !found.has(key)) found.set(key, errors);
-  }
-  return found;
 };
 
 /** The geometric means of each column (path, target, test) over the selected rows. */
@@ -125,13 +102,10 @@ report.means = function (indices, quantiles) {
   }
   const found = [];
   for (const [name, group] of groups) {
-    const timed = group.filter((index) => report.table.errors[index]);
-    const over = [["eager"], ["eager", "inductor"]].map(function (runtimes) {
-      const pairs = timed
-        .filter((index) => !runtimes.includes(report.of(index, "compared_as")))
-        .map((index) => [report.baseOf(index, runtimes), report.table.errors[index]])
-        .filter(([base]) => base);
-      return pairs.length ? report.meanRatio(pairs, quantiles) : null;
+    const timed = group.filter(report.isTimed);
+    const over = [0, 1].map(function (place) {
+      const logs = timed.map((index) => report.table.over[index][place]).filter(Boolean);
+      return logs.length ? report.meanRatio(logs, quantiles) : null;
     });
     if (over.some(Boolean)) {
       found.push({ name, index: group[0], path: report.of(group[0], "path"), verified: timed.length, rows: group.length, over });

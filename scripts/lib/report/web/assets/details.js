@@ -10,8 +10,8 @@ report.open = async function (index) {
   dialog.replaceChildren(report.detailsOf(index, found, () => dialog.close()));
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
-  const place = dialog.querySelector(".repetitions");
-  if (place) place.replaceWith(report.repetitions(found.latency, dialog));
+  const place = dialog.querySelector(".generations");
+  if (place) place.replaceWith(report.generations(found.latency, dialog));
   report.toAddress();
 };
 
@@ -46,7 +46,7 @@ report.section = (title, ...content) =>
 
 /** Names and values, without those that are empty. */
 report.list = function (pairs) {
-  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "");
   return known.length
     ? report.h("dl", {}, known.map(([name, value]) => report.h("div", {}, report.h("dt", {}, name), report.h("dd", {}, value))))
     : null;
@@ -81,48 +81,51 @@ report.latencyOf = function (index, found) {
   const { h } = report;
   if (!found.latency) return null;
   const of = (name) => report.of(index, name);
-  const reasons = found.latency.trust_reasons.join("; ");
+  const { group, anchor, calls, foreign, steal } = found.latency;
+  const percentiles = ["p50", "p90", "p99"].filter((name) => of(`${name}_ms`) !== null);
+  const ends = [of("control_low"), of("control_high")].map((end) => end?.toFixed(3)).join(" to ");
   return report.section(
     "Latency",
     report.list([
-      ["median, 95 % interval", h("strong", {}, report.latency(index))],
-      ["trust", of("trust") + (reasons ? `: ${reasons}` : "")],
+      ["latency, 99 % interval", h("strong", {}, report.latency(index))],
+      ["doubt", of("doubt")],
       ["speed-up over eager", report.speedup(index, "eager")],
       ["speed-up over inductor", report.speedup(index, "inductor")],
-      ["no interval", found.latency.no_interval],
-      ["repetitions", `${of("repetitions")}, each ${found.latency.iterations === 1 ? "one call" : `the mean of ${found.latency.iterations} calls`}`],
-      ["busy threads", found.latency.cpu_per_real && report.significant(found.latency.cpu_per_real, 2)],
-      ["machine speed", of("machine_speed") && report.significant(of("machine_speed"), 3)],
+      ["verdict", of("verdict") && `${of("verdict")}, against the faster of both`],
+      ["control", of("control_low") !== null && `two processes of one program: ratio ${of("control_ratio").toFixed(3)} (${ends})`],
+      ["percentiles of all calls", percentiles.map((name) => `${name} ${report.ms(of(`${name}_ms`))} ms`).join(", ")],
+      ["timed", `${calls.toLocaleString("en")} calls in ${of("turns")} turns of ${of("generations")} generations`],
+      ["group", group],
+      ["anchor", anchor],
+      ["others", `other processes used ${report.percent(foreign)} of the cores, other guests ${report.percent(steal)}`],
       ["tokens per s", of("tokens_per_s") && report.significant(of("tokens_per_s"), 3)],
       ["load", found.run.load_ms && `${report.ms(found.run.load_ms)} ms`],
       ["first call", found.run.first_call_ms && `${report.ms(found.run.first_call_ms)} ms`],
-      ["timed by", found.run.timer],
     ]),
-    h("div", { class: "repetitions" }),
+    h("div", { class: "generations" }),
   );
 };
 
-/** Every repetition as a dot, by round, with the median. */
-report.repetitions = function (latency, element) {
-  const dots = [];
-  let at = 0;
-  latency.rounds.forEach(function (round, number) {
-    for (const value of latency.values_ms.slice(at, at + round.repetitions)) dots.push({ value, round: `round ${number + 1}`, place: dots.length + 1 });
-    at += round.repetitions;
-  });
+/** The latency in each generation as a dot, and that of the anchor, to the same scale. */
+report.generations = function (latency, element) {
+  const median = d3.median(latency.values_ms);
+  const factor = median / d3.median(latency.anchor_ms);
+  const dots = latency.values_ms.map((value, place) => ({ value, place: place + 1, symbol: "circle" }));
+  dots.push(...latency.anchor_ms.map((value, place) => ({ value: value * factor, place: place + 1, symbol: "times" })));
   const chart = report.plot({
     width: report.width(element, 640),
     height: 130,
     marginLeft: 52,
-    x: { label: "repetition", ticks: Math.min(10, dots.length), tickFormat: "d" },
+    x: { label: "generation", ticks: Math.min(10, latency.values_ms.length), tickFormat: "d" },
     y: { label: "ms", nice: true, grid: true, ticks: 4 },
+    symbol: { type: "identity" },
     marks: [
-      Plot.ruleY([d3.median(dots, (one) => one.value)], { stroke: "currentColor", strokeOpacity: 0.5, strokeDasharray: "4 3" }),
-      Plot.dot(dots, { x: "place", y: "value", symbol: (one) => (one.round === "round 1" ? "circle" : "triangle"), fill: "var(--accent)", title: (one) => `${one.round}: ${report.ms(one.value)} ms` }),
+      Plot.ruleY([median], { stroke: "currentColor", strokeOpacity: 0.5, strokeDasharray: "4 3" }),
+      Plot.dot(dots, { x: "place", y: "value", symbol: "symbol", stroke: "var(--accent)", title: (one) => `${report.ms(one.value)} ms` }),
     ],
   });
-  const about = latency.rounds.map((round, number) => `round ${number + 1}: ${round.repetitions} repetitions, others used ${report.percent(round.foreign + round.steal)} of the cores`);
-  return report.figure(`All repetitions (circles: round 1, triangles: round 2; dashed: median). ${about.join("; ")}.`, "Latency of each repetition", chart);
+  const anchor = latency.anchor_ms.length ? ` Crosses: the anchor, as a multiple of its own median: what moves both is in no ratio.` : "";
+  return report.figure(`The latency of each process (generation); dashed: median.${anchor}`, "Latency in each generation", chart);
 };
 
 report.verificationOf = (found) =>

@@ -8,7 +8,7 @@ report.FACETS = [
   ["on", "target"],
   ["dtype", "dtype"],
   ["status", "status"],
-  ["trust", "trust"],
+  ["verdict", "verdict"],
 ];
 
 report.filter = { chosen: {}, text: "" };

@@ -34,7 +34,7 @@ report.views.comparison = {
       marks: [
         Plot.ruleX([1], { stroke: "currentColor" }),
         Plot.ruleY(found, { y: "cell", x1: "low", x2: "high", stroke: "verdict" }),
-        Plot.dot(found, { y: "cell", x: "ratio", symbol: "verdict", fill: "verdict", r: 3.5, title: (one) => `${one.cell}: ${one.ratio.toFixed(3)} (${one.low.toFixed(3)} to ${one.high.toFixed(3)}), ${this.WORDS[one.verdict]}, measured in ${one.basis}` }),
+        Plot.dot(found, { y: "cell", x: "ratio", symbol: "verdict", fill: "verdict", r: 3.5, title: (one) => `${one.cell}: ${one.ratio.toFixed(3)} (${one.low.toFixed(3)} to ${one.high.toFixed(3)}), ${this.WORDS[one.verdict]}, ${one.basis}` }),
       ],
     });
     const about = verdicts.map((name) => `${found.filter((one) => one.verdict === name).length} ${this.WORDS[name]}`).join(", ");

@@ -33,7 +33,7 @@ report.views.history = {
     const rows = [...changed, ...drifting].map(([one, ...cells]) => h("tr", {}, h("th", { scope: "row" }, report.opener(one.row, report.of(one.row, "cell"))), cells.map((text, place) => h("td", { class: place === cells.length - 1 && "long" }, text))));
     const title = h("h2", {}, `Changes of the ${this.NAMES[this.value]}`);
     if (!rows.length) return h("section", {}, title, h("p", {}, `No change was found in ${series.length} series of ${data.runs.length} runs.`));
-    return h("section", {}, title, this.table(["", "what", "run", "ratio (95 % interval)", "what differs from the run before"], rows));
+    return h("section", {}, title, this.table(["", "what", "run", "ratio (99 % interval)", "what differs from the run before"], rows));
   },
 
   /** Cells that end in another way than before. */
@@ -64,7 +64,7 @@ report.views.history = {
       "section",
       {},
       h("h2", {}, "Series"),
-      h("p", { class: "note" }, "One point per measurement, by run. Vertical lines: 95 % intervals. Dashed: a change."),
+      h("p", { class: "note" }, "One point per measurement, by run. Vertical lines: 99 % intervals. Dashed: a change. A latency is known by how many times as fast as eager it is, which was timed in the same turns."),
       h("div", { class: "panels wide" }, shown.map((one) => this.chart(data, one, width))),
       rest > 0 && h("p", { class: "note" }, `${rest} more; select fewer rows to see them.`),
     );
@@ -73,25 +73,26 @@ report.views.history = {
   weight: (one) => 2 * one.changes.length + (one.drift ? 1 : 0),
 
   chart(data, one, width) {
-    const points = one.points.map(([run, value, low, high]) => ({ run, value, low, high }));
-    const unit = data.units[this.value];
-    const name = report.of(one.row, "cell");
+    const points = one.points.map(([run, value, low, high, ms]) => ({ run, value, low, high, ms }));
+    const { anchor, unit } = one;
+    const name = [report.of(one.row, "cell"), anchor && `times as fast as ${anchor}`, one.follows && `after ${one.follows}`].filter(Boolean).join(", ");
     const text = (value) => (unit === "bytes" ? report.bytes(value) : `${report.significant(value, 3)} ${unit}`);
+    const whole = (point) => text(point.value) + (anchor ? ` (${report.significant(point.ms, 3)} ms)` : "");
     const chart = report.plot({
       width,
       height: 170,
       marginLeft: 60,
       marginBottom: 34,
       x: { label: "run", domain: [-0.5, data.runs.length - 0.5], ticks: Math.min(8, data.runs.length), tickFormat: (place) => (Number.isInteger(place) ? (data.runs[place]?.when.slice(5, 10) ?? "") : "") },
-      y: { label: unit, grid: true, nice: true, ticks: 4 },
+      y: { label: anchor ? "times as fast" : unit, grid: true, nice: true, ticks: 4 },
       marks: [
         Plot.ruleX(one.changes, { x: (change) => change.run - 0.5, stroke: "#d55e00", strokeDasharray: "4 3" }),
         Plot.lineY(points, { x: "run", y: "value", stroke: report.COLORS[0], strokeOpacity: 0.5 }),
         Plot.ruleX(points.filter((point) => point.low !== null), { x: "run", y1: "low", y2: "high", stroke: report.COLORS[0] }),
-        Plot.dot(points, { x: "run", y: "value", r: 3, fill: report.COLORS[0], title: (point) => `${this.run(data, point.run)}: ${text(point.value)}` }),
+        Plot.dot(points, { x: "run", y: "value", r: 3, fill: report.COLORS[0], title: (point) => `${this.run(data, point.run)}: ${whole(point)}` }),
       ],
     });
-    const about = `${name}: ${points.map((point) => text(point.value)).join(", ")}`;
+    const about = `${name}: ${points.map(whole).join(", ")}`;
     return report.figure(name, about, chart);
   },
 };

@@ -37,7 +37,6 @@ def select(source: Source) -> dict[str, Any] | None:
     return {
         "runs": [_run(one.entry) for one in kept],
         "values": values,
-        "units": {of.column: of.unit for of in columns},
         "endings": [
             {
                 "row": rows[one.cell],
@@ -64,12 +63,15 @@ def _run(entry: Entry) -> dict[str, Any]:
 
 
 def _series(rows: dict[str, int], places: dict[str, int], shown: Shown) -> dict[str, Any]:
-    """Return a series with its changes. A point is the place of its run, its value and the ends of its interval."""
+    """Return a series with its changes. A point is the place of its run, its value, the ends of its interval and its milliseconds."""
     known = findings.to_json([shown], [])["series"][0]
     return {
         "row": rows[shown.series.cell],
         "conditions": known["conditions"],
-        "points": [[places[one["run"]], one["value"], *(one["interval"] or (None, None))] for one in known["points"]],
+        "unit": known["unit"],
+        "anchor": known["anchor"],
+        "follows": known["follows"],
+        "points": [[places[one["run"]], one["value"], *(one["interval"] or (None, None)), one["ms"]] for one in known["points"]],
         "changes": [{"run": places[one["run"]], "ratio": one["ratio"], "differs": one["differs"]} for one in known["changes"]],
         "drift": known["drift"],
     }  # fmt: skip

@@ -13,7 +13,7 @@ report.views.kernels = {
     element.append(
       this.means(data, paths),
       report.legend(paths),
-      h("p", { class: "note" }, "GB/s by shape: bytes that a call has to read and write, each tensor once, divided by its latency. Lines: 95 % intervals. Dashed: bandwidth of the machine's memory."),
+      h("p", { class: "note" }, "GB/s by shape: bytes that a call has to read and write, each tensor once, divided by its latency. Lines: 99 % intervals. Dashed: bandwidth of the machine's memory."),
       h("div", { class: "panels wide" }, groups.map(([name, rows]) => this.panel(name, rows, paths, width))),
     );
     const failed = data.rows.filter((one) => !one.gb_per_s && one.ending !== "no device" && one.ending !== "compiled");

@@ -39,7 +39,7 @@ def _row(record: dict[str, Any]) -> dict[str, Any]:
         "path": wording.path(column_of(record)),
         "ending": ending(record),
         "reason": remedied.of_path(record)["reason"],
-        "latency_ms": latency["median_ms"] if latency else None,
+        "latency_ms": latency["ms"] if latency else None,
         "speedup_vs_eager": latency["speedup_vs_eager"] if latency else None,
     }  # fmt: skip
 

@@ -6,7 +6,7 @@ report.views.latency = {
   base: "inductor",
   panels: 24,
   table: {
-    columns: ["cell", "status", "reason", "latency_ms", "latency_low_ms", "latency_high_ms", "trust", "speedup_vs_eager", "speedup_vs_inductor", "compile_s", "vmfb_bytes", "run_rss_mb"],
+    columns: ["cell", "status", "reason", "latency_ms", "latency_low_ms", "latency_high_ms", "speedup_vs_eager", "speedup_vs_inductor", "verdict", "doubt", "compile_s", "vmfb_bytes", "run_rss_mb"],
     sort: { column: "cell", falling: false },
     length: report.PAGE,
     picking: false,
@@ -14,7 +14,7 @@ report.views.latency = {
 
   draw(element, data, indices) {
     const { h } = report;
-    const timed = indices.filter((index) => report.table.errors[index]);
+    const timed = indices.filter(report.isTimed);
     const charts = h("div", { class: "pair" });
     const scatter = h("section", {});
     const means = h("section", {});
@@ -49,7 +49,7 @@ report.views.latency = {
     const marginLeft = Math.min(width * 0.45, 8 + 6.4 * d3.max(means, (one) => short.get(one).length));
     element.append(
       report.figure(
-        `Above 1: faster. Lines: 95 % intervals of the errors of these measurements.${main && ` Without a target: on ${main}.`}`,
+        `Above 1: faster. Lines: 99 % intervals of the errors of these measurements.${main && ` Without a target: on ${main}.`}`,
         points.map((one) => `${one.name} ${one.base}: ${one.mean.toFixed(2)}`).join("; "),
         report.plot({
           width,
@@ -122,7 +122,7 @@ report.views.latency = {
     this.openable(chart, points);
     element.append(
       report.legend(paths),
-      report.figure("A point per row; lines: 95 % intervals. Filled: the interval of the ratio does not contain 1. A click opens the row.", `IREE against ${this.base}, ${points.length} rows`, chart),
+      report.figure("A point per row; lines: 99 % intervals. Filled: the interval of the ratio does not contain 1. A click opens the row.", `IREE against ${this.base}, ${points.length} rows`, chart),
     );
   },
 
@@ -148,7 +148,7 @@ report.views.latency = {
     element.append(
       h("h2", {}, "Latency by model"),
       report.legend([...new Set(shown.flatMap(([, rows]) => rows.map((index) => report.of(index, "path"))))]),
-      h("p", { class: "note" }, "Median over the repetitions, in ms; lines: 95 % intervals. ~: low trust. Each model has its own scale.", main && ` Without a target: on ${main}.`),
+      h("p", { class: "note" }, "Milliseconds per call; lines: 99 % intervals. †: its ratios are doubtful, its details say why. Each model has its own scale.", main && ` Without a target: on ${main}.`),
       h("div", { class: "panels" }, shown.map(([name, rows]) => this.panel(name, rows, width, main))),
     );
     if (groups.length > shown.length) {
@@ -176,7 +176,7 @@ report.views.latency = {
       ms: report.of(index, "latency_ms"),
       low: report.of(index, "latency_low_ms"),
       high: report.of(index, "latency_high_ms"),
-      low_trust: report.of(index, "trust") === "low",
+      doubt: report.of(index, "doubt"),
     }));
     // One slow row, such as a software renderer, would leave nothing of the other bars.
     const sorted = bars.map((one) => one.ms).sort(d3.ascending);
@@ -193,9 +193,9 @@ report.views.latency = {
       x: { label: null, ticks: 3, domain: cut ? [0, cut] : undefined, zero: true, tickSize: 3, tickFormat: (value) => report.significant(value, 2).replace(/\.0+$/, "") },
       y: { label: null, domain: bars.map((one) => one.name), tickSize: 0, padding: 0.25 },
       marks: [
-        Plot.barX(bars, { x: (one) => Math.min(one.ms, cut ?? Infinity), y: "name", fill: (one) => report.color(one.path), fillOpacity: 0.75, title: (one) => `${report.of(one.index, "cell")}: ${report.latency(one.index)}, trust ${report.of(one.index, "trust")}` }),
+        Plot.barX(bars, { x: (one) => Math.min(one.ms, cut ?? Infinity), y: "name", fill: (one) => report.color(one.path), fillOpacity: 0.75, title: (one) => `${report.of(one.index, "cell")}: ${report.latency(one.index)}${one.doubt ? `\n${one.doubt}` : ""}` }),
         Plot.ruleY(bars.filter((one) => one.low !== null && one.ms <= (cut ?? Infinity)), { x1: "low", x2: (one) => Math.min(one.high, cut ?? Infinity), y: "name", stroke: "currentColor", strokeWidth: 1.2 }),
-        Plot.text(bars, { x: (one) => Math.min(Math.max(one.high ?? one.ms, one.ms), cut ?? Infinity), y: "name", dx: 4, textAnchor: "start", text: (one) => (one.low_trust ? "~" : "") + report.ms(one.ms) + (cut && one.ms > cut ? " →" : "") }),
+        Plot.text(bars, { x: (one) => Math.min(Math.max(one.high ?? one.ms, one.ms), cut ?? Infinity), y: "name", dx: 4, textAnchor: "start", text: (one) => (one.doubt ? "†" : "") + report.ms(one.ms) + (cut && one.ms > cut ? " →" : "") }),
         Plot.ruleX([0]),
       ],
     });

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.lib.report import ratio, wording
+from scripts.lib.report import wording
 from scripts.lib.report.web.source import Source, View
+from scripts.lib.timing import ratios
 
-INVERSE_DF = tuple(place / 1000 for place in range(0, 251, 2))
-"""Inverse degrees of freedom at which the page knows the quantile of the t distribution. Sums of the
-errors of rows have more than 4 degrees of freedom."""
+INVERSE_DF = tuple(place / 1000 for place in range(0, 501, 2))
+"""Inverse degrees of freedom at which the page knows the quantile of the t distribution. There are at least
+ratios.LEAST - 1 degrees of freedom."""
 
 
 def select(source: Source) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def select(source: Source) -> dict[str, Any]:
     """
     return {
         "quantiles": [
-            [x, ratio.quantile(1 / x if x else 1e9, ratio.CONFIDENCE)] for x in INVERSE_DF
+            [x, ratios.quantile(1 / x if x else 1e9, ratios.CONFIDENCE)] for x in INVERSE_DF
         ],
         "bases": list(wording.BASE_NAMES),
         "means": [

@@ -4,7 +4,7 @@
 report.views.memory = {
   hasRows: true,
   model: "",
-  TITLES: { reference: "Reference (PyTorch)", export: "Export (PyTorch → MLIR)", compile: "Compile (iree-compile)", measure: "Measurement (IREE)", baseline: "Measurement (baselines)" },
+  TITLES: { reference: "Reference (PyTorch)", export: "Export (PyTorch → MLIR)", compile: "Compile (iree-compile)", verify: "Verification (IREE)", baseline: "Verification (baselines)", time: "Timing (all rows of a group)" },
 
   draw(element, data, indices) {
     const { h } = report;
@@ -23,7 +23,7 @@ report.views.memory = {
     };
     element.append(
       h("p", { class: "choice" }, h("label", {}, "Model ", h("select", { onchange: choose }, models.map((name) => h("option", { value: name, selected: name === model }, name))))),
-      h("p", { class: "note" }, "Resident memory of all processes of a stage together, sampled ten times a second. A dot and a number mark the peak. Vertical lines: what a measurement does from there on."),
+      h("p", { class: "note" }, "Resident memory of all processes of a stage together, sampled ten times a second. A dot and a number mark the peak. Vertical lines: what a verification does from there on."),
     );
     const of = stages.filter((one) => one.model === model);
     for (const stage of data.order) {
@@ -80,7 +80,7 @@ report.views.memory = {
     const { h } = report;
     const most = d3.max(found, (one) => one.mb) || 1;
     const chosen = new Set(indices);
-    const onDevice = (one) => (["measure", "baseline"].includes(one.stage) ? one.rows.map((row) => report.of(row, "device_memory_mb")).find((mb) => mb !== null) : undefined);
+    const onDevice = (one) => (["verify", "baseline"].includes(one.stage) ? one.rows.map((row) => report.of(row, "device_memory_mb")).find((mb) => mb !== null) : undefined);
     const hasDevice = found.some((one) => onDevice(one) !== undefined);
     const head = ["", "status", "time", "peak memory", ...(hasDevice ? ["on the device"] : [])];
     const rows = found.map((one) => {

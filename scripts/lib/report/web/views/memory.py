@@ -7,8 +7,8 @@ from typing import Any
 from scripts.lib.report.web import stage_runs
 from scripts.lib.report.web.source import Source, View
 
-SHOWN = ("reference", "export", "compile", "measure", "baseline")
-"""Stages whose memory is shown. A second round repeats the first one."""
+SHOWN = ("reference", "export", "compile", "verify", "baseline", "time")
+"""Stages whose memory is shown."""
 
 
 def select(source: Source) -> dict[str, Any]:

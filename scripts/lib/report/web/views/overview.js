@@ -30,7 +30,7 @@ report.views.overview = {
     ["outcome", "outcome"],
     ["eager", "speed-up over eager"],
     ["inductor", "speed-up over inductor"],
-    ["trust", "trust"],
+    ["verdict", "against the faster of both"],
   ],
 
   chooser(changed) {
@@ -84,7 +84,7 @@ report.views.overview = {
     const kind = report.endingClass(ending);
     if (this.colour === "outcome" || report.of(index, "latency_ms") === null) return { text: report.mark(index), kind: this.colour === "outcome" ? kind : "plain" };
     if (ending === "other path") return { text: report.mark(index), kind: "plain" };
-    if (this.colour === "trust") return { text: report.of(index, "trust"), kind: `trust-${report.of(index, "trust")}` };
+    if (this.colour === "verdict") return { text: report.of(index, "verdict") ?? "–", kind: report.of(index, "verdict") ?? "plain" };
     const value = report.of(index, `speedup_vs_${this.colour}`);
     if (value === null) return { text: "–", kind: "plain" };
     const low = report.of(index, `speedup_vs_${this.colour}_low`);
@@ -103,8 +103,8 @@ report.views.overview = {
     const { h } = report;
     const tag = (kind, text) => h("span", { class: `tag ${kind}` }, text);
     if (this.colour === "outcome") return h("p", { class: "note" }, "A cell opens its details. ✓: verified. ✓ remedy: verified, compiled with other flags than asked for. A reason: the class of the failure.");
-    if (this.colour === "trust") return h("p", { class: "note" }, tag("trust-high", "high"), " ", tag("trust-medium", "medium"), " ", tag("trust-low", "low"), " How far to trust the latency, by its spread and what else the machine did.");
-    return h("p", { class: "note" }, tag("faster", "faster"), " ", tag("slower", "slower"), ` Latency of ${this.colour} / latency of the cell. Without a colour: the 95 % interval contains 1, so no difference was found.`);
+    if (this.colour === "verdict") return h("p", { class: "note" }, ["faster", "slower", "same", "undecided"].flatMap((one) => [tag(one, one), " "]), "The latency against the faster of eager and inductor, by the 99 % interval of the ratio. Same: within 5 %.");
+    return h("p", { class: "note" }, tag("faster", "faster"), " ", tag("slower", "slower"), ` Latency of ${this.colour} / latency of the cell. Without a colour: the 99 % interval contains 1, so no difference was found.`);
   },
 
   /** Arrow keys move between the cells of the map. */

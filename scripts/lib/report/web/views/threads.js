@@ -17,7 +17,7 @@ report.views.threads = {
     const width = report.panelWidth(element, 380);
     element.append(
       report.legend(paths),
-      h("p", { class: "note" }, "Efficiency: latency of the fewest threads × their number, divided by latency × number of threads. It is 100 % if twice the threads take half the time. Vertical lines: 95 % intervals. Dashed: 100 %."),
+      h("p", { class: "note" }, "Efficiency: latency of the fewest threads × their number, divided by latency × number of threads. It is 100 % if twice the threads take half the time. Vertical lines: 99 % intervals. Numbers of threads were timed one after the other: what changed between them is not in the intervals. Dashed: 100 %."),
       ...d3.groups(lines, (one) => one.model).map(([model, of]) => this.panel(model, of, paths, width)),
     );
   },

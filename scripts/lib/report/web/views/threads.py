@@ -42,7 +42,7 @@ def _point(point: Point, index: int) -> dict[str, Any]:
         "index": index,
         "threads": point.threads,
         "reason": "" if timing else wording.failure(point.entry),
-        "latency_ms": timing.median_ms if timing else None,
+        "latency_ms": timing.ms if timing else None,
         "latency_low_ms": low_ms,
         "latency_high_ms": high_ms,
         "efficiency": point.efficiency,

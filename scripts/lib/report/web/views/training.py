@@ -54,7 +54,7 @@ def _latency(record: Record) -> float | None:
     """The latency in ms; None without one, or if a remedy took the program of another lowering path."""
     if not record["latency"] or remedied.by_other_path(record):
         return None
-    return record["latency"]["median_ms"]
+    return record["latency"]["ms"]
 
 
 VIEW = View(

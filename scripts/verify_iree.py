@@ -1,4 +1,4 @@
-"""Verify a compiled module against golden on a device, then time it."""
+"""Verify a compiled module against golden on a device."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from scripts.lib.core import channel, exits
 from scripts.lib.iree import vulkan_profile
-from scripts.lib.iree.measure import Files, measure
 from scripts.lib.iree.session import Module, NoDevice, device_info
+from scripts.lib.iree.verify import Files, verify_module
 from scripts.lib.modeling import footprint
 from scripts.lib.timing import arguments as timing_arguments
 from scripts.lib.verification import arguments as check_arguments
@@ -17,7 +17,7 @@ from scripts.lib.verification import arguments as check_arguments
 
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(prog="python -m scripts.measure_iree", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m scripts.verify_iree", description=__doc__)
     parser.add_argument(
         "--vmfb",
         required=True,
@@ -31,23 +31,22 @@ def main() -> None:
     check_arguments.add_tolerance(parser)
     parser.add_argument("--device", required=True, help="IREE device URI: local-task, cuda://0")
     timing_arguments.add_threads(parser)
-    timing_arguments.add_rule(parser)
     parser.add_argument(
         "--raw-inputs", required=True, type=Path, help="folder that gets the inputs as raw bytes"
     )
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
     module = Module(_made(args.vmfb), args.weights, args.device)
-    check, timing = check_arguments.check(args), timing_arguments.timing(args)
+    check, threads = check_arguments.check(args), timing_arguments.threads(args)
     try:
-        device = device_info(module.device, timing.threads)
+        device = device_info(module.device, threads)
     except NoDevice as error:
         exits.fail(f"no device {module.device}: {error}", exits.UNAVAILABLE)
     if lacking := vulkan_profile.lacking(module.vmfb, module.device, device["path"]):
         exits.fail(f"{exits.LACKS_PROFILE}: {device['name']} lacks {lacking}", exits.UNAVAILABLE)
-    footprint.require(footprint.of_archive(check.signature()), "measure")
+    footprint.require(footprint.of_archive(check.signature()), "verify")
     files = Files(args.inputs, args.raw_inputs, args.out)
-    measure(module, device["name"], files, check, timing, timing_arguments.first_round(args))
+    verify_module(module, device["name"], files, check, threads)
 
 
 def _made(modules: Sequence[Path]) -> Path:

@@ -1,0 +1,169 @@
+"""Ratios of latencies that were timed in turns, with their intervals.
+
+A process of a member is summarised by the time of a call that nothing disturbed: the 5 % quantile of its calls. Noise
+only adds time, so a low quantile repeats where means and medians do not (Chen and Revels 2016, "Robust benchmarking in
+noisy environments"). One generation of a group gives one value per member, and the ratio of two of them compares the
+same seconds. Over the generations, the logarithms of the ratios are independent, and their mean has Student's t
+distribution. docs/timing.md has the measured error rates.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+UNDISTURBED = 0.05
+"""The quantile of the calls of a process that stands for it."""
+CONFIDENCE = 0.99
+"""The level of an interval at one look at a group. docs/timing.md says how often intervals are wrong with all looks."""
+LEAST = 3
+"""The generations that an interval needs."""
+FIRST_LOOK = 4
+"""The generations after which it is asked for the first time whether everything is decided."""
+DISTURBED = 1.15
+"""How much slower than the second fastest a generation may be, to count (`counted`)."""
+SAME = 1.05
+"""Two latencies are the same if the interval of their ratio is within 1 / SAME and SAME."""
+
+FASTER, SLOWER, ALIKE, UNDECIDED = "faster", "slower", "same", "undecided"
+VERDICTS = (FASTER, SLOWER, ALIKE, UNDECIDED)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A ratio and the ends of its interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the length of the interval of the logarithm: 0.05 is ±5 %."""
+        return math.log(self.high / self.low) / 2
+
+    @property
+    def verdict(self) -> str:
+        """What a speed-up with this interval says: one of VERDICTS."""
+        if self.low > 1:
+            return FASTER
+        if self.high < 1:
+            return SLOWER
+        return ALIKE if self.low >= 1 / SAME and self.high <= SAME else UNDECIDED
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The logarithm of a ratio. Its error, divided by `scale`, has Student's t distribution with `df` degrees of freedom."""
+
+    value: float
+    scale: float
+    df: float
+
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """The ratio with its interval."""
+        half = quantile(self.df, confidence) * self.scale
+        return Interval(*(math.exp(self.value + off) for off in (0.0, -half, half)))
+
+    @property
+    def p_value(self) -> float:
+        """The probability of a difference of this size or larger if there is none (two-sided)."""
+        from scipy.special import stdtr
+
+        if not self.scale:
+            return 1.0 if not self.value else 0.0
+        return float(2 * stdtr(self.df, -abs(self.value) / self.scale))
+
+
+def undisturbed(each_s: Sequence[float]) -> float:
+    """The 5 % quantile of the calls of a process; of fewer than 20 calls, the fastest."""
+    return sorted(each_s)[max(0, math.ceil(UNDISTURBED * len(each_s)) - 1)]
+
+
+def log_mean(values: Sequence[float]) -> float:
+    """The mean of the logarithms."""
+    return statistics.fmean(map(math.log, values))
+
+
+def paired(base: Sequence[float], row: Sequence[float]) -> Difference | None:
+    """How many times faster `row` is than `base`, as a logarithm. Both have one latency per generation, and the same
+    generations. None for fewer than LEAST generations."""
+    return of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)])
+
+
+def of_logs(logs: Sequence[float]) -> Difference | None:
+    """The mean of independent logarithms. None for fewer than LEAST."""
+    if len(logs) < LEAST:
+        return None
+    scale = statistics.stdev(logs) / math.sqrt(len(logs))
+    return Difference(statistics.fmean(logs), scale, len(logs) - 1)
+
+
+def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
+    """The sum of independent differences, each multiplied by its factor.
+
+    The degrees of freedom are those of Welch and Satterthwaite (Welch 1947, "The generalization of Student's problem when
+    several different population variances are involved").
+    """
+    value = math.fsum(factor * one.value for factor, one in terms)
+    parts = [((factor * one.scale) ** 2, one.df) for factor, one in terms]
+    variance = math.fsum(part for part, _ in parts)
+    if not variance:
+        return Difference(value, 0.0, min(df for _, df in parts))
+    df = variance**2 / math.fsum(part**2 / df for part, df in parts)
+    return Difference(value, math.sqrt(variance), df)
+
+
+def mean(differences: Sequence[Difference]) -> Difference:
+    """The mean of independent differences, such as the logarithm of a geometric mean of speed-ups."""
+    return combined([(1 / len(differences), one) for one in differences])
+
+
+def quantile(df: float, confidence: float) -> float:
+    """The two-sided critical value of Student's t distribution."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, (1 + confidence) / 2))
+
+
+Values = Mapping[str, Sequence[float]]
+"""The latencies of each member, one per generation."""
+
+
+def counted(values: Values) -> list[int]:
+    """The generations that count: those in which the machine was about as fast as in its fast ones.
+
+    A generation is left out if the members were slower in it, on the average, than in the second fastest one by more than
+    DISTURBED. What other guests of a machine do slows one program down more than another, so ratios of slow
+    generations are others. The rule takes all members together, so it prefers none. Three generations count in any case.
+    """
+    members = [row for row in values.values() if row]
+    if not members:
+        return []
+    levels = [statistics.fmean(map(math.log, column)) for column in zip(*members, strict=True)]
+    ordered = sorted(range(len(levels)), key=levels.__getitem__)
+    limit = levels[ordered[min(1, len(ordered) - 1)]] + math.log(DISTURBED)
+    fast = [at for at in ordered if levels[at] <= limit]
+    return sorted(fast if len(fast) >= LEAST else ordered[:LEAST])
+
+
+def is_decided(values: Values, bases: Sequence[str]) -> bool:
+    """Whether the ratio of every member to each base is known to SAME, and says which is faster, or that they are the
+    same."""
+    kept = counted(values)
+    if len(kept) < FIRST_LOOK:
+        return False
+    of = {name: [row[at] for at in kept] for name, row in values.items()}
+    for base in bases:
+        for name in of.keys() - {base}:
+            found = paired(of[base], of[name])
+            interval = found.interval() if found else None
+            if (
+                not interval
+                or interval.half_width > math.log(SAME)
+                or interval.verdict == UNDECIDED
+            ):
+                return False
+    return True
