@@ -1,0 +1,223 @@
+"""Rows that are timed in turns: what they have, what times them again, and what a kill -9 costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tests.checkouts import EAGER, ON_CPU, QUICK, environment, keep_models
+from tests.pipeline.test_kill import assert_nothing_runs_in
+from tests.pipeline.test_main_line import jobs_of
+
+LSTM = '''"""A small LSTM: PyTorch still prepares in its second and third call."""
+import torch
+
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(32, 32, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def get_model():
+    return Small()
+
+
+def get_dummy_input():
+    return torch.randn(1, 8, 32)
+'''
+LOOP = """
+import sys, time, torch
+sys.path.insert(0, "models")
+import lstm
+model, x = lstm.get_model().eval(), lstm.get_dummy_input()
+best = 1e9
+with torch.no_grad():
+    for _ in range(300):
+        start = time.perf_counter()
+        model(x)
+        best = min(best, time.perf_counter() - start)
+print(best * 1e3)
+"""
+LINE = ("--cores", "2", "results/latency.csv", "--config")
+CONV, LSTM_GROUP = "conv/cpu/eval", "lstm/cpu/eval"
+ONE = ("frontends=torchmlir-torch", "models=conv")
+
+
+@pytest.fixture(scope="module")
+def ran(make_checkout):
+    checkout = make_checkout("groups", models={}, targets=ON_CPU, baselines=EAGER, measure=QUICK)
+    keep_models(checkout, "conv")
+    (checkout.path / "models/lstm.py").write_text(LSTM)
+    checkout.snakemake(*LINE, "frontends=torchmlir-torch,torchmlir-stablehlo")
+    return checkout
+
+
+def timing(ran, group: str = CONV) -> bytes:
+    return (ran.path / f"results/time/{group}/timing.json").read_bytes()
+
+
+def test_every_row_has_its_ratios_its_verdict_and_the_control_of_its_group(ran):
+    assert len(ran.rows()) == 6
+    for row in ran.rows():
+        assert row["status"] == "ok", row["detail"]
+        assert row["verdict"] in ("faster", "slower", "same", "undecided")
+        assert float(row["latency_low_ms"]) <= float(row["latency_ms"]) <= float(row["latency_high_ms"])  # fmt: skip
+        for name in ("speedup_vs_eager", "control_ratio"):
+            low, high = (float(row[f"{name.removesuffix('_ratio')}_{end}"]) for end in ("low", "high"))  # fmt: skip
+            assert low <= float(row[name]) <= high
+        assert int(row["generations"]) == 3
+        assert int(row["turns"]) >= 3
+    of = json.loads(timing(ran))
+    assert of["anchor"] == "conv/eager/eval"
+    assert of["members"].keys() == {f"conv/{f}/llvm-cpu" for f in ("torchmlir-torch", "torchmlir-stablehlo")} | {"conv/eager/eval"}  # fmt: skip
+    [part] = of["parts"]
+    assert part["control"] in of["members"]
+
+
+def plain_ms(ran) -> float:
+    """The fastest of 300 calls of the LSTM in eager mode, in a plain loop."""
+    command = [ran.path / ".venvs/torch-mlir/bin/python", "-c", LOOP]
+    done = subprocess.run(command, cwd=ran.path, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout.split()[-1])
+
+
+def eager_ms(ran, model: str) -> float:
+    [row] = [r for r in ran.rows() if (r["model"], r["runtime"]) == (model, "eager")]
+    return float(row["latency_ms"])
+
+
+def test_a_model_whose_first_calls_are_slow_has_the_latency_of_a_plain_loop(ran):
+    """As with quick=true, below. A plan from a cold call was off by a factor of 1,000."""
+    assert 1 / 20 < eager_ms(ran, "lstm") / plain_ms(ran) < 20
+
+
+def test_the_same_line_again_and_a_narrower_one_time_nothing(ran):
+    both = "frontends=torchmlir-torch,torchmlir-stablehlo"
+    assert "Nothing to be done" in ran.snakemake(*LINE, both).stdout
+    before = timing(ran), timing(ran, LSTM_GROUP)
+    ran.snakemake(*LINE, *ONE)
+    assert {(r["model"], r["target"]) for r in ran.rows()} == {("conv", "llvm-cpu"), ("conv", "eager")}  # fmt: skip
+    assert len(ran.rows()) == 2
+    assert (timing(ran), timing(ran, LSTM_GROUP)) == before
+    assert "the timing of the last run is kept" in (ran.path / f"results/time/{CONV}/log.txt").read_text()  # fmt: skip
+    ran.snakemake(*LINE, both)
+    assert len(ran.rows()) == 6
+    assert (timing(ran), timing(ran, LSTM_GROUP)) == before
+
+
+def test_a_quick_run_of_a_file_has_its_latency_too(ran):
+    ran.snakemake(*LINE, "file=models/lstm.py", "quick=true")
+    assert {row["status"] for row in ran.rows()} == {"ok"}
+    assert 1 / 20 < eager_ms(ran, "lstm") / plain_ms(ran) < 20
+
+
+@pytest.fixture
+def run(ran):
+    """A run that times the group of conv, in the middle of its turns. `budget_s` has to be another one each time."""
+    started: list[subprocess.Popen] = []
+
+    def of(budget_s: int) -> tuple[subprocess.Popen, tuple[str, ...]]:
+        line = (*LINE, *ONE, f"measure={{budget_s: {budget_s}, generations: 3}}")
+        (ran.path / f"results/time/{CONV}/log.txt").unlink(missing_ok=True)
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "snakemake", *line],
+                cwd=ran.path,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env=environment(),
+            )
+        )
+        deadline = time.monotonic() + 300
+        while not (is_timing(ran) and members(ran)):
+            assert started[-1].poll() is None, "the run ended before its group was timed"
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1)
+        return started[-1], line
+
+    yield of
+    for one in started:
+        if one.poll() is None:
+            os.killpg(one.pid, signal.SIGKILL)
+            one.wait()
+
+
+def is_timing(ran) -> bool:
+    """Whether a generation of the group has been timed."""
+    log = ran.path / f"results/time/{CONV}/log.txt"
+    return log.is_file() and "generation: 3 members" in log.read_text()
+
+
+def here(ran) -> list[psutil.Process]:
+    return [
+        one
+        for one in psutil.process_iter(["cwd", "cmdline", "status"])
+        if one.info["cwd"] == str(ran.path) and one.info["status"] != "zombie"
+    ]
+
+
+def members(ran, env: str = "iree") -> list[psutil.Process]:
+    """The processes of members of an environment: its fork server has forked them."""
+    found = []
+    for one in here(ran):
+        words = one.info["cmdline"] or []
+        if "scripts.fork_server" in words and f"/{env}/" in words[-1]:
+            for below in one.children():
+                if below.status() != psutil.STATUS_ZOMBIE:
+                    found.append(below)
+    return found
+
+
+def outcomes(ran) -> dict[str, tuple[str, str, str]]:
+    return {row["runtime"]: (row["status"], row["stage"], row["reason"]) for row in ran.rows()}
+
+
+def assert_only_the_group_is_repeated(ran, line) -> None:
+    jobs = jobs_of(ran.snakemake("-n", *line).stdout)
+    assert jobs == [("time_group", CONV), ("aggregate_results", "")]
+    ran.snakemake(*line)
+    assert set(outcomes(ran).values()) == {("ok", "", "")}
+    assert "Nothing to be done" in ran.snakemake(*line).stdout
+
+
+def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):
+    snakemake, line = run(12)
+    for one in members(ran):
+        one.kill()
+    assert snakemake.wait(timeout=300) == 0
+    assert outcomes(ran)["iree"] == ("crashed", "time", "SIGKILL")
+    assert outcomes(ran)["eager"][0] == "ok"
+    assert eager_ms(ran, "conv") > 0
+    assert_nothing_runs_in(ran.path)
+    assert_only_the_group_is_repeated(ran, line)
+
+
+def test_a_coordinator_that_is_killed_leaves_nothing_running_and_no_timing(ran, run):
+    snakemake, line = run(11)
+    [coordinator] = [one for one in here(ran) if "scripts.time_group" in (one.info["cmdline"] or [])]  # fmt: skip
+    coordinator.kill()
+    assert snakemake.wait(timeout=300) != 0
+    assert_nothing_runs_in(ran.path)
+    assert_only_the_group_is_repeated(ran, line)
+
+
+def test_a_run_that_is_killed_leaves_nothing_running_and_repeats_the_group(ran, run):
+    snakemake, line = run(10)
+    snakemake.kill()
+    snakemake.wait()
+    assert_nothing_runs_in(ran.path)
+    assert_only_the_group_is_repeated(ran, line)
