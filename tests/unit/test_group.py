@@ -332,5 +332,5 @@ def test_outcomes_of_what_was_not_timed_are_none(results, tmp_path):
 def test_what_is_timed_is_given_as_json():
     given = group.Given({"a": "results/baseline/a"}, {"budget_s": 1.0}, "a", ("a",), ("a",))
     assert group.of_text(msgspec.json.encode(given).decode()) == given
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="members"):
         group.of_text("{}")
