@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from scripts.lib.timing.hostload import machine_times
+from scripts.lib.timing.ratios import LEAST
 from scripts.lib.timing.worker import CHECK, SLICE
 
 
@@ -49,9 +50,9 @@ STEADY, STEADY_SLICES = 0.05, 3
 """A member is warm when so many slices in a row were not faster by more than this share."""
 WARMUP_S = 10.0
 """Seconds in which a member has to become warm."""
-LEAST_CALLS, LONG = 5, 3
-"""The minimum number of calls of a warm-up: PyTorch still prepares in the third. A member whose calls take LONG slices is
-warm as soon as a call is not faster than the one before."""
+LEAST_CALLS, LEAST_S, LONG = 5, 1.0, 3
+"""A warm-up has so many calls, or takes so many seconds: an LSTM of PyTorch still prepares in the fourth call. A member whose
+calls take LONG slices is steady as soon as a call is not faster than the one before."""
 LEAST_TURNS, AT_MOST = 5, 0.25
 """A generation has so many turns, unless they take more than this share of the budget."""
 SHARE = 0.25
@@ -164,9 +165,12 @@ class Group:
         while self._left:
             each_s = rule.budget_s / rule.generations
             each_s = max(each_s, min(LEAST_TURNS * self._turn_s, AT_MOST * rule.budget_s))
-            spent_s += self.generation(min(each_s, budget_s - spent_s))
-            # One that would begin within the budget and end far beyond it is left out.
-            if spent_s + min(each_s, max(self._turn_s, each_s / 2)) > budget_s:
+            spent_s += self.generation(min(each_s, max(budget_s - spent_s, each_s / 2)))
+            taken = max(len(one.generations) for one in self.timed.values())
+            # One that would begin within the budget and end far beyond it is left out. What an interval needs may take
+            # twice the budget.
+            at_most_s = budget_s * (1 if taken >= min(LEAST, rule.generations) else 2)
+            if spent_s + min(each_s, max(self._turn_s, each_s / 2)) > at_most_s:
                 return
             if self._enough(self.timed):
                 return
@@ -226,18 +230,19 @@ class Group:
 
     def _warm_up(self, one: _Running) -> None:
         """Make slices until they no longer get faster."""
-        end = time.monotonic() + WARMUP_S
+        begun, spent_s = time.monotonic(), 0.0
         steady = 0
-        while steady < STEADY_SLICES or (one.now.warmup < LEAST_CALLS and not self._is_long(one)):
+        while steady < (1 if self._is_long(one) else STEADY_SLICES) or (
+            one.now.warmup < LEAST_CALLS and spent_s < LEAST_S
+        ):
             before = one.call_s
             made = self._ask(one, uncounted=0)
             one.now.warmup += len(made)
             one.call_s = min(one.call_s, *made)
             one.calls = self._planned(one)
             steady = 0 if one.call_s < before * (1 - STEADY) else steady + 1
-            if self._is_long(one) and steady:
-                return
-            if time.monotonic() > end:
+            spent_s = time.monotonic() - begun
+            if spent_s > WARMUP_S:
                 if steady == 0 and before < math.inf:
                     detail = (
                         f"after {one.now.warmup} calls in {WARMUP_S:g} s, calls still became faster"
@@ -259,9 +264,13 @@ class Group:
         uncounted = max(1, round(UNCOUNTED * one.calls)) if one.call_s < self._rule.slice_s else 0
         made = self._ask(one, uncounted)
         if min(made) < one.call_s * (1 - STEADY) ** STEADY_SLICES:
-            # It was not warm: what was timed before was still its warm-up.
-            one.now.warmup += len(one.now.each_s)
+            # It was not warm: what was timed was still its warm-up.
+            one.now.warmup += len(one.now.each_s) + len(made)
             one.now.each_s, one.now.turns = [], 0
+            one.call_s = min(made)
+            self._warm_up(one)
+            self._slice(one)
+            return
         if min(made) < one.call_s:
             one.call_s = min(made)
             one.calls = self._planned(one)
