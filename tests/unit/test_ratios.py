@@ -234,3 +234,6 @@ def test_every_member_is_compared_with_every_base():
     assert not ratios.is_decided(values, ["base"])
     assert not ratios.is_decided(values, ["row", "base"])
     assert ratios.is_decided(values, [])
+    for at in range(6):
+        rows = {f"row{number}": values["row"] for number in range(6)} | {f"row{at}": wide}
+        assert not ratios.is_decided({"base": BASE, **rows}, ["base"])
