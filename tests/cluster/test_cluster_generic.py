@@ -127,4 +127,7 @@ def test_what_ends_while_no_snakemake_watches_is_kept_and_can_be_tried_again(stu
     checkout.start(*LINE)
     checkout.end()
     assert [row["status"] for row in checkout.rows()] == ["ok"] * 4
-    assert remade(checkout, done) == {"results/verify/m00000/stub/t2/status.json"}
+    assert remade(checkout, done) == {
+        "results/verify/m00000/stub/t2/status.json",
+        "results/time/m00000/cpu/eval/status.json",
+    }

@@ -19,6 +19,8 @@ from scripts.lib.timing.turns import Rule
 
 OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
 """How an operator problem is timed, where `operators.measure` does not set another."""
+NODE = "cpu"
+"""The kind of cluster node of an entry that names none."""
 OWN_SUITES = ("vmfbench", "user")
 """Suite names of models from `models:`; all others come from `suites:`."""
 
@@ -146,7 +148,7 @@ class Target:
     device: str
     frontends: tuple[str, ...] = ("*",)
     models: tuple[str, ...] = ("*",)
-    node: str = "cpu"
+    node: str = NODE
     overrides: tuple[TargetOverride, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     hangs: tuple[Hang, ...] = ()
@@ -245,7 +247,7 @@ class Baseline:
     precision: str = "none"
     xla_flags: str = ""
     program: str = ""
-    node: str = "cpu"
+    node: str = NODE
     compile: dict[str, Any] = field(default_factory=dict)
     rewrites: str = ""
 

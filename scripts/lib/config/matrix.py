@@ -27,6 +27,7 @@ from scripts.lib.config import (
 from scripts.lib.config.cell import Cell, Kind
 from scripts.lib.config.choices import BASES
 from scripts.lib.config.entries import (
+    NODE,
     Baseline,
     Frontend,
     Model,
@@ -208,14 +209,16 @@ class Matrix:
         return [*found, self.timed(row)] if found[-1][0].measures else found
 
     def group(self, row: Cell) -> Cell:
-        """The group in which a row is timed: the rows of its model, device, number of threads and test."""
+        """The group in which a row is timed: the rows of its model, device, kind of node, number of threads and test."""
+        entry: Target | Baseline
         if row.kind is Kind.IREE:
-            targets = self.tuning.targets | self.targets
-            device = BACKENDS[targets[row["target"]].backend].torch_device
-            number = threads.of(row["target"])
+            entry = (self.tuning.targets | self.targets)[row["target"]]
+            device, number = BACKENDS[entry.backend].torch_device, threads.of(row["target"])
         else:
-            device = self.baselines[row["baseline"]].device
-            number = threads.of(row["baseline"])
+            entry = self.baselines[row["baseline"]]
+            device, number = entry.device, threads.of(row["baseline"])
+        if entry.node != NODE:  # another machine
+            device = f"{device}+{entry.node}"
         return Cell.of(
             Kind.GROUP,
             model=row["model"],
