@@ -1,6 +1,6 @@
 """torch.compile with the inductor backend; in default mode with static shapes, unless its entry says otherwise.
 
-Its caches are cold: TORCHINDUCTOR_CACHE_DIR is a folder of this measurement alone, so that the
+Its caches are cold: TORCHINDUCTOR_CACHE_DIR is a folder of this verification alone, so that the
 first call and compile_s mean the same in every run. There is one exception. For every new cache,
 inductor asks the compiler which vector instructions the machine has (about seven seconds). This
 question is answered beforehand, from the cache of the machine.

@@ -67,8 +67,8 @@ def test_a_job_that_dies_is_submitted_again_and_every_row_is_there(stubs):
     os.killpg(int((victim / "pid").read_text()), signal.SIGKILL)
     checkout.end()
     assert [row["status"] for row in checkout.rows()] == ["ok"] * 8
-    # The references, the builds of each model and one of them again, the measurements.
-    assert len(submitted(checkout, "pid")) == 1 + 2 + 1 + 1
+    # The references, the builds of each model and one of them again, verifications, timing.
+    assert len(submitted(checkout, "pid")) == 1 + 2 + 1 + 1 + 1
 
 
 def test_a_killed_snakemake_started_again_cancels_what_it_left_and_ends_with_every_row(stubs):

@@ -87,20 +87,22 @@ def test_the_environments_were_there_and_the_dry_run_came_first(walked):
 
 
 def test_measurements_have_a_node_of_their_kind_to_themselves_and_builds_do_not(walked, slurm):
-    # A reference, a model's two exports and four compilations, three measurements on the CPU and
-    # three on the page's GPU node.
+    # A reference, a model's two exports and four compilations; on the CPU and on the page's GPU node
+    # three verifications, and the timing of what is verified.
     done = slurm.jobs()
     assert {job.state for job in done} == {"COMPLETED"}
     assert sorted((job.partition, job.exclusive, job.cpus) for job in done) == [
         ("cpu", False, 2),
-        ("cpu", False, 8),  # the four compilations side by side
+        ("cpu", False, 6),  # the three verifications side by side
+        ("cpu", False, 8),  # the four compilations
         ("cpu", True, 8),
+        ("gpu", False, 2),  # one at a time, as there is one device
         ("gpu", True, 8),
     ]
-    (on_gpu,) = (job for job in done if job.partition == "gpu")
-    assert on_gpu.constraint == "a100"
-    shown = slurm.command("scontrol", "show", "job", on_gpu.number)
-    assert re.search("TresPerJob=gres[:/]gpu:1", shown), shown  # of Slurm 22 and of later ones
+    for on_gpu in (job for job in done if job.partition == "gpu"):
+        assert on_gpu.constraint == "a100"
+        shown = slurm.command("scontrol", "show", "job", on_gpu.number)
+        assert re.search("TresPerJob=gres[:/]gpu:1", shown), shown  # of Slurm 22 and of later ones
 
 
 def test_the_line_given_again_submits_nothing(walked, slurm):

@@ -62,8 +62,16 @@ def test_a_pod_that_measures_has_cores_of_its_own_and_no_other_beside_it(ran):
     assert "nvidia.com/gpu" not in resources(on_cpu)["limits"]
 
 
+def test_verifications_share_their_nodes_and_ask_for_their_device(ran):
+    on_cpu, on_gpu = sorted(pods(ran, measures=False)[2:], key=lambda pod: "nodeSelector" in pod)
+    assert resources(on_cpu)["limits"].keys() == {"memory"}
+    assert on_gpu["nodeSelector"] == {"node.kubernetes.io/instance-type": "a3-highgpu-1g"}
+    assert resources(on_gpu)["limits"]["nvidia.com/gpu"] == "1"
+    assert resources(on_gpu)["requests"]["cpu"] == "2"
+
+
 def test_the_others_share_their_nodes_and_ask_for_no_device(ran):
-    reference, build = pods(ran, measures=False)
+    reference, build = pods(ran, measures=False)[:2]
     assert resources(reference)["requests"]["cpu"] == "2"
     assert resources(build)["requests"]["cpu"] == "8"  # four compilations side by side
     for pod in (reference, build):

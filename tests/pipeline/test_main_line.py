@@ -182,7 +182,11 @@ def test_speed_ups_have_intervals_over_the_generations_of_their_group(ran):
     on_cpu = [one for one in timed if one["speedup_vs_eager"]]
     assert len(on_cpu) == 2 * (len(FRONTENDS) + 2)
     for one in on_cpu:
-        assert 3 <= one["generations"] == len(one["values_ms"]) == len(one["anchor_ms"])
+        assert one["generations"] == len(one["values_ms"]) == len(one["anchor_ms"])
+        if one["generations"] < 3:  # other tests took the machine for twice the budget
+            assert one["doubt"].endswith("an interval needs 3 generations")
+            assert one["speedup_vs_eager_low"] is None
+            continue
         assert one["control_low"] <= one["control_ratio"] <= one["control_high"]
         assert one["anchor"].startswith("eager/eval, PyTorch ")
         for base in ("eager", "inductor"):

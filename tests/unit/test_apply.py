@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -90,23 +89,6 @@ def test_a_local_run_has_no_limit_on_job_starts_and_says_nothing(said):
     assert said() == []
 
 
-@pytest.mark.parametrize(("slots", "cores"), [(2, 4), (1, 2)])
-def test_measurements_prepare_ahead_where_there_are_slots_and_memory_for_them(
-    monkeypatch, slots, cores
-):
-    monkeypatch.setattr(
-        sys.modules[snakemake_patches.Patches.__module__], "jobs_per_slot", lambda cores: slots
-    )
-    workflow = Workflow()
-    patches = run(workflow)
-    assert patches.jobs_per_slot == slots
-    assert workflow.scheduler.resources["_cores"] == cores
-    assert workflow.scheduler.global_resources["_cores"] == cores
-    assert (
-        snakemake_patches.apply(Workflow(on_node=True), logging.getLogger("s")).jobs_per_slot == 1
-    )
-
-
 def test_jobs_may_go_to_a_cluster_where_their_number_is_set_and_on_its_nodes():
     here, head, node = Workflow(), Workflow(cluster=True), Workflow(on_node=True)
     asked = [
@@ -118,16 +100,13 @@ def test_jobs_may_go_to_a_cluster_where_their_number_is_set_and_on_its_nodes():
 def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(newer, said):
     workflow = Workflow()
     patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
-    line, other = said()  # a dry run comes no further
-    assert other.startswith("switched off: measurements prepare ahead")
+    (line,) = said()  # a dry run comes no further
     assert line.startswith("switched off: no limit on job starts (it is written for Snakemake")
     assert "this is 9.28.0). Without it, after some hundred jobs the scheduler" in line
     workflow.execute()
     patches.start()
     assert workflow.scheduler.job_rate_limiter == "limit"
-    assert workflow.scheduler.resources["_cores"] == 2
-    assert patches.jobs_per_slot == 1, "builds claim one thread each, as the scheduler has no more"
-    assert len(said()) == 2
+    assert len(said()) == 1
 
 
 def test_a_run_with_a_gate_follows_its_jobs():
@@ -150,10 +129,7 @@ def test_a_local_run_with_a_number_of_jobs_says_it_when_it_starts(newer, said):
     assert said() == []
     workflow.execute()
     patches.start()
-    assert [line.split(" (")[0] for line in said()] == [
-        "switched off: no limit on job starts",
-        "switched off: measurements prepare ahead",
-    ]
+    assert [line.split(" (")[0] for line in said()] == ["switched off: no limit on job starts"]
 
 
 def test_a_local_run_is_refused_while_jobs_of_a_cluster_may_be_left():

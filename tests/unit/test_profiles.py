@@ -27,7 +27,8 @@ def test_snakemake_takes_a_profile_with_its_executor(name):
     args = parsed(PROFILES / name)
     assert args.executor == SHIPPED[name]
     assert int(args.jobs) > 0
-    assert args.group_components.keys() == {"reference", "build-{model}", "measure-{node}"}
+    groups = {"reference", "build-{model}", "verify-{node}", "measure-{node}"}
+    assert args.group_components.keys() == groups
 
 
 @pytest.mark.parametrize("name", SHIPPED)

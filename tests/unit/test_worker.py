@@ -54,7 +54,7 @@ def started(request, tmp_path, monkeypatch):
 
     def start(load_s=30.0, check=lambda: None, env=None, **code) -> Process:
         member = described("one", env, **code)
-        made = Process(member, os.getppid(), tmp_path / "server.txt", load_s, check)
+        made = Process(member, os.getpid(), tmp_path / "server.txt", load_s, check)
         opened.callback(made.close)
         return made
 
@@ -131,6 +131,16 @@ def test_it_runs_with_the_variables_of_its_member(started):
     found.wait_ready()
 
 
+def test_nothing_is_left_of_its_temporary_files(started, tmp_path):
+    left = tmp_path / "left"
+    start = f"import tempfile; open({str(left)!r}, 'w').write(tempfile.mkdtemp())"
+    found = started(start=start)
+    found.wait_ready()
+    assert Path(left.read_text()).is_dir()
+    found.close()
+    assert not Path(left.read_text()).exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
 def test_a_killed_worker_is_a_crash_named_by_its_signal(started, number):
     found = started(seconds=0.05)
@@ -150,6 +160,19 @@ def test_a_worker_that_died_between_two_slices_is_a_crash(started):
     os.kill(found.tree()[0], signal.SIGKILL)
     time.sleep(0.2)
     assert ended(found).reason == "SIGKILL"
+
+
+@pytest.mark.parametrize("started", ["forked"], indirect=True)
+def test_a_worker_ends_with_the_process_that_forked_it(started):
+    found = started()
+    found.wait_ready()
+    server = psutil.Process(found.tree()[0]).parent()
+    assert "scripts.fork_server" in server.cmdline()
+    server.kill()
+    of = ended(found)
+    assert (of.status, of.reason) == ("crashed", "SIGKILL")
+    assert of.detail == "the process that forked it is gone"
+    assert found.tree() == []
 
 
 def test_a_hang_is_a_timeout(started):
@@ -235,8 +258,8 @@ class Watch:
 @pytest.fixture
 def workers(tmp_path):
     def of(memory_mb: float = 4000.0, seconds: float = 60.0) -> Workers:
-        job = Job("time", "m/cpu/eval", tmp_path / "s.json", tmp_path / "log.txt", ["x"], seconds, memory_mb, owner=os.getppid())  # fmt: skip
-        return Workers(job, os.getppid(), Watch(), seconds)
+        job = Job("time", "m/cpu/eval", tmp_path / "s.json", tmp_path / "log.txt", ["x"], seconds, memory_mb, owner=os.getpid())  # fmt: skip
+        return Workers(job, os.getpid(), Watch(), seconds)
 
     return of
 
@@ -323,7 +346,7 @@ def test_a_limit_or_a_stop_ends_the_turns_and_all_processes(started, workers, wh
 def test_a_command_that_does_not_exist_ends_its_member(tmp_path):
     member = Member("one", ("/no/such/python", "-m", "x"), tmp_path / "log.txt")
     with pytest.raises(MemberEnded, match="No such file") as info:
-        Process(member, os.getppid(), tmp_path / "server.txt", 5, lambda: None)
+        Process(member, os.getpid(), tmp_path / "server.txt", 5, lambda: None)
     assert (info.value.status, info.value.reason) == ("error", "cannot-start")
 
 

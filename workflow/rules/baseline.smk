@@ -17,14 +17,13 @@ rule verify_baseline:
     # After all builds.
     priority: -1
     group:
-        together(lambda w: measured_on(PLAN.baseline(w).node))
+        together(lambda w: group_on("verify", PLAN.baseline(w).node))
     conda:
         of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
     threads: slot_threads()
     resources:
         **asks("baseline"),
-        **on_node(PLAN.baseline),
-        **beside_others(),
+        **verified_on(PLAN.baseline),
     params:
         **stage_params("baseline"),
         runtime=of_cell(lambda w: PLAN.baseline(w).runtime),

@@ -21,10 +21,10 @@ rule measure_machine_limits:
     # With the measurements: it is timed while nothing else runs.
     priority: -1
     group:
-        together(lambda w: measured_on(PLAN.on_device(w).node))
+        together(lambda w: group_on("measure", PLAN.on_device(w).node))
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
-    threads: measuring_threads(prepares=False)
+    threads: all_threads()
     resources:
         **asks("machine_limits"),
         **alone_on(PLAN.on_device),

@@ -128,14 +128,13 @@ rule verify_operators:
     log:
         artifact("operator_verify", "log.txt"),
     group:
-        together(lambda w: measured_on(PLAN.operator_target(w).node))
+        together(lambda w: group_on("verify", PLAN.operator_target(w).node))
     conda:
         "../../envs/iree.yaml"
     threads: slot_threads()
     resources:
         **asks("operator_verify"),
-        **on_node(PLAN.operator_target),
-        **beside_others(),
+        **verified_on(PLAN.operator_target),
     params:
         **stage_params("operator_verify"),
         device=of_cell(lambda w: PLAN.operator_target(w).device),
@@ -160,14 +159,13 @@ rule verify_operator_baseline:
     log:
         artifact("operator_baseline", "log.txt"),
     group:
-        together(lambda w: measured_on(PLAN.baseline(w).node))
+        together(lambda w: group_on("verify", PLAN.baseline(w).node))
     conda:
         of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
     threads: slot_threads()
     resources:
         **asks("operator_baseline"),
-        **on_node(PLAN.baseline),
-        **beside_others(),
+        **verified_on(PLAN.baseline),
     params:
         **stage_params("operator_baseline"),
         runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
@@ -197,7 +195,7 @@ rule time_operators:
     # After all other stages, as the timing of models.
     priority: -2
     group:
-        together(lambda w: measured_on(PLAN.operator_groups.on_device(w).node))
+        together(lambda w: group_on("measure", PLAN.operator_groups.on_device(w).node))
     conda:
         "../../envs/report.yaml"
     threads: all_threads()

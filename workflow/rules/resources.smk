@@ -6,7 +6,8 @@ from scripts.lib.config import threads as number_of_threads
 from scripts.lib.driver import resources as job_resources
 
 # In one submission, four builds run at a time, and one measurement.
-patches.side_by_side(building=4, measuring=1)
+BUILDING = 4
+patches.side_by_side(building=BUILDING, measuring=1)
 
 
 resource_scopes:
@@ -31,7 +32,7 @@ ALL_HERE = not patches.may_submit
 
 def slot_threads():
     """Threads of a job that shares the machine: `--cores` divided by the jobs that it can run."""
-    here = patches.jobs_per_slot * job_resources.slot_threads(workflow.cores)
+    here = job_resources.slot_threads(workflow.cores)
     return here if ALL_HERE else lambda w: job_resources.CPUS if submits() else here
 
 
@@ -43,34 +44,18 @@ LOAD_MODEL = (
 )
 
 
-def measuring_threads(prepares):
-    """Threads of a job that is timed while nothing else runs on the machine.
-
-    On this machine its supervisor ensures that. A job that `prepares` for a long time does so at the
-    same time as others, so more of these jobs may run than there are slots.
-    """
-    here = job_resources.slot_threads(workflow.cores)
-    if not prepares:
-        here *= patches.jobs_per_slot
-    return timed_threads(here)
-
-
-def timed_threads(here):
-    """Threads of a job that times something: `here` on this machine."""
+def all_threads():
+    """Threads of a job that times something: all, so that nothing else runs on the machine."""
+    here = workflow.cores or 1
     if ALL_HERE:
         return here
 
     def of(wildcards):
         if submits():
             return number_of_threads.most(MATRIX.measure, otherwise=1)
-        return (workflow.cores or 1) if patches.on_node else here
+        return here
 
     return of
-
-
-def all_threads():
-    """Threads of a job that times something and uses the whole machine before that."""
-    return timed_threads(workflow.cores or 1)
 
 
 def asks(stage):
@@ -111,15 +96,34 @@ def beside_others():
     }
 
 
+def verified_on(entry_of):
+    """Resources of a verification, on the kind of node of its target or baseline.
+
+    Snakemake adds up what the jobs of a submission ask for that run at a time. So those that ask for
+    a device run one after the other: three of them would ask for three devices.
+    """
+    if ALL_HERE:
+        return {}
+
+    def building(wildcards):
+        alone = {"gpu", "gres"} & PLAN.node(entry_of(wildcards)).keys()
+        return (BUILDING if alone else 1) if submitted() else None
+
+    return on_node(entry_of) | beside_others() | {"building": building}
+
+
 def together(group):
     """The group of a rule's jobs, which form one submission. None if nothing is submitted."""
     return None if ALL_HERE else group
 
 
-def measured_on(node):
-    """The group of measurements on a kind of node, with the name measure-{node} in profiles."""
-    patches.name_group(f"measure-{node}", known_as="measure-{node}")
-    return f"measure-{node}"
+def group_on(what, node):
+    """The group of jobs on a kind of node. In profiles its name is verify-{node} or measure-{node}.
+
+    Verifications share their node and measurements do not, so the two ask for it differently.
+    """
+    patches.name_group(f"{what}-{node}", known_as=what + "-{node}")
+    return f"{what}-{node}"
 
 
 def on_node(entry_of):

@@ -14,7 +14,7 @@ rule time_group:
     # After all other stages: it waits until they have ended, and a core is idle during that time.
     priority: -2
     group:
-        together(lambda w: measured_on(PLAN.groups.on_device(w).node))
+        together(lambda w: group_on("measure", PLAN.groups.on_device(w).node))
     conda:
         "../../envs/report.yaml"
     threads: all_threads()

@@ -21,7 +21,7 @@ rule tune_iree:
     log:
         artifact("tune", "log.txt"),
     group:
-        together(lambda w: measured_on(PLAN.tuning.target(w).node))
+        together(lambda w: group_on("measure", PLAN.tuning.target(w).node))
     conda:
         "../../envs/iree.yaml"
     # All of them, for compilations beside each other.
@@ -62,7 +62,7 @@ use rule time_group as time_tuned with:
     log:
         artifact("time_tuned", "log.txt"),
     group:
-        together(lambda w: measured_on(PLAN.tuned_groups.on_device(w).node))
+        together(lambda w: group_on("measure", PLAN.tuned_groups.on_device(w).node))
     resources:
         **asks("time_tuned"),
         **alone_on(PLAN.tuned_groups.on_device),

@@ -15,14 +15,13 @@ rule verify_iree:
     # Before further builds, so that a run soon shows rows that are verified.
     priority: 1
     group:
-        together(lambda w: measured_on(PLAN.target(w).node))
+        together(lambda w: group_on("verify", PLAN.target(w).node))
     conda:
         "../../envs/iree.yaml"
     threads: slot_threads()
     resources:
         **asks("verify"),
-        **on_node(PLAN.target),
-        **beside_others(),
+        **verified_on(PLAN.target),
     params:
         **stage_params("verify"),
         device=of_cell(lambda w: PLAN.target(w).device),

@@ -95,13 +95,6 @@ def threads_beside(cores: int | None) -> int:
     return max(1, usable_cores() // slots(cores))
 
 
-def jobs_per_slot(cores: int | None) -> int:
-    """How many measurements may prepare in the slot of one ordinary job: two if there are several slots
-    and enough memory for all of them."""
-    found = slots(cores)
-    return 2 if found > 1 and machine_memory_mb() >= 2 * found * MEMORY_MB_A_JOB else 1
-
-
 @dataclass(frozen=True)
 class Ask:
     """`memory_mb` and `timeout_s` are the limits of the stage. `mem_mb` (MiB) and `runtime` (minutes) are

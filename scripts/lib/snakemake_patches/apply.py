@@ -8,13 +8,12 @@ from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
 
-from scripts.lib.driver.resources import ATTEMPTS, jobs_per_slot
+from scripts.lib.driver.resources import ATTEMPTS
 from scripts.lib.snakemake_patches import (
     adoption,
     executors,
     jobstarts,
     orphans,
-    preparing,
     restarts,
     slurm_accounting,
     stopping,
@@ -70,13 +69,6 @@ class Patches:
         plugin = self._workflow.executor_plugin
         return plugin is not None and plugin.common_settings.non_local_exec
 
-    @property
-    def jobs_per_slot(self) -> int:
-        """How many jobs that mostly wait may run in the slot of one that works."""
-        if self.on_node or self.submits or not self._on(preparing.PREPARING):
-            return 1
-        return jobs_per_slot(self._workflow.cores)
-
     def side_by_side(self, **stages: int) -> None:
         """Set how many stages of a kind run at the same time in one submission, by resource."""
         if self._on(submissions.SIDE_BY_SIDE):
@@ -101,8 +93,6 @@ class Patches:
                 self._say("local")
                 if self._on(jobstarts.NO_LIMIT):
                     jobstarts.lift(self._workflow.scheduler)
-                if (times := self.jobs_per_slot) > 1:
-                    preparing.admit(self._workflow.scheduler, times)
         except (orphans.StillRunning, restarts.Unsettled) as problem:
             raise WorkflowError(str(problem)) from problem
 

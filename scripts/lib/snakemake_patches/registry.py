@@ -6,7 +6,6 @@ from scripts.lib.snakemake_patches import (
     adoption,
     jobstarts,
     orphans,
-    preparing,
     stopping,
     submissions,
     watching,
@@ -15,7 +14,6 @@ from scripts.lib.snakemake_patches.patch import Patch
 
 PATCHES: tuple[Patch, ...] = (
     jobstarts.NO_LIMIT,
-    preparing.PREPARING,
     stopping.STOPPING,
     jobstarts.ONE_TIMER,
     orphans.ORPHANS,

@@ -23,6 +23,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
@@ -251,6 +252,7 @@ def preload() -> list[str]:
 def run_stage(request: Request) -> int:
     """Run a stage in the forked process as `python -m` would; return its exit code."""
     faulthandler.enable()
+    tempfile.tempdir = None  # of the server's environment; the stage has its own TMPDIR
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
     for name in [n for n in sys.modules if n.partition(".")[0] == OWN.name]:

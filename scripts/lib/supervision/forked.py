@@ -21,6 +21,8 @@ from scripts.lib.supervision.child import Ended
 CONNECT_SECONDS = 5.0
 """Seconds from the start of a server until it listens. It imports packages after that."""
 RETRY_SECONDS = 0.02
+AFTER_END_SECONDS = 0.2
+"""Seconds from the end of a server that was started until another one, which was faster, listens."""
 
 
 class CannotFork(Exception):
@@ -48,10 +50,12 @@ class Forked:
     def reap(self) -> Ended | None:
         if not select.select([self._opened], [], [], 0)[0]:
             return None
-        self._connection.send(fork_server.REAP)
-        said = self._connection.recv(fork_server.MESSAGE_BYTES)
+        said = b""
+        with contextlib.suppress(ConnectionError):
+            self._connection.send(fork_server.REAP)
+            said = self._connection.recv(fork_server.MESSAGE_BYTES)
         if not said:
-            raise ConnectionError("the process that forked this stage is gone")
+            raise ConnectionError("the process that forked it is gone")
         ended = json.loads(said)
         return ended["returncode"], ended["max_rss_mb"]
 
@@ -123,7 +127,9 @@ def _connect(python: str, owner: int, log: Path, check: Callable[[], None]) -> s
         check()
         if started is None:
             started = _start_server(found, owner, log)
-        elif time.monotonic() > deadline:
+        elif started.poll() is not None:  # it failed, or another one listens in a moment
+            deadline = min(deadline, time.monotonic() + AFTER_END_SECONDS)
+        if time.monotonic() > deadline:
             connection.close()
             raise CannotFork(f"the process to fork does not listen: see {log}")
         time.sleep(RETRY_SECONDS)

@@ -7,7 +7,9 @@ import json
 import os
 import select
 import shlex
+import signal
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -102,11 +104,14 @@ class Process:
         self._said = b""
         self._too_large: MemberEnded | None = None
         self._killed: Ended | None = None
+        # A worker is killed at its end, and cannot remove what it has written.
+        self._temporary = tempfile.TemporaryDirectory(prefix="worker-", ignore_cleanup_errors=True)
         ours, theirs = socket.socketpair()
         env = os.environ | {
             "PYTHONFAULTHANDLER": "1",
             "PYTHONUNBUFFERED": "1",
             channel.VARIABLE: str(theirs.fileno()),
+            "TMPDIR": self._temporary.name,
             **(member.env or {}),
         }
         member.log.parent.mkdir(parents=True, exist_ok=True)
@@ -159,6 +164,7 @@ class Process:
                     self._child.kill()
             self._child.clear()
         self._socket.close()
+        self._temporary.cleanup()
 
     def _answer(self, limit_s: float) -> dict[str, Any]:
         """The next JSON object that the worker sends."""
@@ -174,7 +180,7 @@ class Process:
                 raise MemberEnded("timeout", "time-limit", detail)
             if not select.select([self._socket], [], [], min(left, POLL_S))[0]:
                 self._check()
-                if (ended := self._killed or self._child.reap()) is not None:
+                if (ended := self._killed or self._reap()) is not None:
                     raise self._diagnosed(ended)
                 continue
             try:
@@ -188,11 +194,20 @@ class Process:
     def _wait(self) -> Ended:
         """How the process ended. One that closed its channel and goes on is killed."""
         deadline = time.monotonic() + 10
-        while (ended := self._killed or self._child.reap()) is None:
+        while (ended := self._killed or self._reap()) is None:
             if time.monotonic() > deadline:
                 return self._child.kill()
             time.sleep(0.01)
         return ended
+
+    def _reap(self) -> Ended | None:
+        """How the process ended; None while it runs. It ends with the process that forked it."""
+        try:
+            return self._child.reap()
+        except ConnectionError as error:
+            self._ended = True
+            self._child.clear()
+            raise MemberEnded("crashed", signal.SIGKILL.name, str(error)) from error
 
     def _diagnosed(self, ended: Ended) -> MemberEnded:
         self._ended = True

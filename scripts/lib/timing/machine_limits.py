@@ -1,7 +1,6 @@
 """What a device can do at most: the bytes per second of a triad and the FLOP per second of a product.
 
-The calibration (calibration.py) tells how fast the machine was at one moment. The limits are measured once
-per machine and number of threads, and other figures are shares of them.
+They are measured once per machine and number of threads, and other figures are shares of them.
 
 The triad is that of STREAM (McCalpin 1995, "Memory Bandwidth and Machine Balance in Current High
 Performance Computers"): a = b + s × c. As there, three arrays are counted, and the fastest call counts.
