@@ -19,10 +19,6 @@ from scripts.lib.report import results_file
 from scripts.lib.report.results_file import Record
 from scripts.lib.supervision import outcome
 
-SLOWER = 1.5
-"""The factor by which operators are slower than in eager mode."""
-REMEDIED = ". Of a cell that a remedy has compiled, the bundle is of the compilation that failed"
-
 
 def main() -> None:
     parser = _parser()
@@ -48,13 +44,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         writing.write(case, folder, args.weights)
         if args.reduce:
-            if args.slower is not None and case.status != outcome.OK:
-                print(
-                    f"note: {case.cell}: --slower is not used, because this is a failure: {case.stage} {case.status}"
-                    f"{REMEDIED if case.stage == cases.COMPILE else ''}"
-                )
-            factor = SLOWER if args.slower is None else args.slower
-            reducing.add(root, case, folder, args.budget, factor)
+            reducing.add(root, case, folder, args.budget)
         print(f"{folder}: {case.stage} {case.cell}: {case.status} ({case.reason or 'no failure'})")
         print(f"    {writing.pack(folder)}")
     if not found:
@@ -85,13 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reduce",
         action="store_true",
-        help="add a program of few operations that fails in the same way, or, of a cell that is ok, that is slow",
-    )
-    parser.add_argument(
-        "--slower",
-        type=float,
-        metavar="FACTOR",
-        help=f"for --reduce of a cell that is ok: slower than eager mode by this factor (default: {SLOWER:g})",
+        help="add a program of few operations that fails in the same way",
     )
     parser.add_argument(
         "--budget",

@@ -1,4 +1,4 @@
-"""Prints, as JSON, the wrong and the slow operator of a small model. Runs in the environment `torch-mlir`."""
+"""Prints, as JSON, the wrong operator of a small model. Runs in the environment `torch-mlir`."""
 
 import copy
 import dataclasses
@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import torch
 
 from scripts.exporters import torch_mlir
-from scripts.lib.graph_parts import slow, slow_writing, writing, wrong
+from scripts.lib.graph_parts import writing, wrong
 from scripts.lib.graph_parts.computed import PLAIN, Compiled, Lowering
 from scripts.lib.modeling.loading import LoadedModel
 
@@ -40,20 +40,6 @@ def with_wrong_tanh(loaded: LoadedModel, options: dict):
             node.target = torch.ops.aten.sin.default
     other.recompile()
     return torch_mlir.export(dataclasses.replace(loaded, module=other), options)
-
-
-def with_slow(operator: str):
-    """Turns in which parts with this operator take three times as long. Few operators without it are five times as slow, and
-    lose next to nothing."""
-
-    def turns(part, compiled, lowering):
-        names = [str(node.target) for node in part.nodes]
-        if len(names) < 3 and operator not in names:
-            return slow.Turns((0.01, 0.01, 0.01), (0.05, 0.05, 0.05))
-        is_slow = operator in names and compiled.module is not None
-        return slow.Turns((1.0, 1.0, 1.1), (3.0, 3.0, 3.3) if is_slow else (1.0, 1.0, 1.1))
-
-    return turns
 
 
 def lowering(exporter, folder: Path) -> Lowering:
@@ -104,21 +90,4 @@ with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as 
         wrong.find(model, lowering(torch_mlir, Path(scratch)), later)
     except wrong.NotFound as error:
         made["right"] = str(error)
-for name in ("tanh", "linear"):
-    slow.in_turns = with_slow(f"aten.{name}.default")
-    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
-        one = slow.find(model, lowering(torch_mlir, Path(scratch)), 2.0, later)
-        slow_writing.write(slow_writing.Case("small", one, frontend, 1, versions), Path(out))
-        made[f"slow {name}"] = {
-            "operators": [str(n.target) for n in one.part.nodes],
-            "inputs": [list(one.shape) for one in one.part.inputs],
-            "ratio": one.turns.ratio,
-            **report(Path(out)),
-            **json.loads(Path(out, "slow.json").read_text()),
-        }
-with tempfile.TemporaryDirectory() as scratch:
-    try:
-        slow.find(model, lowering(torch_mlir, Path(scratch)), 4.0, later)
-    except slow.NotSlower as error:
-        made["not slower"] = str(error)
 json.dump(made, sys.stdout)

@@ -1,4 +1,4 @@
-"""The wrong and the slow operator of a model, found among the parts of its graph and lowered by torch-mlir."""
+"""The wrong operator of a model, found among the parts of its graph and lowered by torch-mlir."""
 
 from __future__ import annotations
 
@@ -37,30 +37,6 @@ def test_the_issue_of_a_wrong_operator_is_for_the_tracker_of_the_frontend(found)
 
 def test_a_frontend_that_is_right_has_no_wrong_operator(found):
     assert found["right"] == "at O0, the values of all 7 nodes are those of eager mode"
-
-
-def test_the_slow_operator_is_left_of_a_model_that_is_slow(found):
-    slow = found["slow tanh"]
-    assert slow["operators"] == ["aten.tanh.default"]
-    assert slow["ratio"] == pytest.approx(3.0)
-    assert slow["files"] == ["ISSUE.md", "run_slow.sh", "slow.json", "slow.mlir", "slow_inputs"]
-    assert slow["returncode"] == 0, slow["said"]
-    assert "`aten.tanh.default`: 3 × as slow" in slow["issue"]
-    assert slow["complete"]
-
-
-def test_a_slow_operator_keeps_its_weights_so_that_they_are_packed_as_those_of_the_model(found):
-    slow = found["slow linear"]
-    assert slow["operators"] == ["aten.linear.default"]
-    assert slow["inputs"] == [[8, 12]]
-    assert "slow_weights.irpa" in slow["files"]
-    assert slow["returncode"] == 0, slow["said"]
-
-
-def test_a_model_that_is_not_slower_by_the_factor_says_how_fast_it_is(found):
-    assert found["not slower"].startswith(
-        "not slower than eager mode by 4: IREE's time / eager's is 3 ("
-    )
 
 
 def test_each_node_is_tried_if_the_program_with_all_values_does_not_compile(found):

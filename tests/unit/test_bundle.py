@@ -13,7 +13,7 @@ from scripts import aggregate_results, bundle
 from scripts.lib.artifacts import tensors
 from scripts.lib.artifacts.tensors import Signature, TensorType
 from scripts.lib.bundling import case as cases
-from scripts.lib.bundling import reducing, writing
+from scripts.lib.bundling import writing
 from scripts.lib.core import atomic
 from scripts.lib.report import results_file
 from scripts.lib.supervision.outcome import Outcome
@@ -160,18 +160,6 @@ def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, 
     script = (tmp_path / "bundle/run.sh").read_text()
     assert "iree-run-module" in script
     assert "--expected" not in script
-
-
-def test_a_factor_for_slow_cells_is_said_to_be_unused_for_a_failure(tree, run, ended, monkeypatch):
-    factors = []
-    monkeypatch.setattr(reducing, "add", lambda *arguments: factors.append(arguments[-1]))
-    tree(ended("error", "compile", CELL, "shared-memory-limit", DETAIL))
-    said = run(CELL, "--reduce", "--slower", "2")
-    assert "--slower is not used, because this is a failure: compile error" in said
-    assert "--slower" not in run(CELL, "--reduce")
-    tree()
-    assert "--slower" not in run(CELL, "--reduce", "--slower", "2")
-    assert factors == [2.0, 1.5, 2.0]
 
 
 def test_failures_with_the_same_message_have_one_reproducer(tree, run, ended):

@@ -1,4 +1,4 @@
-"""Adds the smallest case of a failure to its reproducer: few operations, one wrong operator, or slow ones."""
+"""Adds the smallest case of a failure to its reproducer: few operations, or one wrong operator."""
 
 from __future__ import annotations
 
@@ -15,26 +15,17 @@ from scripts.lib.reduction import mismatch
 from scripts.lib.supervision import outcome
 
 EXPORT = "export"
-WRONG, SLOW = "scripts.find_wrong_operator", "scripts.find_slow_operators"
-"""Commands that search in the captured graph of a model."""
+WRONG = "scripts.find_wrong_operator"
+"""The command that searches in the captured graph of a model."""
 
 
-def add(root: Path, case: Case, folder: Path, budget_s: float, factor: float) -> None:
-    """Add the reduced program of a case to its bundle, and to the issue.
-
-    Of a case without a failure, these are operators that are slower than eager mode by `factor`. Of wrong results, the frontend
-    is examined first.
-    """
-    budget = ("--budget", f"{budget_s:g}")
-    if case.status == outcome.OK and case.threads:
-        words = ("--flags", json.dumps(case.flags), "--threads", str(case.threads))
-        _graph_search(root, case, folder, SLOW, *words, "--factor", f"{factor:g}", *budget)
-        return
-    if case.reason == cases.WRONG_RESULT and _graph_search(root, case, folder, WRONG, *budget):
+def add(root: Path, case: Case, folder: Path, budget_s: float) -> None:
+    """Add the reduced program of a case to its bundle, and to the issue. Of wrong results, the frontend is examined first."""
+    if case.reason == cases.WRONG_RESULT and _wrong_operator(root, case, folder, budget_s):
         return
     if (mode := _mode(case)) is None:
         print(
-            f"note: {case.cell}: only failures to compile, wrong results and slow cells on a CPU are reduced; "
+            f"note: {case.cell}: only failures to compile and wrong results on a CPU are reduced; "
             f"this is {case.stage}: {case.status}"
             + (f" ({case.reason})" if case.reason else f" on {case.device}")
         )
@@ -67,9 +58,9 @@ def add(root: Path, case: Case, folder: Path, budget_s: float, factor: float) ->
     writing.write_issue(case, folder, log, out.read_text(encoding="utf-8"))
 
 
-def _graph_search(root: Path, case: Case, folder: Path, module: str, *words: str) -> bool:
-    """Run a search in the captured graph of a case, in the environment of its frontend; return whether it found something,
-    and wrote it."""
+def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bool:
+    """Look for a wrong operator in the captured graph of a case, in the environment of its frontend; return whether one was
+    found and written."""
     try:
         if training.test(case.exported.rpartition("/")[2]) == training.TRAIN:
             raise NoCase(
@@ -78,7 +69,8 @@ def _graph_search(root: Path, case: Case, folder: Path, module: str, *words: str
         export = recorded.of(root, EXPORT, case.exported)
         model = ("--name", "--model-file", "--options", "--load-threads")
         options = export.words(*model, "--exporter", "--exporter-options")
-        return export.run(module, [*options, *words, "--out", str(folder.absolute())]) == 0
+        words = [*options, "--budget", f"{budget_s:g}", "--out", str(folder.absolute())]
+        return export.run(WRONG, words) == 0
     except NoCase as error:
         print(f"note: {case.cell}: {error}")
         return False

@@ -1,1 +1,1 @@
-"""Parts of captured graphs as programs of their own: which operator is wrong, and which ones are slow."""
+"""Parts of captured graphs as programs of their own: which operator is wrong."""

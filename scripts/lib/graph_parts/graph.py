@@ -94,15 +94,6 @@ def around(graph: Graph, node: fx.Node, steps: int) -> Part:
     return _part(graph, nodes, [node])
 
 
-def only(graph: Graph, operators: Collection[fx.Node]) -> Part:
-    """Some operators with the weights that they use. Other tensors that they use are inputs. Their values that none of
-    them uses are the results."""
-    nodes = set(operators) | _not_tensors(graph, operators)
-    inside = {used for one in nodes for used in one.all_input_nodes}
-    nodes |= {used for used in inside if used.op == "get_attr"}
-    return _part(graph, nodes, [one for one in operators if one not in inside])
-
-
 def _not_tensors(graph: Graph, nodes: Collection[fx.Node]) -> set[fx.Node]:
     """The nodes behind others that compute something else than one tensor, such as a tuple."""
     found: set[fx.Node] = set()
