@@ -405,8 +405,10 @@ class Kept:
     def wait_ready(self) -> None:
         """Does nothing: it is ready."""
 
-    def close(self) -> None:
+    def rest(self) -> None:
         """Does nothing."""
+
+    close = rest
 
 
 def alone(args: argparse.Namespace) -> Iterator[Line]:

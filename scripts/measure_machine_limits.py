@@ -66,7 +66,6 @@ def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
     of_torch = _through_torch(kind, number) if kind in plugins.DEVICES else ()
     of_iree = limit_samples.take(programs, kind, number)
     on_cpu = kind == "cpu"
-    channel.alone()
     with HostWatch(number if on_cpu else 1) as host:
         samples = (*of_torch, *of_iree)
     return MachineLimits(

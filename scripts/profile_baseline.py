@@ -66,7 +66,6 @@ def profile(cell: Work, check: Check) -> dict[str, Any]:
         session = runtime.open_session(cell, check, device)
         session()  # compiles
     settle(runtime)
-    channel.alone()
     calls = _calls(session)
     if cell.runtime == "inductor":
         return _described(cell, session, calls, inductor_by_module.inductor(session, calls))

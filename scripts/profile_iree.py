@@ -37,7 +37,6 @@ def main() -> None:
         flags = flags_of(args)
         flags += added_flags.of(args.program, args.flags)
         found = sites.sites(args.program, flags, scratch / "phases")
-        channel.alone()
         events, call_ms = profile.run(called, scratch)
     dispatches, calls = profile.per_call(events, [site.function for site in found])
     atomic.write_json(

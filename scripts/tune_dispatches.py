@@ -31,7 +31,6 @@ def main() -> None:
     args = parser.parse_args()
     called = Called.of(args)
     flags = [*flags_of(args), *added_flags.of(args.program, args.flags)]
-    channel.alone()
     with tempfile.TemporaryDirectory(dir=args.out_spec.parent, prefix="specs-") as scratch:
         folder = Path(scratch).absolute()
         shares = _shares(called, folder)

@@ -17,6 +17,8 @@ where it TAKES a precision
 and where it needs them
 
 - ``settle()``: ends background work that would run during the timed calls;
+- ``compile_ahead(session)``: compiles what the first call compiles, without starting a thread, so that the process that
+  times it can be forked;
 - ``compile_seconds()`` and ``compile_count()``: seconds spent compiling and compilations so far, where
   its device does not count them.
 """

@@ -26,6 +26,7 @@ from scripts.lib.verification.arguments import Check
 
 __all__ = [
     "Device",
+    "compile_ahead",
     "compile_count",
     "compile_seconds",
     "eager_in_precision",
@@ -59,6 +60,27 @@ def _know_vector_instructions() -> None:
     finally:
         if own is not None:
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = own
+
+
+class _Compiled(BaseException):
+    """What a call has compiled would be executed now."""
+
+
+def compile_ahead(session: TorchSession) -> None:
+    """Compile what the first call compiles, and do not execute it: it would start threads, which a fork loses."""
+    graph = torch._inductor.output_code.CompiledFxGraph
+
+    def stop(*_: Any) -> None:
+        raise _Compiled
+
+    execute, graph.__call__ = graph.__call__, stop
+    try:
+        with torch._inductor.config.patch(compile_threads=1):
+            session()
+    except _Compiled:
+        return
+    finally:
+        graph.__call__ = execute
 
 
 def settle() -> None:

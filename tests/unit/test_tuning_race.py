@@ -34,6 +34,8 @@ class Worker:
 
     def close(self) -> None: ...
 
+    def rest(self) -> None: ...
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):

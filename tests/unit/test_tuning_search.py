@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 import stat
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -240,17 +237,6 @@ def test_a_program_that_was_not_exported_is_a_line(tune):
 def test_a_search_ends_when_the_run_is_gone(tune):
     with pytest.raises(supervise.Interrupted):
         tune(candidate("ok 5"), owner=os.getpid())
-
-
-def test_one_search_of_a_run_is_in_progress_at_a_time(tune, tmp_path):
-    room = tmp_path / "room"
-    room.mkdir()
-    with (room / "tuning.lock").open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        threading.Timer(0.5, fcntl.flock, [held, fcntl.LOCK_UN]).start()
-        begun = time.monotonic()
-        result, _, _ = tune(candidate("ok 5", configured=True), room=room)
-        assert (result.status, time.monotonic() - begun >= 0.5) == ("ok", True)
 
 
 def test_a_module_with_a_tuning_spec_is_a_candidate_that_can_win(tune):

@@ -89,6 +89,8 @@ class Worker:
         if self in self.machine.open:
             self.machine.open.remove(self)
 
+    rest = close
+
 
 def always(seconds: float) -> Call:
     return lambda _: seconds

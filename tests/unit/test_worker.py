@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -341,6 +342,83 @@ def test_a_limit_or_a_stop_ends_the_turns_and_all_processes(started, workers, wh
         timed(started, of, Rule(budget_s=15, generations=1), a={}, b={"seconds": 0.003})
     assert time.monotonic() - begun < 8
     assert not running()
+
+
+GENERATIONS = """
+import os, signal, threading, time
+from scripts.lib.timing import worker
+
+parent = os.getpid()
+{start}
+
+def load():
+    {load}
+    return worker.Program(lambda: {call})
+
+worker.serve_generations(load)
+"""
+
+
+@pytest.fixture
+def generations(tmp_path, started, workers):
+    """Starts a member that is loaded anew in each generation."""
+
+    def of(load="pass", call="None", start="") -> Process:
+        code = GENERATIONS.format(start=start, load=load, call=call)
+        (tmp_path / "package/kept.py").write_text(code)
+        member = replace(started.described("kept"), command=(sys.executable, "-m", "package.kept"))
+        (tmp_path / "package/kept.py").write_text(code)
+        found = all_of.start(member)
+        found.wait_ready()
+        return found
+
+    all_of = workers()
+    yield of
+    all_of.close()
+    assert not running()
+
+
+def test_a_process_builds_once_and_loads_in_a_new_process_for_each_generation(
+    generations, tmp_path
+):
+    pids = tmp_path / "pids"
+    load = f"open({str(pids)!r}, 'a').write(f'{{parent}} {{os.getpid()}}\\n')"
+    first = generations(load)
+    for _ in range(2):
+        assert len(first.ask(a_slice(5), 20)["each_s"]) == 5
+        assert first.ask({CHECK: True}, 20)["peak_rss_mb"] > 1
+        first.rest()
+        assert first.is_resting
+        assert len(first.tree()) == 1, "the process of the generation has ended"
+        assert generations(load) is first
+    parents, loaded = zip(*map(str.split, pids.read_text().splitlines()), strict=True)
+    assert len(set(parents)) == 1
+    assert len(set(loaded)) == 3
+    assert not set(loaded) & set(parents)
+
+
+def test_the_process_of_a_generation_that_is_killed_ends_its_member(generations):
+    found = generations(call="os.kill(os.getpid(), signal.SIGSEGV)")
+    of = ended(found)
+    assert (of.status, of.reason) == ("crashed", "SIGSEGV")
+    found.rest()
+    assert not found.is_resting
+
+
+def test_an_exit_code_is_that_of_the_process_of_the_generation(generations):
+    with pytest.raises(MemberEnded) as info:
+        generations(load="from scripts.lib.core import exits; exits.fail('no', exits.UNSUPPORTED)")
+    assert info.value.status == "unsupported"
+
+
+def test_a_process_with_threads_serves_one_generation(generations):
+    start = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+    first = generations(start=start)
+    assert len(first.ask(a_slice(5), 20)["each_s"]) == 5
+    first.rest()
+    assert not first.is_resting
+    assert first.tree() == []
+    assert generations(start=start) is not first
 
 
 def test_a_command_that_does_not_exist_ends_its_member(tmp_path):

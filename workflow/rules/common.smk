@@ -112,8 +112,6 @@ OF_JOB = (
         if patches.may_submit
         else ""
     )
-    # On a cluster's node, Snakemake runs one measurement at a time.
-    + ("" if patches.on_node else " --room results/logs/room")
 )
 SUPERVISE = f"exec {PREFIX}{DRIVER} -m scripts.supervise{OF_JOB}"
 

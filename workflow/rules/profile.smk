@@ -20,7 +20,7 @@ rule profile_baseline:
         artifact("profile_baseline", "log.txt"),
     conda:
         of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
-    threads: slot_threads()
+    threads: all_threads()
     resources:
         **asks("profile_baseline"),
         **alone_on(PLAN.baseline),
@@ -55,7 +55,7 @@ rule profile_iree:
         artifact("profile_iree", "log.txt"),
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads()
+    threads: all_threads()
     resources:
         **asks("profile_iree"),
         **alone_on(PLAN.target),

@@ -78,15 +78,27 @@ def verify_baseline(work: Work, check: Check, collect: Collection[str], out: Pat
 
 
 def serve(work: Work, check: Check) -> None:
-    """Time calls of a verified baseline on request (timing/worker.py)."""
-    runtime, device = open_runtime(work)
-    session = runtime.open_session(work, check, device)
-    session()
-    device.finish()
-    settle(runtime)
-    worker.serve(
-        session, device.finish, session.check, functools.partial(compile_count, runtime, device)
-    )
+    """Time calls of a verified baseline on request (timing/worker.py). What takes long is done once, for all generations."""
+    prepared = None
+    if not work.program:
+        from scripts.lib.torch_runtime import session as torch_session
+
+        prepared = torch_session.prepare_fork(work, check)
+
+    def load() -> worker.Program:
+        if prepared:
+            runtime, device, session = prepared
+            session.move_weights()
+        else:
+            runtime, device = open_runtime(work)
+            session = runtime.open_session(work, check, device)
+        session()
+        device.finish()
+        settle(runtime)
+        compilations = functools.partial(compile_count, runtime, device)
+        return worker.Program(session, device.finish, session.check, compilations)
+
+    worker.serve_generations(load)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Compiler:
     """iree-compile with the flags of a target.
 
     `version`: part of the key of a cached result. `owner`: the process that must stay the parent of
-    this one. `room`: see Job.
+    this one.
     """
 
     tool: str
@@ -64,7 +64,6 @@ class Compiler:
     version: str
     limits: Limits
     owner: int = dataclasses.field(default_factory=os.getppid)
-    room: Path | None = None
 
     def command(self, source: Path, vmfb: Path, *more: str) -> list[str]:
         return [self.tool, *self.flags, *more, str(source), "-o", str(vmfb)]
@@ -98,12 +97,11 @@ class Compiler:
             timeout_s=self.limits.seconds(len(programs)),
             memory_mb=self.limits.memory_mb,
             artifacts=(vmfb,),
-            room=self.room,
             cpu_s=self.limits.cpu_seconds(len(programs)),
         )
         with contextlib.closing(CappedLog(job.log_path)) as log:
             watch = Watch(job, self.owner, work, log)
-            with watch.inside():
+            with watch.stop_requests():
                 ended = watch.run()
         printed = job.log_path.read_text(encoding="utf-8", errors="replace")
         return Tried(verdict.of(job, ended, work), ended, printed, vmfb, source, combined)

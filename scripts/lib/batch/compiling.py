@@ -68,7 +68,7 @@ def _compiler(job: Job, version: str) -> Compiler:
     tool, *flags = job.command
     limits = Limits(job.timeout_s, job.memory_mb)
     more = {} if job.owner is None else {"owner": job.owner}
-    return Compiler(tool, tuple(flags), version, limits, room=job.room, **more)
+    return Compiler(tool, tuple(flags), version, limits, **more)
 
 
 def _shortest(folder: Path) -> Program:

@@ -155,7 +155,7 @@ class _Batch:
         with contextlib.closing(TaskLogs(self._work / "logs", self._log)) as logs:
             watch = Watch(job, self._owner, self._work, logs)
             try:
-                with watch.inside():
+                with watch.stop_requests():
                     ended = watch.run()
             except CannotStart as error:
                 logs.note(f"error: {error}")

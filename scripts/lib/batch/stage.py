@@ -174,6 +174,4 @@ def _sum(processes: Sequence[Ended]) -> Ended:
         seconds=sum(one.seconds for one in processes),
         max_rss_mb=max((one.max_rss_mb for one in processes), default=0.0),
         startup_s=sum(one.startup_s or 0.0 for one in processes),
-        waited_s=sum(one.waited_s for one in processes),
-        alone_s=sum(one.alone_s for one in processes),
     )

@@ -146,15 +146,14 @@ class _Work:
     def _time(self, left: Sequence[_Problem], lines: dict[str, Line], scratch: Path) -> Ended:
         """Time some problems, and add their lines to those of earlier runs."""
         watch = Watch(self._job, self._job.owner or os.getppid(), scratch, self._log)
-        with watch.inside():
-            waited_s = watch.wait_alone()
+        with watch.stop_requests():
             begun = time.monotonic()
             for at in range(0, len(left), TOGETHER):
                 for line in self._time_together(left[at : at + TOGETHER], watch):
                     lines[line.problem] = line
                 outcomes.write(self._folder / TIMED, lines.values())
             seconds = time.monotonic() - begun
-        return Ended(0, seconds, round(self._peak_mb, 1), startup_s=0.0, waited_s=waited_s, alone_s=seconds)  # fmt: skip
+        return Ended(0, seconds, round(self._peak_mb, 1), startup_s=0.0)
 
     def _time_together(self, problems: Sequence[_Problem], watch: Watch) -> Iterator[Line]:
         every = {member: one for problem in problems for member, one in problem.lines.items()}
@@ -316,8 +315,10 @@ class _Loaded:
         with self._ended():
             return self.process.ask(request, limit_s)
 
-    def close(self) -> None:
+    def rest(self) -> None:
         """Does nothing: the process loads the next problem."""
+
+    close = rest
 
     @contextlib.contextmanager
     def _ended(self) -> Iterator[None]:

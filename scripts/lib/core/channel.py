@@ -11,9 +11,7 @@ VARIABLE = "VMFBENCH_CHANNEL"
 """Environment variable of a stage: the file descriptor of its connection to the supervisor."""
 
 WORKING = b"working\n"
-ALONE = b"alone\n"
 NEXT = b"next\n"
-GO = b"go\n"
 MARK = b"mark "
 
 
@@ -37,18 +35,6 @@ def mark(name: str) -> None:
     _send(MARK + name.encode() + b"\n")
 
 
-def alone() -> None:
-    """Get exclusive access: return when no other stage of this run is running. None starts until this
-    process ends.
-
-    To be called before anything is timed. Waiting does not count towards the time limit. A stage that
-    is started by hand does not wait; the user has to make sure that the machine is idle.
-    """
-    fd = _send(ALONE)
-    if fd is not None and os.read(fd, len(GO)) != GO:
-        raise ConnectionError("the supervisor is gone: it did not answer")
-
-
 def requests() -> Iterator[dict[str, Any]]:
     """The requests of a coordinator, one JSON object per line, until it closes the channel."""
     with os.fdopen(os.dup(int(os.environ[VARIABLE])), encoding="utf-8") as lines:
@@ -64,10 +50,7 @@ def answer(message: dict[str, Any]) -> None:
         data = data[os.write(fd, data) :]
 
 
-def _send(message: bytes) -> int | None:
-    """Send a line. Returns the file descriptor, or None if there is no supervisor."""
-    if not is_open():
-        return None
-    fd = int(os.environ[VARIABLE])
-    os.write(fd, message)
-    return fd
+def _send(message: bytes) -> None:
+    """Send a line, if there is a supervisor."""
+    if is_open():
+        os.write(int(os.environ[VARIABLE]), message)

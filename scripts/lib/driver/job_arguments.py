@@ -44,9 +44,6 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
         "--journal", type=Path, help="JSONL file to which a line of accounting is added"
     )
     made.add_argument(
-        "--room", type=Path, help="folder of the locks that give measurements exclusive access"
-    )
-    made.add_argument(
         "--preload",
         type=int,
         default=0,
@@ -63,7 +60,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     return made
 
 
-OF_RUN = ("--due", "--journal", "--owner", "--room", "--more-time", "--more-memory", "--preload")
+OF_RUN = ("--due", "--journal", "--owner", "--more-time", "--more-memory", "--preload")
 """Options that a job has as a part of a run. Each takes a value."""
 
 
@@ -95,7 +92,6 @@ def job(args: argparse.Namespace, parsed_by: argparse.ArgumentParser) -> Job:
         journal=args.journal,
         more_time=bool(args.more_time),
         more_memory=bool(args.more_memory),
-        room=args.room,
         preload=bool(args.preload),
         hang=args.hang,
     )

@@ -102,11 +102,11 @@ def seconds(account: Account) -> Group:
     rest = f"no stage ran for {account.overhead:.0%} of the {of}"
     shown = plain_table()
     shown.add_column("stage")
-    for column in ("runs", "start-up", "work", "of it alone", "waited"):
+    for column in ("runs", "start-up", "work"):
         shown.add_column(column, justify="right")
     for stage in (s for s in stages.folders() if s in account.stages):
         spent = account.stages[stage]
-        numbers = (spent.startup, spent.work, spent.alone, spent.waited)
+        numbers = (spent.startup, spent.work)
         shown.add_row(stage, str(spent.runs), *(f"{n:.0f}" if n >= 0.5 else "" for n in numbers))
     return Group(
         Text(f"{account.wall:.0f} s in all; {environments}{rest}", style="bold"),
@@ -114,8 +114,8 @@ def seconds(account: Account) -> Group:
         shown,
         "",
         Text(
-            "seconds of the stages' processes, which run beside each other; start-up: until work "
-            "begins; alone: timed, with nothing else of the run running; waited: for other stages",
+            "seconds of the stages' processes, which run beside each other (one that times something runs "
+            "alone); start-up: until work begins",
             style="dim",
         ),
     )

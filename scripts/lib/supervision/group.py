@@ -107,8 +107,7 @@ class _Work:
             kept.write(artifact)
             return Ran(Ended(0, 0.0, 0.0), supervise.digests(self._job, scratch))
         watch = Watch(self._job, self._owner, scratch, self._log)
-        with watch.inside():
-            waited_s = watch.wait_alone()
+        with watch.stop_requests():
             begun = time.monotonic()
             self._workers = Workers(self._job, self._owner, watch, self._job.timeout_s)
             try:
@@ -116,8 +115,10 @@ class _Work:
                 fault = None
             except TimeoutError as error:
                 fault = Diagnosis("timeout", "time-limit", str(error))
+            finally:
+                self._workers.close()
             seconds = time.monotonic() - begun
-        ended = Ended(0, seconds, round(self._workers.peak_mb, 1), startup_s=0.0, waited_s=waited_s, alone_s=seconds)  # fmt: skip
+        ended = Ended(0, seconds, round(self._workers.peak_mb, 1), startup_s=0.0)
         if fault:
             return Ran(ended, fault=fault)
         found.write(artifact)

@@ -15,16 +15,12 @@ from typing import Any
 class Spent:
     """Seconds of the child processes of all runs of a stage together.
 
-    `startup`: until the child reported that its work begins (the interpreter and imports). `alone`:
-    with exclusive access, while it was timed. `waited`: for other stages, to get exclusive access or
-    until another stage gave it up; this is not part of `seconds`.
+    `startup`: until the child reported that its work begins (the interpreter and imports).
     """
 
     runs: int = 0
     seconds: float = 0.0
     startup: float = 0.0
-    alone: float = 0.0
-    waited: float = 0.0
 
     def __add__(self, entry: Mapping[str, Any]) -> Spent:
         """The sum with another line of the journal."""
@@ -32,8 +28,6 @@ class Spent:
             self.runs + 1,
             self.seconds + entry["child_seconds"],
             self.startup + (entry.get("startup_s") or 0.0),
-            self.alone + entry.get("alone_s", 0.0),
-            self.waited + entry.get("waited_s", 0.0),
         )
 
     @property

@@ -23,9 +23,14 @@ from scripts.lib.supervision.diagnose import diagnose
 from scripts.lib.supervision.job import CannotStart, Job
 from scripts.lib.supervision.watch import Watch
 from scripts.lib.timing.turns import MemberEnded
-from scripts.lib.timing.worker import READY
+from scripts.lib.timing.worker import READY, REST, WAKE
 
 VERIFICATION = "verification.json"
+REST_S = 30.0
+"""Seconds in which a process has to release its program."""
+BUILT = 1.5
+"""How much memory a baseline needs when it is timed, as a multiple of what its verification needed: the process that has
+built the model stays beside the one that is forked from it."""
 POLL_S = 0.5
 """Seconds between two looks at the memory of the members, and at whether this process has to stop."""
 
@@ -66,9 +71,10 @@ def worker_command(verified_by: str, measured: Mapping[str, Any]) -> list[str]:
 
 
 def memory_mb(folder: Path) -> float:
-    """The peak memory of a verification, in MiB; 0 if it is not known."""
+    """The memory that a verified member needs when it is timed, in MiB; 0 if it is not known."""
     used = outcome.read_usage(folder / outcome.STATUS)
-    return used.max_rss_mb if used else 0.0
+    is_baseline = not atomic.read_json(folder / VERIFICATION)["command"]
+    return used.max_rss_mb * (BUILT if is_baseline else 1) if used else 0.0
 
 
 def parts(
@@ -93,12 +99,19 @@ def parts(
 
 class Process:
     """A worker, from its start to its end. `check` is called before requests and while it is waited for, and may raise.
+    `keeps`: whether it rests between generations if it can, and does not end.
 
     Raises MemberEnded if its command cannot be started.
     """
 
     def __init__(
-        self, member: Member, owner: int, server_log: Path, load_s: float, check: Callable[[], None]
+        self,
+        member: Member,
+        owner: int,
+        server_log: Path,
+        load_s: float,
+        check: Callable[[], None],
+        keeps: bool = False,
     ) -> None:
         self._member, self._load_s, self._check = member, load_s, check
         self._said = b""
@@ -119,6 +132,7 @@ class Process:
             self._child = self._start(env, out.fileno(), theirs.fileno(), owner, server_log)
         self._socket = ours
         self._ended = False
+        self._keeps, self._rests, self.is_resting = keeps, False, False
 
     def _start(
         self, env: Mapping[str, str], output: int, own_channel: int, owner: int, server_log: Path
@@ -136,15 +150,39 @@ class Process:
 
     def wait_ready(self) -> None:
         """Return when the program is loaded. Raises MemberEnded."""
-        while READY not in self._answer(self._load_s):
+        while READY not in (said := self._answer(self._load_s)):
             pass
+        self._rests = self._keeps and said.get(REST, False)
+
+    def wake(self) -> None:
+        """Begin a further generation of a process that rests. Raises MemberEnded from `wait_ready`."""
+        self.is_resting = False
+        self._send({WAKE: True})
+
+    def rest(self) -> None:
+        """Release the program. A process that cannot load it again ends."""
+        if not self._rests or self._ended:
+            self.close()
+            return
+        try:
+            self._send({REST: True})
+            self._answer(REST_S)
+            self.is_resting = True
+        except MemberEnded:
+            self.close()
+        except BaseException:
+            self.close()
+            raise
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """The answer to a request. Raises MemberEnded if there is none within `limit_s` seconds."""
         self._check()  # now, as nothing is timed
+        self._send(request)
+        return self._answer(limit_s)
+
+    def _send(self, request: Mapping[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(json.dumps(request).encode() + b"\n")
-        return self._answer(limit_s)
 
     def tree(self) -> list[int]:
         """The ids of its processes."""
@@ -249,11 +287,21 @@ class Workers:
         self.peak_mb = 0.0
 
     def start(self, member: Member) -> Process:
+        kept = self._started.get(member.name)
+        if kept and kept.is_resting:
+            kept.wake()
+            return kept
         server_log = (self._job.journal or self._job.log_path).with_name("fork-server-timing.txt")
         load_s = max(60.0, self._deadline - time.monotonic())
-        started = Process(member, self._job.owner or self._owner, server_log, load_s, self._check)
+        owner = self._job.owner or self._owner
+        started = Process(member, owner, server_log, load_s, self._check, keeps=True)
         self._started[member.name] = started
         return started
+
+    def close(self) -> None:
+        """End all processes."""
+        for started in self._started.values():
+            started.close()
 
     def _check(self) -> None:
         """Look at the limits, but at the memory not more often than every POLL_S. Raises Interrupted and TimeoutError."""

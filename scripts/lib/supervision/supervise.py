@@ -127,7 +127,7 @@ def _as_process(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
     watch = Watch(job, owner, scratch, log)
     try:
         # Gigabytes are read for digests, which must not happen while another stage is timed.
-        with watch.inside():
+        with watch.stop_requests():
             if damaged := damage.first(job.command, job.artifacts):
                 return Ran(Ended(0, 0.0, 0.0), damage=damaged)
             ended = watch.run()
@@ -196,8 +196,6 @@ def _accounting(result: Outcome, ended: Ended, started: float) -> dict[str, Any]
         "end": time.time(),
         "child_seconds": ended.seconds,
         "startup_s": ended.startup_s,
-        "waited_s": ended.waited_s,
-        "alone_s": ended.alone_s,
     }
 
 

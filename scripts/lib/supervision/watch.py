@@ -21,11 +21,8 @@ from scripts.lib.supervision.child import Ended as ChildEnded
 from scripts.lib.supervision.job import Interrupted, Job
 from scripts.lib.supervision.kernel_kills import KernelKills
 from scripts.lib.supervision.memory_series import Recorder, Series
-from scripts.lib.supervision.room import Room
 
 POLL_SECONDS = 0.1
-WAIT_SECONDS = 0.02
-"""Seconds between two attempts to enter the room, or to get exclusive access."""
 STACK_SECONDS = 2.0
 """Seconds for a stage that has reached its time limit to print its stacks before it is killed."""
 STACKS = "# the time limit is met: the stack of every Python thread of the stage"
@@ -36,10 +33,9 @@ Start = Callable[[int, int], Child]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended. `seconds`: wall time without waiting for other stages. Of these, `startup_s` were
-    before it reported that its work begins (None: it never did) and `alone_s` were with exclusive
-    access. `waited_s`: time spent waiting for other stages. `said`: the last line that it had printed
-    when it reached a limit. `memory`: its resident memory over time."""
+    """How a child ended. `seconds`: wall time; of these, `startup_s` were before it reported that its work begins
+    (None: it never did). `said`: the last line that it had printed when it reached a limit. `memory`: its resident
+    memory over time."""
 
     returncode: int
     seconds: float
@@ -47,8 +43,6 @@ class Ended:
     stopped_for: str = ""
     peak_seen_mb: float = 0.0
     startup_s: float | None = None
-    waited_s: float = 0.0
-    alone_s: float = 0.0
     said: str = ""
     memory: Series | None = None
 
@@ -58,33 +52,11 @@ class Ended:
 
 
 class Watch:
-    """Runs the child of a job inside the room. `owner` must remain the parent of this process."""
+    """Runs the child of a job. `owner` must remain the parent of this process."""
 
     def __init__(self, job: Job, owner: int, scratch: Path, log: Log) -> None:
         self._job, self._owner, self._scratch, self._log = job, owner, scratch, log
-        self._room = Room(job.room) if job.room else None
         self._stop_asked: list[int] = []
-        self._waited = 0.0
-
-    @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
-        """Be in the room: a stage that wants exclusive access waits until this context ends.
-
-        Raises Interrupted if asked to stop, or orphaned, while it waits to enter.
-        """
-        with self._stop_requests(), contextlib.ExitStack() as leaving:
-            if self._room:
-                leaving.callback(self._room.leave)
-                self._waited = self._enter(self._room)
-            yield
-
-    def wait_alone(self) -> float:
-        """Get exclusive access, for the work of this process itself. Returns the seconds waited. Raises Interrupted."""
-        start = time.monotonic()
-        while self._room and not self._room.try_be_alone():
-            self.check()
-            time.sleep(WAIT_SECONDS)
-        return time.monotonic() - start
 
     def run(self) -> Ended:
         """Run the child under its limits. Its whole process tree has ended when this returns or raises.
@@ -93,23 +65,15 @@ class Watch:
         """
         if self._job.preload:
             try:
-                return _Run(self, self._waited).run(self._fork)
+                return _Run(self).run(self._fork)
             except (forked.CannotFork, ConnectionError) as error:
                 self._log.note(f"# not forked, but started by itself: {error}")
-        return _Run(self, self._waited).run(self._spawn)
+        return _Run(self).run(self._spawn)
 
     def check(self) -> None:
         """Raise Interrupted if this process has to stop."""
         if self._stop_asked or os.getppid() != self._owner:
             raise Interrupted(f"{self._job.stage} {self._job.cell}: stopped before it ended")
-
-    def _enter(self, room: Room) -> float:
-        """Wait until no other stage has exclusive access or waits for it; return the seconds waited."""
-        start = time.monotonic()
-        while not room.try_enter():
-            self.check()
-            time.sleep(WAIT_SECONDS)
-        return time.monotonic() - start
 
     def _spawn(self, output: int, own_channel: int) -> Child:
         return Spawned(self._command(), self._environment(own_channel), output, own_channel)
@@ -144,8 +108,8 @@ class Watch:
         }
 
     @contextlib.contextmanager
-    def _stop_requests(self) -> Iterator[None]:
-        """Turn SIGTERM, SIGINT and SIGHUP into a flag while the child runs."""
+    def stop_requests(self) -> Iterator[None]:
+        """Turn SIGTERM, SIGINT and SIGHUP into a flag, which `check` looks at."""
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         note = self._stop_asked.append
         before = {n: signal.signal(n, lambda number, _: note(number)) for n in numbers}
@@ -159,15 +123,12 @@ class Watch:
 class _Run:
     """One execution of the child, observed until it has ended."""
 
-    def __init__(self, watch: Watch, waited: float) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._watch, self._job = watch, watch._job
-        self._log, self._room = watch._log, watch._room
+        self._log = watch._log
         self._start = time.monotonic()
-        self._waited_before, self._waited = waited, 0.0
-        self._waiting_since: float | None = None
         self._startup: float | None = None
         self._limited_since = 0.0
-        self._alone_since: float | None = None
         self._peak_mb = 0.0
         self._said = ""
         self._memory = Recorder()
@@ -196,7 +157,7 @@ class _Run:
                         self._watch.check()
                         if stopped_for := self._limit_met(child):
                             ended = self._stop(child, stopped_for, ready)
-                    seconds, end = self._seconds(), time.monotonic()
+                    seconds = self._seconds()
                     child.clear()
                     self._drain()
             finally:
@@ -214,17 +175,13 @@ class _Run:
             stopped_for,
             round(self._peak_mb, 1),
             self._startup,
-            self._waited_before + self._waited,
-            end - self._alone_since if self._alone_since else 0.0,
             self._said,
             self._memory.series,
         )
 
     def _seconds(self) -> float:
-        """Seconds since the start, without those during which the child waited for other stages."""
-        now = time.monotonic()
-        waiting = now - self._waiting_since if self._waiting_since else 0.0
-        return now - self._start - self._waited - waiting
+        """Seconds since the start."""
+        return time.monotonic() - self._start
 
     def _limit_met(self, child: Child) -> str:
         """The limit that the child has exceeded, or ""."""
@@ -283,8 +240,7 @@ class _Run:
 
     def _wait(self, ready: selectors.BaseSelector) -> None:
         """Move output into the log until the child has ended or a poll interval is over."""
-        interval = WAIT_SECONDS if self._waiting_since else POLL_SECONDS
-        deadline = time.monotonic() + interval
+        deadline = time.monotonic() + POLL_SECONDS
         while (left := deadline - time.monotonic()) > 0:
             for key, _ in ready.select(left):
                 if key.fileobj is self._channel:
@@ -293,11 +249,9 @@ class _Run:
                     return
                 elif not self._drain(limit=1):
                     ready.unregister(self._output)
-        if self._waiting_since:
-            self._let_alone()
 
     def _listen(self, ready: selectors.BaseSelector) -> None:
-        """Read the child's messages: that its work or a part of it begins, and that it wants exclusive access."""
+        """Read the child's messages: that its work or a part of it begins."""
         try:
             said = self._channel.recv(4096)
         except OSError:
@@ -312,18 +266,6 @@ class _Run:
             if line.startswith(channel.MARK):
                 name = line.removeprefix(channel.MARK).decode(errors="replace")
                 self._memory.mark(self._seconds(), name)
-        if channel.ALONE in said:
-            self._waiting_since = time.monotonic()
-            self._let_alone()
-
-    def _let_alone(self) -> None:
-        """Let the child continue if it has exclusive access now."""
-        if self._waiting_since and (self._room is None or self._room.try_be_alone()):
-            self._waited += time.monotonic() - self._waiting_since
-            self._waiting_since = None
-            self._alone_since = self._alone_since or time.monotonic()
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                self._channel.send(channel.GO)
 
     def _drain(self, limit: int = 1 << 16) -> bool:
         """Move the contents of the pipe into the log, with at most `limit` reads; False at its end."""

@@ -53,7 +53,7 @@ WARMUP_S = 10.0
 LEAST_CALLS, LEAST_S, LONG = 5, 1.0, 3
 """A warm-up has so many calls, or takes so many seconds: an LSTM of PyTorch still prepares in the fourth call. A member whose
 calls take LONG slices is steady as soon as a call is not faster than the one before."""
-LEAST_TURNS, AT_MOST = 5, 0.25
+LEAST_TURNS, AT_MOST = 8, 0.25
 """A generation has so many turns, unless they take more than this share of the budget."""
 SHARE = 0.25
 """Slices are at least this share of the slowest member's call, so that fast members make more than one in a slow turn."""
@@ -79,6 +79,9 @@ class Worker(Protocol):
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """The answer to a request. Raises MemberEnded if there is none within `limit_s` seconds."""
+
+    def rest(self) -> None:
+        """Release the program at the end of a generation."""
 
     def close(self) -> None:
         """End the process."""
@@ -183,7 +186,7 @@ class Group:
             for name in list(self._left):
                 try:
                     running[name] = _Running(self._start(name), Generation())
-                    opened.callback(running[name].worker.close)
+                    opened.callback(running[name].worker.rest)
                 except MemberEnded as error:
                     self._left_by(name, error)
             self._each(running, list(running), lambda one: one.worker.wait_ready())

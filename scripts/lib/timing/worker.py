@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +11,10 @@ from typing import Any
 
 from scripts.lib.core import channel, process
 
-READY, LOAD, SLICE, CHECK = "ready", "load", "slice", "check"
+READY, LOAD, SLICE, CHECK, REST, WAKE = "ready", "load", "slice", "check", "rest", "wake"
 """What a worker is asked for: `ready` is its own first message; `load` loads another program; `slice` times calls; `check`
-asks it to end with an error if the calls that it made do not represent the program."""
+asks it to end with an error if the calls that it made do not represent the program; `rest` ends a generation, and `wake`
+begins the next one."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +39,48 @@ def serve(
     _answer(Program(call, finish, check, compilations))
 
 
+def serve_generations(load: Callable[[], Program]) -> None:
+    """Time calls of a program that is loaded anew for each generation, in a process forked from this one.
+
+    What this process has built is built once. If a library has started threads, it cannot be forked (a fork copies only the
+    calling thread): then it serves one generation itself. A forked process that ends ends this one in the same way.
+    """
+    while True:
+        if len(os.listdir("/proc/self/task")) > 1:
+            _answer(load())
+            return
+        if not (pid := os.fork()):
+            process.die_with_parent()
+            rested = _answer(load(), rests=True)
+            os._exit(0 if rested else 1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code < 0:
+            faulthandler.disable()  # the forked process has printed its stack
+            os.kill(os.getpid(), -code)
+        if code:
+            os._exit(code)
+        channel.answer({REST: True})
+        if next(channel.requests(), None) is None:
+            return
+
+
 def serve_programs(load: Callable[[Any], Program]) -> None:
     """The same for many programs, one at a time. `load`: loads the program that a request describes, after the one before
     was released."""
     _answer(None, load)
 
 
-def _answer(program: Program | None, load: Callable[[Any], Program] | None = None) -> None:
+def _answer(
+    program: Program | None,
+    load: Callable[[Any], Program] | None = None,
+    rests: bool = False,
+) -> bool:
+    """Answer requests until the coordinator closes the channel, or, returning True, until it asks for a rest."""
     process.reset_peak_rss()
-    channel.answer({READY: True})
+    channel.answer({READY: True, REST: rests})
     for request in channel.requests():
+        if REST in request:
+            return True
         if load and LOAD in request:
             program = None
             program = load(request[LOAD])
@@ -57,6 +92,7 @@ def _answer(program: Program | None, load: Callable[[Any], Program] | None = Non
             channel.answer(
                 time_slice(program.call, program.finish, program.compilations, **request[SLICE])
             )
+    return False
 
 
 def time_slice(

@@ -6,6 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ import torch
 
 from scripts.lib.artifacts import tensors
 from scripts.lib.baseline.arguments import Work
+from scripts.lib.baseline.runtime import open_runtime
 from scripts.lib.config import plugins, precision
 from scripts.lib.core import exits
 from scripts.lib.modeling import convert, errors, golden, loading, source, trees
 from scripts.lib.modeling.step import EvalStep, TrainStep, placed, to_training
-from scripts.lib.modeling.weights import set_weights, with_arrays, with_inputs
+from scripts.lib.modeling.weights import named_weights, set_weights, with_arrays, with_inputs
 from scripts.lib.torch_runtime import profiling
 from scripts.lib.verification.arguments import Check
 from scripts.lib.verification.verify import Expected
@@ -41,13 +43,20 @@ class TorchSession:
 
     def __init__(self, work: Work, check: Check, device: Any, prepare: Prepare) -> None:
         self._device = device
-        built = build(work)
+        built = _ahead.pop() if _ahead else build(work)
         start = time.perf_counter()
         self.step, self.rewrites = _step(work, check, built, device, prepare)
         self.load_s = time.perf_counter() - start
 
     def __call__(self) -> Any:
         return self.step()
+
+    def move_weights(self) -> None:
+        """Write each weight again, in a process that was forked after they were loaded: it gets pages of its own."""
+        weights, _ = named_weights(self.step.loaded.module)
+        with torch.no_grad():
+            for weight in weights.values():
+                weight.copy_(weight.clone())
 
     def arrays(self, results: Any) -> dict[str, np.ndarray]:
         """A call's results by name, on the host."""
@@ -74,6 +83,31 @@ class TorchSession:
     def profile(self, kinds: Collection[str]) -> dict[str, Any]:
         """Profiles by PyTorch's profiler and dynamo (profiling.collect)."""
         return profiling.collect(kinds, self.step, self._device)
+
+
+_ahead: list[loading.LoadedModel] = []
+
+
+def prepare_fork(work: Work, check: Check) -> tuple[Any, Any, TorchSession] | None:
+    """Do before a fork what takes long and needs one thread: with more, this process could not be forked.
+
+    The model is built. For PyTorch's own runtimes on a CPU, its session is opened and compiled as well, and this returns the
+    runtime, its device and the session. Others start threads when they are opened: then it returns None.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    _ahead.append(build(replace(work, model=replace(work.model, load_threads=1))))
+    torch.set_num_threads(before)
+    if work.device != "cpu" or plugins.runtime(work.runtime).versions.keys() != {"torch"}:
+        return None
+    runtime, device = open_runtime(work)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    session = runtime.open_session(work, check, device)
+    torch.set_num_threads(threads)
+    if hasattr(runtime, "compile_ahead"):
+        runtime.compile_ahead(session)
+    return runtime, device, session
 
 
 def build(work: Work) -> loading.LoadedModel:

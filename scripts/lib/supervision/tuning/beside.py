@@ -1,40 +1,17 @@
-"""Jobs of a search beside each other, and one search at a time."""
+"""Jobs of a search beside each other."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import multiprocessing
 import os
-import time
 from collections.abc import Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
 from scripts.lib.supervision import supervise
 from scripts.lib.supervision.job import Interrupted, Job
-from scripts.lib.supervision.room import try_lock
 
 POLL_SECONDS = 0.2
-
-
-@contextlib.contextmanager
-def one_at_a_time(job: Job, owner: int) -> Iterator[None]:
-    """Wait until no other search of this run is in progress: each uses all cores to compile.
-
-    The kernel releases the lock when the process that holds it ends (flock(2)). Raises Interrupted if
-    the process `owner` is gone. Where nothing else of the run can be running (`job.room` is None),
-    there is nothing to wait for.
-    """
-    if job.room is None:
-        yield
-        return
-    job.room.mkdir(parents=True, exist_ok=True)
-    with (job.room / "tuning.lock").open("a") as file:
-        while not try_lock(file, fcntl.LOCK_EX):
-            check(owner)
-            time.sleep(POLL_SECONDS)
-        yield
 
 
 def check(owner: int) -> None:

@@ -70,19 +70,17 @@ def work(search: Search, at_once: int) -> supervise.Work:
 
     def run(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
         tuner = _Tuner(dataclasses.replace(job, journal=None), owner, search, at_once, log)
-        with beside.one_at_a_time(job, owner):
-            fault = tuner.run()
+        fault = tuner.run()
         tuner.place(scratch)
         seconds = tuner.compile_s + tuner.measure_s
-        ended = Ended(0, seconds, tuner.peak_mb, startup_s=0.0, alone_s=tuner.alone_s)
+        ended = Ended(0, seconds, tuner.peak_mb, startup_s=0.0)
         return Ran(ended, supervise.digests(job, scratch), fault)
 
     return run
 
 
 class _Tuner:
-    """One search. `compile_s`, `measure_s`: the seconds that it has taken so far (see Report), `alone_s` of them with
-    exclusive access."""
+    """One search. `compile_s`, `measure_s`: the seconds that it has taken so far (see Report)."""
 
     def __init__(self, job: Job, owner: int, search: Search, at_once: int, log: CappedLog) -> None:
         self._job, self._owner, self._search, self._log = job, owner, search, log
@@ -92,7 +90,7 @@ class _Tuner:
         self._tried = [Tried(one, self._folder / FOLDER / one.name) for one in search.candidates]
         self._specs: list[Specs] = []
         self._race = Race(search.keep, said=lambda text: log.note(f"# {text}"))
-        self.compile_s, self.measure_s, self.alone_s, self.peak_mb = 0.0, 0.0, 0.0, 0.0
+        self.compile_s, self.measure_s, self.peak_mb = 0.0, 0.0, 0.0
 
     def run(self) -> Diagnosis | None:
         """Try the candidates. Returns why none of them has worked, or None."""
@@ -229,8 +227,7 @@ class _Tuner:
         configured = [one.candidate.name for one in self._tried if one.candidate.configured]
         late = self._skipped(OUT_OF_BUDGET, self._budget_said(share))
         watch = Watch(self._job, self._owner, self._folder, self._log)
-        with watch.inside():
-            watch.wait_alone()
+        with watch.stop_requests():
             begun, left_s = time.monotonic(), max(0.0, self._left(share))
             workers = Workers(self._job, self._owner, watch, left_s + self._job.timeout_s)
             try:
@@ -245,7 +242,6 @@ class _Tuner:
                 late = dataclasses.replace(late, status="timeout", reason="time-limit", detail=str(error))  # fmt: skip
             seconds = time.monotonic() - begun
         self.measure_s += seconds
-        self.alone_s += seconds
         self.peak_mb = max(self.peak_mb, workers.peak_mb)
         for one in self._tried:
             name = one.candidate.name
@@ -329,7 +325,6 @@ class _Tuner:
         ended = supervise.run(job)
         seconds = self._account(job)
         self.measure_s += seconds
-        self.alone_s += seconds
         found = atomic.read_json(report) if ended.status == outcome.OK else {}
         searched = {"status": ended.status, "reason": ended.reason, "detail": ended.detail}
         made = msgspec.convert(
