@@ -37,7 +37,12 @@ def main() -> None:
         prepare_process(cell)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str((args.cache or cell.scratch).absolute())
         if args.serve:
-            serve(cell, check)
+            prepared = None
+            if not cell.program:
+                from scripts.lib.torch_runtime.session import prepare_fork
+
+                prepared = prepare_fork(cell, check)
+            serve(cell, check, prepared)
         else:
             verify_baseline(cell, check, args.collect, args.out)
 

@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, QUICK, environment, keep_models
+from tests.checkouts import EAGER, ON_CPU, QUICK, environment, in_environment, keep_models
 from tests.pipeline.test_kill import assert_nothing_runs_in
 from tests.pipeline.test_main_line import jobs_of
 
@@ -198,6 +198,14 @@ def assert_only_the_group_is_repeated(ran, line) -> None:
     ran.snakemake(*line)
     assert {status for status, *_ in outcomes(ran).values()} == {"ok"}
     assert "Nothing to be done" in ran.snakemake(*line).stdout
+
+
+def test_inductor_compiles_before_a_fork_and_starts_threads_after_it(environments):
+    found = in_environment(environments / "torch-mlir/bin/python", "inductor_in_torch")
+    assert found["before"] == {"threads": 1, "compilations": 1}
+    assert found["after"]["threads"] > 1
+    assert found["after"]["compilations"] == 1
+    assert found["after"]["equal"]
 
 
 def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):

@@ -77,13 +77,11 @@ def verify_baseline(work: Work, check: Check, collect: Collection[str], out: Pat
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
 
 
-def serve(work: Work, check: Check) -> None:
-    """Time calls of a verified baseline on request (timing/worker.py). What takes long is done once, for all generations."""
-    prepared = None
-    if not work.program:
-        from scripts.lib.torch_runtime import session as torch_session
+def serve(work: Work, check: Check, prepared: tuple[Any, Any, Any] | None) -> None:
+    """Time calls of a verified baseline on request (timing/worker.py).
 
-        prepared = torch_session.prepare_fork(work, check)
+    `prepared`: its runtime, device and TorchSession, if they were opened once for all generations.
+    """
 
     def load() -> worker.Program:
         if prepared:

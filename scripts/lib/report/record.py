@@ -28,10 +28,10 @@ from scripts.lib.report import latency_section, limits, speedups, stage_files, v
 from scripts.lib.report.columns import FIELDS
 from scripts.lib.report.fields import names
 from scripts.lib.supervision import outcome, remedies
-from scripts.lib.supervision.outcome import Outcome
+from scripts.lib.supervision.outcome import Outcome, Usage
 from scripts.lib.supervision.tuning.report import Report
 from scripts.lib.supervision.tuning.report import read as read_report
-from scripts.lib.timing.group import GroupTiming
+from scripts.lib.timing.group import GroupTiming, MemberTiming
 from scripts.lib.timing.measurement import Run
 from scripts.lib.verification import codes
 
@@ -258,18 +258,24 @@ def _record(
             stage_files.anchor(root, timing),
         ) if timing and own else None,
         "runs": _runs(measured),
-        "run": {key: measured.get(key) for key in _OF_RUN}
-        | {
-            "threads": measured.get("threads") or threads.of(str(row)),
-            "max_rss_mb": (own and own.peak_rss_mb) or measured.get("max_rss_mb"),
-            "stage_rss_mb": ran.max_rss_mb if ran else None,
-            "seconds": ran.seconds if ran else None,
-        },
+        "run": _run(row, measured, own, ran),
         "export": None,
         "compile": None,
         "remedy": None,
         "versions": dict(measured.get("versions", {})),
     }  # fmt: skip
+
+
+def _run(
+    row: Cell, measured: dict, timed: MemberTiming | None, used: Usage | None
+) -> dict[str, Any]:
+    """The section `run`: what was measured when a row was verified and, of its memory, timed. `used`: by its last stage."""
+    return {key: measured.get(key) for key in _OF_RUN} | {
+        "threads": measured.get("threads") or threads.of(str(row)),
+        "max_rss_mb": (timed and timed.peak_rss_mb) or measured.get("max_rss_mb"),
+        "stage_rss_mb": used.max_rss_mb if used else None,
+        "seconds": used.seconds if used else None,
+    }
 
 
 def _runs(measured: dict) -> list[dict[str, Any]] | None:

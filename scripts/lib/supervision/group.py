@@ -18,6 +18,7 @@ from scripts.lib.core import atomic
 from scripts.lib.supervision import outcome, supervise
 from scripts.lib.supervision.caplog import CappedLog
 from scripts.lib.supervision.diagnose import Diagnosis
+from scripts.lib.supervision.in_turns import TWIN
 from scripts.lib.supervision.job import Job
 from scripts.lib.supervision.members import VERIFICATION, Member, Workers, memory_mb, parts
 from scripts.lib.supervision.outcome import Outcome
@@ -33,8 +34,6 @@ TIMED = "timed.json"
 TIMING = "timing.json"
 MEMBERS = "members"
 """Folder of what the members print, in that of the job."""
-TWIN = " again"
-"""The end of the name of the control's second process."""
 
 
 class Given(msgspec.Struct, frozen=True):

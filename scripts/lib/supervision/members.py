@@ -164,15 +164,14 @@ class Process:
         if not self._rests or self._ended:
             self.close()
             return
-        try:
-            self._send({REST: True})
-            self._answer(REST_S)
-            self.is_resting = True
-        except MemberEnded:
-            self.close()
-        except BaseException:
-            self.close()
-            raise
+        with contextlib.suppress(MemberEnded):
+            try:
+                self._send({REST: True})
+                self._answer(REST_S)
+                self.is_resting = True
+            finally:
+                if not self.is_resting:
+                    self.close()
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """The answer to a request. Raises MemberEnded if there is none within `limit_s` seconds."""
