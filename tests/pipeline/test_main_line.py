@@ -185,7 +185,8 @@ def test_speed_ups_have_intervals_over_the_generations_of_their_group(ran):
         assert one["generations"] == len(one["values_ms"]) == len(one["anchor_ms"])
         if one["generations"] < 3:  # other tests took the machine for twice the budget
             assert one["doubt"].endswith("an interval needs 3 generations")
-            assert one["speedup_vs_eager_low"] is None
+            # eager's ratio to itself is 1 exactly, however often it is timed
+            assert one["speedup_vs_eager_low"] in ((1,) if one["speedup_vs_eager"] == 1 else (None,))
             continue
         assert one["control_low"] <= one["control_ratio"] <= one["control_high"]
         assert one["anchor"].startswith("eager/eval, PyTorch ")
