@@ -7,7 +7,7 @@
     python -m benchmarks.alternation run
 
 `errors` times groups of equal and of slower programs as the workflow times a group, and counts wrong and missing
-verdicts. `tool` compares scripts.time_module with iree-benchmark-module, and `alone` compares a process that is timed
+verdicts. `tool` compares scripts.stages.time_module with iree-benchmark-module, and `alone` compares a process that is timed
 alone with the same process among the others of its group; both use the files of a finished run. `run` prints the figures
 of a finished run. What is measured is appended to `--record`, a JSON object per line, and `show` prints the tables of
 such files.
@@ -38,20 +38,20 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import default_run
-from scripts.lib.config import cell
-from scripts.lib.core import atomic, exits
-from scripts.lib.core.machine import physical_cores
-from scripts.lib.iree import gbench
-from scripts.lib.iree.backends import allocator_flags, compile_flags
-from scripts.lib.iree.session import runtime_flags
-from scripts.lib.supervision import group, outcome
-from scripts.lib.supervision.in_turns import LOAD_S, TWIN
-from scripts.lib.supervision.members import VERIFICATION, Member, Process, worker_command
-from scripts.lib.timing import ratios
-from scripts.lib.timing.group import latencies
-from scripts.lib.timing.hostload import shares
-from scripts.lib.timing.ratios import Difference, Interval
-from scripts.lib.timing.turns import Group, Rule, Timed, Worker
+from scripts.core import atomic, exits
+from scripts.core.machine import physical_cores
+from scripts.iree import gbench
+from scripts.iree.backends import allocator_flags, compile_flags
+from scripts.iree.session import runtime_flags
+from scripts.matrix import cell
+from scripts.supervise import group, outcome
+from scripts.supervise.in_turns import LOAD_S, TWIN
+from scripts.supervise.members import VERIFICATION, Member, Process, worker_command
+from scripts.timing import ratios
+from scripts.timing.group import latencies
+from scripts.timing.hostload import shares
+from scripts.timing.ratios import Difference, Interval
+from scripts.timing.turns import Group, Rule, Timed, Worker
 
 IREE = Path(".venvs/iree/bin")
 OPERATORS = 100
@@ -165,7 +165,7 @@ def errors(args: argparse.Namespace) -> Iterator[Line]:
     number = 0
     with tempfile.TemporaryDirectory(prefix="vmfbench-errors-") as name:
         folder = Path(name)
-        worker = (str(IREE / "python"), "-m", "scripts.time_module")
+        worker = (str(IREE / "python"), "-m", "scripts.stages.time_module")
         modules = {p: compiled(folder, args.width, p) for p in sorted(set(percents.values()))}
         while time.monotonic() < end:
             for condition in args.conditions:
@@ -370,7 +370,7 @@ def _by_tool(command: Sequence[str], calls: int, repetitions: int, report: Path)
 
 def tool_table(lines: Sequence[Line]) -> Table:
     """The worker by the tool, and the latency of a row by the tool."""
-    table = _ratios_table("scripts.time_module and iree-benchmark-module", lines)
+    table = _ratios_table("scripts.stages.time_module and iree-benchmark-module", lines)
     table.caption = (
         "tool, worker: the 5 % quantile of means of successive calls that take 10 ms, or of single longer ones. row: that of single "
         "calls, which is the latency of a row"

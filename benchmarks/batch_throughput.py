@@ -24,13 +24,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import timing
-from scripts.lib.batch.compiler import Compiler, Limits, Tried
-from scripts.lib.batch.program import Program
-from scripts.lib.batch.together import TOGETHER, Compiled, Folders, compile_all
-from scripts.lib.core import atomic
-from scripts.lib.iree import tools
-from scripts.lib.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
-from scripts.lib.supervision.diagnose import diagnose
+from scripts.core import atomic
+from scripts.features.operators.batch.compiler import Compiler, Limits, Tried
+from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch.together import TOGETHER, Compiled, Folders, compile_all
+from scripts.iree import tools
+from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
+from scripts.supervise.diagnose import diagnose
 
 Ended = dict[str, tuple[str, str, str]]
 """Status, reason and detail by the name of a program."""

@@ -24,15 +24,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import timing
-from scripts.lib.artifacts.tensors import DTYPES, TensorType
-from scripts.lib.batch.compiler import Compiler, Limits
-from scripts.lib.batch.program import Program
-from scripts.lib.batch.together import Folders, compile_all
-from scripts.lib.core.machine import physical_cores
-from scripts.lib.iree import benchmark, gbench
-from scripts.lib.iree.backends import compile_flags
-from scripts.lib.iree.session import Module, Session
-from scripts.lib.iree.tools import tool
+from scripts.core.machine import physical_cores
+from scripts.core.tensors import DTYPES, TensorType
+from scripts.features.operators.batch.compiler import Compiler, Limits
+from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch.together import Folders, compile_all
+from scripts.iree import benchmark, gbench
+from scripts.iree.backends import compile_flags
+from scripts.iree.session import Module, Session
+from scripts.iree.tools import tool
 
 NO_MEMOIZATION = "--iree-hal-memoization=false"
 VARIANTS = {

@@ -16,9 +16,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from scripts.lib.config import cell
-from scripts.lib.iree import gbench
-from scripts.lib.report.results_file import cell_of
+from scripts.iree import gbench
+from scripts.matrix import cell
+from scripts.records.results_file import cell_of
 
 
 def main() -> None:

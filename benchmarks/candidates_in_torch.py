@@ -19,13 +19,13 @@ from torch.overrides import TorchFunctionMode
 
 from benchmarks import candidates
 from benchmarks.candidates import Arrays, Difference
-from scripts.lib.modeling import convert, golden, loading
-from scripts.lib.modeling.model_file import ModelFile
-from scripts.lib.modeling.step import EvalStep
-from scripts.lib.modeling.weights import named_weights, with_arrays
-from scripts.lib.verification import tolerances
-from scripts.lib.verification.codes import PASS
-from scripts.lib.verification.verify import Expected, verify
+from scripts.torch_model import convert, golden, loading
+from scripts.torch_model.model_file import ModelFile
+from scripts.torch_model.step import EvalStep
+from scripts.torch_model.weights import named_weights, with_arrays
+from scripts.verify import tolerances
+from scripts.verify.codes import PASS
+from scripts.verify.verify import Expected, verify
 
 NUDGES = 3
 """Programs with every weight moved by a unit in the last place, up or down."""

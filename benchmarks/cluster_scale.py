@@ -16,9 +16,9 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import synthetic, timing
-from scripts.lib.config import stages
-from scripts.lib.config.cell import Kind
-from scripts.lib.supervision import outcome
+from scripts.matrix import stages
+from scripts.matrix.cell import Kind
+from scripts.supervise import outcome
 
 ROOT = Path(__file__).parents[1]
 QUEUE = ROOT / "tests/cluster/queue"

@@ -21,12 +21,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from scripts.lib.config.choices import BASES
-from scripts.lib.core import exits
-from scripts.lib.report import results_file, summary
-from scripts.lib.supervision import journal, outcome
-from scripts.lib.timing import ratios
-from scripts.lib.timing.ratios import UNDECIDED, Interval
+from scripts.core import exits
+from scripts.matrix.choices import BASES
+from scripts.records import results_file, summary
+from scripts.supervise import journal, outcome
+from scripts.timing import ratios
+from scripts.timing.ratios import UNDECIDED, Interval
 
 JOURNAL = Path("results/logs/journal.jsonl")
 BESIDE = ""

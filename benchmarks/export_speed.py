@@ -16,11 +16,11 @@ from pathlib import Path
 from torch_mlir import fx
 
 from benchmarks import timing
+from scripts.core import archive
 from scripts.exporters import torch_mlir as exporter
-from scripts.lib.artifacts import archive
-from scripts.lib.lowering import link
-from scripts.lib.modeling import convert, loading
-from scripts.lib.modeling.weights import named_weights
+from scripts.lowering import link
+from scripts.torch_model import convert, loading
+from scripts.torch_model.weights import named_weights
 
 MODELS = Path(__file__).parents[1] / "models"
 PACKAGES = ("torch", "torch-mlir", "iree-base-compiler")

@@ -16,7 +16,7 @@ turns, in several generations of their processes. The fastest rows are chosen by
 and compared in the others, and the other way round. So the noise that decided the choice is not in the
 ratio that counts. The figure is the result for a user who measures each path once and keeps the fastest.
 Rows that were not timed in turns with each other are chosen by their latencies and compared through their
-anchors (scripts/lib/report/speedups.py), and a note names the entry.
+anchors (scripts/records/speedups.py), and a note names the entry.
 
 Two 99 % intervals. "These entries": the entries are fixed and only the measurements are noisy. The ratio
 of an entry has Student's t distribution over its generations, and the figure is the mean of
@@ -39,17 +39,17 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from scripts.matrix.tests import EVAL
 
-from scripts.lib.config import plugins, threads
-from scripts.lib.config.choices import BASES
-from scripts.lib.config.training import EVAL
-from scripts.lib.core import exits
-from scripts.lib.iree.backends import BACKENDS
-from scripts.lib.report import remedied, speedups
-from scripts.lib.report.results_file import BadRecords, Record, read
-from scripts.lib.report.speedups import Latency, machine_of
-from scripts.lib.timing import ratios
-from scripts.lib.timing.ratios import Difference, Interval
+from scripts.core import exits
+from scripts.iree.backends import BACKENDS
+from scripts.matrix import plugins, threads
+from scripts.matrix.choices import BASES
+from scripts.records import remedied, speedups
+from scripts.records.results_file import BadRecords, Record, read
+from scripts.records.speedups import Latency, machine_of
+from scripts.timing import ratios
+from scripts.timing.ratios import Difference, Interval
 
 RESULTS = Path("results/results.jsonl")
 FAILED = 0.1

@@ -11,15 +11,15 @@ from typing import Any
 
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
+from scripts.core import exits
+from scripts.core.tensors import TensorType
 from scripts.exporters import torch_mlir as exporter
-from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.batch import worker
-from scripts.lib.batch.normalise import Normaliser
-from scripts.lib.core import exits
-from scripts.lib.lowering.link import Input, Lowered, link
-from scripts.lib.lowering.stablehlo import for_iree
-from scripts.lib.operator_calls.calling import Call, NotCallable
-from scripts.lib.operators.problem import Problem
+from scripts.features.operators.batch import worker
+from scripts.features.operators.batch.normalise import Normaliser
+from scripts.features.operators.calls.calling import Call, NotCallable
+from scripts.features.operators.problems.problem import Problem
+from scripts.lowering.link import Input, Lowered, link
+from scripts.lowering.stablehlo import for_iree
 
 
 def main() -> None:

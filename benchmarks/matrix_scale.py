@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks import synthetic, timing
-from scripts.lib.config import matrix
+from scripts.matrix import matrix
 
 SNAKEMAKE = (sys.executable, "-m", "snakemake")
 TARGET = "results/latency.csv"
@@ -152,7 +152,15 @@ def execute(folder: Path, whole: matrix.Matrix) -> dict:
 
 def _supervise(folder: Path) -> float:
     """Seconds of the supervisor's command around a stage that ends at once."""
-    command = (sys.executable, "-m", "scripts.supervise", "--stage", "export", "--cell", "probe")
+    command = (
+        sys.executable,
+        "-m",
+        "scripts.stages.supervise",
+        "--stage",
+        "export",
+        "--cell",
+        "probe",
+    )
     files = ("--status", "probe/status.json", "--log", "probe/log.txt")
     limits = ("--timeout", "60", "--memory", "4096", "--", "true")
     return timing.run((*command, *files, *limits), folder).seconds
@@ -161,7 +169,7 @@ def _supervise(folder: Path) -> float:
 def _aggregate_command() -> tuple[str, ...]:
     files = ("--matrix", "results/logs/matrix.json", "--out-csv", TARGET)
     return (
-        *(sys.executable, "-m", "scripts.aggregate_results", *files),
+        *(sys.executable, "-m", "scripts.stages.aggregate_results", *files),
         *("--out-jsonl", "results/results.jsonl", "--out-md", "results/latency.md"),
     )
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import loop_timing, timing
-from scripts.lib.baseline.runtime import settle
-from scripts.lib.core.machine import physical_cores
-from scripts.lib.modeling import loading
-from scripts.lib.modeling.step import EvalStep, placed
-from scripts.lib.timing.calls import run_calls
+from scripts.core.machine import physical_cores
+from scripts.timing.calls import run_calls
+from scripts.torch_model import loading
+from scripts.torch_model.step import EvalStep, placed
+from scripts.torch_runtime.runtime import settle
 
 MODELS = Path(__file__).parents[1] / "models"
 # Runtime to the packages whose versions count.

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.lib.batch import host
-from scripts.lib.core import atomic
-from scripts.lib.operators import dataset
-from scripts.lib.operators.problem import Problem
-from scripts.lib.operators.selection import Selection, select
-from scripts.lib.supervision.job import Job
+from scripts.core import atomic
+from scripts.features.operators.batch import host
+from scripts.features.operators.problems import dataset
+from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.selection import Selection, select
+from scripts.supervise.job import Job
 
 DIALECTS = ("torch", "stablehlo", "linalg-on-tensors")
 

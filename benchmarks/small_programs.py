@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from scripts.exporters import torch_mlir as exporter
-from scripts.lib.batch.normalise import Normaliser
+from scripts.features.operators.batch.normalise import Normaliser
 
 aten = torch.ops.aten
 Call = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]

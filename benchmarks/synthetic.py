@@ -17,15 +17,15 @@ from pathlib import Path
 
 import yaml
 
-from scripts.lib.artifacts.tensors import Signature, TensorType
-from scripts.lib.config import expansion, matrix, settings, stages
-from scripts.lib.driver import environments
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing import machine_limits
-from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
-from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
-from scripts.lib.timing.measurement import Run, Verification, Verified
+from scripts.core.tensors import Signature, TensorType
+from scripts.matrix import expansion, matrix, settings, stages
+from scripts.run import environments
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing import machine_limits
+from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.timing.measurement import Run, Verification, Verified
 
 ROOT = Path(__file__).parents[1]
 TARGETS = 4
@@ -47,14 +47,12 @@ def get_model(): ...
 def get_dummy_input(): ...
 """
 
-_WORKER = (
-    "import time; from scripts.lib.timing import worker; worker.serve(lambda: time.sleep(1e-3))"
-)
+_WORKER = "import time; from scripts.timing import worker; worker.serve(lambda: time.sleep(1e-3))"
 """Times calls of a millisecond, in place of a module."""
 
 _INTERPRETER = """\
 #!/bin/sh
-case "$*" in *scripts.time_module*) exec PYTHON -c 'WORKER' ;; esac
+case "$*" in *scripts.stages.time_module*) exec PYTHON -c 'WORKER' ;; esac
 while [ $# -gt 0 ]; do
   case $1 in --out-* | --out) cp "${0%/*}/../../templates/${2##*/}" "$2"; shift ;; esac
   shift

@@ -24,12 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.lib.artifacts import tensors
-from scripts.lib.artifacts.tensors import Signature
-from scripts.lib.iree import backends
-from scripts.lib.iree.session import Module, Session
-from scripts.lib.iree.tools import tool
-from scripts.lib.verification.training import LOSSES
+from scripts.core import tensors
+from scripts.core.tensors import Signature
+from scripts.iree import backends
+from scripts.iree.session import Module, Session
+from scripts.iree.tools import tool
+from scripts.verify.train_results import LOSSES
 
 VARIANTS = ("all", "returned", "stored")
 DEVICE = "local-task"
@@ -98,7 +98,7 @@ def compare(cell: str, args: argparse.Namespace, folder: Path) -> None:
 
 
 def of_variant(text: str, names: list[str], variant: str) -> str:
-    """The program with the results of a variant; `names`: of all results (artifacts/tensors.py)."""
+    """The program with the results of a variant; `names`: of all results (core/tensors.py)."""
     if variant == "all":
         return text
     values, types = (part.split(", ") for part in _RETURN.search(text).groups())

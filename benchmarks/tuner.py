@@ -22,12 +22,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.stage import REPORT
-from scripts.lib.config.stages import STAGES
-from scripts.lib.core import atomic, exits
-from scripts.lib.supervision.tuning import report
-from scripts.lib.supervision.tuning.report import Report
+from scripts.core import atomic, exits
+from scripts.features.variants.search import report
+from scripts.features.variants.search.report import Report
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.stage import REPORT
+from scripts.matrix.stages import STAGES
 
 ENOUGH = 0.9
 """The share of the gain that is to be reached."""

@@ -1,6 +1,6 @@
 """Count the weak operator problems, with BackendBench's inputs and with this project's.
 
-    python -m scripts.list_operators --dataset problems.parquet --max-elements 300000 --out
+    vmfbench operators --dataset problems.parquet --max-elements 300000 --out
     problems.jsonl .venvs/torch-mlir/bin/python -m benchmarks.weak_operators problems.jsonl --sample
     300
 
@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from scripts.lib.core import atomic
-from scripts.lib.operator_calls import golden, inputs, weakness
-from scripts.lib.operator_calls.calling import Call, NotCallable
-from scripts.lib.operators import scores
-from scripts.lib.operators.problem import Problem
+from scripts.core import atomic
+from scripts.features.operators.calls import golden, inputs, weakness
+from scripts.features.operators.calls.calling import Call, NotCallable
+from scripts.features.operators.problems import scores
+from scripts.features.operators.problems.problem import Problem
 
 _LIMIT_S = 60
 """Time limit in seconds of one problem with one kind of inputs."""
@@ -37,7 +37,9 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("problems", type=Path, help="JSON lines of scripts.list_operators")
+    parser.add_argument(
+        "problems", type=Path, help="JSON lines of scripts.features.operators.verbs.list_operators"
+    )
     parser.add_argument("--sample", type=int, help="so many of them, drawn with a fixed seed")
     parser.add_argument("--out", type=Path, help="JSON file with what was found of each problem")
     args = parser.parse_args()

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.config import expansion, settings
-from scripts.lib.config.entries import Model
+from scripts.matrix import expansion, settings
+from scripts.matrix.entries import Model
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venvs/torch-mlir/bin/python"

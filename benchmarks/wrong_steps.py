@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.lib.artifacts.tensors import CHANGE, GRADIENT, Signature
-from scripts.lib.verification import scaling, tolerances, torch_same
-from scripts.lib.verification.codes import PASS
-from scripts.lib.verification.torch_same import Tolerance
-from scripts.lib.verification.verify import Expected
+from scripts.core.tensors import CHANGE, GRADIENT, Signature
+from scripts.verify import scaling, tolerances, torch_same
+from scripts.verify.codes import PASS
+from scripts.verify.torch_same import Tolerance
+from scripts.verify.verify import Expected
 
 
 def candidates(golden: np.ndarray, seed: int) -> Iterator[tuple[str, np.ndarray]]:

@@ -64,7 +64,7 @@ class Stages:
         self.model.write_text(HEAD + source)
 
     def run(self, env: str, script: str, **options) -> subprocess.CompletedProcess:
-        command = [str(self.environments / env / "bin/python"), "-m", f"scripts.{script}"]
+        command = [str(self.environments / env / "bin/python"), "-m", f"scripts.stages.{script}"]
         for name, value in options.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

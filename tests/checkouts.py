@@ -15,10 +15,9 @@ import pytest
 import yaml
 from filelock import FileLock
 
-from scripts.lib.artifacts import digest
-from scripts.lib.core import atomic
-from scripts.lib.report.columns import COLUMNS
-from scripts.lib.supervision import outcome
+from scripts.core import atomic, digest
+from scripts.records.columns import COLUMNS
+from scripts.supervise import outcome
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ("torch-mlir", "torch-xla", "iree")

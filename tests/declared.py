@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scripts.lib.report.columns import FIELDS
-from scripts.lib.report.fields import Field
+from scripts.records.columns import FIELDS
+from scripts.records.fields import Field
 
 
 def undeclared(value: Any, table: Iterable[Field] = FIELDS) -> Iterator[str]:

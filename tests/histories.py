@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.report.history import store
-from scripts.lib.report.results_file import cell_of
+from scripts.features.compare.history import store
+from scripts.records.results_file import cell_of
 from tests import report_records
 
 CELL = "bert/torchmlir-torch/llvm-cpu"

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.batch import outcomes
-from scripts.lib.batch.outcomes import Line
-from scripts.lib.config.cell import Cell
-from scripts.lib.config.entries import Baseline, Frontend, Operators, Target
-from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.stage import OUTCOMES, Stage
-from scripts.lib.config.stages import STAGES, status_path
-from scripts.lib.operators.problem import Facts, Problem
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
-from scripts.lib.timing.measurement import Verification, Verified
+from scripts.features.operators.batch import outcomes
+from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.problems.problem import Facts, Problem
+from scripts.matrix.cell import Cell
+from scripts.matrix.entries import Baseline, Frontend, Operators, Target
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.stage import OUTCOMES, Stage
+from scripts.matrix.stages import STAGES, status_path
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.measurement import Verification, Verified
 
 ADD = Problem("aten.add.Tensor", "((T([4], f32), T([4], f32)), {})", 10, ("bert", "gpt"), calls=(6, 4))  # fmt: skip
 MM = Problem("aten.mm.default", "((T([2, 4], f32), T([4, 2], f32)), {})", 3, ("bert",), calls=(3,))

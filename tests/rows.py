@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.report import latency_section, speedups
-from scripts.lib.report.results_table import Column, Table
+from scripts.records import latency_section, speedups
+from scripts.records.results_table import Column, Table
 
 RECORDS = Path(__file__).parent / "unit/data/results.jsonl"
 """Rows of a default run: a model that all lowering paths run, a model with two targets, a language

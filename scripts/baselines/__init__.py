@@ -1,13 +1,13 @@
 """Baseline runtimes: one module each.
 
 A baseline in config.yaml names its runtime (the module's name here) and its device. A module declares,
-as plain literals that the driver reads without importing it, what scripts/lib/config/plugins.py says of
+as plain literals that the driver reads without importing it, what scripts/matrix/plugins.py says of
 a Runtime (``DEVICES``, ``TESTS``, ``TAKES``, ``LAZY``, ``VERSIONS``, ``MEMORY_FACTOR``, ``FORKABLE``), and has
 
 - ``Device(kind, threads)``: opens one, or raises baseline.runtime.NoDevice
-  (scripts/lib/torch_runtime has PyTorch's and PyTorch/XLA's);
+  (scripts/torch_runtime has PyTorch's and PyTorch/XLA's);
 - ``open_session(work, check, device)``: the cell's work, loaded and ready to be called
-  (scripts/lib/baseline/runtime.py, Session); for a runtime of PyTorch models a TorchSession with
+  (scripts/torch_runtime/runtime.py, Session); for a runtime of PyTorch models a TorchSession with
   the runtime's own ``prepare(loaded)``, which returns the callable to measure;
 
 where it TAKES a precision

@@ -6,9 +6,9 @@ import functools
 
 import torch
 
-from scripts.lib.modeling.loading import LoadedModel
-from scripts.lib.torch_runtime.session import TorchSession, eager_in_precision
-from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_model.loading import LoadedModel
+from scripts.torch_runtime.session import TorchSession, eager_in_precision
+from scripts.torch_runtime.torch_device import TorchDevice as Device
 
 __all__ = ["Device", "eager_in_precision", "open_session"]
 

@@ -18,11 +18,11 @@ import torch._dynamo.utils
 import torch._inductor.async_compile
 import torch._inductor.cpu_vec_isa
 
-from scripts.lib.baseline.arguments import Work
-from scripts.lib.modeling.loading import LoadedModel
-from scripts.lib.torch_runtime.session import TorchSession, eager_in_precision
-from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
-from scripts.lib.verification.arguments import Check
+from scripts.torch_model.loading import LoadedModel
+from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.session import TorchSession, eager_in_precision
+from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.verify.arguments import Check
 
 __all__ = [
     "Device",

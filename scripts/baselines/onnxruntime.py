@@ -15,14 +15,14 @@ import onnxruntime
 import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
-from scripts.lib.baseline.arguments import Work
-from scripts.lib.core import exits
-from scripts.lib.lowering.flat_model import FlatModel
-from scripts.lib.modeling import trees
-from scripts.lib.modeling.loading import LoadedModel
-from scripts.lib.torch_runtime.session import TorchSession
-from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
-from scripts.lib.verification.arguments import Check
+from scripts.core import exits
+from scripts.lowering.flat_model import FlatModel
+from scripts.torch_model import trees
+from scripts.torch_model.loading import LoadedModel
+from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.session import TorchSession
+from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.verify.arguments import Check
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 

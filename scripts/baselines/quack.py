@@ -9,9 +9,9 @@ import functools
 
 import torch
 
-from scripts.lib.torch_runtime import kernel_library
-from scripts.lib.torch_runtime.kernel_library import EPS, Functions
-from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime import kernel_library
+from scripts.torch_runtime.kernel_library import EPS, Functions
+from scripts.torch_runtime.torch_device import TorchDevice as Device
 
 __all__ = ["Device", "open_session"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from scripts.lib.torch_runtime import kernel_library
-from scripts.lib.torch_runtime.kernel_library import Functions
-from scripts.lib.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime import kernel_library
+from scripts.torch_runtime.kernel_library import Functions
+from scripts.torch_runtime.torch_device import TorchDevice as Device
 
 __all__ = ["Device", "open_session"]
 
@@ -23,7 +23,7 @@ PACKAGE = "triton"
 
 def functions() -> Functions:
     """The functions by the names of kernels. Raises ImportError."""
-    from scripts.lib.torch_runtime import triton_kernels
+    from scripts.torch_runtime import triton_kernels
 
     return triton_kernels.FUNCTIONS
 

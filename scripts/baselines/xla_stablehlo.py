@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from scripts.lib.artifacts import archive, tensors
-from scripts.lib.baseline.arguments import Work
-from scripts.lib.core import exits
-from scripts.lib.core.machine import cpu_name
-from scripts.lib.lowering.unlink import UnlinkError, unlink
-from scripts.lib.modeling import footprint
-from scripts.lib.verification.arguments import Check
+from scripts.core import archive, exits, tensors
+from scripts.core.machine import cpu_name
+from scripts.lowering.unlink import UnlinkError, unlink
+from scripts.torch_model import footprint
+from scripts.torch_runtime.arguments import Work
+from scripts.verify.arguments import Check
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)

@@ -17,12 +17,12 @@ from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter
 
-from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.lowering import capture, fx_rewrites, kernels, locations
-from scripts.lib.lowering.capture import timed
-from scripts.lib.lowering.link import Input, Lowered
-from scripts.lib.lowering.stablehlo import for_iree
-from scripts.lib.modeling import loading
+from scripts.core.tensors import TensorType
+from scripts.lowering import capture, fx_rewrites, kernels, locations
+from scripts.lowering.capture import timed
+from scripts.lowering.link import Input, Lowered
+from scripts.lowering.stablehlo import for_iree
+from scripts.torch_model import loading
 
 OPTIONS = {
     "dialect": ("torch", "stablehlo", "linalg-on-tensors"),

@@ -17,12 +17,12 @@ os.environ.setdefault("PJRT_DEVICE", "CPU")
 import torch
 from torch_xla import stablehlo
 
-from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.lowering import capture, fx_rewrites, kernels, locations, xla_text
-from scripts.lib.lowering.capture import timed
-from scripts.lib.lowering.link import Argument, Constant, Input, Lowered
-from scripts.lib.lowering.stablehlo import for_iree
-from scripts.lib.modeling import loading
+from scripts.core.tensors import TensorType
+from scripts.lowering import capture, fx_rewrites, kernels, locations, xla_text
+from scripts.lowering.capture import timed
+from scripts.lowering.link import Argument, Constant, Input, Lowered
+from scripts.lowering.stablehlo import for_iree
+from scripts.torch_model import loading
 
 OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES = {

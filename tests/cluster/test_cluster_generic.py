@@ -41,7 +41,7 @@ def under_way(checkout) -> set[Path]:
 def compiling(stubs) -> Stubs:
     """Two models, and a run in which one of the second's compilations does not end by itself."""
     checkout = stubs(2)
-    checkout.behave("*scripts.compile_iree*m00001*t2*) sleep 600")
+    checkout.behave("*scripts.stages.compile_iree*m00001*t2*) sleep 600")
     checkout.start(*LINE)
     checkout.wait_for(
         lambda: list(checkout.path.glob("results/compile/m00001/*/t2/.scratch")), "the stage"
@@ -106,8 +106,8 @@ def remade(checkout, done: dict[str, float]) -> set[str]:
 
 def test_what_ends_while_no_snakemake_watches_is_kept_and_can_be_tried_again(stubs):
     checkout = stubs(1)
-    fails = "*scripts.compile_iree*t2*) echo error: no such dialect; exit 1"
-    checkout.behave("*scripts.compile_iree*t1*) sleep 5", fails)
+    fails = "*scripts.stages.compile_iree*t2*) echo error: no such dialect; exit 1"
+    checkout.behave("*scripts.stages.compile_iree*t1*) sleep 5", fails)
     done = end_unwatched(checkout, "t1")
     # Another option for one of the compilations that ended meanwhile.
     config = yaml.safe_load((checkout.path / "config.yaml").read_text())
@@ -122,7 +122,7 @@ def test_what_ends_while_no_snakemake_watches_is_kept_and_can_be_tried_again(stu
     retried = planned(checkout.snakemake("-n", *LINE, "--config", "retry=error").stdout)
     assert retried == {"compile_iree": 1, "verify_iree": 1, "time_group": 1, "aggregate_results": 1}
     # A cell that was on record, run again, ends unwatched: it is not run once more.
-    checkout.behave("*scripts.compile_iree*t2*) sleep 5")
+    checkout.behave("*scripts.stages.compile_iree*t2*) sleep 5")
     done = end_unwatched(checkout, "t2", "--config", "retry=error")
     checkout.start(*LINE)
     checkout.end()

@@ -53,9 +53,9 @@ def disturbed(life):
     cancelled, and, while that is compiling, the daemons are restarted and the node is drained."""
     hold = f"python3 -c 'import time; b = bytearray({MORE_THAN_ASKED_MB} << 20); time.sleep(3)'"
     life.checkout.behave(
-        f"*scripts.compile_iree*m00000*t1*) {hold}",
-        "*scripts.compile_iree*m00001*t2*) sleep 300",
-        "*scripts.export_program*m00002*) echo error: no such operator; exit 1",
+        f"*scripts.stages.compile_iree*m00000*t1*) {hold}",
+        "*scripts.stages.compile_iree*m00001*t2*) sleep 300",
+        "*scripts.stages.export_program*m00002*) echo error: no such operator; exit 1",
     )
     life.checkout.start(*SLURM)
     life.checkout.wait_for(lambda: life.stage_runs("compile", "m00001/stub/t2"), "a compilation")
@@ -68,7 +68,7 @@ def disturbed(life):
     slurm.start_daemon("slurmd")
     slurm.command("scontrol", "update", f"nodename={slurm.host}", "state=drain", "reason=test")
     (victim,) = [j for j in life.submissions("build-m00001") if j.state == "RUNNING"]
-    life.checkout.behave(f"*scripts.compile_iree*m00000*t1*) {hold}", "*scripts.export_program*m00002*) echo error: no such operator; exit 1")  # fmt: skip
+    life.checkout.behave(f"*scripts.stages.compile_iree*m00000*t1*) {hold}", "*scripts.stages.export_program*m00002*) echo error: no such operator; exit 1")  # fmt: skip
     slurm.command("scancel", victim.number)
     slurm.command("scontrol", "update", f"nodename={slurm.host}", "state=resume")
     life.checkout.end()
@@ -112,7 +112,7 @@ def repaired(disturbed):
     """After a repair: what a dry run says, and a run that is killed and started again."""
     checkout = disturbed.checkout
     disturbed.first, disturbed.done = disturbed.submissions(), checkout.made()
-    checkout.behave("*scripts.compile_iree*m00002*t2*) sleep 120")
+    checkout.behave("*scripts.stages.compile_iree*m00002*t2*) sleep 120")
     repair(checkout.path / "models/m00002.py")
     disturbed.said = planned(checkout.snakemake("-n", *SLURM).stdout)
     checkout.start(*SLURM)

@@ -15,8 +15,8 @@ import torch
 from torch.nn import functional
 
 from models.parts import int4
-from scripts.lib.config import plugins
-from scripts.lib.lowering import fx_rewrites
+from scripts.lowering import fx_rewrites
+from scripts.matrix import plugins
 
 FLOATS = (torch.float32, torch.float64, torch.float16)
 INTEGERS = (torch.int64, torch.int32)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.lib.artifacts import tensors
-from scripts.lib.iree.session import Module, Session
+from scripts.core import tensors
+from scripts.iree.session import Module, Session
 
 
 class Program:

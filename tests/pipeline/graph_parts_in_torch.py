@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import torch
 
 from scripts.exporters import torch_mlir
-from scripts.lib.graph_parts import writing, wrong
-from scripts.lib.graph_parts.computed import PLAIN, Compiled, Lowering
-from scripts.lib.modeling.loading import LoadedModel
+from scripts.features.reproduce.graph_parts import writing, wrong
+from scripts.features.reproduce.graph_parts.computed import PLAIN, Compiled, Lowering
+from scripts.torch_model.loading import LoadedModel
 
 OPTIONS = {"dialect": "stablehlo", "rewrites": "none"}
 

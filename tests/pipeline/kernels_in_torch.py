@@ -18,9 +18,9 @@ os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
 import torch
 from torch.nn import functional
 
-from scripts.lib.config import kernels
-from scripts.lib.modeling import loading, trees
-from scripts.lib.torch_runtime import kernel_library
+from scripts.features.kernels import kernels
+from scripts.torch_model import loading, trees
+from scripts.torch_runtime import kernel_library
 
 ROOT = Path(__file__).parents[2]
 EPS = 1e-5

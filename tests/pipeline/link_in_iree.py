@@ -1,4 +1,4 @@
-"""Link the lowered programs given as JSON with scripts.lib.lowering.link; print the texts of the linked ones as JSON.
+"""Link the lowered programs given as JSON with scripts.lowering.link; print the texts of the linked ones as JSON.
 
 Run with the Python of an environment that has IREE's compiler; used by test_link.py.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sys
 
-from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.lowering.link import Input, Lowered, Parameter, link
+from scripts.core.tensors import TensorType
+from scripts.lowering.link import Input, Lowered, Parameter, link
 
 
 def main() -> None:

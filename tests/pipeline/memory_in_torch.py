@@ -10,8 +10,8 @@ import os
 
 import torch
 
-from scripts.lib.core import exits
-from scripts.lib.modeling import counting, float64, loading, trees
+from scripts.core import exits
+from scripts.torch_model import counting, float64, loading, trees
 
 FILES = {
     "gpt2": ("models/gpt2.py", {"size": "tiny", "seq_len": 8}),

@@ -13,9 +13,9 @@ import numpy as np
 from iree import runtime
 from iree.compiler import tools
 
-from scripts.lib.artifacts import tensors
-from scripts.lib.verification import torch_same
-from scripts.lib.verification.torch_same import Tolerance
+from scripts.core import tensors
+from scripts.verify import torch_same
+from scripts.verify.torch_same import Tolerance
 
 
 def main() -> None:

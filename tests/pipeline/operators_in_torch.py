@@ -12,15 +12,15 @@ from pathlib import Path
 
 import torch
 
-from scripts.lib.artifacts import tensors
-from scripts.lib.lowering import capture, link
-from scripts.lib.modeling import convert
-from scripts.lib.operator_calls import exporting, golden, inputs, weakness
-from scripts.lib.operator_calls.calling import Call, NotCallable, tensors_in
-from scripts.lib.operator_calls.tracing import Trace
-from scripts.lib.operators import scores
-from scripts.lib.operators.problem import Problem
-from scripts.lib.verification import verify
+from scripts.core import tensors
+from scripts.features.operators.calls import exporting, golden, inputs, weakness
+from scripts.features.operators.calls.calling import Call, NotCallable, tensors_in
+from scripts.features.operators.calls.tracing import Trace
+from scripts.features.operators.problems import scores
+from scripts.features.operators.problems.problem import Problem
+from scripts.lowering import capture, link
+from scripts.torch_model import convert
+from scripts.verify import verify
 
 
 def problem(op: str, args: str) -> dict:

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from scripts.lib.supervision import fork_server
+from scripts.supervise import fork_server
 
 
 def main() -> None:

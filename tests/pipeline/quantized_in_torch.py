@@ -16,8 +16,8 @@ from torchao.quantization.utils import per_token_dynamic_quant
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from models.parts import quantized
-from scripts.lib.modeling import quantization
-from scripts.lib.verification import scaling, tolerances, torch_same
+from scripts.torch_model import quantization
+from scripts.verify import scaling, tolerances, torch_same
 
 IDS = torch.arange(48).reshape(2, 24) * 7 % 256
 

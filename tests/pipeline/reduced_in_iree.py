@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts import reduce_program
-from scripts.lib.iree import backends
-from scripts.lib.iree.tools import tool
-from scripts.lib.reduction.mismatch import Comparison
-from scripts.lib.reduction.oracle import Compiled, Compiler
-from scripts.lib.reduction.program import NotReducible, Program
+from scripts.features.reproduce.reduction.mismatch import Comparison
+from scripts.features.reproduce.reduction.oracle import Compiled, Compiler
+from scripts.features.reproduce.reduction.program import NotReducible, Program
+from scripts.iree import backends
+from scripts.iree.tools import tool
+from scripts.stages import reduce_program
 
 STABLEHLO = """
 util.global private @w = #flow.parameter.named<"model"::"w"> : tensor<4xf32>

@@ -1,4 +1,4 @@
-"""Compile StableHLO after scripts.lib.lowering.stablehlo.for_iree, run it, print results as JSON.
+"""Compile StableHLO after scripts.lowering.stablehlo.for_iree, run it, print results as JSON.
 
 Run with the Python of the iree environment; used by test_rewrites.py.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from iree import runtime
 from iree.compiler import tools
 
-from scripts.lib.lowering import stablehlo
+from scripts.lowering import stablehlo
 
 
 def main() -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from scripts.lib.artifacts import archive
-from scripts.lib.iree.backends import compile_flags
-from scripts.lib.iree.session import Module, Session
-from scripts.lib.iree.tools import tool
+from scripts.core import archive
+from scripts.iree.backends import compile_flags
+from scripts.iree.session import Module, Session
+from scripts.iree.tools import tool
 
 MB = 32
 SESSIONS = 8

@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 from iree import runtime
 
-from scripts import tune_dispatches
-from scripts.lib.artifacts.tensors import Signature, TensorType
-from scripts.lib.core import process
-from scripts.lib.iree.backends import compile_flags
-from scripts.lib.iree.specs import dispatches, search, spec
-from scripts.lib.iree.specs.lowering_config import LoweringConfig
-from scripts.lib.iree.specs.trials import DispatchTrials
-from scripts.lib.iree.tools import tool
+from scripts.core import process
+from scripts.core.tensors import Signature, TensorType
+from scripts.features.variants.specs import dispatches, search, spec
+from scripts.features.variants.specs.lowering_config import LoweringConfig
+from scripts.features.variants.specs.trials import DispatchTrials
+from scripts.iree import tuning_spec
+from scripts.iree.backends import compile_flags
+from scripts.iree.tools import tool
+from scripts.stages import tune_dispatches
 
 PROGRAM = """
 func.func @main(%a: tensor<37x64xf32>, %b: tensor<64x96xf32>) -> tensor<37x96xf32> {
@@ -81,7 +82,7 @@ def plain(program: Path, folder: Path) -> dict:
         "ratio": trials.ratio(start, around[0]),
         "ratio of refused": trials.ratio(start, refused),
         "matched": len(search.matched([(1.0, [one])], program, PLAIN, folder / "matched")),
-        "right": is_right(program, [*PLAIN, f"{spec.FLAG}={path}"], folder / "module.vmfb"),
+        "right": is_right(program, [*PLAIN, f"{tuning_spec.FLAG}={path}"], folder / "module.vmfb"),
     }
 
 
@@ -94,7 +95,7 @@ def tiled(program: Path, folder: Path) -> dict:
 
 
 def command(program: Path, folder: Path) -> dict:
-    """What scripts.tune_dispatches finds for the program."""
+    """What scripts.stages.tune_dispatches finds for the program."""
     folder.mkdir()
     vmfb, weights, inputs = (folder / name for name in ("m.vmfb", "weights.irpa", "inputs.npz"))
     is_right(program, PLAIN, vmfb)
@@ -114,7 +115,7 @@ def command(program: Path, folder: Path) -> dict:
     ]
     tune_dispatches.main()
     text = out["spec.mlir"].read_text(encoding="utf-8")
-    flags = [*PLAIN, *([] if text == spec.NONE else [f"{spec.FLAG}={out['spec.mlir']}"])]
+    flags = [*PLAIN, *([] if text == spec.NONE else [f"{tuning_spec.FLAG}={out['spec.mlir']}"])]
     return {
         "report": json.loads(out["report.json"].read_text(encoding="utf-8")),
         "has spec": text != spec.NONE,

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from models.suites import _untrained as untrained
-from scripts import list_suites
-from scripts.lib.modeling import errors, loading, trees
+from scripts.features.suites.verbs import list_suites
+from scripts.torch_model import errors, loading, trees
 
 
 def main() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.batch.compiler import Compiler, Limits
-from scripts.lib.batch.program import Program
-from scripts.lib.batch.together import Compiled, Folders, compile_all
-from scripts.lib.iree.backends import BACKENDS, compile_flags, unused_plugins
-from scripts.lib.iree.tools import program
+from scripts.features.operators.batch.compiler import Compiler, Limits
+from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch.together import Compiled, Folders, compile_all
+from scripts.iree.backends import BACKENDS, compile_flags, unused_plugins
+from scripts.iree.tools import program
 from tests.checkouts import in_environment
 
 TIMES = """\

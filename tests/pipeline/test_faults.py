@@ -96,14 +96,14 @@ def test_nothing_is_left_running(faulty):
     running = list(psutil.process_iter(["cmdline", "cwd"]))
     left = [process for process in running if process.info["cwd"] == str(faulty.path)]
     # The fork servers see that the run has ended; nothing else may be there at all.
-    assert all("scripts.fork_server" in process.info["cmdline"] for process in left)
+    assert all("scripts.stages.fork_server" in process.info["cmdline"] for process in left)
     _, alive = psutil.wait_procs(left, timeout=30)
     assert alive == []
 
 
 def test_failed_lists_each_failure_once_with_the_command_that_repeats_it(faulty):
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.failed", "--commands"],
+        [sys.executable, "-m", "scripts.command", "failed", "--commands"],
         cwd=faulty.path,
         capture_output=True,
         text=True,

@@ -181,7 +181,7 @@ def members(ran, env: str = "iree") -> list[psutil.Process]:
     found = []
     for one in here(ran):
         words = one.info["cmdline"] or []
-        if "scripts.fork_server" in words and f"/{env}/" in words[-1]:
+        if "scripts.stages.fork_server" in words and f"/{env}/" in words[-1]:
             for below in one.children():
                 if below.status() != psutil.STATUS_ZOMBIE:
                     found.append(below)
@@ -222,7 +222,7 @@ def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):
 
 def test_a_coordinator_that_is_killed_leaves_nothing_running_and_no_timing(ran, run):
     snakemake, line = run(11)
-    [coordinator] = [one for one in here(ran) if "scripts.time_group" in (one.info["cmdline"] or [])]  # fmt: skip
+    [coordinator] = [one for one in here(ran) if "scripts.stages.time_group" in (one.info["cmdline"] or [])]  # fmt: skip
     coordinator.kill()
     assert snakemake.wait(timeout=300) != 0
     assert_nothing_runs_in(ran.path)

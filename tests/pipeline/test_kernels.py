@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config import kernels
-from scripts.lib.core import exits
+from scripts.core import exits
+from scripts.features.kernels import kernels
 from tests.checkouts import in_environment
 
 ROOT = Path(__file__).parents[2]

@@ -16,9 +16,9 @@ import pytest
 import yaml
 import zstandard
 
-from scripts.lib.artifacts.tensors import Signature
-from scripts.lib.report.columns import COLUMNS
-from scripts.lib.timing.machine_limits import MachineLimits
+from scripts.core.tensors import Signature
+from scripts.records.columns import COLUMNS
+from scripts.timing.machine_limits import MachineLimits
 from tests.checkouts import EAGER, QUICK, TINY_BERT, keep_models
 from tests.declared import undeclared
 
@@ -186,7 +186,9 @@ def test_speed_ups_have_intervals_over_the_generations_of_their_group(ran):
         if one["generations"] < 3:  # other tests took the machine for twice the budget
             assert one["doubt"].endswith("an interval needs 3 generations")
             # eager's ratio to itself is 1 exactly, however often it is timed
-            assert one["speedup_vs_eager_low"] in ((1,) if one["speedup_vs_eager"] == 1 else (None,))
+            assert one["speedup_vs_eager_low"] in (
+                (1,) if one["speedup_vs_eager"] == 1 else (None,)
+            )
             continue
         assert one["control_low"] <= one["control_ratio"] <= one["control_high"]
         assert one["anchor"].startswith("eager/eval, PyTorch ")
@@ -247,7 +249,7 @@ def test_a_reproducer_times_the_same_module_with_nothing_but_the_wheels_of_iree(
 
 def bundle(ran, cell: str, folder: Path) -> None:
     """Make the reproducer of a cell in a folder."""
-    command = [sys.executable, "-m", "scripts.bundle", cell, "-o", str(folder)]
+    command = [sys.executable, "-m", "scripts.command", "bundle", cell, "-o", str(folder)]
     subprocess.run(command, cwd=ran.path, check=True)
 
 
@@ -312,7 +314,7 @@ def test_a_wrong_result_is_a_failure_without_a_latency(ran, tmp_path):
         golden[key] = golden[key] + 0.1
     np.savez(tmp_path / "golden.npz", **golden)
     command = [
-        *(ran.path / ".venvs/iree/bin/python", "-m", "scripts.verify_iree"),
+        *(ran.path / ".venvs/iree/bin/python", "-m", "scripts.stages.verify_iree"),
         *("--vmfb", ran.path / "results/compile/conv/torchmlir-torch/llvm-cpu/module.vmfb"),
         *("--weights", reference / "weights.irpa", "--inputs", reference / "inputs.npz"),
         *("--golden", tmp_path / "golden.npz", "--signature", reference / "signature.json"),
@@ -331,7 +333,14 @@ def test_a_profile_names_the_modules_of_dispatches_and_kernels(ran):
     chosen = ("models=conv", f"frontends={','.join(frontends)}", "targets=llvm-cpu")
     ran.snakemake("--cores", "8", "profile", "--config", *chosen, "baselines=eager,inductor")
     for frontend in frontends:
-        command = [sys.executable, "-m", "scripts.why", f"conv/{frontend}/llvm-cpu", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "scripts.command",
+            "why",
+            f"conv/{frontend}/llvm-cpu",
+            "--json",
+        ]
         done = subprocess.run(command, cwd=ran.path, capture_output=True, text=True, check=True)
         found = json.loads(done.stdout)
         parts = {part["name"]: part for part in found["parts"]}
@@ -433,7 +442,7 @@ def test_a_local_build_is_a_toolchain_and_what_it_compiled_is_made_again_with_it
     again = ran.snakemake("--cores", "8", "results/latency.csv", *only)
     assert "Nothing to be done" in again.stdout
 
-    command = [sys.executable, "-m", "scripts.compare", "--toolchain", "pinned", "build", "--format", "json"]  # fmt: skip
+    command = [sys.executable, "-m", "scripts.command", "compare", "--toolchain", "pinned", "build", "--format", "json"]  # fmt: skip
     said = subprocess.run(command, cwd=ran.path, capture_output=True, text=True)
     compared = json.loads(said.stdout or pytest.fail(said.stderr))
     assert (compared["cells"], compared["outcomes"], compared["not_compared"]) == (1, [], [])
@@ -535,7 +544,10 @@ def test_another_module_is_measured_in_the_run_after_one_that_ended_when_it_was_
 
 def test_failed_lists_nothing_that_is_only_unavailable(ran):
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.failed"], cwd=ran.path, capture_output=True, text=True
+        [sys.executable, "-m", "scripts.command", "failed"],
+        cwd=ran.path,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0
     assert "unavailable" not in done.stdout

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from scripts.lib.core import exits
+from scripts.core import exits
 from tests.checkouts import ROOT, in_environment
 
 
@@ -39,7 +39,7 @@ def test_the_count_is_that_of_the_weights(found, name):
 def test_a_model_too_large_for_the_stage_is_refused_before_it_is_built(environments, tmp_path):
     outputs = {f"--out-{name}": tmp_path / name for name in ("weights", "inputs", "golden", "signature")}  # fmt: skip
     done = subprocess.run(
-        [str(environments / "torch-mlir/bin/python"), "-m", "scripts.make_reference"]
+        [str(environments / "torch-mlir/bin/python"), "-m", "scripts.stages.make_reference"]
         + ["--name", "xl", "--model-file", "models/gpt2.py", "--options", '{"size": "xl"}']
         + [str(part) for pair in outputs.items() for part in pair],
         cwd=ROOT,

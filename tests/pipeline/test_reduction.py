@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from scripts.lib.iree import backends
+from scripts.iree import backends
 from tests.checkouts import ROOT, environment, in_environment
 
 FAILING = """
@@ -72,7 +72,7 @@ def reduce(environments, tmp_path):
         program.write_text(text)
         done = subprocess.run(
             [
-                *(str(environments / "iree/bin/python"), "-m", "scripts.reduce_program"),
+                *(str(environments / "iree/bin/python"), "-m", "scripts.stages.reduce_program"),
                 *("--program", str(program), "--out", str(out), "--out-report", str(report)),
                 *words,
             ],

@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from scripts.lib.comparison import formats, pairs
-from scripts.lib.comparison.compare import compare
-from scripts.lib.comparison.settings import Settings
-from scripts.lib.config.stages import status_path
-from scripts.lib.report import speedups
-from scripts.lib.report.results_file import cell_of
-from scripts.lib.report.results_table import Table
-from scripts.lib.report.web import page as web_page
-from scripts.lib.report.web.source import Source
-from scripts.lib.report.web.views import VIEWS, latency
-from scripts.lib.supervision import memory_series, outcome
-from scripts.lib.supervision.memory_series import Series
-from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.features.compare import formats, pairs
+from scripts.features.compare.compare import compare
+from scripts.features.compare.settings import Settings
+from scripts.features.report.web import page as web_page
+from scripts.features.report.web.source import Source
+from scripts.features.report.web.views import VIEWS, latency
+from scripts.matrix.stages import status_path
+from scripts.records import speedups
+from scripts.records.results_file import cell_of
+from scripts.records.results_table import Table
+from scripts.supervise import memory_series, outcome
+from scripts.supervise.memory_series import Series
+from scripts.supervise.outcome import Outcome, Usage
 from tests import histories, report_records
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.lib.config import suites
+from scripts.features.suites import suites
 from tests.checkouts import ROOT, in_environment
 
 BENCHMARK = """
@@ -40,7 +40,7 @@ def run(environments):
 def test_the_files_of_names_are_what_the_installed_packages_list(run):
     for suite, lines in run(do="listings").items():
         text = (ROOT / suites.NAMES / f"{suite}.txt").read_text(encoding="utf-8")
-        assert text.splitlines()[1:] == lines, "run python -m scripts.list_suites in torch-mlir"
+        assert text.splitlines()[1:] == lines, "run vmfbench suites in torch-mlir"
 
 
 def test_an_untrained_model_is_given_values_that_show_in_its_output(run):

@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from scripts.lib.report.web.packing import unpacked
+from scripts.features.report.web.packing import unpacked
 from tests.checkouts import EAGER, ON_CPU, QUICK, Checkout, keep_models
 
 CELLS = {

@@ -13,13 +13,13 @@ import torch
 from torch import fx, nn
 from torch.export.graph_signature import InputKind
 
-from scripts.lib.artifacts.tensors import CHANGE, OPTIMIZER, Signature
-from scripts.lib.lowering import capture
-from scripts.lib.modeling import convert, loading, training
-from scripts.lib.modeling.optimizer import Optimizer
-from scripts.lib.modeling.step import TrainStep, WholeStep, make_cotangents, to_training
-from scripts.lib.modeling.updates import slots, stepped
-from scripts.lib.modeling.weights import named_weights
+from scripts.core.tensors import CHANGE, OPTIMIZER, Signature
+from scripts.lowering import capture
+from scripts.torch_model import convert, loading, train_reference
+from scripts.torch_model.optimizer import Optimizer
+from scripts.torch_model.step import TrainStep, WholeStep, make_cotangents, to_training
+from scripts.torch_model.updates import slots, stepped
+from scripts.torch_model.weights import named_weights
 
 
 class Tied(nn.Module):
@@ -87,7 +87,9 @@ def _case(module: nn.Module, given: torch.Tensor, optimizer: Optimizer) -> dict[
     eager = dict(step.results(step()))
     module.zero_grad(set_to_none=True)
     weights = named_weights(module)[0] | state
-    fixed = training.for_capture(loaded, _training(loaded, cotangents, weights, eager, optimizer))
+    fixed = train_reference.for_capture(
+        loaded, _training(loaded, cotangents, weights, eager, optimizer)
+    )
     program = capture.functional(capture.capture(fixed), {})
     results = _run(program, weights, [given, *cotangents])
     got = dict(zip(eager, results, strict=True))
@@ -108,7 +110,7 @@ def _state(loaded, cotangents, optimizer) -> dict[str, torch.Tensor]:
     return {key: value for key, value in after.items() if key.startswith(OPTIMIZER)}
 
 
-def _training(loaded, cotangents, weights, eager, optimizer) -> training.Training:
+def _training(loaded, cotangents, weights, eager, optimizer) -> train_reference.Training:
     """What the signature of the gradients stage gives."""
     kind = convert.tensor_type
     given = [kind(path, t) for path, t in loaded.inputs]
@@ -127,7 +129,7 @@ def _training(loaded, cotangents, weights, eager, optimizer) -> training.Trainin
         rmse_vs_fp64=None,
         deterministic=True,
     )
-    return training.of_signature(loaded, signature, optimizer)
+    return train_reference.of_signature(loaded, signature, optimizer)
 
 
 def _run(program, weights, inputs) -> list[torch.Tensor]:

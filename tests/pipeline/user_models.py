@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from scripts.lib.artifacts import archive, tensors
-from scripts.lib.lowering import capture, link
-from scripts.lib.modeling import convert, errors, golden, loading, source
-from scripts.lib.modeling.step import EvalStep
-from scripts.lib.modeling.weights import named_weights
-from scripts.lib.verification import verify
+from scripts.core import archive, tensors
+from scripts.lowering import capture, link
+from scripts.torch_model import convert, errors, golden, loading, source
+from scripts.torch_model.step import EvalStep
+from scripts.torch_model.weights import named_weights
+from scripts.verify import verify
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def _run(program: bytes, weights: Path, inputs: list, work: Path) -> list[np.nda
     """Outputs of the program on llvm-cpu."""
     from iree.compiler import tools
 
-    from scripts.lib.iree.session import Module, Session
+    from scripts.iree.session import Module, Session
 
     compiled = work / "module.vmfb"
     compiled.write_bytes(

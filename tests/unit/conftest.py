@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.artifacts.tensors import Signature
-from scripts.lib.config import stages, threads
-from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.entries import Baseline, Frontend, Model, Target
-from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.stage import STATUS, Stage
-from scripts.lib.config.stages import status_path
-from scripts.lib.core import checkout, process
-from scripts.lib.supervision import outcome, supervise
-from scripts.lib.supervision.job import Job
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
-from scripts.lib.timing.measurement import Run, Verification, Verified
+from scripts.core import checkout, process
+from scripts.core.tensors import Signature
+from scripts.matrix import stages, threads
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.entries import Baseline, Frontend, Model, Target
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.stage import STATUS, Stage
+from scripts.matrix.stages import status_path
+from scripts.supervise import outcome, supervise
+from scripts.supervise.job import Job
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.measurement import Run, Verification, Verified
 
 StageCell = tuple[str, str]
 
@@ -68,7 +68,7 @@ class ResultsTree:
                 cell=cell,
                 status_path=Path(status_path(stage, cell)),
                 log_path=Path(f"results/{stage}/{cell}/log.txt"),
-                command=["python", "-m", f"scripts.{stage}"],
+                command=["python", "-m", f"scripts.stages.{stage}"],
                 timeout_s=1,
                 memory_mb=1,
                 artifacts=[Path(f"results/{stage}/{cell}/{name}") for name in artifacts],
@@ -107,7 +107,7 @@ class ResultsTree:
         endings = endings or {}
         path = Path(stages.STAGES[stage].path(group, "timing.json"))
         ended = endings.get((stage, str(group)), Outcome("ok", stage, str(group)))
-        log, command = str(path.with_name("log.txt")), "python -m scripts.time_group"
+        log, command = str(path.with_name("log.txt")), "python -m scripts.stages.time_group"
         ended = dataclasses.replace(ended, log=log, command=command, fingerprint="c0de", due="c0de")
         outcome.write(path.with_name(STATUS), ended, Usage(1.5, 100.0))
         if ended.status != "ok":

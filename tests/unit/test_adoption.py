@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lib.snakemake_patches import adoption
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.snakemake import adoption
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
 
-COMMAND = "python -m scripts.compile_iree --flags '[\"--a b\"]' --out x.vmfb"
-SUPERVISED = f"exec python -m scripts.supervise --cell 'm/f/t' -- {COMMAND}"
+COMMAND = "python -m scripts.stages.compile_iree --flags '[\"--a b\"]' --out x.vmfb"
+SUPERVISED = f"exec python -m scripts.stages.supervise --cell 'm/f/t' -- {COMMAND}"
 
 
 REASONS = (

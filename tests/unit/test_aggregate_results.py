@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from scripts import aggregate_results
-from scripts.lib.artifacts import digest
-from scripts.lib.config.entries import Override
-from scripts.lib.config.stages import STAGES
-from scripts.lib.core import atomic
-from scripts.lib.driver import fingerprint
-from scripts.lib.report import aggregates, record, results_file, writing
-from scripts.lib.report.columns import COLUMNS, FIELDS
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Usage
+from scripts.core import atomic, digest
+from scripts.matrix.entries import Override
+from scripts.matrix.stages import STAGES
+from scripts.records import aggregates, record, results_file, writing
+from scripts.records.columns import COLUMNS, FIELDS
+from scripts.run import fingerprint
+from scripts.stages import aggregate_results
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Usage
 
 
 @pytest.fixture

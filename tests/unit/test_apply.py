@@ -11,8 +11,8 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
-from scripts.lib import snakemake_patches
-from scripts.lib.snakemake_patches import adoption, executors, orphans, restarts, watching
+from scripts import snakemake as snakemake_patches
+from scripts.snakemake import adoption, executors, orphans, restarts, watching
 
 
 @pytest.fixture(autouse=True)

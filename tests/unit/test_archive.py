@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.artifacts import archive
+from scripts.core import archive
 
 
 @pytest.mark.parametrize("name", ["layer1.0.conv.weight", "it's", "x y", "größe", "a/b:c@d"])

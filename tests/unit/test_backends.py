@@ -5,11 +5,11 @@ import argparse
 import pytest
 import yaml
 
-from scripts.lib.config import expansion, schemas, settings
-from scripts.lib.driver import fingerprint
-from scripts.lib.iree import backends, session
-from scripts.lib.iree.backends import BACKENDS, Backend
-from scripts.lib.supervision.diagnose import diagnose
+from scripts.iree import backends, session
+from scripts.iree.backends import BACKENDS, Backend
+from scripts.matrix import expansion, schemas, settings
+from scripts.run import fingerprint
+from scripts.supervise.diagnose import diagnose
 
 CONFIG = yaml.safe_load((schemas.ROOT / "config.yaml").read_text(encoding="utf-8"))
 PAGE = schemas.ROOT / "docs" / "configuration.md"

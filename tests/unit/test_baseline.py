@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.baseline import arguments
-from scripts.lib.core import exits
-from scripts.lib.modeling.optimizer import Optimizer
-from scripts.lib.timing.calls import Counters, run_calls
+from scripts.core import exits
+from scripts.timing.calls import Counters, run_calls
+from scripts.torch_model.optimizer import Optimizer
+from scripts.torch_runtime import arguments
 
 REQUIRED = [
     "--name",

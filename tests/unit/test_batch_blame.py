@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.batch import blame
-from scripts.lib.batch.program import Program, combine
-from scripts.lib.supervision.diagnose import diagnose
+from scripts.features.operators.batch import blame
+from scripts.features.operators.batch.program import Program, combine
+from scripts.supervise.diagnose import diagnose
 
 MODULE = Path("/scratch/module.mlir")
 TEXT = """\

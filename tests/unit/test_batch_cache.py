@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from scripts.lib.batch import cache
-from scripts.lib.batch.cache import Cache, Entry
-from scripts.lib.core import machine
+from scripts.core import machine
+from scripts.features.operators.batch import cache
+from scripts.features.operators.batch.cache import Cache, Entry
 
 LIMITS = {"timeout": 60.0, "oom": 4000.0}
 FAILED = Entry("error", 0.1, 1, reason="bufferization", detail="failed", log="said", code="c0de")

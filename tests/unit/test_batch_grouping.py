@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from scripts.lib.batch import grouping
-from scripts.lib.batch.grouping import Queue
-from scripts.lib.batch.program import Program
+from scripts.features.operators.batch import grouping
+from scripts.features.operators.batch.grouping import Queue
+from scripts.features.operators.batch.program import Program
 
 ADD = """\
 func.func @main(%arg0: tensor<4x5xf32>) -> tensor<4x5xf32> {

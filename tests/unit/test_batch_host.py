@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.batch import host
-from scripts.lib.batch.host import Handled, Task
-from scripts.lib.core import process
-from scripts.lib.supervision.job import Interrupted, Job
+from scripts.core import process
+from scripts.features.operators.batch import host
+from scripts.features.operators.batch.host import Handled, Task
+from scripts.supervise.job import Interrupted, Job
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
 import argparse, ctypes, os, signal, sys, time
 
 from pathlib import Path
-from scripts.lib.batch import worker
-from scripts.lib.core import exits
+from scripts.features.operators.batch import worker
+from scripts.core import exits
 
 if os.environ.get("BROKEN"):
     raise ImportError("no such package")

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.batch import artifacts, outcomes, stage
-from scripts.lib.batch.outcomes import Line
-from scripts.lib.core import process
-from scripts.lib.driver import fingerprint
-from scripts.lib.operators.problem import Problem
-from scripts.lib.supervision import outcome, supervise
-from scripts.lib.supervision.job import Job
-from scripts.lib.supervision.outcome import Outcome
+from scripts.core import process
+from scripts.features.operators.batch import artifacts, outcomes, stage
+from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.problems.problem import Problem
+from scripts.run import fingerprint
+from scripts.supervise import outcome, supervise
+from scripts.supervise.job import Job
+from scripts.supervise.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
 import argparse, ctypes, os, signal, time
 from pathlib import Path
 
-from scripts.lib.batch import artifacts, worker
-from scripts.lib.core import exits
-from scripts.lib.operators.problem import Problem
+from scripts.features.operators.batch import artifacts, worker
+from scripts.core import exits
+from scripts.features.operators.problems.problem import Problem
 
 
 def handle(payload, facts):

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.batch import outcomes, timing
-from scripts.lib.batch.outcomes import Line
-from scripts.lib.batch.stage import Batch
-from scripts.lib.core import process
-from scripts.lib.driver import fingerprint
-from scripts.lib.operators.problem import Problem
-from scripts.lib.supervision import outcome, supervise
-from scripts.lib.supervision.group import Given
-from scripts.lib.supervision.job import Job
-from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.core import process
+from scripts.features.operators.batch import outcomes, timing
+from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.batch.stage import Batch
+from scripts.features.operators.problems.problem import Problem
+from scripts.run import fingerprint
+from scripts.supervise import outcome, supervise
+from scripts.supervise.group import Given
+from scripts.supervise.job import Job
+from scripts.supervise.outcome import Outcome, Usage
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
 import argparse, ctypes, os, time
 
-from scripts.lib.batch import worker
-from scripts.lib.timing.worker import Program
+from scripts.features.operators.batch import worker
+from scripts.timing.worker import Program
 
 loaded = []
 

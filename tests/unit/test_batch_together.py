@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.batch import compiler as compilers
-from scripts.lib.batch.compiler import Compiler, Limits
-from scripts.lib.batch.program import Program
-from scripts.lib.batch.together import Compiled, Folders, compile_all
-from scripts.lib.supervision.job import Interrupted
+from scripts.features.operators.batch import compiler as compilers
+from scripts.features.operators.batch.compiler import Compiler, Limits
+from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch.together import Compiled, Folders, compile_all
+from scripts.supervise.job import Interrupted
 
 # A program is `func.func @main() {`, a line `return "<fate>"` (with its name, so that programs
 # differ), `}`. The substitute does what each fate says, and writes the functions' names as its

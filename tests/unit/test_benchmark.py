@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.iree import benchmark
-from scripts.lib.iree.session import Module
+from scripts.core.tensors import TensorType
+from scripts.iree import benchmark
+from scripts.iree.session import Module
 
 
 @pytest.fixture(autouse=True)

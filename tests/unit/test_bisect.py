@@ -11,13 +11,20 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from scripts import bisect
-from scripts.lib.bisection import candidates, dispatches, environment, question, slower, trial
-from scripts.lib.bisection.candidates import Candidate, NoCandidates
-from scripts.lib.bisection.search import Side
-from scripts.lib.bisection.trial import Trial
-from scripts.lib.supervision.outcome import Outcome
-from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.features.compare.bisection import (
+    candidates,
+    dispatches,
+    environment,
+    question,
+    slower,
+    trial,
+)
+from scripts.features.compare.bisection.candidates import Candidate, NoCandidates
+from scripts.features.compare.bisection.search import Side
+from scripts.features.compare.bisection.trial import Trial
+from scripts.features.compare.verbs import bisect
+from scripts.supervise.outcome import Outcome
+from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
 from tests.unit import test_bundle
 
 CELL = "conv/mlir/llvm-cpu"
@@ -30,13 +37,13 @@ print("iree-compile says this")
 if does.get("error"):
     print(f"{{words['--program']}}:2:1: error: {{does['error']}}")
     sys.exit(1)
-if sys.argv[2] == "scripts.verify_iree":
+if sys.argv[2] == "scripts.stages.verify_iree":
     if does.get("wrong"):
         print("error: FAIL: differs")
         sys.exit(4)
     found = {{"command": f"tool --ms={{does.get('ms', 1.0)}}", "threads": 1}}
     pathlib.Path(words["--out"]).write_text(json.dumps(found))
-elif sys.argv[2] == "scripts.profile_iree":
+elif sys.argv[2] == "scripts.stages.profile_iree":
     dispatches = [{{"function": "d0", "ms": does.get("ms", 1.0), "nodes": [["n", "aten.mm", "fc"]]}}]
     pathlib.Path(words["--out"]).write_text(json.dumps({{"dispatches": dispatches}}))
 else:
@@ -308,7 +315,7 @@ def measured(releases) -> dict[str, dict]:
     """The same of a cell that was measured."""
     path = Path(f"results/verify/{CELL}/status.json")
     found = json.loads(path.read_text())
-    found["command"] = ".venvs/iree/bin/python -m scripts.verify_iree --vmfb a --weights w --raw-inputs r --out o"  # fmt: skip
+    found["command"] = ".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb a --weights w --raw-inputs r --out o"  # fmt: skip
     path.write_text(json.dumps(found))
     return releases
 
@@ -324,7 +331,7 @@ def in_turns(monkeypatch) -> list[list[str]]:
 
     def take(members, rule) -> GroupTiming:
         sessions.append([one.name for one in members])
-        assert all(one.command[1:3] == ("-m", "scripts.time_module") for one in members)
+        assert all(one.command[1:3] == ("-m", "scripts.stages.time_module") for one in members)
         found = {one.name: MemberTiming(values_ms=values(one, at)) for at, one in enumerate(members)}  # fmt: skip
         return GroupTiming(0.0, "{}", "", found, (PartTiming(8, tuple(range(8))),))
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import zstandard
 
-from scripts import aggregate_results, bundle
-from scripts.lib.artifacts import tensors
-from scripts.lib.artifacts.tensors import Signature, TensorType
-from scripts.lib.bundling import case as cases
-from scripts.lib.bundling import writing
-from scripts.lib.core import atomic
-from scripts.lib.report import results_file
-from scripts.lib.supervision.outcome import Outcome
+from scripts.core import atomic, tensors
+from scripts.core.tensors import Signature, TensorType
+from scripts.features.reproduce import case as cases
+from scripts.features.reproduce import writing
+from scripts.features.reproduce.verbs import bundle
+from scripts.records import results_file
+from scripts.stages import aggregate_results
+from scripts.supervise.outcome import Outcome
 
 CELL = "conv/mlir/llvm-cpu"
 DETAIL = "function 'main_dispatch_0' uses 81920 bytes of shared memory [program.mlir:2: %0 = x]"

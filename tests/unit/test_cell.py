@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.config import cell
-from scripts.lib.config.cell import Cell, Kind
+from scripts.matrix import cell
+from scripts.matrix.cell import Cell, Kind
 
 # What the configuration's schema and the suites let a name be.
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]*", fullmatch=True)

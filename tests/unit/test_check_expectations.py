@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts import check_expectations
-from scripts.check_expectations import compare
-from scripts.lib.config.entries import Baseline
-from scripts.lib.core import atomic
-from scripts.lib.report import record
-from scripts.lib.report.results_file import cell_of
+from scripts.core import atomic
+from scripts.matrix.entries import Baseline
+from scripts.records import record
+from scripts.records.results_file import cell_of
+from scripts.stages import check_expectations
+from scripts.stages.check_expectations import compare
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts import make_env
-from scripts.lib.core import checkout
-from scripts.lib.driver import environments, installing
+from scripts.core import checkout
+from scripts.run import environments, installing
+from scripts.stages import make_env
 from tests.checkouts import ROOT
 
 
@@ -100,7 +100,7 @@ def test_an_environment_that_another_run_makes_is_waited_for(made, tmp_path):
     with installing.alone(prefix) as waited:
         assert not waited
         code = (
-            "import sys; from pathlib import Path; from scripts.lib.driver import installing\n"
+            "import sys; from pathlib import Path; from scripts.run import installing\n"
             "with installing.alone(Path(sys.argv[1])) as waited: print('waited', waited)"
         )
         other = subprocess.Popen(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import clean
+from scripts.stages import clean
 
 MADE = (
     "results/reference/a/weights.irpa",

@@ -8,13 +8,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from scripts import document_columns
-from scripts.lib.artifacts.tensors import Signature
-from scripts.lib.report import fields, record, writing
-from scripts.lib.report.columns import COLUMNS, FIELDS
-from scripts.lib.report.fields import INTEGER, NUMBER, TEXT, Field
-from scripts.lib.supervision.outcome import Outcome
-from scripts.lib.timing.measurement import Run, Verification, Verified
+from scripts.core.tensors import Signature
+from scripts.features.report import columns_page
+from scripts.records import fields, record, writing
+from scripts.records.columns import COLUMNS, FIELDS
+from scripts.records.fields import INTEGER, NUMBER, TEXT, Field
+from scripts.supervise.outcome import Outcome
+from scripts.timing.measurement import Run, Verification, Verified
 from tests.declared import undeclared
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
@@ -24,15 +24,13 @@ UNITS = {"ms": "ms", "s": "s", "bytes": "bytes", "mb": "MiB", "db": "dB"}
 
 
 def test_the_page_is_the_tables():
-    assert PAGE.read_text(encoding="utf-8") == document_columns.page(document_columns.TABLES), (
-        "run python -m scripts.document_columns > docs/columns.md"
+    assert PAGE.read_text(encoding="utf-8") == columns_page.page(columns_page.TABLES), (
+        "run vmfbench docs"
     )
 
 
 def test_every_line_of_the_page_has_a_cell_for_each_heading():
-    for block in re.findall(
-        r"(?:^\|.*\n)+", document_columns.page(document_columns.TABLES), re.MULTILINE
-    ):
+    for block in re.findall(r"(?:^\|.*\n)+", columns_page.page(columns_page.TABLES), re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1
 
 
@@ -105,8 +103,8 @@ def test_a_column_is_added_in_one_place(table, results, monkeypatch):
     assert list(rows[0]) == [*(one.column for one in COLUMNS), "clock_mhz"]
     assert fields.dtypes(table)["clock_mhz"] == "Int64"
     line = "| `clock_mhz` | integer | MHz | yes | `run.clock_mhz` | Clock of the CPU. |"
-    with_clock = dataclasses.replace(document_columns.TABLES[0], fields=table)
-    assert line in document_columns.page([with_clock]).splitlines()
+    with_clock = dataclasses.replace(columns_page.TABLES[0], fields=table)
+    assert line in columns_page.page([with_clock]).splitlines()
     valid = jsonschema.Draft202012Validator(fields.schema(table)).is_valid
     assert all(map(valid, found))
     found[1]["run"]["clock_mhz"] = 2.5

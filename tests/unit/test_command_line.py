@@ -162,16 +162,16 @@ def test_the_skips_of_a_torchbench_file_are_in_the_commands_and_so_is_its_batch_
         *(f'torchbench={{file: "{bench}"}}', "measure={budget_s: 1}"),
     )
     assert done.returncode == 0, done.stdout
-    commands = [line for line in done.stdout.splitlines() if "-m scripts.supervise" in line]
+    commands = [line for line in done.stdout.splitlines() if "-m scripts.stages.supervise" in line]
     skipping = [line for line in commands if "--skip " in line]
     cells = sorted(line.split(" --cell ")[1].split()[0] for line in skipping)
     assert cells == ["conv/eager/eval", "conv/torchmlir-torch/llvm-cpu"]
     word = shlex.quote(f"skip.device.cpu of {bench}")
     assert all(f"--skip {word} --upstream " in line for line in skipping)
-    [reference] = [line for line in commands if "-m scripts.make_reference" in line]
+    [reference] = [line for line in commands if "-m scripts.stages.make_reference" in line]
     assert '"batch_size":3' in reference
     # Numbers of `--config`, which Snakemake hands on as text.
-    groups = [line for line in done.stdout.splitlines() if "-m scripts.time_group" in line]
+    groups = [line for line in done.stdout.splitlines() if "-m scripts.stages.time_group" in line]
     assert groups
     assert all('"budget_s":1.0,' in line or '"budget_s":1,' in line for line in groups)
 
@@ -188,7 +188,7 @@ def test_resources_of_the_command_line_win_over_the_limits_of_the_configuration(
     found = commands("--set-resources", "verify_iree:timeout_s=7")
     limited = [command for command in found if " --timeout 7 " in command]
     assert len(limited) == 1
-    assert "-m scripts.verify_iree" in limited[0]
+    assert "-m scripts.stages.verify_iree" in limited[0]
 
 
 def commands(*options: str) -> list[str]:
@@ -198,7 +198,7 @@ def commands(*options: str) -> list[str]:
         *("-n", "-p", "--forceall", "results/latency.csv", *options, "--config", *part)
     )
     assert done.returncode == 0, done.stdout
-    found = [line for line in done.stdout.splitlines() if "-m scripts.supervise" in line]
+    found = [line for line in done.stdout.splitlines() if "-m scripts.stages.supervise" in line]
     return sorted(re.sub(r"--owner \d+", "", line) for line in found)
 
 

@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config import stages
-from scripts.lib.core.commands import UNREAD
+from scripts.command import verbs
+from scripts.core.commands import UNREAD
 
 ROOT = Path(__file__).parents[2]
-OF_STAGES = {module for stage in stages.STAGES.values() for module in stage.modules}
-OF_SUPERVISION = {"scripts.supervise", "scripts.supervise_batch", "scripts.fork_server"}
-COMMANDS = {
-    path.stem: path
-    for path in sorted((ROOT / "scripts").glob("[a-z]*.py"))
-    if f"scripts.{path.stem}" not in OF_STAGES | OF_SUPERVISION
-}
 
 
 def unread(*words: str, stderr: bool = False) -> subprocess.CompletedProcess[str]:
@@ -41,25 +34,39 @@ def command(body: str) -> tuple[str, str]:
     """A command with this body, as words for Python."""
     lines = body.replace("\n", "\n    ")
     return "-c", (
-        f"import sys\nfrom scripts.lib.core import commands\ndef main():\n    {lines}\ncommands.run(main)"
+        f"import sys\nfrom scripts.core import commands\ndef main():\n    {lines}\ncommands.run(main)"
     )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_that_is_no_stage_ends_by_the_same_function(name):
-    assert COMMANDS[name].read_text(encoding="utf-8").endswith(":\n    commands.run(main)\n")
+@pytest.mark.parametrize("verb", verbs.VERBS, ids=lambda verb: verb.name)
+def test_every_verb_says_what_it_does_and_takes_help(verb):
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.command", verb.name, "--help"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: vmfbench {verb.name} ")
+
+
+def test_a_word_that_is_no_verb_is_wrong_use_and_names_the_nearest():
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.command", "biscet"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "vmfbench: no verb 'biscet'; did you mean bisect? `vmfbench --help` lists them.\n"
+    )
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["scripts.document_columns"],  # more than Python keeps before it writes
-        ["scripts.failed", "--results", "/nowhere"],
-    ],
-    ids=lambda words: words[0],
+    "words", [["--help"], ["failed", "--results", "/nowhere"]], ids=lambda words: words[0]
 )
 def test_a_command_whose_output_is_not_read_ends_without_a_traceback(words):
-    done = unread("-m", *words)
+    done = unread("-m", "scripts.command", *words)
     assert (done.returncode, done.stderr) == (UNREAD, "")
 
 

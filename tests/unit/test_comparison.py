@@ -1,4 +1,4 @@
-"""scripts.compare: what has changed between two runs, and what is not compared."""
+"""scripts.features.compare.verbs.compare: what has changed between two runs, and what is not compared."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from scripts import compare as command
-from scripts.lib.comparison import formats, latencies, outcomes, pairs, remeasuring
-from scripts.lib.comparison.compare import compare
-from scripts.lib.comparison.decisions import FASTER, SAME, SLOWER
-from scripts.lib.comparison.settings import KEYS, Settings
-from scripts.lib.config import schemas
-from scripts.lib.report import speedups
-from scripts.lib.report.results_file import cell_of
-from scripts.lib.supervision import in_turns, outcome
-from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
-from scripts.lib.timing.turns import Rule
+from scripts.features.compare import formats, latencies, outcomes, pairs, remeasuring
+from scripts.features.compare.compare import compare
+from scripts.features.compare.decisions import FASTER, SAME, SLOWER
+from scripts.features.compare.settings import KEYS, Settings
+from scripts.features.compare.verbs import compare as command
+from scripts.matrix import schemas
+from scripts.records import speedups
+from scripts.records.results_file import cell_of
+from scripts.supervise import in_turns, outcome
+from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.turns import Rule
 from tests.report_records import records, remedied
 
 
@@ -408,7 +408,9 @@ def test_all_formats_name_the_broken_cell(monkeypatch, capsys, runs, after, tmp_
 
 def test_it_runs_as_a_command(runs):
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.compare", *runs(), "--all"], capture_output=True, text=True
+        [sys.executable, "-m", "scripts.command", "compare", *runs(), "--all"],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"latencies compared: 0 slower, 0 faster", done.stdout)
@@ -438,7 +440,7 @@ def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, bef
         of.mkdir(parents=True)
         said = {"command": cell(before, BERT)["run"]["command"], "python": "/x/python"}
         (of / "verification.json").write_text(json.dumps(said))
-        outcome.write(of / "status.json", outcome.Outcome("ok", "verify", BERT, command="venv/python -m scripts.verify_iree --x"), outcome.Usage(1, 1))  # fmt: skip
+        outcome.write(of / "status.json", outcome.Outcome("ok", "verify", BERT, command="venv/python -m scripts.stages.verify_iree --x"), outcome.Usage(1, 1))  # fmt: skip
         (folder / "m.vmfb").write_text("1234")
     words = [
         *map(str, (one / "results" for one in folders)),
@@ -455,7 +457,7 @@ def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, bef
     assert change["ratio"] == pytest.approx(1.3)
     [members] = asked
     assert [one.folder for one in members] == folders
-    assert {one.command for one in members} == {("venv/python", "-m", "scripts.time_module", "--module=m.vmfb", "--x")}  # fmt: skip
+    assert {one.command for one in members} == {("venv/python", "-m", "scripts.stages.time_module", "--module=m.vmfb", "--x")}  # fmt: skip
     assert "bert/inductor/eval\n    not timed again: before: " in said.err
     assert BERT not in {one["cell"] for one in found["not_compared"]}
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from scripts.lib.comparison import decisions
-from scripts.lib.comparison.decisions import FASTER, SAME, SLOWER, UNDECIDED
-from scripts.lib.timing.ratios import Difference, Interval
+from scripts.features.compare import decisions
+from scripts.features.compare.decisions import FASTER, SAME, SLOWER, UNDECIDED
+from scripts.timing.ratios import Difference, Interval
 
 DIFFERENCES = st.builds(
     Difference,

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from scripts import compile_operators
-from scripts.lib.config.stages import status_path
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.matrix.stages import status_path
+from scripts.stages import compile_operators
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
 
 CELL = "0/mlir/llvm-cpu"
 

@@ -9,14 +9,15 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 
-from scripts.lib.baseline import arguments, verify
-from scripts.lib.config import choices, expansion, settings
-from scripts.lib.config.entries import Baseline
-from scripts.lib.driver.options import Options
-from scripts.lib.report import fields, record
-from scripts.lib.report.columns import FIELDS
-from scripts.lib.report.results_table import Column, Table
-from scripts.lib.timing.calls import Counters
+from scripts.matrix import choices, expansion, settings
+from scripts.matrix.entries import Baseline
+from scripts.records import fields, record
+from scripts.records.columns import FIELDS
+from scripts.records.results_table import Column, Table
+from scripts.run.options import Options
+from scripts.timing.calls import Counters
+from scripts.torch_runtime import arguments
+from scripts.torch_runtime import verify_baseline as verify
 from tests.rows import record as row
 from tests.rows import steady
 

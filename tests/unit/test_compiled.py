@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from scripts.lib.supervision import compiled
+from scripts.supervise import compiled
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from scripts.lib.config import expansion, plugins, schemas, settings, stages
-from scripts.lib.config.cell import Kind
-from scripts.lib.driver.plan import Plan
-from scripts.lib.timing.turns import Rule
+from scripts.matrix import expansion, plugins, schemas, settings, stages
+from scripts.matrix.cell import Kind
+from scripts.run.plan import Plan
+from scripts.timing.turns import Rule
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"

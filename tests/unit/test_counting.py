@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from scripts.lib.modeling import counting
-from scripts.lib.modeling.footprint import Weights
+from scripts.torch_model import counting
+from scripts.torch_model.footprint import Weights
 
 
 class Session:

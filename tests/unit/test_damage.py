@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts import supervise as command_line
-from scripts.lib.artifacts import digest
-from scripts.lib.core import atomic, process
-from scripts.lib.driver import fingerprint
-from scripts.lib.supervision import outcome, supervise
-from scripts.lib.supervision.job import Job
+from scripts.core import atomic, digest, process
+from scripts.run import fingerprint
+from scripts.stages import supervise as command_line
+from scripts.supervise import outcome, supervise
+from scripts.supervise.job import Job
 
 MAKE = "import sys; open(sys.argv[1], 'wb').write(bytes(range(256)) * 4)"
 READ = "import sys; open(sys.argv[1], 'w').write('read')"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.core import exits
-from scripts.lib.modeling.errors import Fault
-from scripts.lib.supervision import diagnose as diagnose_module
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.diagnose import DETAIL_CHARS, diagnose
+from scripts.core import exits
+from scripts.supervise import diagnose as diagnose_module
+from scripts.supervise import outcome
+from scripts.supervise.diagnose import DETAIL_CHARS, diagnose
+from scripts.torch_model.errors import Fault
 
 # (status, reason, quoted line) of an iree-compile, torch or uv that exits with 1.
 TOOLS = [
@@ -51,7 +51,7 @@ results/export/bert/mlir/program.mlir:12:3: error: failed to run translation of 
 TRACEBACK_LOG = """\
 UserWarning: an old warning
 Traceback (most recent call last):
-  File "/w/scripts/export_program.py", line 38, in main
+  File "/w/scripts/stages/export_program.py", line 38, in main
     raise ValueError("first")
 ValueError: first
 

@@ -16,8 +16,9 @@ import pytest
 import yaml
 from snakemake.cli import get_argument_parser, parse_config
 
-from scripts.lib.config import expansion, reading, settings
-from scripts.lib.core import python_source
+from scripts.command import verbs
+from scripts.core import python_source
+from scripts.matrix import expansion, reading, settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
@@ -71,7 +72,11 @@ def commands(page: Path) -> Iterator[str]:
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 COMMANDS = sorted({(page.name, command) for page in PAGES for command in commands(page)})
 SNAKEMAKE = [found for found in COMMANDS if found[1].startswith("snakemake ")]
-MODULES = [found for found in COMMANDS if re.search(r"python -m (scripts|benchmarks)\.", found[1])]
+MODULES = [
+    found
+    for found in COMMANDS
+    if re.search(r"python -m (scripts|benchmarks)\.|^vmfbench ", found[1])
+]
 YAML = [block for block in BLOCKS if block.language == "yaml"]
 
 
@@ -190,8 +195,10 @@ def is_project(module: str) -> bool:
 def code_of(module: str) -> str:
     """Return the source of a command and of all project modules that it imports."""
     modules = [module]
-    if module == "scripts.export_records":  # finds the formats by the names of their files
-        modules += [f"scripts.record_formats.{file.stem}" for file in ROOT.glob("scripts/record_formats/*.py")]  # fmt: skip
+    if (
+        module == "scripts.features.report.verbs.export"
+    ):  # finds the formats by the names of their files
+        modules += [f"scripts.features.report.formats.{file.stem}" for file in ROOT.glob("scripts/features/report/formats/*.py")]  # fmt: skip
     files = python_source.closure(modules, ROOT, is_project)
     return "".join(file.read_text(encoding="utf-8") for file in files)
 
@@ -199,7 +206,8 @@ def code_of(module: str) -> str:
 @pytest.mark.parametrize(("page", "command"), MODULES)
 def test_every_command_of_the_project_exists_with_its_options(page, command):
     words = shlex.split(command)
-    module = words[words.index("-m") + 1]
+    named = {verb.name: verb.module for verb in verbs.VERBS}
+    module = named[words[1]] if words[0] == "vmfbench" else words[words.index("-m") + 1]
     assert ROOT.joinpath(*module.split(".")).with_suffix(".py").exists()
     options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)} - {"--help"}
     assert {option for option in options if f'"{option}"' not in code_of(module)} == set()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scripts.lib.core import exits
-from scripts.lib.report.dumping import clear, listing
+from scripts.core import exits
+from scripts.features.profile.dumping import clear, listing
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.core import process
-from scripts.lib.driver import fingerprint
-from scripts.lib.supervision import supervise, watch
-from scripts.lib.supervision.job import Job
+from scripts.core import process
+from scripts.run import fingerprint
+from scripts.supervise import supervise, watch
+from scripts.supervise.job import Job
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_is_left"),

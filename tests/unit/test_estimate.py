@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from scripts.lib.driver import estimate
-from scripts.lib.driver.estimate import Estimate, Shares
+from scripts.run import estimate
+from scripts.run.estimate import Estimate, Shares
 
 
 def test_jobs_that_run_beside_each_other_share_the_time_that_passes():

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from scripts.lib.config import expansion
-from scripts.lib.config.entries import Baseline, Model, Override
-from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.precision import PRECISIONS
-from scripts.lib.config.settings import ConfigError
-from scripts.lib.driver import plan as plan_module
-from scripts.lib.driver.plan import Plan
+from scripts.matrix import expansion
+from scripts.matrix.entries import Baseline, Model, Override
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.precision import PRECISIONS
+from scripts.matrix.settings import ConfigError
+from scripts.run import plan as plan_module
+from scripts.run.plan import Plan
 from tests import declarations
 from tests.declarations import CONFIG, MODEL
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts import export_records
-from scripts.lib.report import writing
-from scripts.lib.report.operators import record, records_file
+from scripts.features.operators.report import record, records_file
+from scripts.features.report.verbs import export as export_records
+from scripts.records import writing
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
 

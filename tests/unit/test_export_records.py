@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from scripts import export_records, record_formats
+from scripts.features.report import formats as record_formats
+from scripts.features.report.verbs import export as export_records
 
 ENDED = 1_800_000_000.5
 
@@ -159,7 +160,7 @@ def test_a_new_format_needs_one_file_and_nothing_else(export, tmp_path, monkeypa
     [path] = export("plain-list", "--loud")
     assert path == tmp_path / "plain-list" / "x.txt"
     assert path.read_text() == "net/eager/eval net/inductor/eval!"
-    sys.modules.pop("scripts.record_formats.plain_list")
+    sys.modules.pop("scripts.features.report.formats.plain_list")
     del record_formats.plain_list
 
 

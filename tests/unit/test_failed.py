@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts import failed
-from scripts.lib.batch import outcomes
-from scripts.lib.batch.outcomes import Line
-from scripts.lib.config.entries import Operators
-from scripts.lib.config.stages import status_path
-from scripts.lib.core import atomic
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.core import atomic
+from scripts.features.operators.batch import outcomes
+from scripts.features.operators.batch.outcomes import Line
+from scripts.features.report.verbs import failed
+from scripts.matrix.entries import Operators
+from scripts.matrix.stages import status_path
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_a_row_that_left_its_group_is_listed_with_its_own_log_and_the_command_of
             "time conv/mlir/llvm-cpu: crashed (SIGSEGV)",
             "    what",
             "    log:    results/time/conv/cpu/eval/members/conv_mlir_llvm-cpu.txt",
-            "    repeat: mkdir -p results/repeat/time/conv/cpu/eval && python -m scripts.time_group",
+            "    repeat: mkdir -p results/repeat/time/conv/cpu/eval && python -m scripts.stages.time_group",
         ] if count else said[:4])  # fmt: skip
 
 
@@ -267,7 +267,7 @@ def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(
     results.matrix = dataclasses.replace(results.matrix, operators=operators)
     atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
     own = "results/operator_export/0/mlir"
-    command = f"python -m scripts.export_operators --out {own} --tasks {own}/tasks/x.json"
+    command = f"python -m scripts.stages.export_operators --out {own} --tasks {own}/tasks/x.json"
     ended = [
         Outcome("ok", "operator_export", "0/mlir: a"),
         Outcome("error", "operator_export", "0/mlir: b", "why", "what", command=command),
@@ -282,6 +282,6 @@ def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(
     assert said.startswith("operator_export 0/mlir: b: error (why)\n")
     assert said.splitlines()[-1] == "1 failed stages"
     assert (
-        "mkdir -p results/repeat/operator_export/0/mlir && python -m scripts.export_operators "
+        "mkdir -p results/repeat/operator_export/0/mlir && python -m scripts.stages.export_operators "
         f"--out results/repeat/operator_export/0/mlir --tasks {own}/tasks/x.json"
     ) in said

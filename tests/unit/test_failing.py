@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config import expansion, settings
-from scripts.lib.config.cell import Kind
-from scripts.lib.config.matrix import Matrix
+from scripts.matrix import expansion, settings
+from scripts.matrix.cell import Kind
+from scripts.matrix.matrix import Matrix
 
 ROOT = Path(__file__).parents[2]
 OWN = ROOT / "config.yaml"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from scripts.lib.artifacts import digest
-from scripts.lib.driver import fingerprint
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import FAILED, Outcome, Usage
+from scripts.core import digest
+from scripts.run import fingerprint
+from scripts.supervise import outcome
+from scripts.supervise.outcome import FAILED, Outcome, Usage
 
 SOURCES = {
     "stage": "import os\nfrom scripts.lib import direct\n",
@@ -74,7 +74,7 @@ def test_a_renamed_module_is_another_fingerprint(root, tmp_path_factory):
     ],
 )
 def test_a_stage_that_wants_a_device_is_due_again_when_one_appears(monkeypatch, stage, looks):
-    modules = ("scripts.failed",)
+    modules = ("scripts.features.report.verbs.failed",)
     before = fingerprint.of_stage(stage, modules)
     monkeypatch.setattr(fingerprint, "_machine_signs", lambda: "another device")
     assert (fingerprint.of_stage(stage, modules) != before) == looks

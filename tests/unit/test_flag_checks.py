@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config.entries import StepOverride, TargetOverride
-from scripts.lib.driver import flag_checks
+from scripts.features.variants import flag_checks
+from scripts.matrix.entries import StepOverride, TargetOverride
 
 COMPILER = """\
 #!/bin/sh

@@ -83,7 +83,7 @@ def test_recorded_commands_run_as_they_stand(ran, tmp_path):
 
 def test_failures_are_listed_from_the_checkout(ran, shared):
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.failed", "--results", str(ran.path / "results")],
+        [sys.executable, "-m", "scripts.command", "failed", "--results", str(ran.path / "results")],
         cwd=shared,
         capture_output=True,
         text=True,

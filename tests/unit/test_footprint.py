@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.core import exits
-from scripts.lib.modeling import counting
-from scripts.lib.modeling.counting import count
-from scripts.lib.modeling.footprint import Weights, limit_bytes, require, shortage
-from scripts.lib.supervision.diagnose import diagnose
+from scripts.core import exits
+from scripts.supervise.diagnose import diagnose
+from scripts.torch_model import counting
+from scripts.torch_model.counting import count
+from scripts.torch_model.footprint import Weights, limit_bytes, require, shortage
 
 F32 = Weights(3_212_749_952, 12_850_999_808, 12_850_999_808, "f32")
 BF16 = Weights(3_212_749_952, 12_850_999_808, 6_425_499_904, "bf16")

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scripts.lib.core import process
-from scripts.lib.supervision import fork_server, outcome, supervise
-from scripts.lib.supervision.job import Interrupted, Job
+from scripts.core import process
+from scripts.supervise import fork_server, outcome, supervise
+from scripts.supervise.job import Interrupted, Job
 
 STAGE = """
 import os, sys, time
@@ -61,7 +61,8 @@ def servers() -> list[psutil.Process]:
     return [
         child
         for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE and "scripts.fork_server" in child.cmdline()
+        if child.status() != psutil.STATUS_ZOMBIE
+        and "scripts.stages.fork_server" in child.cmdline()
     ]
 
 
@@ -162,7 +163,7 @@ def test_the_server_and_its_stages_end_with_the_run(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "scripts.fork_server",
+        "scripts.stages.fork_server",
         "--owner",
         str(owner.pid),
         "--python",
@@ -221,7 +222,7 @@ def test_a_server_that_is_still_importing_ends_with_the_run(tmp_path, monkeypatc
     (tmp_path / "torch_xla" / "__init__.py").write_text("import time\ntime.sleep(60)")
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{tmp_path}")
     owner = subprocess.Popen(["sleep", "60"])
-    command = ["-m", "scripts.fork_server", "--owner", str(owner.pid), "--python", "another"]
+    command = ["-m", "scripts.stages.fork_server", "--owner", str(owner.pid), "--python", "another"]
     with subprocess.Popen([sys.executable, *command]) as server:
         time.sleep(1)
         owner.kill()

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scripts.lib.config.settings import ConfigError
-from scripts.lib.config.stages import status_path
-from scripts.lib.driver import gate, outputs
-from scripts.lib.driver.gate import Gate
-from scripts.lib.report import fields, record
-from scripts.lib.report.columns import FIELDS
-from scripts.lib.report.operators.columns import COLUMNS as OPERATOR_COLUMNS
-from scripts.lib.snakemake_patches.stopping import Stopping
+from scripts.features.operators.report.columns import COLUMNS as OPERATOR_COLUMNS
+from scripts.matrix.settings import ConfigError
+from scripts.matrix.stages import status_path
+from scripts.records import fields, record
+from scripts.records.columns import FIELDS
+from scripts.run import gate, outputs
+from scripts.run.gate import Gate
+from scripts.snakemake.stopping import Stopping
 
 LAST = "conv/mlir/llvm-cpu"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks import geomean
 from benchmarks.geomean import BEST, FAILED, Entry
-from scripts.lib.timing import ratios
+from scripts.timing import ratios
 
 
 def row(*ms: float, group: str = "g", anchor: tuple[float, ...] = ()) -> dict:

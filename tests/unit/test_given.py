@@ -3,7 +3,7 @@
 import pytest
 from snakemake.cli import parse_config
 
-from scripts.lib.config import given, schemas
+from scripts.matrix import given, schemas
 
 SCHEMA = schemas.read("config")
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.verification import greedy_tokens
-from scripts.lib.verification.greedy_tokens import Generation
+from scripts.core.tensors import TensorType
+from scripts.verify import greedy_tokens
+from scripts.verify.greedy_tokens import Generation
 
 VOCABULARY = 11
 INPUTS = [

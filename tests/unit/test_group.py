@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.core import atomic
-from scripts.lib.supervision import group, members, outcome, supervise
-from scripts.lib.supervision.job import Job
-from scripts.lib.supervision.members import Member, parts, worker_command
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing.group import GroupTiming, latencies, part_of
-from scripts.lib.timing.turns import Generation, MemberEnded, Rule, Timed
+from scripts.core import atomic
+from scripts.supervise import group, members, outcome, supervise
+from scripts.supervise.job import Job
+from scripts.supervise.members import Member, parts, worker_command
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing.group import GroupTiming, latencies, part_of
+from scripts.timing.turns import Generation, MemberEnded, Rule, Timed
 from tests.unit.conftest import ended as ending
 
 ENDED = MemberEnded("crashed", "SIGSEGV", "Segmentation fault")
@@ -130,26 +130,30 @@ IREE = "/opt/bin/iree-benchmark-module --module=m.vmfb --device=local-task '--in
 
 
 def test_the_worker_of_a_row_loads_what_was_verified():
-    verified = "/venvs/iree/bin/python -m scripts.verify_iree --vmfb m.vmfb --out o.json"
+    verified = "/venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb m.vmfb --out o.json"
     assert worker_command(verified, {"command": IREE, "python": "/x"}) == [
-        *("/venvs/iree/bin/python", "-m", "scripts.time_module"),
+        *("/venvs/iree/bin/python", "-m", "scripts.stages.time_module"),
         *("--module=m.vmfb", "--device=local-task", "--input=2xf32=@a b.bin"),
     ]
-    verified = "/venvs/torch/bin/python -m scripts.verify_baseline --name 'a model' --out o.json"
+    verified = (
+        "/venvs/torch/bin/python -m scripts.stages.verify_baseline --name 'a model' --out o.json"
+    )
     assert worker_command(verified, {"command": "", "python": "/x"}) == [
-        *("/venvs/torch/bin/python", "-m", "scripts.verify_baseline"),
+        *("/venvs/torch/bin/python", "-m", "scripts.stages.verify_baseline"),
         *("--name", "a model", "--out", "o.json", "--serve"),
     ]
 
 
 def test_a_conda_environments_interpreter_is_the_one_that_verified():
-    found = worker_command("python -m scripts.verify_baseline", {"command": "", "python": "/c/py"})
+    found = worker_command(
+        "python -m scripts.stages.verify_baseline", {"command": "", "python": "/c/py"}
+    )
     assert found[0] == "/c/py"
 
 
 WORKER = """
 import sys, time
-from scripts.lib.timing import worker
+from scripts.timing import worker
 seconds = float(open(sys.argv[1]).read())
 if seconds < 0:
     raise ValueError("no such operator")
@@ -194,7 +198,7 @@ def run(tmp_path, monkeypatch):
                 "cell": "m/cpu/eval",
                 "status_path": path / "status.json",
                 "log_path": path / "log.txt",
-                "command": ["python", "-m", "scripts.time_group"],
+                "command": ["python", "-m", "scripts.stages.time_group"],
                 "timeout_s": 60.0,
                 "memory_mb": 2000.0,
                 "artifacts": [path / "timing.json"],

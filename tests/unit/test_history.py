@@ -1,4 +1,4 @@
-"""results/history/ and `python -m scripts.history`: what is kept, series, findings, queries, and damaged entries."""
+"""results/history/ and `vmfbench history`: what is kept, series, findings, queries, and damaged entries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts import aggregate_results, history
-from scripts.lib.core import atomic
-from scripts.lib.report.history import store
-from scripts.lib.report.results_file import cell_of
-from scripts.lib.report.web.source import Source
-from scripts.lib.report.web.views import history as view
+from scripts.core import atomic
+from scripts.features.compare.history import store
+from scripts.features.compare.verbs import history
+from scripts.features.report.web.source import Source
+from scripts.features.report.web.views import history as view
+from scripts.records.results_file import cell_of
+from scripts.stages import aggregate_results
 from tests import histories
 from tests.histories import CELL
 from tests.unit.conftest import STARTED

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts import aggregate_results, import_record
-from scripts.lib.bundling import elsewhere
-from scripts.lib.core import atomic
-from scripts.lib.report import results_file
-from scripts.lib.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.core import atomic
+from scripts.features.report.verbs import import_record
+from scripts.features.reproduce import elsewhere
+from scripts.records import results_file
+from scripts.stages import aggregate_results
+from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
 
 CELL = "conv/mlir/llvm-cpu"
 NAMED = "conv/mlir/llvm-cpu@laptop"
@@ -168,7 +169,7 @@ print("verified with", words["--threads"])
 """
 MODULE = """
 import sys
-from scripts.lib.timing import worker
+from scripts.timing import worker
 assert sys.argv[1:] == ["--module=module.vmfb", "--x"]
 worker.serve(lambda: sum(range(20_000)))
 """
@@ -185,12 +186,12 @@ def bundle(results, aggregate, tmp_path) -> Path:
     for path, text in (("compile/module.vmfb", "module"), ("remedy/module.vmfb", "")):
         Path(path).parent.mkdir()
         Path(path).write_text(text)
-    command = f".venvs/iree/bin/python -m scripts.verify_iree --vmfb remedy/module.vmfb compile/module.vmfb --weights {reference}/weights.irpa --inputs {reference}/inputs.npz --golden {reference}/golden.npz --signature {reference}/signature.json --device local-task --tolerance '{{}}' --raw-inputs x --out y"
+    command = f".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb remedy/module.vmfb compile/module.vmfb --weights {reference}/weights.irpa --inputs {reference}/inputs.npz --golden {reference}/golden.npz --signature {reference}/signature.json --device local-task --tolerance '{{}}' --raw-inputs x --out y"
     atomic.write_json(status, json.loads(status.read_text()) | {"command": command})
     folder = tmp_path / "bundle"
     elsewhere.write(Path(), aggregate()[CELL], folder)
-    (folder / "scripts/verify_iree.py").write_text(STAGE)
-    (folder / "scripts/time_module.py").write_text(MODULE)
+    (folder / "scripts/stages/verify_iree.py").write_text(STAGE)
+    (folder / "scripts/stages/time_module.py").write_text(MODULE)
     verified = json.loads(Path(f"results/verify/{CELL}/verification.json").read_text())
     atomic.write_json(folder / "made.json", verified | {"command": "tool --module=module.vmfb --x"})
     return folder
@@ -200,7 +201,7 @@ def measure(folder: Path, *words: str) -> subprocess.CompletedProcess:
     command = [
         sys.executable,
         "-m",
-        "scripts.measure_elsewhere",
+        "scripts.stages.measure_elsewhere",
         "--budget",
         "0.6",
         "--threads",
@@ -210,8 +211,8 @@ def measure(folder: Path, *words: str) -> subprocess.CompletedProcess:
 
 
 def test_a_bundle_measures_with_its_own_files_alone(bundle, imports, aggregate):
-    assert (bundle / "scripts/lib/verification/torch_same.py").is_file()
-    assert not (bundle / "scripts/lib/report").exists()
+    assert (bundle / "scripts/verify/torch_same.py").is_file()
+    assert not (bundle / "scripts/records").exists()
     done = measure(bundle)
     assert done.returncode == 0, done.stderr
     assert "verified with 3" in done.stdout
@@ -224,7 +225,7 @@ def test_a_bundle_measures_with_its_own_files_alone(bundle, imports, aggregate):
 
 
 def test_a_process_that_ends_while_it_is_timed_is_in_the_record(bundle):
-    (bundle / "scripts/time_module.py").write_text("import os; os.abort()")
+    (bundle / "scripts/stages/time_module.py").write_text("import os; os.abort()")
     done = measure(bundle)
     assert done.returncode == 1
     record = json.loads((bundle / "record.json").read_text())

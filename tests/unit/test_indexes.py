@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.driver import indexes, installing, resolving
+from scripts.run import indexes, installing, resolving
 from tests.unit.test_bisect import wheel
 
 SECRET = "https://me:secret@mirror.example/token/simple"

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lib.iree import profile, sites
-from scripts.lib.iree.profile import Event
+from scripts.features.profile import iree_profile as profile
+from scripts.features.profile import sites
+from scripts.features.profile.iree_profile import Event
 
 DATA = Path(__file__).parent / "data"
 ADD = "main$async_dispatch_1_elementwise_151296_f32"

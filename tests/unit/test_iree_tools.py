@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.iree import float64, module_links, tools
+from scripts.iree import float64, module_links, tools
 
 
 @pytest.fixture

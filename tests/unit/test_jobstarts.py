@@ -9,7 +9,7 @@ import pytest
 from snakemake.scheduling.job_scheduler import JobRateLimiter, JobScheduler
 from snakemake.settings.types import MaxJobsPerTimespan
 
-from scripts.lib.snakemake_patches import jobstarts
+from scripts.snakemake import jobstarts
 
 TIMESPAN = 0.1
 

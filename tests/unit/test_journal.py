@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from scripts.lib.supervision import journal
+from scripts.supervise import journal
 
 
 @pytest.fixture

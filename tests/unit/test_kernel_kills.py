@@ -2,9 +2,9 @@
 
 import pytest
 
-from scripts.lib.core import process
-from scripts.lib.supervision import kernel_kills
-from scripts.lib.supervision.kernel_kills import KernelKills
+from scripts.core import process
+from scripts.supervise import kernel_kills
+from scripts.supervise.kernel_kills import KernelKills
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,21 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from scripts import aggregate_kernels
-from scripts.lib.artifacts.tensors import Signature, TensorType
-from scripts.lib.config import kernels, stages
-from scripts.lib.config.entries import Model
-from scripts.lib.core import atomic
-from scripts.lib.driver import outputs
-from scripts.lib.driver.gate import Gate
-from scripts.lib.report import fields, limits
-from scripts.lib.report.kernels import page, plots, rows
-from scripts.lib.report.kernels.columns import COLUMNS, FIELDS
-from scripts.lib.report.kernels.screen import Screen
-from scripts.lib.report.kernels.table import Kernels
-from scripts.lib.supervision.outcome import Outcome
-from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.core import atomic
+from scripts.core.tensors import Signature, TensorType
+from scripts.features.kernels import kernels, page, plots, rows
+from scripts.features.kernels.columns import COLUMNS, FIELDS
+from scripts.features.kernels.screen import Screen
+from scripts.features.kernels.table import Kernels
+from scripts.features.limits import shares as limits
+from scripts.matrix import stages
+from scripts.matrix.entries import Model
+from scripts.records import fields
+from scripts.run import outputs
+from scripts.run.gate import Gate
+from scripts.stages import aggregate_kernels
+from scripts.supervise.outcome import Outcome
+from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 
 KERNEL = """
 DIMENSIONS = ("rows", "columns")
@@ -275,7 +276,7 @@ def test_what_a_remedy_compiled_by_another_lowering_path_is_not_stated_for_this_
 
 
 def aggregate(tree, monkeypatch, capsys) -> str:
-    """Run scripts.aggregate_kernels; return what it said on an error."""
+    """Run scripts.stages.aggregate_kernels; return what it said on an error."""
     whole = dataclasses.replace(tree.matrix, models={}, kernels=tree.matrix)
     atomic.write_json("results/logs/matrix.json", whole.to_json())
     given = {

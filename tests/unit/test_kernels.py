@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config import expansion, kernel_models, kernels, settings
-from scripts.lib.config.kernels import KernelError
-from scripts.lib.config.matrix import Matrix
-from scripts.lib.driver.plan import Plan
+from scripts.features.kernels import kernel_models, kernels
+from scripts.features.kernels.kernels import KernelError
+from scripts.matrix import expansion, settings
+from scripts.matrix.matrix import Matrix
+from scripts.run.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 GENAI_LAYERS = [

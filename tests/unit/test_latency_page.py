@@ -3,8 +3,8 @@
 import random
 from pathlib import Path
 
-from scripts.lib.report import latency_page
-from scripts.lib.report.results_table import Column, Table
+from scripts.records import latency_page
+from scripts.records.results_table import Column, Table
 from tests.rows import RECORDS, real, record, steady
 
 PAGE = RECORDS.with_name("latency.md")

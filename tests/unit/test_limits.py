@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.core import atomic
-from scripts.lib.report import limits, record
-from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.core import atomic
+from scripts.features.limits import shares as limits
+from scripts.records import record
+from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from tests.rows import latency, steady
 
 WORK = {

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scripts.lib.config import stages
-from scripts.lib.driver import live, progress
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.matrix import stages
+from scripts.run import live, progress
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
 
 COMPILED = "results/compile/conv/mlir/vulkan/status.json"
 MEASURED = "results/verify/conv/mlir/vulkan/status.json"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.driver import resources
+from scripts.run import resources
 
 
 @pytest.fixture

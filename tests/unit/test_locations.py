@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lib.lowering import locations, xla_text
-from scripts.lib.lowering.locations import Locations, Origin
+from scripts.lowering import locations, xla_text
+from scripts.lowering.locations import Locations, Origin
 
 
 def node(name: str, stack: list[tuple[str, str]], op: str = "call_function") -> SimpleNamespace:
@@ -16,7 +16,7 @@ def node(name: str, stack: list[tuple[str, str]], op: str = "call_function") -> 
     return SimpleNamespace(op=op, name=name, target=f"aten.{name}.default", meta=meta)
 
 
-FLAT = ("", "scripts.lib.lowering.flat_model.FlatModel")
+FLAT = ("", "scripts.lowering.flat_model.FlatModel")
 MODEL = ("model", "torchvision.models.vision_transformer.VisionTransformer")
 NODES = [
     node("x", [], op="placeholder"),

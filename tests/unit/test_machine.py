@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from scripts.lib.core import machine
+from scripts.core import machine
 
 
 @pytest.fixture

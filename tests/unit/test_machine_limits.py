@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.lib.iree import limit_samples
-from scripts.lib.iree.session import Module
-from scripts.lib.timing import limit_programs, machine_limits
-from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.features.limits import iree_samples as limit_samples
+from scripts.iree.session import Module
+from scripts.timing import limit_programs, machine_limits
+from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 
 TRIADS = (
     Sample(TRIAD, "torch", "f32", 3 * 10**9, (0.2, 0.1, 0.11)),

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from scripts.lib.config import matrix
-from scripts.lib.config.entries import (
+from scripts.matrix import matrix
+from scripts.matrix.entries import (
     Baseline,
     Frontend,
     Model,
@@ -14,7 +14,7 @@ from scripts.lib.config.entries import (
     Target,
     TargetOverride,
 )
-from scripts.lib.config.matrix import Matrix
+from scripts.matrix.matrix import Matrix
 
 CPU = Target("cpu", "llvm-cpu", "host", "O3", ("--a",), "local-task")
 FULL = Matrix(

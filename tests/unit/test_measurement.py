@@ -2,7 +2,7 @@
 
 import json
 
-from scripts.lib.timing.measurement import Run, Verification, Verified
+from scripts.timing.measurement import Run, Verification, Verified
 
 
 def written(tmp_path, code: str = "PASS", **more) -> dict:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from scripts.lib.supervision import memory_series
-from scripts.lib.supervision.memory_series import MOST, Recorder, Series
+from scripts.supervise import memory_series
+from scripts.supervise.memory_series import MOST, Recorder, Series
 
 
 def test_few_samples_are_kept_as_they_are():

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts import aggregate_results, merge_results
-from scripts.lib.core import atomic
-from scripts.lib.report import merging
+from scripts.core import atomic
+from scripts.features.report import merging
+from scripts.features.report.verbs import merge as merge_results
+from scripts.stages import aggregate_results
 
 CONV, TINY = "conv", "tiny"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config import expansion, settings
-from scripts.lib.config.settings import ConfigError
-from scripts.lib.driver.plan import Plan
-from scripts.lib.timing.turns import Rule
+from scripts.matrix import expansion, settings
+from scripts.matrix.settings import ConfigError
+from scripts.run.plan import Plan
+from scripts.timing.turns import Rule
 from tests.checkouts import ROOT
 
 MODEL = "def get_model(width=4): ...\ndef get_dummy_input(batch_size=1): ...\n"

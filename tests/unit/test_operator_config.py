@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.config import expansion, settings
-from scripts.lib.config.cell import Kind
-from scripts.lib.config.entries import OPERATOR_RULE, Operators
-from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.settings import ConfigError
-from scripts.lib.core.checkout import ROOT
-from scripts.lib.driver.plan import Plan
-from scripts.lib.operators.selection import Selection
+from scripts.core.checkout import ROOT
+from scripts.features.operators.problems.selection import Selection
+from scripts.matrix import expansion, settings
+from scripts.matrix.cell import Kind
+from scripts.matrix.entries import OPERATOR_RULE, Operators
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.settings import ConfigError
+from scripts.run.plan import Plan
 
 SHIPPED = ROOT / "config.yaml"
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.operators import criterion
-from scripts.lib.verification.verify import Expected
+from scripts.core.tensors import TensorType
+from scripts.features.operators.problems import criterion
+from scripts.verify.verify import Expected
 
 GOLDEN = np.array([0.0, 1.0, -200.0], np.float32)
 

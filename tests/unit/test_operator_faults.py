@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.report.operators import faults
-from scripts.lib.report.operators.faults import FAULTS, RULES, Failure
+from scripts.features.operators.report import faults
+from scripts.features.operators.report.faults import FAULTS, RULES, Failure
 
 REAL = [
     ("problem", "operator_reference", "unsupported", "unsupported", "random: aten.bernoulli_.float draws random numbers", ""),

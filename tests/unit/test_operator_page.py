@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scripts import report_operators
-from scripts.lib.report import writing
-from scripts.lib.report.operators import fixes, model_times, page, record, records_file, scoring
-from scripts.lib.report.operators import screen as operators_screen
-from scripts.lib.report.operators.pass_rates import rates
-from scripts.lib.report.operators.table import Table
+from scripts.features.operators.report import (
+    fixes,
+    model_times,
+    page,
+    record,
+    records_file,
+    scoring,
+)
+from scripts.features.operators.report import screen as operators_screen
+from scripts.features.operators.report.pass_rates import rates
+from scripts.features.operators.report.table import Table
+from scripts.records import writing
+from scripts.stages import report_operators
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
 

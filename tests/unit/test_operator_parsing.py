@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.operators import parsing, values
-from scripts.lib.operators.parsing import ArgumentsError
-from scripts.lib.operators.values import Device, Dtype, Name, SparseTensor, Tensor
+from scripts.features.operators.problems import parsing, values
+from scripts.features.operators.problems.parsing import ArgumentsError
+from scripts.features.operators.problems.values import Device, Dtype, Name, SparseTensor, Tensor
 
 SIZES = st.lists(st.integers(0, 2**40), max_size=5).map(tuple)
 DTYPES = st.sampled_from(list(values.DTYPES))

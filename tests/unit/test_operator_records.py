@@ -10,12 +10,12 @@ import jsonschema
 import pandas as pd
 import pytest
 
-from scripts import aggregate_operators
-from scripts.lib.config.stages import status_path
-from scripts.lib.report import fields
-from scripts.lib.report.operators import record
-from scripts.lib.report.operators.columns import COLUMNS, FIELDS
-from scripts.lib.supervision import outcome
+from scripts.features.operators.report import record
+from scripts.features.operators.report.columns import COLUMNS, FIELDS
+from scripts.matrix.stages import status_path
+from scripts.records import fields
+from scripts.stages import aggregate_operators
+from scripts.supervise import outcome
 from tests.declared import undeclared
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, PROBLEMS, Tree
 from tests.unit.conftest import MATRIX

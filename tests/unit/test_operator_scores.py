@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from scripts.lib.operators import scores
-from scripts.lib.operators.scores import Result
+from scripts.features.operators.problems import scores
+from scripts.features.operators.problems.scores import Result
 
 SUITE = [
     Result("aten.add.Tensor", True, 2.0),

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lib.operators import dataset, traces
-from scripts.lib.operators.dataset import DatasetError
-from scripts.lib.operators.problem import Facts, Problem
-from scripts.lib.operators.selection import Selection, select
-from scripts.lib.operators.traces import TraceError
+from scripts.features.operators.problems import dataset, traces
+from scripts.features.operators.problems.dataset import DatasetError
+from scripts.features.operators.problems.problem import Facts, Problem
+from scripts.features.operators.problems.selection import Selection, select
+from scripts.features.operators.problems.traces import TraceError
 
 ADD = "((T([2, 3], f16), T([2, 3], f16)), {})"
 BIG_ADD = "((T([20, 30], f16), T([20, 30], f16)), {})"

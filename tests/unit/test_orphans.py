@@ -10,7 +10,7 @@ import pytest
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from scripts.lib.snakemake_patches import orphans
+from scripts.snakemake import orphans
 
 SETTINGS = SimpleNamespace(status_cmd="./status", cancel_cmd="./cancel now")
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
 
 text = st.text(max_size=20)
 limits = st.none() | st.floats(0, 1e6)

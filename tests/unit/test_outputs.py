@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts import aggregate_results, check_expectations, export_records, failed, report_coverage
-from scripts.lib.core import atomic
-from scripts.lib.driver import outputs
-from scripts.lib.report import results_file
+from scripts.core import atomic
+from scripts.features.report.verbs import export as export_records
+from scripts.features.report.verbs import failed
+from scripts.records import results_file
+from scripts.run import outputs
+from scripts.stages import aggregate_results, check_expectations, report_coverage
 
 CSV, MD, JSONL = outputs.FILES
 

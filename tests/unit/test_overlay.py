@@ -5,8 +5,8 @@ import copy
 import pytest
 import yaml
 
-from scripts.lib.config import expansion, overlay, settings
-from scripts.lib.config.settings import ConfigError
+from scripts.matrix import expansion, overlay, settings
+from scripts.matrix.settings import ConfigError
 from tests.checkouts import ROOT
 
 BASE = yaml.safe_load("""

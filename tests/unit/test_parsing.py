@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from scripts.lib.driver.fingerprint import ROOT
-from scripts.lib.supervision.diagnose import diagnose
+from scripts.run.fingerprint import ROOT
+from scripts.supervise.diagnose import diagnose
 
 TOOLS = {
     "iree-compile": "echo 'p.mlir:3:7: error: failed to bufferize op' >&2; [ $1 = --version ] || exit 1; echo 'version 3.9.0'",
@@ -27,7 +27,7 @@ def compile_program(tmp_path):
         program.write_text(text)
         outputs = ("--out-vmfb", str(tmp_path / "m.vmfb"), "--out-report", str(tmp_path / "r.json"))
         done = subprocess.run(
-            [sys.executable, "-m", "scripts.compile_iree", "--program", str(program), "--backend", "llvm-cpu", *outputs, *more],
+            [sys.executable, "-m", "scripts.stages.compile_iree", "--program", str(program), "--backend", "llvm-cpu", *outputs, *more],
             capture_output=True,
             text=True,
             check=False,

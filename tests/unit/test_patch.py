@@ -9,9 +9,9 @@ import snakemake.api
 from snakemake.jobs import Reason
 from snakemake.scheduling.job_scheduler import JobScheduler
 
-from scripts.lib.snakemake_patches import jobstarts
-from scripts.lib.snakemake_patches.patch import Need, Patch
-from scripts.lib.snakemake_patches.registry import PATCHES
+from scripts.snakemake import jobstarts
+from scripts.snakemake.patch import Need, Patch
+from scripts.snakemake.registry import PATCHES
 
 ROOT = Path(__file__).parents[2]
 NEEDS = [need for patch in PATCHES for need in patch.needs]

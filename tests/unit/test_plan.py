@@ -10,16 +10,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import verify_baseline
-from scripts.lib.config import stages
-from scripts.lib.config.entries import Baseline, Override, Target, TargetOverride
-from scripts.lib.config.settings import ConfigError
-from scripts.lib.config.stages import STAGES, status_path
-from scripts.lib.driver import fingerprint
-from scripts.lib.driver.plan import Plan, parse_retry
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing.turns import Rule
+from scripts.matrix import stages
+from scripts.matrix.entries import Baseline, Override, Target, TargetOverride
+from scripts.matrix.settings import ConfigError
+from scripts.matrix.stages import STAGES, status_path
+from scripts.run import fingerprint
+from scripts.run.plan import Plan, parse_retry
+from scripts.stages import verify_baseline
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing.turns import Rule
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_status_file_that_is_none_is_no_good_end_and_makes_the_cell_due(plan):
     path.parent.mkdir(parents=True)
     path.write_text("{")
     assert not plan.ended_well("compile", iree_cell())
-    code = fingerprint.of_modules(["scripts.compile_iree"])
+    code = fingerprint.of_modules(["scripts.stages.compile_iree"])
     assert plan.due("compile", iree_cell()) == f"{code}+{path.stat().st_mtime_ns}"
 
 
@@ -156,7 +156,7 @@ def again(plan: Plan, *retry: str) -> Plan:
 
 def test_a_cell_is_due_under_the_code_of_its_stage_and_exporter(plan):
     modules = stages.modules(STAGES["export"], plan.matrix.frontends["mlir"])
-    assert modules == ("scripts.export_program", "scripts.exporters.torch_mlir")
+    assert modules == ("scripts.stages.export_program", "scripts.exporters.torch_mlir")
     current = plan.due("export", iree_cell())
     other = dataclasses.replace(plan.matrix.frontends["mlir"], exporter="torch_xla")
     assert changed(plan, frontends={"mlir": other}).due("export", iree_cell()) != current
@@ -221,7 +221,7 @@ def changed(plan: Plan, **changes) -> Plan:
 
 
 def parsed(options: str) -> dict:
-    """The values of options as scripts.verify_baseline takes them from a shell's words."""
+    """The values of options as scripts.stages.verify_baseline takes them from a shell's words."""
     parser = verify_baseline.argument_parser("x", "")
     files = [f"--{name}=x" for name in ("name", "model-file", "weights", "inputs", "golden", "signature")]  # fmt: skip
     words = subprocess.run(
@@ -481,7 +481,9 @@ def test_a_rule_records_under_the_modules_that_its_stage_declares(rule):
     started = re.search(r"-m (scripts\.\w+)", rule.split(" -- ")[-1])
     commands = {"SUPERVISE_COMPILING": "compile_operators", "SUPERVISE_TUNING": "tune_iree"}
     commands |= {"SUPERVISE_TIMING": "time_group", "SUPERVISE_TIMING_BATCH": "time_operators"}
-    own = [f"scripts.{name}" for word, name in commands.items() if re.search(rf"{word}\b", rule)]
+    own = [
+        f"scripts.stages.{name}" for word, name in commands.items() if re.search(rf"{word}\b", rule)
+    ]
     assert (own or [started[1]]) == recorded[:1]
 
 

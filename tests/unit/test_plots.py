@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.lib.report import plots
-from scripts.lib.report.results_table import Column, Table
+from scripts.features.report import plots
+from scripts.records.results_table import Column, Table
 from tests import report_records
 from tests.rows import real, record
 
@@ -46,6 +46,6 @@ def test_a_model_that_was_measured_on_several_numbers_of_threads_has_a_panel(tmp
 
 def test_the_command_writes_them(tmp_path):
     source = report_records.write(tmp_path, report_records.records())
-    command = [sys.executable, "-m", "scripts.plot_results", "--results", str(source.results / "results.jsonl")]  # fmt: skip
+    command = [sys.executable, "-m", "scripts.stages.plot_results", "--results", str(source.results / "results.jsonl")]  # fmt: skip
     subprocess.run([*command, "--out", str(tmp_path / "plots")], cwd=ROOT, check=True)
     assert (tmp_path / "plots/latency.png").read_bytes().startswith(b"\x89PNG")

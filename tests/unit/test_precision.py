@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.config import precision
-from scripts.lib.verification import tolerances
+from scripts.matrix import precision
+from scripts.verify import tolerances
 
 FLAGS = st.fixed_dictionaries(
     {"force_amp": st.booleans(), "force_fp16": st.booleans(), "amp_bf16": st.booleans()}

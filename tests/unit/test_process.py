@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from scripts.lib.core import exits, process
+from scripts.core import exits, process
 
 FORKS = "sh -c 'echo $$; exec sleep 60' & wait"
 
@@ -50,7 +50,7 @@ def test_a_tool_is_accounted_for_with_its_exit_code_and_peak_memory():
     ],
 )
 def test_a_stage_ends_by_its_tools_signal_and_with_1_for_any_of_its_exit_codes(code, passed_on):
-    source = f"from scripts.lib.core.process import exit_like; exit_like({code})"
+    source = f"from scripts.core.process import exit_like; exit_like({code})"
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == passed_on
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from snakemake import cli
 
-from scripts.lib.driver import resources
+from scripts.run import resources
 
 PROFILES = Path(__file__).parents[2] / "workflow/profiles"
 SHIPPED = {"cluster-generic": "cluster-generic", "kubernetes": "cluster-generic", "slurm": "slurm"}

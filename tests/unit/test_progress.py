@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scripts.lib.driver import progress
-from scripts.lib.driver.progress import Finished
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.run import progress
+from scripts.run.progress import Finished
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.lib.core.python_source import closure
+from scripts.core.python_source import closure
 
 FILES = {
     "a.py": "import b\nfrom p import c\nimport not_here",

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from scripts.lib.timing import ratios
-from scripts.lib.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED, Difference, Interval
+from scripts.timing import ratios
+from scripts.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED, Difference, Interval
 
 latencies = st.floats(1e-3, 1e4)
 several = st.lists(latencies, min_size=3, max_size=12)

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from scripts.lib.config import reading
-from scripts.lib.config.reading import ConfigError
+from scripts.matrix import reading
+from scripts.matrix.reading import ConfigError
 
 
 @pytest.fixture

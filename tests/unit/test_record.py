@@ -8,12 +8,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from scripts.lib.config.entries import Baseline, Override, TargetOverride, varied
-from scripts.lib.config.toolchains import Toolchain
-from scripts.lib.driver import environments
-from scripts.lib.report import fields, record, results_file
-from scripts.lib.report.columns import FIELDS
-from scripts.lib.timing.measurement import Run
+from scripts.matrix.entries import Baseline, Override, TargetOverride, varied
+from scripts.matrix.toolchains import Toolchain
+from scripts.records import fields, record, results_file
+from scripts.records.columns import FIELDS
+from scripts.run import environments
+from scripts.timing.measurement import Run
 
 VALID = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
 

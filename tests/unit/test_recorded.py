@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.bundling import recorded
-from scripts.lib.bundling.case import NoCase
+from scripts.features.reproduce import recorded
+from scripts.features.reproduce.case import NoCase
 
 
 def test_options_and_values_are_those_of_the_command(tmp_path):
     path = tmp_path / "results/export/m/f/status.json"
     path.parent.mkdir(parents=True)
-    command = """env PYTHONPATH=/x .venvs/e/bin/python -m scripts.export_program --name m --options '{"a": 1}' --vmfb a b --ir-format text"""
+    command = """env PYTHONPATH=/x .venvs/e/bin/python -m scripts.stages.export_program --name m --options '{"a": 1}' --vmfb a b --ir-format text"""
     path.write_text(
         json.dumps({"status": "ok", "stage": "export", "cell": "m/f", "command": command})
     )

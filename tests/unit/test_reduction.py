@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.lib.reduction import search, shapes, signature
-from scripts.lib.reduction.oracle import Compiler
-from scripts.lib.reduction.search import Search
-from scripts.lib.supervision.diagnose import Diagnosis
+from scripts.features.reproduce.reduction import search, shapes, signature
+from scripts.features.reproduce.reduction.oracle import Compiler
+from scripts.features.reproduce.reduction.search import Search
+from scripts.supervise.diagnose import Diagnosis
 
 LATER = 1e9
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.core import atomic
-from scripts.lib.supervision import outcome, remedies, supervise
-from scripts.lib.supervision.job import Job
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.supervision.remedies import Attempt
+from scripts.core import atomic
+from scripts.features.variants import remedy_job as remedies
+from scripts.features.variants.remedy_job import Attempt
+from scripts.supervise import outcome, supervise
+from scripts.supervise.job import Job
+from scripts.supervise.outcome import Outcome, Usage
 
 CELL = "m/f/t"
 COMPILER = """

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts import report_coverage
-from scripts.lib.config.entries import Frontend, Override
-from scripts.lib.report import coverage, markdown, record
-from scripts.lib.report.coverage import ENDINGS, STAGES
-from scripts.lib.report.results_file import BadRecords, Record
-from scripts.lib.supervision import outcome
+from scripts.matrix.entries import Frontend, Override
+from scripts.records import coverage, markdown, record
+from scripts.records.coverage import ENDINGS, STAGES
+from scripts.records.results_file import BadRecords, Record
+from scripts.stages import report_coverage
+from scripts.supervise import outcome
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"
@@ -437,7 +437,9 @@ def test_one_page_of_several_runs_says_how_it_was_made(results, report, ended, c
         *("--title", "What goes", "--note", "Two models."),
     )
     assert capsys.readouterr().out.splitlines()[-1] == "3 verified, 1 failed at compile"
-    command = "python -m scripts.report_coverage --results a/r.jsonl b/r.jsonl --out-md docs/c.md"
+    command = (
+        "python -m scripts.stages.report_coverage --results a/r.jsonl b/r.jsonl --out-md docs/c.md"
+    )
     found = Path("docs/c.md").read_text()
     assert found.startswith(f"# What goes\n\nMade by `{command}`.\n\nTwo models.\n\n## By suite\n")
     assert pd.read_csv("c.csv")["verified"].tolist() == [True, False, True, True]
@@ -507,6 +509,6 @@ def test_the_rule_makes_the_page_and_the_csv_of_the_rows():
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert (
-        "-m scripts.report_coverage --results results/results.jsonl"
+        "-m scripts.stages.report_coverage --results results/results.jsonl"
         " --out-md results/coverage.md --out-csv results/coverage.csv" in said
     )

@@ -11,19 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.comparison import formats, pairs
-from scripts.lib.comparison.compare import compare
-from scripts.lib.comparison.settings import Settings
-from scripts.lib.config.stages import status_path
-from scripts.lib.report import latency_page, speedups, writing
-from scripts.lib.report.clusters import clusters, signature
-from scripts.lib.report.operators import record as operator_record
-from scripts.lib.report.results_file import cell_of
-from scripts.lib.report.results_table import Table
-from scripts.lib.report.web import details, page, rows
-from scripts.lib.report.web.packing import packed, policy_hash, unpacked
-from scripts.lib.report.web.source import Source
-from scripts.lib.report.web.views import (  # fmt: skip
+from scripts.features.compare import formats, pairs
+from scripts.features.compare.compare import compare
+from scripts.features.compare.settings import Settings
+from scripts.features.operators.report import record as operator_record
+from scripts.features.report.web import details, page, rows
+from scripts.features.report.web.packing import packed, policy_hash, unpacked
+from scripts.features.report.web.source import Source
+from scripts.features.report.web.views import (
     VIEWS,
     comparison,
     failures,
@@ -36,17 +31,22 @@ from scripts.lib.report.web.views import (  # fmt: skip
     training,
     why,
 )
-from scripts.lib.supervision import memory_series, outcome
-from scripts.lib.supervision.memory_series import Series
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing import ratios
+from scripts.matrix.stages import status_path
+from scripts.records import latency_page, speedups, writing
+from scripts.records.clusters import clusters, signature
+from scripts.records.results_file import cell_of
+from scripts.records.results_table import Table
+from scripts.supervise import memory_series, outcome
+from scripts.supervise.memory_series import Series
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing import ratios
 from tests import report_records
 from tests.operator_results import MM, OPERATORS, Tree
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
 from tests.unit.conftest import MATRIX
 
 ROOT = Path(__file__).parents[2]
-WEB = ROOT / "scripts/lib/report/web"
+WEB = ROOT / "scripts/features/report/web"
 
 
 @pytest.fixture
@@ -347,7 +347,7 @@ def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
 
 def test_the_command_writes_the_page_and_names_what_is_wrong(source, tmp_path):
     def run(*arguments: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "scripts.write_report", *arguments]
+        command = [sys.executable, "-m", "scripts.stages.write_report", *arguments]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     out = tmp_path / "report.html"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.config.stages import STAGES as DECLARED
-from scripts.lib.driver import resources
+from scripts.matrix.stages import STAGES as DECLARED
+from scripts.run import resources
 
 STAGES = sorted(name for name, stage in DECLARED.items() if stage.need)
 LIMITS = st.fixed_dictionaries(

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from scripts.lib.snakemake_patches import restarts
+from scripts.snakemake import restarts
 
 
 @pytest.fixture

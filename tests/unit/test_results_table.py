@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.report import speedups
-from scripts.lib.report.results_table import Column, Table
-from scripts.lib.timing import ratios
+from scripts.records import speedups
+from scripts.records.results_table import Column, Table
+from scripts.timing import ratios
 from tests.rows import real, record, steady, unsteady
 
 TORCH, HLO = Column("torch", "cpu"), Column("hlo", "cpu")

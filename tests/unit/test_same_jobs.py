@@ -20,10 +20,17 @@ DATA = Path(__file__).parent / "data"
 MODELS = "models=conv,gpt2,mobilenet,llama-qlora"
 RUNS = {
     "rows": (
-        (
-            "results/latency.csv results/tuned.csv results/kernels.csv results/operators.csv results/coverage.md"
-            " results/report.html plots dumps profile"
-        ).split(),
+        [
+            "results/latency.csv",
+            "results/tuned.csv",
+            "results/kernels.csv",
+            "results/operators.csv",
+            "results/coverage.md",
+            "results/report.html",
+            "plots",
+            "dumps",
+            "profile",
+        ],
         [MODELS, "tests=eval,train"],
     ),
     "toolchains": (

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from scripts.lib.report import scaling
-from scripts.lib.report.results_table import Column, Entry, Row, Table, Timing
-from scripts.lib.report.scaling import Line
-from scripts.lib.timing import ratios
+from scripts.features.report import scaling
+from scripts.features.report.scaling import Line
+from scripts.records.results_table import Column, Entry, Row, Table, Timing
+from scripts.timing import ratios
 from tests import report_records
 from tests.rows import latency, steady
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scripts.lib.config import schemas
-from scripts.lib.supervision import outcome
+from scripts.matrix import schemas
+from scripts.supervise import outcome
 
 
 def test_every_definition_has_values_or_a_type_of_its_own():

@@ -6,9 +6,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from scripts.lib.report import screen, wording
-from scripts.lib.report.results_table import Column, Table
-from scripts.lib.report.screen import Screen
+from scripts.records import screen, wording
+from scripts.records.results_table import Column, Table
+from scripts.records.screen import Screen
 from tests.rows import real, record, steady
 
 EAGER, TORCH, HLO = Column("eager"), Column("torch", "cpu"), Column("stable-hlo", "cpu")

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from scripts import select_operators
-from scripts.lib.config.entries import Operators
-from scripts.lib.operators.problem import Problem
+from scripts.features.operators.problems.problem import Problem
+from scripts.matrix.entries import Operators
+from scripts.stages import select_operators
 
 TRACE = """\
 Operator: aten.add.Tensor

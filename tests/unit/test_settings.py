@@ -10,10 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.config import schemas, settings
-from scripts.lib.config.settings import ConfigError
-from scripts.lib.driver.groups import RULE_KEYS
-from scripts.lib.verification.torch_same import Tolerance
+from scripts.matrix import schemas, settings
+from scripts.matrix.settings import ConfigError
+from scripts.run.groups import RULE_KEYS
+from scripts.verify.torch_same import Tolerance
 
 GOOD = yaml.safe_load("""
 models: {bert: {seq_len: 8}, resnet: {size: 18}}

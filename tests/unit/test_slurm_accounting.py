@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lib.snakemake_patches import slurm_accounting
+from scripts.snakemake import slurm_accounting
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from scripts.lib.core.python_source import literal
-from scripts.lib.modeling.source import (
+from scripts.core.python_source import literal
+from scripts.torch_model.source import (
     BrokenModelFile,
     Function,
     ModelFileError,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from scripts.lib.verification import special_values
+from scripts.verify import special_values
 
 NAN, INF = np.nan, np.inf
 F32 = np.float32

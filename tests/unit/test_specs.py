@@ -1,4 +1,4 @@
-"""scripts.lib.iree.specs: lowering configurations, the search for a faster one, and the text of a tuning spec."""
+"""scripts.features.variants.specs: lowering configurations, the search for a faster one, and the text of a tuning spec."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.iree import added_flags
-from scripts.lib.iree.specs import search, spec
-from scripts.lib.iree.specs.descent import CHALLENGERS, Descent, descend
-from scripts.lib.iree.specs.dispatches import Dispatch, Operation, benchmarked
-from scripts.lib.iree.specs.lowering_config import LoweringConfig
+from scripts.features.variants.specs import search, spec
+from scripts.features.variants.specs.descent import CHALLENGERS, Descent, descend
+from scripts.features.variants.specs.dispatches import Dispatch, Operation, benchmarked
+from scripts.features.variants.specs.lowering_config import LoweringConfig
+from scripts.iree import added_flags, tuning_spec
 
 TEXT = "#iree_cpu.lowering_config<distribution = [32, 64, 0], vector_common_parallel = [8, 16, 0], vector_reduction = [0, 0, 16]>"
 CONFIG = LoweringConfig.parse(TEXT)
@@ -192,8 +192,8 @@ def test_a_spec_has_a_matcher_for_each_operation():
 
 
 def test_the_spec_of_flags_is_the_file_that_they_name():
-    assert spec.named(["--a", f"{spec.FLAG}=x/y.mlir"]) == Path("x/y.mlir")
-    assert spec.named(["--a=b"]) is None
+    assert tuning_spec.named(["--a", f"{tuning_spec.FLAG}=x/y.mlir"]) == Path("x/y.mlir")
+    assert tuning_spec.named(["--a=b"]) is None
 
 
 def test_the_function_of_a_benchmark_is_its_public_one():

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 
-from scripts.lib.baseline import arguments
-from scripts.lib.config import expansion, plugins, settings
-from scripts.lib.config.entries import Baseline
-from scripts.lib.core import exits
-from scripts.lib.driver.options import Options
-from scripts.lib.report import fields, record
-from scripts.lib.report.columns import FIELDS
+from scripts.core import exits
+from scripts.matrix import expansion, plugins, settings
+from scripts.matrix.entries import Baseline
+from scripts.records import fields, record
+from scripts.records.columns import FIELDS
+from scripts.run.options import Options
+from scripts.torch_runtime import arguments
 
 ROOT = Path(__file__).parents[2]
 NAME = "project-before-aggregation"

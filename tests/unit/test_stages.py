@@ -7,17 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import failed
-from scripts.lib.config import schemas, settings, stages
-from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.stage import Need, Stage
-from scripts.lib.config.stages import STAGES
-from scripts.lib.core import atomic
-from scripts.lib.driver import fingerprint, recorded
-from scripts.lib.driver.plan import Plan
-from scripts.lib.report import summary
-from scripts.lib.supervision import journal, outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
+from scripts.core import atomic
+from scripts.features.report.verbs import failed
+from scripts.matrix import schemas, settings, stages
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.stage import Need, Stage
+from scripts.matrix.stages import STAGES
+from scripts.records import summary
+from scripts.run import fingerprint, recorded
+from scripts.run.plan import Plan
+from scripts.supervise import journal, outcome
+from scripts.supervise.outcome import Outcome, Usage
 
 WILDCARDS = SimpleNamespace(model="conv", frontend="mlir", target="vulkan")
 CELL = Cell.of(Kind.IREE, **vars(WILDCARDS))
@@ -29,7 +29,7 @@ def polish(monkeypatch):
     made_up = Stage(
         "polish",
         Kind.IREE,
-        ("scripts.failed",),
+        ("scripts.features.report.verbs.failed",),
         env="iree",
         after="compile",
         need=Need(1000, 60, 0),
@@ -45,9 +45,11 @@ def polish(monkeypatch):
 def test_a_stage_more_is_in_the_plan(polish, results):
     limits = results.matrix.limits | {"polish": {"timeout_s": 7, "memory_mb": 8}}
     plan = Plan(dataclasses.replace(results.matrix, limits=limits), frozenset(), with_conda=False)
-    code = fingerprint.of_modules(["scripts.failed"])
+    code = fingerprint.of_modules(["scripts.features.report.verbs.failed"])
     assert plan.due("polish", WILDCARDS) == code
-    assert fingerprint.of_stage("polish", ("scripts.failed",)).startswith(f"{code}-")
+    assert fingerprint.of_stage("polish", ("scripts.features.report.verbs.failed",)).startswith(
+        f"{code}-"
+    )
     assert plan.env("polish", WILDCARDS) == "iree"
     assert (plan.timeout_s("polish"), plan.memory_mb("polish")) == (7, 8)
     assert plan.skip("polish", WILDCARDS) == ""

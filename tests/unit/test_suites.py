@@ -8,8 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.lib.config import expansion, schemas, settings, suites
-from scripts.lib.config.suites import Entry, SuiteError
+from scripts.features.suites import suites
+from scripts.features.suites.suites import Entry, SuiteError
+from scripts.matrix import expansion, schemas, settings
 from tests import declarations
 from tests.declarations import CONFIG, MODEL
 

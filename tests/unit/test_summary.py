@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.driver import outputs
-from scripts.lib.report import fields, record, summary, writing
-from scripts.lib.report.columns import COLUMNS, FIELDS
-from scripts.lib.supervision import journal
+from scripts.records import fields, record, summary, writing
+from scripts.records.columns import COLUMNS, FIELDS
+from scripts.run import outputs
+from scripts.supervise import journal
 
 
 def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):
@@ -78,7 +78,7 @@ def test_failures_are_pointed_at_where_there_are_some(results, ended):
     results.write(ended("error", "compile", "tiny/mlir/vulkan"))
     rows = [fields.row(one, FIELDS) for one in record.records(results.matrix)]
     named = [{key: str(value) for key, value in row.items()} for row in rows]
-    failures = "failures: python -m scripts.failed"
+    failures = "failures: vmfbench failed"
     assert failures in list(summary.pointers(named))
     good = [row for row in named if row["status"] == "ok"]
     assert failures not in list(summary.pointers(good))

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scripts.lib.core import channel, exits, process
-from scripts.lib.driver import fingerprint
-from scripts.lib.supervision import memory_series, outcome, supervise
-from scripts.lib.supervision.job import Interrupted, Job, MoreNeeded
+from scripts.core import channel, exits, process
+from scripts.run import fingerprint
+from scripts.supervise import memory_series, outcome, supervise
+from scripts.supervise.job import Interrupted, Job, MoreNeeded
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,7 +120,7 @@ def test_a_limit_of_cpu_time_does_not_count_what_others_use(run):
 
 def test_a_limit_is_each_ones_where_a_stage_says_that_the_next_one_begins(run):
     steps = "import time; [(channel.next_one(), time.sleep(0.7)) for _ in range(4)]"
-    result, _, _ = run(WRITE + f"from scripts.lib.core import channel; {steps}", timeout_s=2)
+    result, _, _ = run(WRITE + f"from scripts.core import channel; {steps}", timeout_s=2)
     assert result.status == "ok"
 
 
@@ -180,7 +180,7 @@ def test_memory_counts_for_the_whole_process_tree(run):
 
 def test_a_stage_is_told_what_it_may_hold_and_one_that_needs_more_meets_that_limit(run):
     code = (
-        "from scripts.lib.modeling import footprint as f; "
+        "from scripts.torch_model import footprint as f; "
         "f.require(f.Weights(10**9, 4 * 10**9, 4 * 10**9, 'f32'), 'export torch_xla', 2.4)"
     )
     result, artifact, _ = run(code, memory_mb=6000)
@@ -380,7 +380,15 @@ def test_a_job_whose_owner_is_its_parent_runs(tmp_path):
 
 def _command_line(tmp_path: Path, code: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "scripts.supervise", "--stage", "compile", "--cell", "m/f/t"),
+        *(
+            sys.executable,
+            "-m",
+            "scripts.stages.supervise",
+            "--stage",
+            "compile",
+            "--cell",
+            "m/f/t",
+        ),
         *("--status", str(tmp_path / "status.json"), "--log", str(tmp_path / "log.txt")),
         *("--timeout", "600", "--memory", "4000", "--", sys.executable, "-c", code),
     ]
@@ -439,10 +447,10 @@ def test_a_failing_stage_still_lets_the_command_line_exit_0(tmp_path):
 
 def test_the_command_line_records_the_code_that_ran_and_what_it_was_due_under(tmp_path):
     command = _command_line(tmp_path, "pass")
-    options = ["--module", "scripts.compile_iree", "--due", "abc+1"]
+    options = ["--module", "scripts.stages.compile_iree", "--due", "abc+1"]
     subprocess.run([*command[:3], *options, *command[3:]], cwd=ROOT, check=True)
     ended = outcome.read(tmp_path / "status.json")
-    assert ended.fingerprint == fingerprint.of_stage("compile", ("scripts.compile_iree",))
+    assert ended.fingerprint == fingerprint.of_stage("compile", ("scripts.stages.compile_iree",))
     assert ended.due == "abc+1"
 
 
@@ -466,7 +474,7 @@ def test_a_fault_of_the_supervisor_itself_is_a_row_too_and_leaves_nothing_runnin
     assert artifact.read_bytes() == b""
 
 
-WORK = "from scripts.lib.core import channel; import os, sys, time\n"
+WORK = "from scripts.core import channel; import os, sys, time\n"
 
 
 def test_start_up_is_told_from_work(run, tmp_path):
@@ -494,7 +502,7 @@ def test_a_stage_runs_by_hand():
 
 
 def test_the_memory_of_a_stage_is_kept_over_time_with_its_marks(run):
-    code = "from scripts.lib.core import channel; import time; time.sleep(0.2); channel.mark('timed calls'); "
+    code = "from scripts.core import channel; import time; time.sleep(0.2); channel.mark('timed calls'); "
     _, _, job = run(WRITE + code + "held = b'x' * 300_000_000; time.sleep(0.5)")
     series = memory_series.read(job.status_path)
     assert max(series.mb) > 200 > series.mb[0]

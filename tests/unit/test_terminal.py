@@ -6,7 +6,7 @@ import logging
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scripts.lib.snakemake_patches.terminal import Jobs
+from scripts.snakemake.terminal import Jobs
 
 
 class Shown:

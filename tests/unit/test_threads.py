@@ -11,29 +11,25 @@ from typing import Any
 
 import pytest
 
-from scripts import check_expectations, failed
-from scripts.lib.bundling import case
-from scripts.lib.config import (
-    expansion,
-    kernel_matrix,
-    plugins,
-    settings,
-    stages,
-    threads,
-    torchbench_pass,
-)
-from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.entries import Model, Override, by_threads
-from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.settings import ConfigError
-from scripts.lib.config.stage import VERIFICATION
-from scripts.lib.config.torchbench import TorchbenchFile
-from scripts.lib.driver import flag_checks
-from scripts.lib.driver.plan import Plan
-from scripts.lib.report import limits, record
-from scripts.lib.report.results_file import cell_of
-from scripts.lib.report.web.stage_runs import of_row
-from scripts.lib.report.why import reading
+from scripts.features.kernels import kernel_matrix
+from scripts.features.limits import shares as limits
+from scripts.features.profile import reading
+from scripts.features.report.verbs import failed
+from scripts.features.report.web.stage_runs import of_row
+from scripts.features.reproduce import case
+from scripts.features.suites import torchbench_pass
+from scripts.features.suites.torchbench import TorchbenchFile
+from scripts.features.variants import flag_checks
+from scripts.matrix import expansion, plugins, settings, stages, threads
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.entries import Model, Override, by_threads
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.settings import ConfigError
+from scripts.matrix.stage import VERIFICATION
+from scripts.records import record
+from scripts.records.results_file import cell_of
+from scripts.run.plan import Plan
+from scripts.stages import check_expectations
 from tests import declarations
 from tests.declarations import CONFIG
 from tests.unit.conftest import MATRIX, ResultsTree

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.lib.config import expansion, overlay, settings, stages, toolchains
-from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.settings import ConfigError
-from scripts.lib.core import checkout
-from scripts.lib.driver import environments
-from scripts.lib.driver import toolchains as driver
-from scripts.lib.driver.plan import Plan
-from scripts.lib.driver.toolchains import Definition, Environments
-from scripts.lib.supervision import group
+from scripts.core import checkout
+from scripts.features.toolchains import environments as driver
+from scripts.features.toolchains.environments import Definition, Environments
+from scripts.matrix import expansion, overlay, settings, stages, toolchains
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.settings import ConfigError
+from scripts.run import environments
+from scripts.run.plan import Plan
+from scripts.supervise import group
 from tests import declarations
 from tests.declarations import CONFIG
 

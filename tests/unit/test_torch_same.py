@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from scripts.lib.verification import scaling
-from scripts.lib.verification.tolerances import TOLERANCES
-from scripts.lib.verification.torch_same import FAIL, PASS, Tolerance, _round, compare, rmse
+from scripts.verify import scaling
+from scripts.verify.tolerances import TOLERANCES
+from scripts.verify.torch_same import FAIL, PASS, Tolerance, _round, compare, rmse
 
 TOLERANCE = Tolerance(1e-3)
 EXACT = Tolerance(0.0)

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.lib.artifacts import tensors
-from scripts.lib.artifacts.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
-from scripts.lib.config import training as of_config
-from scripts.lib.config.cell import Kind
-from scripts.lib.config.entries import Frontend, of_tests, varied
-from scripts.lib.config.remedies import Remedy
-from scripts.lib.config.toolchains import PINNED, Toolchain
-from scripts.lib.report.web.stage_runs import of_row
-from scripts.lib.timing.measurement import Verification
-from scripts.lib.verification import scaling, training, verify
+from scripts.core import tensors
+from scripts.core.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
+from scripts.features.report.web.stage_runs import of_row
+from scripts.features.variants.remedies import Remedy
+from scripts.matrix import training as of_config
+from scripts.matrix.cell import Kind
+from scripts.matrix.entries import Frontend, of_tests, varied
+from scripts.matrix.toolchains import PINNED, Toolchain
+from scripts.timing.measurement import Verification
+from scripts.verify import scaling, train_results, verify
 from tests.unit.conftest import MATRIX
 
 MLIR = Frontend("mlir", "torch_mlir", "torch-mlir", {"dialect": "torch"})
@@ -115,7 +115,7 @@ def stored(monkeypatch):
     """The archive of the weights. (Reading one needs IREE, which the driver does not have.)"""
     held = {"w": WEIGHT, "mean": MEAN, "count": COUNT}
     bytes_of = {name: value.reshape(-1).view(np.uint8) for name, value in held.items()}
-    monkeypatch.setattr(training.archive, "read", lambda path: bytes_of)
+    monkeypatch.setattr(train_results.archive, "read", lambda path: bytes_of)
 
 
 SIGNATURE = Signature(
@@ -143,8 +143,8 @@ def code(outputs) -> str:
     golden = [np.asarray(array) for array in GOLDEN]
     wide = [np.asarray(array, np.float64) for array in golden]
     expected = verify.Expected(TYPES, golden, wide, True, "f32")
-    compared = training.compared([np.asarray(o) for o in outputs], SIGNATURE, Path())
-    return verify.verify(compared, expected, {}, training.names(TYPES)).code
+    compared = train_results.compared([np.asarray(o) for o in outputs], SIGNATURE, Path())
+    return verify.verify(compared, expected, {}, train_results.names(TYPES)).code
 
 
 def with_(place: int, value) -> list:
@@ -173,15 +173,15 @@ def test_a_wrong_step_fails_although_the_weights_are_nearly_the_same(stored, wro
 
 
 def test_results_of_another_number_or_shape_are_compared_as_they_are(stored):
-    assert training.compared(RIGHT[:2], SIGNATURE, Path()) == RIGHT[:2]
+    assert train_results.compared(RIGHT[:2], SIGNATURE, Path()) == RIGHT[:2]
     assert code(with_(4, WEIGHT[:2])) == "FAIL"
 
 
 def test_a_forward_pass_is_compared_as_it_is():
     of_eval = dataclasses.replace(SIGNATURE, outputs=(TensorType("logits", (2,), "float32"),))
     found = [np.zeros(2, np.float32)]
-    assert training.compared(found, of_eval, Path()) is found
-    assert training.names(of_eval.outputs) is None
+    assert train_results.compared(found, of_eval, Path()) is found
+    assert train_results.names(of_eval.outputs) is None
 
 
 def test_gradients_changes_the_tensors_of_an_optimizer_and_the_buffers_of_a_module_are_groups():
@@ -202,11 +202,11 @@ def test_a_weight_that_is_left_as_it_was_fails_however_small_its_change_is():
     types = (TensorType(f"{CHANGE}large", (4,), "float32"), TensorType(f"{CHANGE}small", (4,), "float32"))  # fmt: skip
     golden = [np.ones(4, np.float32), np.full(4, 1e-7, np.float32)]
     expected = verify.Expected(types, golden, None, True, "f32")
-    assert training.require_changes(passed(), golden, expected).code == "PASS"
-    found = training.require_changes(passed(), [golden[0], np.zeros(4, np.float32)], expected)
+    assert train_results.require_changes(passed(), golden, expected).code == "PASS"
+    found = train_results.require_changes(passed(), [golden[0], np.zeros(4, np.float32)], expected)
     assert (found.code, found.detail) == ("FAIL", f"{CHANGE}small: none, expected 4 of 4 values to change")  # fmt: skip
     few = dataclasses.replace(expected, golden=[golden[0], np.array([1e-7, 0, 0, 0], np.float32)])
-    assert training.require_changes(passed(), [golden[0], np.zeros(4)], few).code == "PASS"
+    assert train_results.require_changes(passed(), [golden[0], np.zeros(4)], few).code == "PASS"
 
 
 def followed(losses, golden, **signature) -> Verification:
@@ -218,7 +218,7 @@ def followed(losses, golden, **signature) -> Verification:
         seen.append(weights)
         return [np.float32(next(left)), *RIGHT[1:]]
 
-    found = training.follow(
+    found = train_results.follow(
         passed(),
         [np.float32(losses[0]), *RIGHT[1:]],
         step,
@@ -268,4 +268,4 @@ def test_rounding_of_a_loss_depends_on_the_dtype():
 
 def test_a_step_that_failed_is_not_followed():
     wrong = passed(code="FAIL")
-    assert training.follow(wrong, RIGHT, lambda _: [], SIGNATURE, np.array([1.0])) is wrong
+    assert train_results.follow(wrong, RIGHT, lambda _: [], SIGNATURE, np.array([1.0])) is wrong

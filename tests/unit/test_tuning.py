@@ -12,25 +12,25 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from scripts import aggregate_tuned
-from scripts.lib.config import expansion, flag_sets, settings, tuning
-from scripts.lib.config.cell import Cell, Kind
-from scripts.lib.config.entries import Tuning
-from scripts.lib.config.matrix import Matrix
-from scripts.lib.config.remedies import Variant
-from scripts.lib.config.settings import ConfigError
-from scripts.lib.config.stages import STAGES
-from scripts.lib.config.tuning import Result
-from scripts.lib.core import atomic
-from scripts.lib.driver import flag_checks
-from scripts.lib.driver import tuning as of_driver
-from scripts.lib.driver.plan import Plan
-from scripts.lib.iree.backends import BACKENDS
-from scripts.lib.report.tuning import page as tuning_page
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.supervision.tuning.candidates import Search
-from scripts.lib.supervision.tuning.report import Line, Report, Specs, Timing, TunedOperation
+from scripts.core import atomic
+from scripts.features.variants import flag_checks, flag_sets, tuning
+from scripts.features.variants import tuned_page as tuning_page
+from scripts.features.variants import tuning_plan as of_driver
+from scripts.features.variants.remedies import Variant
+from scripts.features.variants.search.candidates import Search
+from scripts.features.variants.search.report import Line, Report, Specs, Timing, TunedOperation
+from scripts.features.variants.tuning import Result
+from scripts.iree.backends import BACKENDS
+from scripts.matrix import expansion, settings
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.entries import Tuning
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.settings import ConfigError
+from scripts.matrix.stages import STAGES
+from scripts.run.plan import Plan
+from scripts.stages import aggregate_tuned
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
 
 ROOT = Path(__file__).parents[2]
 TUNED = SimpleNamespace(model="conv", frontend="tuned", target="llvm-cpu")

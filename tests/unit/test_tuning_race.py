@@ -1,4 +1,4 @@
-"""supervision/tuning/race.py: modules that are timed in turns, while slow ones leave."""
+"""features/variants/search/race.py: modules that are timed in turns, while slow ones leave."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from scripts.lib.supervision import members
-from scripts.lib.supervision.tuning import race
-from scripts.lib.supervision.tuning.race import Race
-from scripts.lib.timing import turns
-from scripts.lib.timing.turns import MemberEnded
-from scripts.lib.timing.worker import SLICE
+from scripts.features.variants.search import race
+from scripts.features.variants.search.race import Race
+from scripts.supervise import members
+from scripts.timing import turns
+from scripts.timing.turns import MemberEnded
+from scripts.timing.worker import SLICE
 
 NOISE = random.Random(0)
 

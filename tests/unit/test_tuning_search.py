@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.core import atomic
-from scripts.lib.supervision import outcome, supervise
-from scripts.lib.supervision.job import Job
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.supervision.tuning import candidates, race, work
-from scripts.lib.supervision.tuning import report as reports
-from scripts.lib.supervision.tuning.candidates import Candidate, Search
-from scripts.lib.supervision.tuning.report import Report
-from scripts.lib.timing import turns
+from scripts.core import atomic
+from scripts.features.variants.search import candidates, race, work
+from scripts.features.variants.search import report as reports
+from scripts.features.variants.search.candidates import Candidate, Search
+from scripts.features.variants.search.report import Report
+from scripts.supervise import outcome, supervise
+from scripts.supervise.job import Job
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing import turns
 
 CELL = "m/t"
 PYTHON = f"""#!{sys.executable}
@@ -27,7 +27,7 @@ import json, os, random, signal, socket, sys, time
 _, stage, of = sys.argv[1], sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2]))
 with open("calls", "a") as calls:
     calls.write(stage + " ")
-if stage == "scripts.compile_iree":
+if stage == "scripts.stages.compile_iree":
     how, *spec = json.loads(of["--flags"])
     if how == "fail":
         sys.exit("program.mlir:1:1: error: failed to bufferize op")
@@ -39,14 +39,14 @@ if stage == "scripts.compile_iree":
         how = open(spec[0].partition("=")[2]).read()
     open(of["--out-vmfb"], "w").write(how.removeprefix("same "))
     json.dump({{"compile_s": 1.5}}, open(of["--out-report"], "w"))
-elif stage == "scripts.tune_dispatches":
+elif stage == "scripts.stages.tune_dispatches":
     how = open("spec").read()
     if how == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     open(of["--out-spec"], "w").write(how or "// No configuration was faster.")
     found = {{"functions": ["d"], "share": 0.5, "operation": "mm", "default": "a", "matched": True, "found": how and "b" or None, "gain": 2.0, "tried": 4, "failed": 1}}
     json.dump({{"operations": [found], "others": 0.1}}, open(of["--out-report"], "w"))
-elif stage == "scripts.time_module":
+elif stage == "scripts.stages.time_module":
     [module] = (word.partition("=")[2] for word in sys.argv if word.startswith("--module="))
     how, _, ms = open(module).read().partition(" ")
     channel = socket.socket(fileno=int(os.environ["VMFBENCH_CHANNEL"]))
@@ -111,7 +111,7 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
             cell=CELL,
             status_path=folder / "status.json",
             log_path=folder / "log.txt",
-            command=[str(python), "-m", "scripts.verify_iree", "--vmfb", str(made[0]), "--raw-inputs", str(folder / "inputs"), "--out", str(folder / "verification.json")],
+            command=[str(python), "-m", "scripts.stages.verify_iree", "--vmfb", str(made[0]), "--raw-inputs", str(folder / "inputs"), "--out", str(folder / "verification.json")],
             timeout_s=60,
             memory_mb=4000,
             artifacts=made,
@@ -182,7 +182,7 @@ def test_candidates_with_the_same_module_are_verified_once(tune):
     _, report, _ = tune(candidate("ok 5", configured=True), candidate("same ok 5"))
     first, second = report.candidates
     assert (second.same_as, second.timing) == ("ok-5", first.timing)
-    assert Path("calls").read_text().split().count("scripts.verify_iree") == 1
+    assert Path("calls").read_text().split().count("scripts.stages.verify_iree") == 1
 
 
 def test_conditions_are_those_of_the_program(tune):
@@ -224,7 +224,7 @@ def test_a_faster_candidate_is_found_where_nothing_configured_works(tune):
 def test_without_a_device_nothing_is_verified_after_the_first_one(tune):
     result, _, _ = tune(candidate("gone 1", configured=True), candidate("gone 2"))
     assert (result.status, result.detail) == ("unavailable", "no device")
-    assert Path("calls").read_text().split().count("scripts.verify_iree") == 1
+    assert Path("calls").read_text().split().count("scripts.stages.verify_iree") == 1
 
 
 def test_a_program_that_was_not_exported_is_a_line(tune):

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from scripts.lib.timing import group as timing_group
-from scripts.lib.timing import ratios, turns
-from scripts.lib.timing.turns import Group, MemberEnded, Rule
-from scripts.lib.timing.worker import CHECK, SLICE
+from scripts.timing import group as timing_group
+from scripts.timing import ratios, turns
+from scripts.timing.turns import Group, MemberEnded, Rule
+from scripts.timing.worker import CHECK, SLICE
 
 Call = Callable[[int], float]
 """Seconds of a call of a process, by how many it has made before."""

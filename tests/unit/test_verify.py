@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from scripts.lib.artifacts.tensors import TensorType
-from scripts.lib.verification import torch_same
-from scripts.lib.verification.verify import Expected, verify
+from scripts.core.tensors import TensorType
+from scripts.verify import torch_same
+from scripts.verify.verify import Expected, verify
 
 RNG = np.random.default_rng(0)
 GOLDEN = [RNG.standard_normal((4, 8)).astype(np.float32), np.arange(3)]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from scripts.lib.snakemake_patches import watching
+from scripts.snakemake import watching
 
 
 @dataclass(frozen=True)

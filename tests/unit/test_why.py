@@ -1,4 +1,4 @@
-"""scripts.why: which modules a dispatch belongs to, which modules are shown as one, and what is said about them."""
+"""scripts.features.profile.verbs.why: which modules a dispatch belongs to, which modules are shown as one, and what is said about them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.config.stages import status_path
-from scripts.lib.report.why.modules import patterns, shares
-from scripts.lib.supervision import outcome
-from scripts.lib.supervision.outcome import Outcome, Usage
-from scripts.lib.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.features.profile.modules import patterns, shares
+from scripts.matrix.stages import status_path
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL = "tiny/mlir/llvm-cpu"
@@ -101,7 +101,16 @@ def results(tmp_path) -> Path:
 
 
 def why(results: Path, *options: str, cell: str = CELL) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "scripts.why", cell, "--results", str(results), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "scripts.command",
+        "why",
+        cell,
+        "--results",
+        str(results),
+        *options,
+    ]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 

@@ -15,15 +15,15 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from scripts.lib.supervision.job import Interrupted, Job
-from scripts.lib.supervision.members import Member, Process, Workers
-from scripts.lib.timing import worker
-from scripts.lib.timing.turns import Group, MemberEnded, Rule
-from scripts.lib.timing.worker import CHECK, LOAD, SLICE
+from scripts.supervise.job import Interrupted, Job
+from scripts.supervise.members import Member, Process, Workers
+from scripts.timing import worker
+from scripts.timing.turns import Group, MemberEnded, Rule
+from scripts.timing.worker import CHECK, LOAD, SLICE
 
 WORKER = """
 import os, sys, time
-from scripts.lib.timing import worker
+from scripts.timing import worker
 
 calls = 0
 
@@ -83,7 +83,7 @@ def running() -> list[psutil.Process]:
         one
         for server in psutil.Process().children()
         for one in server.children(recursive=True)
-        if "scripts.fork_server" in server.cmdline() and one.status() != psutil.STATUS_ZOMBIE
+        if "scripts.stages.fork_server" in server.cmdline() and one.status() != psutil.STATUS_ZOMBIE
     ]
 
 
@@ -168,7 +168,7 @@ def test_a_worker_ends_with_the_process_that_forked_it(started):
     found = started()
     found.wait_ready()
     server = psutil.Process(found.tree()[0]).parent()
-    assert "scripts.fork_server" in server.cmdline()
+    assert "scripts.stages.fork_server" in server.cmdline()
     server.kill()
     of = ended(found)
     assert (of.status, of.reason) == ("crashed", "SIGKILL")
@@ -209,7 +209,7 @@ def test_an_error_has_the_detail_of_its_exception(started, at):
 )
 def test_what_a_worker_says_is_wrong_is_its_status(started, code, status, reason):
     said = f"exits.fail('the outputs differ', {code}, {reason or ''!r})"
-    more = f", check=lambda: __import__('scripts.lib.core.exits').lib.core.{said}"
+    more = f", check=lambda: __import__('scripts.core.exits').lib.core.{said}"
     found = started(more=more)
     found.wait_ready()
     of = ended(found, {CHECK: True})
@@ -346,7 +346,7 @@ def test_a_limit_or_a_stop_ends_the_turns_and_all_processes(started, workers, wh
 
 GENERATIONS = """
 import os, signal, threading, time
-from scripts.lib.timing import worker
+from scripts.timing import worker
 
 parent = os.getpid()
 {start}
@@ -407,7 +407,7 @@ def test_the_process_of_a_generation_that_is_killed_ends_its_member(generations)
 
 def test_an_exit_code_is_that_of_the_process_of_the_generation(generations):
     with pytest.raises(MemberEnded) as info:
-        generations(load="from scripts.lib.core import exits; exits.fail('no', exits.UNSUPPORTED)")
+        generations(load="from scripts.core import exits; exits.fail('no', exits.UNSUPPORTED)")
     assert info.value.status == "unsupported"
 
 

@@ -29,7 +29,7 @@ rule aggregate_results:
     # Its errors go to the terminal too: on a full disk, there is no log.
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.aggregate_results --matrix results/logs/matrix.json"
+        "{params.python} -m scripts.stages.aggregate_results --matrix results/logs/matrix.json"
         " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
         " --due {params.due}"
         " 2>&1 | tee {log:q}"
@@ -49,5 +49,5 @@ rule check:
         matrix=PLAN.aggregation.digest(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.check_expectations"
+        "{params.python} -m scripts.stages.check_expectations"
         " --matrix results/logs/matrix.json --results {input:q} 2>&1 | tee {log:q}"

@@ -33,10 +33,10 @@ rule verify_baseline:
         cache=artifact("baseline", "cache"),
     shell:
         SUPERVISE
-        + " --module scripts.verify_baseline scripts.baselines.{params.runtime}"
+        + " --module scripts.stages.verify_baseline scripts.baselines.{params.runtime}"
         " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
         " --artifact {output.verification:q}"
-        " -- {params.python} -m scripts.verify_baseline"
+        " -- {params.python} -m scripts.stages.verify_baseline"
         + LOAD_MODEL
         + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"

@@ -26,7 +26,7 @@ rule clean_dumps:
         models=CLEANED,
     shell:
         PREFIX
-        + "{params.python} -m scripts.clean {params.step} --models {params.models}"
+        + "{params.python} -m scripts.stages.clean {params.step} --models {params.models}"
         " 2>&1 | tee {log:q}"
 
 

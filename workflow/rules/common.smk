@@ -9,21 +9,13 @@ from rich.console import Console
 from snakemake.exceptions import WorkflowError
 
 # Snakemake has put the folder of the Snakefile on sys.path.
-from scripts.lib import snakemake_patches
-from scripts.lib.config import cell, expansion, settings
-from scripts.lib.config.toolchains import PINNED
-from scripts.lib.core import checkout
-from scripts.lib.driver import (
-    environments,
-    flag_checks,
-    gate,
-    live,
-    outputs,
-    plan,
-    progress,
-    tuning,
-)
-from scripts.lib.snakemake_patches import terminal
+from scripts import snakemake as snakemake_patches
+from scripts.matrix import cell, expansion, settings
+from scripts.matrix.toolchains import PINNED
+from scripts.core import checkout
+from scripts.run import environments, gate, live, outputs, plan, progress
+from scripts.features.variants import flag_checks, tuning_plan as tuning
+from scripts.snakemake import terminal
 
 IS_MODULE = not os.path.samefile(workflow.basedir, checkout.ROOT)
 WITH_CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
@@ -113,7 +105,7 @@ OF_JOB = (
         else ""
     )
 )
-SUPERVISE = f"exec {PREFIX}{DRIVER} -m scripts.supervise{OF_JOB}"
+SUPERVISE = f"exec {PREFIX}{DRIVER} -m scripts.stages.supervise{OF_JOB}"
 
 # The same for a batch of operator problems. The statuses to retry are not a param: `due` requests the
 # run, and they select problems of it.
@@ -121,11 +113,11 @@ OF_BATCH = (
     f"{OF_JOB} --problems {{input.batch:q}} --pins {{params.pins}}"
     f" --retry '{','.join(sorted(PLAN.retry))}'"
 )
-SUPERVISE_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.supervise_batch{OF_BATCH}"
-SUPERVISE_COMPILING = f"exec {PREFIX}{DRIVER} -m scripts.compile_operators{OF_BATCH}"
-SUPERVISE_TIMING = f"exec {PREFIX}{DRIVER} -m scripts.time_group{OF_JOB}"
-SUPERVISE_TIMING_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.time_operators{OF_BATCH}"
-SUPERVISE_TUNING = f"exec {PREFIX}{DRIVER} -m scripts.tune_iree{OF_JOB}"
+SUPERVISE_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.stages.supervise_batch{OF_BATCH}"
+SUPERVISE_COMPILING = f"exec {PREFIX}{DRIVER} -m scripts.stages.compile_operators{OF_BATCH}"
+SUPERVISE_TIMING = f"exec {PREFIX}{DRIVER} -m scripts.stages.time_group{OF_JOB}"
+SUPERVISE_TIMING_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.stages.time_operators{OF_BATCH}"
+SUPERVISE_TUNING = f"exec {PREFIX}{DRIVER} -m scripts.stages.tune_iree{OF_JOB}"
 
 
 def start_run():
@@ -146,7 +138,7 @@ def end_run():
     watched.end()
     if run_log.started:
         # Import here, because `snakemake -n` and jobs on nodes do not need these modules.
-        from scripts.lib.report import summary
+        from scripts.records import summary
 
         summary.show(progress.JOURNAL)
     patches.end()

@@ -27,9 +27,9 @@ rule compile_iree:
         target=of_cell(PLAN.options.compile),
         hang=of_cell(PLAN.remedies.hang),
     shell:
-        SUPERVISE + " --module scripts.compile_iree {params.skip}"
+        SUPERVISE + " --module scripts.stages.compile_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q}"
         " --artifact {output.vmfb:q} {output.report:q} {params.hang}"
-        " -- {params.python} -m scripts.compile_iree --program {input.program:q}"
+        " -- {params.python} -m scripts.stages.compile_iree --program {input.program:q}"
         " {params.target}"
         " --out-vmfb {output.vmfb:q} --out-report {output.report:q}"

@@ -28,5 +28,5 @@ rule report_coverage:
         python=PLAN.report_python(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.report_coverage --results {input:q}"
+        "{params.python} -m scripts.stages.report_coverage --results {input:q}"
         " --out-md {output.md:q} --out-csv {output.csv:q} > {log:q} 2>&1"

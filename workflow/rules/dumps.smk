@@ -34,10 +34,10 @@ rule dump_baseline:
         folder=artifact("dump_baseline"),
     shell:
         SUPERVISE
-        + " --module scripts.dump_baseline scripts.baselines.{params.runtime}"
+        + " --module scripts.stages.dump_baseline scripts.baselines.{params.runtime}"
         " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
         " --artifact {output.listing:q}"
-        " -- {params.python} -m scripts.dump_baseline"
+        " -- {params.python} -m scripts.stages.dump_baseline"
         + LOAD_MODEL
         + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q} {params.what}"
@@ -66,8 +66,8 @@ rule dump_iree:
         what=PLAN.options.dump("kinds"),
         folder=artifact("dump_iree"),
     shell:
-        SUPERVISE + " --module scripts.dump_iree {params.skip}"
+        SUPERVISE + " --module scripts.stages.dump_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q} --artifact {output.listing:q}"
-        " -- {params.python} -m scripts.dump_iree --program {input.program:q}"
+        " -- {params.python} -m scripts.stages.dump_iree --program {input.program:q}"
         " {params.target} {params.what}"
         " --out-folder {params.folder:q} --out-listing {output.listing:q}"

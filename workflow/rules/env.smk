@@ -36,9 +36,9 @@ rule make_env:
         # need not be made again; `pins` changes with it.
         toolchain=lambda w, input: PLAN.environments.option(w.env),
     shell:
-        SUPERVISE + " --module scripts.make_env"
+        SUPERVISE + " --module scripts.stages.make_env"
         f" --artifact {{output.versions:q}} {{output.pins:q}} {TOOLS}"
-        f" -- {DRIVER} -m scripts.make_env"
+        f" -- {DRIVER} -m scripts.stages.make_env"
         " --env-file {input.env_file:q} --prefix {params.prefix:q}"
         " --pins {params.pins:q} {params.toolchain}"
         " --out-versions {output.versions:q} --out-pins {output.pins:q}"

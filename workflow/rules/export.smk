@@ -33,10 +33,10 @@ rule export_program:
         computes=of_cell(PLAN.options.exported),
     shell:
         SUPERVISE
-        + " --module scripts.export_program scripts.exporters.{params.exporter}"
+        + " --module scripts.stages.export_program scripts.exporters.{params.exporter}"
         " --upstream {input.env:q} {input.reference:q}"
         f" --artifact {{output.program:q}} {{output.report:q}} {LOCATIONS}"
-        " -- {params.python} -m scripts.export_program"
+        " -- {params.python} -m scripts.stages.export_program"
         + LOAD_MODEL
         + " --options {params.options:q} --signature {input.signature:q}"
         " --exporter {params.exporter:q} --exporter-options {params.exporter_options:q}"

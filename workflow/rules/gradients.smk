@@ -31,10 +31,10 @@ rule make_gradients:
         options=of_cell(PLAN.options.model),
         optimizer=PLAN.options.optimizer(),
     shell:
-        SUPERVISE + " --module scripts.make_gradients {params.skip}"
+        SUPERVISE + " --module scripts.stages.make_gradients {params.skip}"
         " --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
-        " -- {params.python} -m scripts.make_gradients"
+        " -- {params.python} -m scripts.stages.make_gradients"
         + LOAD_MODEL
         + " --options {params.options:q} {params.optimizer} --weights {input.weights:q}"
         " --inputs {input.inputs:q} --signature {input.signature:q}"

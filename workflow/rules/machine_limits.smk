@@ -1,6 +1,6 @@
 """What a device can do at most, once per machine and number of threads. `snakemake machine_limits`."""
 
-from scripts.lib.core.machine import cpu_name
+from scripts.core.machine import cpu_name
 
 
 rule machine_limits:
@@ -36,8 +36,8 @@ rule measure_machine_limits:
             f"{cpu_name()}, {job_resources.usable_cores()} cores" if ALL_HERE else ""
         ),
     shell:
-        SUPERVISE + " --module scripts.measure_machine_limits"
+        SUPERVISE + " --module scripts.stages.measure_machine_limits"
         " --upstream {input.env:q}"
         " --artifact {output.limits:q}"
-        " -- {params.python} -m scripts.measure_machine_limits --device {wildcards.device}"
+        " -- {params.python} -m scripts.stages.measure_machine_limits --device {wildcards.device}"
         " {params.worker_threads} --out {output.limits:q}"

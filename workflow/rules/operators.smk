@@ -27,7 +27,7 @@ rule select_operators:
         source=PLAN.options.operator_source(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.select_operators --source {params.source:q}"
+        "{params.python} -m scripts.stages.select_operators --source {params.source:q}"
         " --traces {input.traces:q} --out results/operators 2>&1 | tee {log:q}"
 
 
@@ -53,9 +53,9 @@ rule make_operator_references:
         **stage_params("operator_reference"),
         folder=artifact("operator_reference"),
     shell:
-        f"{SUPERVISE_BATCH} --module scripts.make_operator_references"
+        f"{SUPERVISE_BATCH} --module scripts.stages.make_operator_references"
         " --upstream {input.env:q} --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.make_operator_references --out {params.folder:q}"
+        " -- {params.python} -m scripts.stages.make_operator_references --out {params.folder:q}"
 
 
 rule export_operators:
@@ -83,10 +83,10 @@ rule export_operators:
         folder=artifact("operator_export"),
     shell:
         SUPERVISE_BATCH
-        + " --module scripts.export_operators scripts.exporters.{params.exporter}"
+        + " --module scripts.stages.export_operators scripts.exporters.{params.exporter}"
         " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
         " --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.export_operators --exporter {params.exporter}"
+        " -- {params.python} -m scripts.stages.export_operators --exporter {params.exporter}"
         " --exporter-options {params.exporter_options:q} --out {params.folder:q}"
 
 
@@ -112,7 +112,7 @@ rule compile_operators:
         **stage_params("operator_compile"),
         target=of_cell(PLAN.options.compile_operators),
     shell:
-        f"{SUPERVISE_COMPILING} --module scripts.compile_operators"
+        f"{SUPERVISE_COMPILING} --module scripts.stages.compile_operators"
         " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
         " --artifact {output.outcomes:q} {params.target} -- {params.python}"
 
@@ -141,10 +141,10 @@ rule verify_operators:
         worker_threads=PLAN.options.threads(),
         folder=artifact("operator_verify"),
     shell:
-        f"{SUPERVISE_BATCH} --module scripts.verify_operators"
+        f"{SUPERVISE_BATCH} --module scripts.stages.verify_operators"
         " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
         " --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.verify_operators --device {params.device:q}"
+        " -- {params.python} -m scripts.stages.verify_operators --device {params.device:q}"
         " {params.worker_threads} --out {params.folder:q}"
 
 
@@ -174,10 +174,10 @@ rule verify_operator_baseline:
         cache=artifact("operator_baseline", "cache"),
     shell:
         SUPERVISE_BATCH
-        + " --module scripts.verify_operator_baseline scripts.baselines.{params.runtime}"
+        + " --module scripts.stages.verify_operator_baseline scripts.baselines.{params.runtime}"
         " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
         " --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.verify_operator_baseline --runtime {params.runtime}"
+        " -- {params.python} -m scripts.stages.verify_operator_baseline --runtime {params.runtime}"
         " --device {params.device} {params.worker_threads} --cache {params.cache:q}"
 
 
@@ -207,5 +207,5 @@ rule time_operators:
         group=of_cell(PLAN.operator_groups.given),
     shell:
         SUPERVISE_TIMING_BATCH
-        + " --module scripts.time_operators scripts.verify_operators scripts.verify_operator_baseline"
+        + " --module scripts.stages.time_operators scripts.stages.verify_operators scripts.stages.verify_operator_baseline"
         " --group {params.group:q} --artifact {output.outcomes:q}"

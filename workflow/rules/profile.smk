@@ -30,10 +30,10 @@ rule profile_baseline:
         step=of_cell(PLAN.options.step),
     shell:
         SUPERVISE
-        + " --module scripts.profile_baseline scripts.baselines.{params.runtime}"
+        + " --module scripts.stages.profile_baseline scripts.baselines.{params.runtime}"
         " {params.skip} --upstream {input.env:q} {input.before:q}"
         " --artifact {output.profile:q}"
-        " -- {params.python} -m scripts.profile_baseline"
+        " -- {params.python} -m scripts.stages.profile_baseline"
         + LOAD_MODEL
         + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
@@ -65,9 +65,9 @@ rule profile_iree:
         device=of_cell(lambda w: PLAN.target(w).device),
         worker_threads=of_cell(lambda w: PLAN.options.threads(w.target)),
     shell:
-        SUPERVISE + " --module scripts.profile_iree {params.skip}"
+        SUPERVISE + " --module scripts.stages.profile_iree {params.skip}"
         " --upstream {input.env:q} {input.before:q} --artifact {output.profile:q}"
-        " -- {params.python} -m scripts.profile_iree --program {input.program:q}"
+        " -- {params.python} -m scripts.stages.profile_iree --program {input.program:q}"
         f" --locations {LOCATIONS}"
         " {params.target} --vmfb {input.vmfb:q}"
         " --weights {input.weights:q} --inputs {input.inputs:q}"

@@ -26,10 +26,10 @@ rule make_reference:
         **stage_params("reference"),
         options=of_cell(PLAN.options.model),
     shell:
-        SUPERVISE + " --module scripts.make_reference {params.skip}"
+        SUPERVISE + " --module scripts.stages.make_reference {params.skip}"
         " --upstream {input.env:q} --artifact"
         " {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
-        " -- {params.python} -m scripts.make_reference"
+        " -- {params.python} -m scripts.stages.make_reference"
         + LOAD_MODEL
         + " --options {params.options:q}"
         " --out-weights {output.weights:q} --out-inputs {output.inputs:q}"

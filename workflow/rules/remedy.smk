@@ -28,8 +28,8 @@ rule compile_iree_by_remedy:
         # changed table concerns.
         remedies=lambda w, input: PLAN.remedies.text(w),
     shell:
-        SUPERVISE + " --module scripts.compile_iree"
+        SUPERVISE + " --module scripts.stages.compile_iree"
         " --asked {input.asked:q} --remedies {params.remedies:q} --pins {params.pins}"
         " --upstream {input.env:q} --artifact {output.vmfb:q} {output.report:q}"
-        " -- {params.python} -m scripts.compile_iree"
+        " -- {params.python} -m scripts.stages.compile_iree"
         " --out-vmfb {output.vmfb:q} --out-report {output.report:q}"

@@ -1,6 +1,6 @@
 """`snakemake results/report.html`: the results as one page. `snakemake plots`: the main charts as files."""
 
-from scripts.lib.driver import page_inputs
+from scripts.run import page_inputs
 
 
 rule report:
@@ -31,7 +31,7 @@ rule write_report:
         code=lambda w: page_inputs.code(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.write_report --results {input:q} --out {output:q}"
+        "{params.python} -m scripts.stages.write_report --results {input:q} --out {output:q}"
         " 2>&1 | tee {log:q}"
 
 
@@ -77,7 +77,7 @@ rule plot_results:
         python=PLAN.report_python(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.plot_results --results {input:q} --out results/plots"
+        "{params.python} -m scripts.stages.plot_results --results {input:q} --out results/plots"
         " > {log:q} 2>&1"
 
 

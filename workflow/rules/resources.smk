@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from scripts.lib.config import threads as number_of_threads
-from scripts.lib.driver import resources as job_resources
+from scripts.matrix import threads as number_of_threads
+from scripts.run import resources as job_resources
 
 # In one submission, four builds run at a time, and one measurement.
 BUILDING = 4

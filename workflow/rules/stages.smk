@@ -1,9 +1,9 @@
-"""Inputs and params that the rules of all stages share. scripts/lib/config/stages.py declares stages."""
+"""Inputs and params that the rules of all stages share. scripts/matrix/stages.py declares stages."""
 
 import inspect
 
-from scripts.lib.config import cell
-from scripts.lib.config.stages import STAGES
+from scripts.matrix import cell
+from scripts.matrix.stages import STAGES
 
 _WILDCARDS = inspect.Parameter("wildcards", inspect.Parameter.POSITIONAL_ONLY)
 _OF_WILDCARDS = inspect.Signature([_WILDCARDS])

@@ -27,5 +27,5 @@ rule time_group:
     # A member that is not verified is left out, so no verification has to be ok.
     shell:
         SUPERVISE_TIMING
-        + " --module scripts.time_group scripts.time_module --group {params.group:q}"
+        + " --module scripts.stages.time_group scripts.stages.time_module --group {params.group:q}"
         " --artifact {output.timing:q}"

@@ -29,8 +29,8 @@ rule trace_operators:
         **stage_params("trace"),
         options=of_cell(PLAN.options.model),
     shell:
-        SUPERVISE + " --module scripts.trace_operators {params.skip}"
+        SUPERVISE + " --module scripts.stages.trace_operators {params.skip}"
         " --upstream {input.env:q} --artifact {output.trace:q}"
-        " -- {params.python} -m scripts.trace_operators"
+        " -- {params.python} -m scripts.stages.trace_operators"
         + LOAD_MODEL
         + " --options {params.options:q} --out-trace {output.trace:q}"

@@ -39,11 +39,11 @@ rule tune_iree:
         raw_inputs=artifact("tune", "inputs"),
     shell:
         SUPERVISE_TUNING
-        + " --module scripts.tune_iree scripts.compile_iree scripts.verify_iree scripts.time_module scripts.tune_dispatches"
+        + " --module scripts.stages.tune_iree scripts.stages.compile_iree scripts.stages.verify_iree scripts.stages.time_module scripts.stages.tune_dispatches"
         " --search {params.search:q} --cores {threads}"
         " --upstream {input.env:q} {input.before:q}"
         " --artifact {output.tuned:q} {output.default:q} {output.report:q}"
-        " -- {params.python} -m scripts.verify_iree --vmfb {output.tuned:q}"
+        " -- {params.python} -m scripts.stages.verify_iree --vmfb {output.tuned:q}"
         " --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --device {params.device:q} {params.worker_threads}"
@@ -92,7 +92,7 @@ rule aggregate_tuned:
         gate=GATE.param(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.aggregate_tuned --matrix results/logs/matrix.json"
+        "{params.python} -m scripts.stages.aggregate_tuned --matrix results/logs/matrix.json"
         " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
         " --out-results results/tuned --due {params.due}"
         " 2>&1 | tee {log:q}"

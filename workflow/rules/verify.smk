@@ -29,10 +29,10 @@ rule verify_iree:
         worker_threads=of_cell(lambda w: PLAN.options.threads(w.target)),
         raw_inputs=artifact("verify", "inputs"),
     shell:
-        SUPERVISE + " --module scripts.verify_iree"
+        SUPERVISE + " --module scripts.stages.verify_iree"
         " --upstream {input.env:q} {input.before:q}"
         " --artifact {output.verification:q}"
-        " -- {params.python} -m scripts.verify_iree --vmfb {input.vmfb:q}"
+        " -- {params.python} -m scripts.stages.verify_iree --vmfb {input.vmfb:q}"
         " --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --device {params.device:q} {params.worker_threads}"

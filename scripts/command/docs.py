@@ -1,0 +1,21 @@
+"""Write the pages of docs/ that are made from declarations: columns.md, and tables of flag sets and remedies."""
+
+from __future__ import annotations
+
+import argparse
+
+from scripts.core import atomic, checkout, exits
+from scripts.features.report import columns_page
+from scripts.features.variants import document_flag_sets, document_remedies
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    docs = checkout.ROOT / "docs"
+    atomic.write_text(docs / "columns.md", columns_page.page(columns_page.TABLES))
+    for part in (document_flag_sets.PART, document_remedies.PART):
+        page = docs / part.page
+        try:
+            atomic.write_text(page, part.within(page.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            exits.fail(f"{page}: {error}")

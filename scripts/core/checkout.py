@@ -1,0 +1,36 @@
+"""Paths of the checkout's files in a run.
+
+A run in the checkout's own folder uses relative paths such as `envs/iree.yaml`. A run in another
+folder (`--directory`, or a Snakefile that imports this workflow) uses absolute paths, and its
+commands set the path of this project's Python modules.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def is_here() -> bool:
+    """Return whether the working folder is the folder of the checkout."""
+    return os.path.samefile(os.curdir, ROOT)
+
+
+def path(file: str) -> str:
+    """Return the path of a file or folder of the checkout, as used in the working folder."""
+    return file if is_here() else str(ROOT / file)
+
+
+def prefix() -> list[str]:
+    """Return the words that go before `python -m scripts.…` to run it in the working folder.
+
+    Python then imports modules from the checkout and the user's PYTHONPATH, and not from the
+    working folder, which may have its own folder `scripts` or `models`.
+    """
+    if is_here():
+        return []
+    further = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    places = dict.fromkeys([str(ROOT), *further])
+    return ["env", f"PYTHONPATH={os.pathsep.join(places)}", "PYTHONSAFEPATH=1"]

@@ -1,0 +1,261 @@
+"""Process trees: children that end with their parent, and finding, measuring and killing descendants."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+KILL_GRACE_SECONDS = 10.0
+
+# linux/prctl.h. There is no maintained library for these two calls on Python 3.11.
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to SIGKILL this process when its parent dies (Linux; else nothing)."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def opened(pid: int) -> int | None:
+    """A file descriptor that is readable once the process has ended; None where there is no such
+    process, or the system cannot tell (pidfd_open(2), Linux 5.3)."""
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent exits, so that all of them can be killed."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def child_setup(parent: int) -> Callable[[], None]:
+    """A `preexec_fn`: the child dies with `parent`, even if that has already died."""
+
+    def setup() -> None:
+        die_with_parent()
+        if os.getppid() != parent:
+            os._exit(128 + signal.SIGKILL)
+
+    return setup
+
+
+def descendants(pid: int) -> list[int]:
+    """Process ids of all children, grandchildren and so on, zombies included.
+
+    Asks the kernel for each process's own list (proc(5), /proc/<pid>/task/<tid>/children),
+    which costs a fraction of a walk over every process of the machine: this is called ten
+    times a second during measurements.
+    """
+    if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
+        import psutil  # kernels without CONFIG_PROC_CHILDREN, and other systems
+
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        children = _children(todo.pop())
+        found += children
+        todo += children
+    return found
+
+
+def same_program(pid: int) -> list[int]:
+    """The descendants of a process that run the same program: those that a Python process has forked, or
+    started with the same interpreter."""
+    return [below for below in descendants(pid) if _program(below) == _program(pid) != ""]
+
+
+def _program(pid: int) -> str:
+    """The executable of a process; "" where that is not told, as of one that has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
+
+
+def _children(pid: int) -> list[int]:
+    """The children of every thread of a process; none once it is gone, at whatever moment."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                listed = Path(f"/proc/{pid}/task/{thread}/children").read_text()
+                found += [int(child) for child in listed.split()]
+    return found
+
+
+def resident_mb(pids: Iterable[int], shared_once: bool = False) -> float:
+    """Resident set of several processes together, in MiB; processes that have ended count as 0.
+
+    A plain sum counts pages that forked workers share once per process. `shared_once` uses the kernel's
+    proportional shares instead, which is slower and therefore only used near the limit.
+    """
+    import psutil
+
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            child = psutil.Process(pid)
+            total += child.memory_full_info().pss if shared_once else child.memory_info().rss
+    return total / 2**20
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of processes and of the children that they have waited for.
+
+    Processes that no longer exist are not counted.
+    """
+    import psutil
+
+    total = 0.0
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            total += sum(psutil.Process(pid).cpu_times()[:4])
+    return total
+
+
+def kill_descendants(spare: int | None = None, but: Collection[int] = ()) -> None:
+    """SIGKILL every descendant of this process and reap all of them but `spare`.
+
+    `spare` is killed too, but left to be waited for by whoever wants its resource usage; children
+    in `but` and what they have started are left alone. New sessions and daemons are descendants as
+    well, once this process has adopted orphans.
+    """
+    deadline = time.monotonic() + KILL_GRACE_SECONDS
+    while time.monotonic() < deadline:
+        others = [pid for pid in descendants(os.getpid()) if pid != spare]
+        if but:
+            alone = {pid for child in but for pid in (child, *descendants(child))}
+            others = [pid for pid in others if pid not in alone]
+        for pid in [*others, *([spare] if spare is not None else [])]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not others:
+            return
+        for pid in others:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01)
+
+
+def kill_tree(pid: int) -> None:
+    """SIGKILL a process that is not our child, and all its descendants, until only its zombie is left."""
+    deadline = time.monotonic() + KILL_GRACE_SECONDS
+    while time.monotonic() < deadline:
+        below = descendants(pid)
+        for one in (*below, pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        if not below and _is_zombie(pid):
+            return
+        time.sleep(0.01)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended, and is not yet waited for (or is gone)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def kernel_oom_kills() -> int:
+    """The number of processes that the kernel has killed for memory: in this control group (cgroup v2,
+    memory.events), else on the machine since boot (/proc/vmstat, Linux 4.13)."""
+    with contextlib.suppress(OSError):
+        for line in _kernel_oom_counter().read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+@functools.cache
+def _kernel_oom_counter() -> Path:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            events = Path(f"/sys/fs/cgroup{line.removeprefix('0::')}/memory.events")
+            if line.startswith("0::") and events.is_file():
+                return events
+    return Path("/proc/vmstat")
+
+
+def leave_no_core(pid: int) -> None:
+    """Prevent a core dump of a process, if the system supports it (prlimit(2), core(5)).
+
+    The limit is one byte, because 0 does not apply to a core dump that is piped to a program.
+    """
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_CORE, (1, 1))
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """A finished tool: exit code (negative: signal), wall seconds, peak RSS in MiB."""
+
+    returncode: int
+    seconds: float
+    max_rss_mb: float
+
+
+def run_tool(command: Sequence[str]) -> ToolRun:
+    """Run a tool with its output passed through, and measure that process alone.
+
+    Peak RSS is the kernel's own `ru_maxrss` of the tool, which no polling can miss.
+    """
+    start = time.monotonic()
+    child = subprocess.Popen(list(command), preexec_fn=child_setup(os.getpid()))
+    _, wait_status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(wait_status)
+    return ToolRun(child.returncode, time.monotonic() - start, rss_mb(usage))
+
+
+def reset_peak_rss() -> None:
+    """Reset this process's peak memory, if the system supports it (proc(5), clear_refs)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_rss_mb() -> float:
+    """Peak resident set of this process in MiB, since the last reset if the system supports that."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return round(int(line.split()[1]) / 1024, 1)
+    return round(rss_mb(resource.getrusage(resource.RUSAGE_SELF)), 1)
+
+
+def rss_mb(usage: resource.struct_rusage) -> float:
+    """Peak resident set in MiB; Linux reports KiB (getrusage(2))."""
+    return usage.ru_maxrss / 1024
+
+
+def exit_like(returncode: int) -> None:
+    """End this process as the tool ended: by the same signal, or with 1 for any failure.
+
+    The exit codes of tools have other meanings (IREE's tools exit with status codes) than those of
+    scripts/core/exits.py, so they are not passed on.
+    """
+    if returncode < 0:
+        # A core dump of this process would not help; the tool may have left its own.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -returncode not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-returncode, signal.SIG_DFL)
+        os.kill(os.getpid(), -returncode)
+    raise SystemExit(1 if returncode else 0)

@@ -1,0 +1,141 @@
+"""Tensors on disk between stages: `.npz` files and the signature that types them.
+
+numpy has no bfloat16, so a bfloat16 tensor is stored as float32, which is exact; the signature has its
+original type. Every stage reads tensors with this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scripts.core import atomic
+
+# torch's name: (MLIR's name, numpy's name on disk)
+DTYPES = {
+    "float64": ("f64", "float64"),
+    "float32": ("f32", "float32"),
+    "float16": ("f16", "float16"),
+    "bfloat16": ("bf16", "float32"),
+    "int64": ("i64", "int64"),
+    "int32": ("i32", "int32"),
+    "int16": ("i16", "int16"),
+    "int8": ("i8", "int8"),
+    "uint8": ("i8", "uint8"),
+    "bool": ("i1", "bool"),
+}
+
+LOSS = "loss"
+GRADIENT = "gradient of "
+CHANGE = "change of "
+"""Names of the results of a training step: the loss, and the prefixes of each parameter's gradient and of the
+change of each parameter, buffer and tensor of the optimizer's state. A program returns the new value."""
+
+COTANGENT = "cotangent."
+"""The prefix of the names of cotangents: inputs of a training step's program, and arrays in golden.npz."""
+
+OPTIMIZER = "optimizer."
+"""The prefix of the keys of an optimizer's state in an archive: `optimizer.exp_avg.conv.weight`."""
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A tensor's name (its path in the arguments or outputs), shape and torch dtype name."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def mlir(self) -> str:
+        """Builtin MLIR type, for example `tensor<1x3x64x64xf32>`."""
+        return f"tensor<{''.join(f'{n}x' for n in self.shape)}{DTYPES[self.dtype][0]}>"
+
+    @property
+    def iree(self) -> str:
+        """Type in the grammar of IREE's `--input=`, for example `1x3x64x64xf32`.
+
+        IREE's host ABI passes i1 as a byte (`i8` here).
+        """
+        element = {"i1": "i8"}.get(DTYPES[self.dtype][0], DTYPES[self.dtype][0])
+        return "x".join([*map(str, self.shape), element])
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What the reference stage fixed for a model: every later stage goes by it.
+
+    `parameters` maps archive keys to types. `aliases` maps further state_dict names (tied weights) to
+    the key of their data. `weights_bytes` is the size of the archive. `inputs_from` says what the
+    inputs were made of. `generation` has a language model's greedy tokens (greedy_tokens.Generation).
+    `quantization` has the error of a quantised model (quantization.py).
+    `resolved` has the arguments that the functions of the model file were called with, by name.
+    `layers` and `vocab_size` come from the model's configuration (depth.py).
+    `work` has the FLOPs and bytes of a call (torch_model/work.py); None if they were not counted.
+    """
+
+    model: str
+    dtype: str
+    batch_size: int
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    parameters: tuple[TensorType, ...]
+    aliases: dict[str, str]
+    options: dict[str, Any]
+    torch_version: str
+    has_fp64: bool
+    rmse_vs_fp64: float | None
+    deterministic: bool
+    weights_bytes: int = 0
+    inputs_from: str = ""
+    generation: dict[str, Any] | None = None
+    quantization: dict[str, Any] | None = None
+    resolved: dict[str, Any] = field(default_factory=dict)
+    layers: int | None = None
+    vocab_size: int | None = None
+    work: dict[str, Any] | None = None
+
+    def write(self, path: str | Path) -> None:
+        atomic.write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Signature:
+        values = atomic.read_json(path)
+        for key in ("inputs", "outputs", "parameters"):
+            values[key] = tuple(
+                TensorType(v["name"], tuple(v["shape"]), v["dtype"]) for v in values[key]
+            )
+        return cls(**values)
+
+
+def save_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write arrays under their keys; never pickled objects."""
+    for key, array in arrays.items():
+        if array.dtype.hasobject:
+            raise TypeError(f"{path}: {key} holds Python objects")
+    # A file object, because numpy would append .npz to a name.
+    with Path(path).open("wb") as out:
+        np.savez(out, allow_pickle=False, **arrays)
+
+
+def load_npz(path: str | Path, prefix: str = "") -> dict[str, np.ndarray]:
+    """Read the arrays whose keys begin with `prefix`; refuses pickles."""
+    with np.load(path, allow_pickle=False) as archive:
+        return {key: archive[key] for key in archive.files if key.startswith(prefix)}
+
+
+def as_native(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The array converted to a torch dtype."""
+    return np.asarray(array.astype(native(dtype), copy=False), order="C")
+
+
+def native(dtype: str) -> np.dtype:
+    """numpy's type of a torch dtype, bfloat16 through ml_dtypes (which IREE brings)."""
+    if dtype != "bfloat16":
+        return np.dtype(DTYPES[dtype][1])
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)

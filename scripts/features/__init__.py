@@ -1,0 +1,1 @@
+"""What vmfbench does beyond the core: one package per feature."""

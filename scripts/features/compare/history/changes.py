@@ -1,0 +1,183 @@
+"""Change points and drift of a series, with a known rate of false alarms.
+
+The logarithms of a series are described in one of three ways: one level, several levels (ruptures finds the segmentation with the
+least squares for each number of changes: Truong, Oudre, Vayatis 2020, "Selective review of offline change point detection
+methods"), or a line. Each description has the cost
+
+    (n + df) · log(df · prior + RSS) + penalty · (number of changes, or 1 for a line)
+
+and the one with the least cost is taken. `prior` is the variance of a point as its own measurement states it, which counts as `df`
+observations (Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in microarray
+experiments"); RSS is the sum of the squared residuals. The penalty is calibrated by simulation: of series
+without a change, ALARMS have another description than one level. `python -m benchmarks.change_points` computes PENALTY and states
+how many changes and drifts are found.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scripts.timing.ratios import CONFIDENCE, Interval, quantile
+
+LEAST = 4
+"""Points that a series needs: a level has at least SHORTEST."""
+SHORTEST = 2
+MOST_CHANGES = 8
+DF = 4.0
+FLOOR = 0.02**2
+"""Variance of a point (of the logarithm) whose measurement does not state one."""
+ALARMS = 0.001
+PENALTY = 18.0
+"""Of a change. By simulation it is 16 to 19, without a trend, for series of 4 to 200 points."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """From the point `index` on, the level is another one: `ratio` times the level before, with its interval."""
+
+    index: int
+    ratio: Interval
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The value changes slowly: along the fitted line, the last point is `ratio` times the first one. `step`: the largest ratio of two
+    neighbours on that line, which no comparison of two runs would show."""
+
+    ratio: Interval
+    step: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a series shows: changes, or a drift, or neither."""
+
+    changes: tuple[Change, ...] = ()
+    drift: Drift | None = None
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The variance of a point, as much as `DF` observations."""
+
+    variance: float
+
+    def spread(self, left: float, count: int, parameters: int) -> tuple[float, float]:
+        """The standard deviation of a point around a description with `parameters`, and its degrees of freedom."""
+        df = DF + count - parameters
+        return math.sqrt((DF * self.variance + left) / df), df
+
+    def cost(self, left: float, count: int) -> float:
+        """The cost of a description without its penalty."""
+        return (count + DF) * math.log(DF * self.variance + left)
+
+
+def find(values: Sequence[float], variances: Sequence[float | None]) -> Found:
+    """Return the changes or the drift of a series of positive values.
+
+    `variances`: of the logarithm of each value as its measurement states it, or None. A series that is too short, or has a value
+    that is not positive, shows nothing.
+    """
+    if len(values) < LEAST or min(values) <= 0:
+        return Found()
+    logs = [math.log(value) for value in values]
+    prior = Prior(max(FLOOR / 16, statistics.fmean(FLOOR if v is None else v for v in variances)))
+    best_cost, bounds = prior.cost(rss(logs, [len(logs)]), len(logs)), [len(logs)]
+    for found in (_carried(logs, one) for one in segmentations(logs)):
+        cost = prior.cost(rss(logs, found), len(logs)) + (len(found) - 1) * PENALTY
+        if cost < best_cost:
+            best_cost, bounds = cost, found
+    slope, left = line(logs)
+    if prior.cost(left, len(logs)) + PENALTY < best_cost:
+        return Found(drift=_drift(logs, slope, left, prior))
+    return Found(changes=_changes(logs, bounds, prior))
+
+
+def exact(values: Sequence[float]) -> Found:
+    """Return the changes of a series without noise, such as a size: every difference is one."""
+    found = []
+    for index in range(1, len(values)):
+        before, after = values[index - 1], values[index]
+        if before != after:
+            ratio = after / before if before else math.inf
+            found.append(Change(index, Interval(ratio, ratio, ratio)))
+    return Found(tuple(found))
+
+
+def segmentations(logs: Sequence[float]) -> list[list[int]]:
+    """Return the ends of the segments with the least squares, for 1 to MOST_CHANGES changes."""
+    import numpy as np
+    import ruptures
+
+    # The algorithm needs no scale, but loses digits where the mean is large compared with the differences.
+    signal = np.asarray(logs, float).reshape(-1, 1)
+    fitted = ruptures.KernelCPD(kernel="linear", min_size=SHORTEST).fit(signal - signal.mean())
+    most = min(MOST_CHANGES, len(logs) // SHORTEST - 1)
+    return [fitted.predict(n_bkps=count) for count in range(most, 0, -1)][::-1]
+
+
+def line(logs: Sequence[float]) -> tuple[float, float]:
+    """Return the slope per point of the fitted line, and the sum of its squared residuals."""
+    fitted = statistics.linear_regression(range(len(logs)), logs)
+    left = sum((y - fitted.intercept - fitted.slope * x) ** 2 for x, y in enumerate(logs))
+    return fitted.slope, left
+
+
+def _drift(logs: Sequence[float], slope: float, left: float, prior: Prior) -> Drift:
+    count = len(logs)
+    spread, df = prior.spread(left, count, 2)
+    # The variance of a fitted slope: that of a point, divided by the sum of the squared distances from the middle.
+    half = quantile(df, CONFIDENCE) * spread / math.sqrt((count**3 - count) / 12)
+    total = [math.exp((count - 1) * one) for one in (slope, slope - half, slope + half)]
+    return Drift(Interval(*total), math.exp(slope))
+
+
+def rss(logs: Sequence[float], bounds: Sequence[int]) -> float:
+    """The sum of the squared distances from the means of the segments that end at `bounds`."""
+    total, start = 0.0, 0
+    for end in bounds:
+        mean = statistics.fmean(logs[start:end])
+        total += sum((one - mean) ** 2 for one in logs[start:end])
+        start = end
+    return total
+
+
+def _carried(logs: Sequence[float], bounds: Sequence[int]) -> list[int]:
+    """Return the bounds of those segments that most of their points carry.
+
+    A single outlier moves the mean of a short segment. A change is kept if most points on both of its sides, and at least two, are nearer
+    to the median of their own side.
+    """
+    kept = list(bounds)
+    while len(kept) > 1:
+        weak = next((n for n in range(len(kept) - 1) if not _is_carried(logs, kept, n)), None)
+        if weak is None:
+            break
+        del kept[weak]
+    return kept
+
+
+def _is_carried(logs: Sequence[float], bounds: Sequence[int], number: int) -> bool:
+    start = bounds[number - 1] if number else 0
+    sides = logs[start : bounds[number]], logs[bounds[number] : bounds[number + 1]]
+    levels = [statistics.median(side) for side in sides]
+    for side, own, other in zip(sides, levels, reversed(levels), strict=True):
+        near = sum(abs(one - own) < abs(one - other) for one in side)
+        if near < SHORTEST or 2 * near <= len(side):
+            return False
+    return True
+
+
+def _changes(logs: Sequence[float], bounds: Sequence[int], prior: Prior) -> tuple[Change, ...]:
+    spread, df = prior.spread(rss(logs, bounds), len(logs), len(bounds))
+    found = []
+    starts = [0, *bounds]
+    for before, at, after in zip(starts, bounds, bounds[1:], strict=False):
+        sides = logs[before:at], logs[at:after]
+        step = statistics.fmean(sides[1]) - statistics.fmean(sides[0])
+        half = quantile(df, CONFIDENCE) * spread * math.sqrt(sum(1 / len(side) for side in sides))
+        found.append(Change(at, Interval(*(math.exp(step + off) for off in (0.0, -half, half)))))
+    return tuple(found)

@@ -1,0 +1,202 @@
+"""results/history/: every aggregate once, compressed.
+
+`<id>.jsonl.zst` has the records, as the aggregation wrote them. `<id>.json` says when, where and with what they were made. The id is
+the SHA-256 of the records (16 hex digits), so an aggregate with the same content is kept once, and the histories of two folders are
+merged by copying their files into one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scripts.core import atomic, checkout, machine
+from scripts.records.provenance import PACKAGES
+
+FOLDER = Path("results/history")
+LEVEL = 10
+"""Compression level of zstandard."""
+KINDS = ("latency", "kernels", "tuned")
+"""The aggregates that are kept: the names of their CSV files."""
+PINNED = "pinned"
+"""The toolchain of records that name none."""
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """The machine that aggregated: its name, its CPU, and the cores that could be used."""
+
+    name: str
+    cpu: str
+    cores: int
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One aggregate. `made`: when it was aggregated, in seconds since the epoch. `measured`: when the timing of its first and of
+    its last group began; None if nothing was timed. `commit`: of the checkout, with `-dirty` if files differed from it; "" if it is not
+    known. `toolchains`: versions by package, by toolchain. `statuses`: number of rows by status."""
+
+    id: str
+    kind: str
+    made: float
+    measured: tuple[float, float] | None
+    commit: str
+    machine: Machine
+    toolchains: dict[str, dict[str, list[str]]]
+    statuses: dict[str, int]
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return sum(self.statuses.values())
+
+    @property
+    def at(self) -> float:
+        """When its last group was timed, or else when it was made, in seconds since the epoch."""
+        return self.measured[1] if self.measured else self.made
+
+    @property
+    def short(self) -> str:
+        """The first digits of its id, for tables."""
+        return self.id[:8]
+
+
+class Damaged(Exception):
+    """An entry of the history that cannot be read. Says which one, and why."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An entry, and the file with its records."""
+
+    entry: Entry
+    path: Path
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield its records. Raises Damaged if they are not those that were kept."""
+        import zstandard
+
+        try:
+            text = zstandard.decompress(self.path.read_bytes())
+        except (OSError, zstandard.ZstdError) as error:
+            raise Damaged(f"{self.path}: cannot be read ({error})") from error
+        if _id(text) != self.entry.id:
+            raise Damaged(f"{self.path}: its content is not the one that was kept")
+        yield from _decoded(text)
+
+
+def keep(records: Path, kind: str, folder: Path | None = None) -> None:
+    """Add an aggregate, a file of records, to the history, which is beside it unless `folder` is given.
+
+    Nothing is written if the history has the same records already. An error is printed and does not stop the run: the results
+    themselves are complete.
+    """
+    try:
+        _keep(records.read_bytes(), kind, folder or records.parent / FOLDER.name)
+    except Exception as error:  # whatever it is: nothing of the run depends on the history
+        print(f"note: {records} was not added to the history: {error}", file=sys.stderr)
+
+
+def _keep(text: bytes, kind: str, folder: Path) -> None:
+    import zstandard
+
+    name = _id(text)
+    about = folder / f"{name}.json"
+    if about.exists():
+        return
+    entry = describe(name, kind, _decoded(text))
+    # The description is last: an entry without one is not complete, and is written again.
+    atomic.write_bytes(folder / f"{name}.jsonl.zst", zstandard.compress(text, LEVEL))
+    atomic.write_json(about, msgspec.to_builtins(entry))
+
+
+def describe(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> Entry:
+    """Return the description of an aggregate that is made now, on this machine."""
+    statuses: Counter[str] = Counter()
+    versions: dict[str, dict[str, set[str]]] = {}
+    started: list[float] = []
+    for one in records:
+        statuses[one["outcome"]["status"]] += 1
+        known = versions.setdefault(toolchain_of(one), {})
+        for package, version in versions_of(one).items():
+            known.setdefault(package, set()).add(version)
+        if one.get("latency"):
+            started.append(one["latency"]["started"])
+    return Entry(
+        name,
+        kind,
+        round(time.time(), 3),
+        (min(started), max(started)) if started else None,
+        commit(),
+        Machine(platform.node(), machine.cpu_name(), machine.physical_cores()),
+        {
+            toolchain: {package: sorted(found) for package, found in sorted(of.items())}
+            for toolchain, of in sorted(versions.items())
+        },
+        dict(sorted(statuses.items())),
+    )
+
+
+def toolchain_of(record: Mapping[str, Any]) -> str:
+    """Return the name of the toolchain of a record."""
+    return record.get("experiment", {}).get("toolchain") or PINNED
+
+
+def versions_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of a record by package, without builds. That of the frontend has the name of the exporter."""
+    exporter = record.get("experiment", {}).get("exporter") or "frontend"
+    return {
+        exporter if package == "frontend" else PACKAGES.get(package, package): version
+        for package, version in record["versions"].items()
+        if version and not package.endswith("_build")
+    }
+
+
+def commit() -> str:
+    """Return the commit of the checkout, with `-dirty` if its files differ from it; "" if it is not known."""
+    command = ["git", "-C", str(checkout.ROOT), "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]  # fmt: skip
+    # Without its locks, git does not disturb another git in the checkout.
+    quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, env=quiet)  # fmt: skip
+    except (OSError, subprocess.SubprocessError):  # no git, or no repository
+        return ""
+    return done.stdout.strip()
+
+
+def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept], list[str]]:
+    """Return the entries of these kinds, and what is wrong with those that cannot be read.
+
+    They are in the order in which they were made. A run in which the cell that fails was the last one to be measured has an older
+    last timing than the run before it.
+    """
+    found, wrong = [], []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            entry = msgspec.json.decode(path.read_bytes(), type=Entry)
+        except (OSError, msgspec.MsgspecError) as error:
+            wrong.append(f"{path}: not an entry of a history ({error})")
+            continue
+        if entry.kind in kinds:
+            found.append(Kept(entry, path.with_name(f"{entry.id}.jsonl.zst")))
+    return sorted(found, key=lambda one: (one.entry.made, one.entry.id)), wrong
+
+
+def _decoded(text: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the records of lines of JSON."""
+    return (msgspec.json.decode(line) for line in text.split(b"\n") if line.strip())
+
+
+def _id(text: bytes) -> str:
+    """Return the id of records, given as lines of JSON."""
+    return hashlib.sha256(text).hexdigest()[:16]

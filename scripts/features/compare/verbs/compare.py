@@ -1,0 +1,150 @@
+"""Compare two runs, or two toolchains of one run; exit with 1 if something has become worse."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scripts.core import atomic, checkout, exits
+from scripts.features.compare import formats, pairs, remeasuring
+from scripts.features.compare.compare import Comparison, compare
+from scripts.features.compare.latencies import Estimate
+from scripts.features.compare.pairs import Pair
+from scripts.features.compare.settings import Settings
+from scripts.matrix import cell, settings
+from scripts.matrix.reading import ConfigError
+from scripts.records.results_file import BadRecords, read
+from scripts.timing.turns import Rule
+
+RESULTS = Path("results")
+ROWS = "results.jsonl"
+SAVED = "comparison.json"
+BAD_INPUT = 2
+"""The exit code for input that cannot be used: 1 means that something has become worse."""
+
+
+def main() -> int:
+    args = _arguments()
+    try:
+        chosen = _settings(args.configfile)
+        found = [one for one in _pairs(args) if cell.selects(args.cell, one.cell)]
+        if not found:
+            raise BadRecords(f"no cell matches --cell {' '.join(args.cell)}" if args.cell else "there are no rows")  # fmt: skip
+        made = _compare(args, found, chosen, {})
+        if args.remeasure:
+            made = _compare(args, found, chosen, _again(args, made, found))
+        if args.save:
+            atomic.write_text(args.save, formats.as_json(made, args.all))
+        text = formats.FORMATS[args.format](made, args.all)
+    except (BadRecords, ConfigError, OSError, ValueError) as error:
+        exits.fail(str(error), BAD_INPUT)
+    print(text, end="")
+    return 1 if made.alarms else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "rows",
+        nargs="*",
+        type=Path,
+        metavar="BEFORE AFTER",
+        help="two folders results/, or two files results.jsonl; with --toolchain one, or none for results/",
+    )
+    parser.add_argument(
+        "--toolchain", nargs=2, metavar=("BEFORE", "AFTER"), help="two toolchains of one run"
+    )
+    parser.add_argument("--format", choices=formats.FORMATS, default="text")
+    parser.add_argument(
+        "--all", action="store_true", help="show also latencies of which no change was found"
+    )
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help=f"also write the comparison as JSON, such as {RESULTS / SAVED} for results/report.html"
+    )  # fmt: skip
+    parser.add_argument(
+        "--configfile",
+        nargs="*",
+        type=Path,
+        default=[],
+        help="files over config.yaml, for the thresholds in `compare`",
+    )
+    parser.add_argument(
+        "--remeasure",
+        action="store_true",
+        help="time undecided cells again, both programs in turns, on this machine",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=Rule.budget_s,
+        metavar="SECONDS",
+        help=f"turns of a cell that is timed again (default: {Rule.budget_s:g})",
+    )
+    cell.add_arguments(parser)
+    args = parser.parse_args()
+    if len(args.rows) != 2 and not (args.toolchain and len(args.rows) < 2):
+        parser.error("name two folders or files; or --toolchain BEFORE AFTER and at most one")
+    if args.toolchain and not args.rows:
+        args.rows = [RESULTS]
+    if args.remeasure and not args.toolchain and len(set(_folders(args))) == 1:
+        parser.error(
+            "--remeasure: both runs are of the same folder, so the modules and the environment of the one "
+            "before are gone; give the results of two checkouts, or --toolchain BEFORE AFTER"
+        )
+    return args
+
+
+def _settings(files: Sequence[Path]) -> Settings:
+    """The thresholds of config.yaml with further files over it."""
+    declared, _ = settings.load({}, [checkout.path("config.yaml"), *files], checkout.ROOT, Path.cwd())  # fmt: skip
+    return Settings.of(declared.get("compare"))
+
+
+def _pairs(args: argparse.Namespace) -> list[Pair]:
+    read_rows = [[one.data for one in read(_rows_file(path))] for path in args.rows]
+    if args.toolchain:
+        return pairs.of_toolchains(read_rows[0], *args.toolchain)
+    return pairs.of_files(*read_rows)
+
+
+def _rows_file(path: Path) -> Path:
+    return path / ROWS if path.is_dir() else path
+
+
+def _compare(
+    args: argparse.Namespace,
+    found: Sequence[Pair],
+    chosen: Settings,
+    in_turns: Mapping[str, Estimate],
+) -> Comparison:
+    before, after = args.toolchain or map(str, args.rows)
+    return compare(found, before, after, chosen, in_turns)
+
+
+def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
+    """The folders in which the runs were started."""
+    found = [_rows_file(path).absolute().parent.parent for path in args.rows]
+    return found[0], found[-1]
+
+
+def _again(
+    args: argparse.Namespace, made: Comparison, found: Sequence[Pair]
+) -> dict[str, Estimate]:
+    """Time cells again that are undecided, or that have no common anchor. Says on stderr what it does."""
+    by_cell = {pair.cell: pair for pair in found}
+    cells = [one.cell for one in made.undecided]
+    cells += [one.cell for one in made.not_compared if one.is_measurable]
+    # More seconds are more generations: only these narrow an interval.
+    generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
+    rule = Rule(budget_s=args.budget, generations=generations)
+    estimates = {}
+    for number, cell_name in enumerate(cells, start=1):
+        print(f"[{number}/{len(cells)}] {cell_name}", file=sys.stderr, flush=True)
+        again = remeasuring.measure(by_cell[cell_name], _folders(args), rule)
+        if isinstance(again, Estimate):
+            estimates[cell_name] = again
+        else:
+            print(f"    not timed again: {again}", file=sys.stderr, flush=True)
+    return estimates

@@ -1,0 +1,82 @@
+"""The matrix of results/kernels.csv: kernels at shapes as models, with targets and a stopping rule of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from scripts.matrix import cell, checks, settings, threads, toolchains
+from scripts.matrix.entries import Model, by_threads
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.settings import ConfigError
+
+KINDS = ("frontends", "targets", "baselines")
+
+
+def expand(
+    matrix: Matrix,
+    config: Mapping[str, Any],
+    selections: Mapping[str, str],
+    known: Mapping[str, dict],
+    declared: dict[str, Model],
+    root: Path,
+) -> Matrix | None:
+    """The matrix of the kernels; None if the configuration declares none.
+
+    `matrix`: that of the models. `known`: all entries that the configuration declares. `declared`: the
+    kernels (`kernel_models.listed`). Raises ConfigError with every problem.
+    """
+    section = config.get("kernels")
+    if section is None or not declared:
+        return None
+    problems: list[str] = []
+    chosen: dict[str, Any] = {}
+    for kind in KINDS:
+        # A configuration of one's own may lack what the shipped `kernels` names.
+        names = [name for name in known[kind] if cell.selects(section.get(kind, ()), name)]
+        if kind in selections:
+            names = settings.select(kind.removesuffix("s"), list(known[kind]), selections[kind])
+        chosen[kind] = {name: known[kind][name] for name in names}
+    selected = _selected(declared, selections.get("kernels"), problems)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    run = dict.fromkeys(one.program for one in chosen["baselines"].values())
+    programs = {name: known["frontends"][name] for name in run if name in known["frontends"]}
+    if problems := checks.entry_problems(chosen, programs, root, None, list(known["frontends"])):
+        raise ConfigError("\n".join(problems))
+    numbers = threads.numbers(matrix.measure)
+    chosen |= {kind: by_threads(chosen[kind], numbers) for kind in ("targets", "baselines")}
+    return dataclasses.replace(
+        matrix,
+        models=selected,
+        **chosen,
+        programs=programs,
+        measure={**matrix.measure, **section.get("measure", {})},
+        tests=("eval",),
+        expect={},
+        overrides={},
+        kernels=None,
+        toolchains=toolchains.pinned(),
+    )
+
+
+def _selected(
+    models: dict[str, Model], wanted: str | None, problems: list[str]
+) -> dict[str, Model]:
+    """The models that `--config kernels=` selects by the names of kernels or models; all without it."""
+    if wanted is None:
+        return models
+    names = {name: {model.torchbench, model.family, name} for name, model in models.items()}
+    chosen: set[str] = set()
+    for pattern in filter(None, (part.strip() for part in wanted.split(","))):
+        matched = {n for n, all_ in names.items() if any(fnmatchcase(a, pattern) for a in all_)}
+        if not matched:
+            kinds = dict.fromkeys(model.torchbench for model in models.values())
+            problems.append(
+                f"kernels: {settings.unknown('kernel', pattern, kinds)} (with shapes within max_bytes)"
+            )
+        chosen |= matched
+    return {name: model for name, model in models.items() if name in chosen}

@@ -1,0 +1,329 @@
+"""The work of a job that times the problems of a batch on a device: the verified programs of a problem take turns.
+
+Each row of the batch has one process, which loads the program of one problem after the other. As in the group of a model
+(timing/turns.py), all processes are started again for each generation. The timing of a problem stays in `timed.jsonl`, so
+that a job times only what has changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scripts.features.operators.batch import outcomes, stage
+from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.batch.stage import Batch, cell_of
+from scripts.supervise import damage, outcome, supervise, verdict
+from scripts.supervise.caplog import CappedLog
+from scripts.supervise.diagnose import Diagnosis
+from scripts.supervise.group import MEMBERS, TWIN, Given, log_name
+from scripts.supervise.job import Job
+from scripts.supervise.members import Member, Process, Workers, worker_command
+from scripts.supervise.outcome import Outcome
+from scripts.supervise.supervise import Ran
+from scripts.supervise.watch import Ended, Watch
+from scripts.timing import ratios
+from scripts.timing.group import GroupTiming, part_of
+from scripts.timing.hostload import shares
+from scripts.timing.turns import Group, MemberEnded, Rule
+from scripts.timing.worker import LOAD
+
+TIMED = "timed.jsonl"
+TOGETHER = 64
+"""Problems that are timed by the same processes. A job that is stopped loses the timing of so many at most."""
+
+
+def work(given: Given, batch: Batch) -> supervise.Work:
+    """Return the work of a job that times a batch. The result of a problem that was timed has its `timing` (a
+    GroupTiming), and by member `empty_ms`, the time of a call that computes nothing."""
+
+    def run(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
+        return _Work(given, batch, replace(job, owner=owner), log).run(scratch)
+
+    return run
+
+
+def member_outcome(line: Line, member: str) -> Outcome:
+    """The outcome of a member from the line of a problem."""
+    ended = line.outcome
+    found = line.result.get("timing", {}).get("members", {}).get(member)
+    if not found and ended.status == outcome.OK:
+        what = f"{member} was not timed; the next run times it"
+        return replace(ended, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what)
+    if not found:
+        return ended
+    log = ended.log and str(Path(ended.log).parent / MEMBERS / log_name(member))
+    said = {key: found[key] for key in ("status", "reason", "detail")}
+    return replace(ended, **said, log=ended.log if found["status"] == outcome.OK else log)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What is known of a problem before it is timed. `lines`: of its verifications that are ok, by member. `above`: the
+    outcome of the first one."""
+
+    name: str
+    lines: Mapping[str, Line]
+    above: Outcome
+
+    @property
+    def verified(self) -> dict[str, str]:
+        """A checksum of each verification: a problem is timed again when one changes."""
+        return {
+            member: f"{zlib.crc32(json.dumps([one.result, one.outcome.fingerprint]).encode()):08x}"
+            for member, one in self.lines.items()
+        }
+
+
+class _Work:
+    """One job."""
+
+    def __init__(self, given: Given, batch: Batch, job: Job, log: CappedLog) -> None:
+        self._given, self._batch, self._job, self._log = given, batch, job, log
+        self._rule = Rule(**given.rule)
+        self._rule_text = json.dumps(asdict(self._rule), sort_keys=True)
+        self._folder = job.status_path.parent
+        self._peak_mb = 0.0
+
+    def run(self, scratch: Path) -> Ran:
+        ends = {m: outcome.read_or_damaged(Path(f) / outcome.STATUS) for m, f in self._given.members.items()}  # fmt: skip
+        files = {m: str(Path(f) / self._job.artifacts[0].name) for m, f in self._given.members.items()}  # fmt: skip
+        whole = [files[member] for member, one in ends.items() if one.status == outcome.OK]
+        if damaged := damage.first(whole, ()):
+            return Ran(Ended(0, 0.0, 0.0), damage=damaged)
+        problems = self._problems(ends, files)
+        lines = outcomes.read_if_whole(self._folder / TIMED)
+        left = [
+            one
+            for one in problems
+            if one.lines and not (one.name in lines and self._stands(lines[one.name], one))
+        ]
+        try:
+            ended = self._time(left, lines, scratch) if left else Ended(0, 0.0, 0.0)
+        except TimeoutError as error:
+            return Ran(Ended(0, 0.0, 0.0), fault=Diagnosis("timeout", "time-limit", str(error)))
+        found = [
+            lines[one.name]
+            if one.lines
+            else Line(one.name, stage.skipped_by(self._job, one.name, one.above))
+            for one in problems
+        ]
+        (made,) = self._job.artifacts
+        outcomes.write(scratch / made.name, found)
+        self._log.note(stage.counted(found))
+        return Ran(ended, supervise.digests(self._job, scratch))
+
+    def _problems(self, ends: Mapping[str, Outcome], files: Mapping[str, str]) -> list[_Problem]:
+        """The problems of the batch. `ends`, `files`: the outcome of the verification of each member, and the file with
+        those of its problems."""
+        read = {member: outcomes.read_if_whole(path) for member, path in files.items()}
+        found = []
+        for problem in self._batch.problems:
+            of = {member: lines.get(problem.name) for member, lines in read.items()}
+            said = {member: one.outcome if one else ends[member] for member, one in of.items()}
+            lines = {m: one for m, one in of.items() if one and one.outcome.status == outcome.OK}
+            found.append(_Problem(problem.name, lines, next(iter(said.values()))))
+        return found
+
+    def _stands(self, line: Line, of: _Problem) -> bool:
+        """Whether the timing of an earlier run is kept."""
+        timing, ended = line.result.get("timing", {}), line.outcome
+        same = of.verified.items() <= timing.get("verified", {}).items()
+        if not same or timing["rule"] != self._rule_text or self._batch.again(ended):
+            return False
+        limits = {"timeout": self._job.timeout_s, "oom": self._job.memory_mb}
+        has_moved = ended.limit not in (None, limits.get(ended.status))
+        is_same = ended.fingerprint == self._job.fingerprint and not has_moved
+        return ended.status == outcome.OK or is_same
+
+    def _time(self, left: Sequence[_Problem], lines: dict[str, Line], scratch: Path) -> Ended:
+        """Time some problems, and add their lines to those of earlier runs."""
+        watch = Watch(self._job, self._job.owner or os.getppid(), scratch, self._log)
+        with watch.stop_requests():
+            begun = time.monotonic()
+            for at in range(0, len(left), TOGETHER):
+                for line in self._time_together(left[at : at + TOGETHER], watch):
+                    lines[line.problem] = line
+                outcomes.write(self._folder / TIMED, lines.values())
+            seconds = time.monotonic() - begun
+        return Ended(0, seconds, round(self._peak_mb, 1), startup_s=0.0)
+
+    def _time_together(self, problems: Sequence[_Problem], watch: Watch) -> Iterator[Line]:
+        every = {member: one for problem in problems for member, one in problem.lines.items()}
+        commands = {member: self._command(member, one) for member, one in every.items()}
+        pools = _Pools(self._job, watch, commands)
+        empty = self._turns(
+            "an empty call", {m: one.result["empty"] for m, one in every.items()}, pools
+        )
+        timed = [
+            self._turns(
+                one.name, {m: line.result["program"] for m, line in one.lines.items()}, pools
+            )
+            for one in problems
+        ]
+        self._generations([empty, *timed], pools)
+        # Programs before it in the same process may have caused the end of a member.
+        for number, one in enumerate(timed):
+            if one.has_ended and len(problems) > 1:
+                timed[number] = one.again()
+                self._generations([timed[number]], pools)
+        self._peak_mb = max(self._peak_mb, pools.peak_mb)
+        empty_ms = {
+            member: ratios.undisturbed([s for one in of.generations for s in one.each_s]) * 1e3
+            for member, of in empty.group.timed.items()
+            if of.generations
+        }
+        for problem, one in zip(problems, timed, strict=True):
+            yield self._line(problem, one, empty_ms)
+
+    def _generations(self, timed: Sequence[_Turns], pools: _Pools) -> None:
+        for _ in range(self._rule.generations):
+            with pools.opened(len(timed)):
+                for one in timed:
+                    one.generation(self._rule.budget_s / self._rule.generations)
+
+    def _turns(self, name: str, programs: Mapping[str, Any], pools: _Pools) -> _Turns:
+        def said(text: str) -> None:
+            if not text.startswith("generation"):
+                self._log.note(f"# {name}: {text}")
+
+        return _Turns(programs, self._given.anchor, self._rule, pools, said)
+
+    def _command(self, member: str, line: Line) -> Member:
+        folder = Path(self._given.members[member])
+        measured = {"command": "", "python": line.result["python"]}
+        command = worker_command(outcome.read(folder / outcome.STATUS).command, measured)
+        log = self._folder / MEMBERS / log_name(member)
+        return Member(member, tuple(command), log, member in self._given.forked)
+
+    def _line(self, of: _Problem, timed: _Turns, empty_ms: Mapping[str, float]) -> Line:
+        load, group = timed.group.load, timed.group
+        others = shares(load.busy_s - load.own_s, load.steal_s, load.wall_s * (os.cpu_count() or 1))
+        anchor = self._given.anchor if self._given.anchor in of.lines else ""
+        part, members = part_of(group.timed, timed.control, timed.control + TWIN, anchor, 0)
+        timing = GroupTiming(
+            started=timed.started,
+            rule=self._rule_text,
+            anchor=anchor,
+            members=members,
+            parts=(part,),
+            verified=of.verified,
+            due=self._job.due,
+            foreign=others.foreign,
+            steal=others.steal,
+        )
+        failed = (one for one in members.values() if one.status != outcome.OK)
+        first = next((Diagnosis(one.status, one.reason, one.detail) for one in failed), None)
+        job = replace(self._job, cell=cell_of(self._job, of.name))
+        result = {"timing": asdict(timing), "empty_ms": {m: empty_ms.get(m) for m in of.lines}}
+        return Line(of.name, verdict.record(job, first), round(timed.seconds, 3), result)
+
+
+class _Turns:
+    """The turns of one problem. `control`: the member that is there twice."""
+
+    def __init__(
+        self,
+        programs: Mapping[str, Any],
+        anchor: str,
+        rule: Rule,
+        pools: _Pools,
+        said: Callable[[str], None],
+    ) -> None:
+        self._made_of = (programs, anchor, rule, pools, said)
+        self.control = anchor if anchor in programs else next(iter(programs))
+        twin = self.control + TWIN
+        of = {**programs, twin: programs[self.control]}
+        self.group = Group(list(of), lambda name: pools.program(name, of[name]), rule, lambda _: False, said)  # fmt: skip
+        self.started, self.seconds = time.time(), 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a member has left the turns."""
+        return any(one.ended for one in self.group.timed.values())
+
+    def again(self) -> _Turns:
+        """The same turns from the start."""
+        return _Turns(*self._made_of)
+
+    def generation(self, seconds: float) -> None:
+        begun = time.monotonic()
+        self.group.generation(seconds)
+        self.seconds += time.monotonic() - begun
+
+
+class _Pools:
+    """The processes of the members, of one generation after the other. `peak_mb`: their peak memory, MiB."""
+
+    def __init__(self, job: Job, watch: Watch, members: Mapping[str, Member]) -> None:
+        self._job, self._watch = job, watch
+        twins = {m + TWIN: replace(one, name=m + TWIN, log=one.log.with_suffix(".again.txt")) for m, one in members.items()}  # fmt: skip
+        self._members = {**members, **twins}
+        self._running: dict[str, Process] = {}
+        self.peak_mb = 0.0
+
+    @contextlib.contextmanager
+    def opened(self, problems: int) -> Iterator[None]:
+        """A generation with so many problems."""
+        seconds = self._job.timeout_s * len(self._members) * (problems + 1)
+        self._workers = Workers(self._job, self._job.owner or os.getppid(), self._watch, seconds)
+        try:
+            yield
+        finally:
+            self.peak_mb = max(self.peak_mb, self._workers.peak_mb)
+            for name in list(self._running):
+                self.end(name)
+
+    def program(self, name: str, program: Any) -> _Loaded:
+        """A program in the process of a member, which is started if there is none."""
+        is_new = name not in self._running
+        if is_new:
+            self._running[name] = self._workers.start(self._members[name])
+        return _Loaded(self, name, self._running[name], program, is_new, self._job.timeout_s)
+
+    def end(self, name: str) -> None:
+        """End the process of a member. The next program starts another one."""
+        if running := self._running.pop(name, None):
+            running.close()
+
+
+@dataclass
+class _Loaded:
+    """A program of a member as the worker of a group. The process outlives it, unless it does not answer."""
+
+    pools: _Pools
+    name: str
+    process: Process
+    program: Any
+    is_new: bool
+    limit_s: float
+
+    def wait_ready(self) -> None:
+        with self._ended():
+            if self.is_new:
+                self.process.wait_ready()
+        self.ask({LOAD: self.program}, self.limit_s)
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        with self._ended():
+            return self.process.ask(request, limit_s)
+
+    def rest(self) -> None:
+        """Does nothing: the process loads the next problem."""
+
+    close = rest
+
+    @contextlib.contextmanager
+    def _ended(self) -> Iterator[None]:
+        try:
+            yield
+        except MemberEnded:
+            self.pools.end(self.name)
+            raise

@@ -1,0 +1,211 @@
+"""Compile many small programs, several of them as one module, each with its own outcome.
+
+Most of the time that iree-compile takes for a small program is needed only once per module. If a
+module does not compile, the programs that its diagnostics name have failed. The others are compiled
+again, with others that wait (see grouping.py). If no program is named (a crash, a hang, out of
+memory), the module is halved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.features.operators.batch import cache
+from scripts.features.operators.batch.cache import Cache, Entry
+from scripts.features.operators.batch.compiler import Compiler, Tried
+from scripts.features.operators.batch.grouping import Queue
+from scripts.features.operators.batch.program import Program
+from scripts.supervise import outcome
+from scripts.supervise.diagnose import Diagnosis
+from scripts.supervise.outcome import Outcome
+from scripts.supervise.watch import Ended
+
+TOGETHER = 32
+"""Maximum number of programs per module. With 64, the time per program is hardly lower, and a failure
+costs twice as much."""
+OF_NO_PROGRAM = (outcome.DISK_FULL, "bad-flag", "unknown-target")
+"""Reasons of failures that concern all programs."""
+LOG_CHARS = 16_000
+"""Maximum length of the stored compiler output of a failed program."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The result of one program.
+
+    `module` and `function`: file and name in it, if the outcome is ok. `seconds`: time of the
+    compiler's process, divided by its number of programs `together`. `cached`: whether it was
+    compiled before, for this program or an equal one.
+    """
+
+    outcome: Outcome
+    module: Path | None
+    function: str
+    seconds: float
+    together: int
+    cached: bool
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The folders of a batch.
+
+    `cache`: may be shared by runs. `modules`: gets the modules of the outcomes. `work`: temporary
+    files, used by this batch only.
+    """
+
+    cache: Path
+    modules: Path
+    work: Path
+
+
+def compile_all(
+    programs: Sequence[Program],
+    compiler: Compiler,
+    folders: Folders,
+    done: Callable[[Compiled], None],
+    code: str = "",
+    together: int = TOGETHER,
+    again: Callable[[Outcome], bool] = lambda _: False,
+) -> list[Ended]:
+    """Compile the programs that are not in the cache, and call `done` with the result of each.
+    Return how each process of the compiler ended.
+
+    The results are in the order in which the programs end. `code`: fingerprint of the code that
+    decides how a program fails. `together`: maximum number of programs per module. `again`: whether
+    a program is compiled although its outcome is in the cache. Raises the exceptions of
+    Compiler.run; the programs that have ended are in the cache.
+    """
+    return _Batch(compiler, folders, code, together, again).run(programs, done)
+
+
+class _Batch:
+    """One call of `compile_all`."""
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        folders: Folders,
+        code: str,
+        together: int,
+        again: Callable[[Outcome], bool],
+    ) -> None:
+        self._compiler, self._folders = compiler, folders
+        self._code, self._together, self._again = code, together, again
+        self._processes: list[Ended] = []
+        self._cache = Cache(folders.cache)
+        self._limits = {
+            "timeout": compiler.limits.timeout_s,
+            "oom": compiler.limits.memory_mb,
+        }
+
+    def run(self, programs: Sequence[Program], done: Callable[[Compiled], None]) -> list[Ended]:
+        """Look the programs up in the cache, then compile the others."""
+        self._folders.work.mkdir(parents=True, exist_ok=True)
+        missing: dict[str, list[Program]] = {}
+        for program in programs:
+            flags = (*self._compiler.flags, *self._compiler.own_flags(program))
+            key = cache.key(program.text, flags, self._compiler.version)
+            entry = self._cache.get(key, self._code, self._limits)
+            if entry is not None and not self._again(self._outcome(program, entry)):
+                done(self._compiled(program, entry, cached=True))
+            else:
+                missing.setdefault(key, []).append(program)
+        keys = {same[0].name: key for key, same in missing.items()}
+        for program, entry in self._entries([same[0] for same in missing.values()]):
+            key = keys[program.name]
+            if entry.status != outcome.OK:
+                entry = dataclasses.replace(entry, source=str(program.path))
+            self._cache.put(key, entry)
+            for same in missing[key]:
+                done(self._compiled(same, entry, cached=same is not program))
+        return self._processes
+
+    def _entries(self, programs: Sequence[Program]) -> Iterator[tuple[Program, Entry]]:
+        """Compile programs that are all different, and yield each with its result."""
+        queue = Queue(programs, self._together)
+        while group := queue.take():
+            tried = self._compiler.run(group, self._folders.work)
+            self._processes.append(tried.ended)
+            for program, entry in self._of(group, tried, queue):
+                is_own = entry.status != outcome.OK and entry.reason not in OF_NO_PROGRAM
+                queue.ended(program, failed=is_own)
+                yield program, entry
+
+    def _of(
+        self, group: Sequence[Program], tried: Tried, queue: Queue
+    ) -> Iterator[tuple[Program, Entry]]:
+        """Yield the programs of a module that have ended; the others wait in `queue` again."""
+        if tried.diagnosis is None:
+            yield from self._ok(group, tried)
+        elif len(group) == 1 or tried.diagnosis.reason in OF_NO_PROGRAM:
+            for program in group:
+                yield program, self._failed(group, tried, tried.of_all, tried.printed)
+        elif blamed := tried.blamed():
+            if tried.says_all:
+                for number, (diagnosis, said) in blamed.items():
+                    yield group[number], self._failed(group, tried, diagnosis, said)
+            else:
+                queue.next_are(*([group[number]] for number in blamed))
+            queue.put_back([p for number, p in enumerate(group) if number not in blamed])
+        else:
+            middle = len(group) // 2
+            queue.next_are(group[:middle], group[middle:])
+
+    def _ok(self, group: Sequence[Program], tried: Tried) -> Iterator[tuple[Program, Entry]]:
+        module, made = self._cache.put_module(tried.vmfb)
+        for number, program in enumerate(group):
+            yield (
+                program,
+                Entry(
+                    status=outcome.OK,
+                    seconds=round(tried.ended.seconds / len(group), 4),
+                    together=len(group),
+                    code=self._code,
+                    module=module,
+                    function=tried.function(number),
+                    made=made,
+                ),
+            )
+
+    def _failed(
+        self, group: Sequence[Program], tried: Tried, diagnosis: Diagnosis, said: str
+    ) -> Entry:
+        return Entry(
+            status=diagnosis.status,
+            seconds=round(tried.ended.seconds / len(group), 4),
+            together=len(group),
+            reason=diagnosis.reason,
+            detail=diagnosis.detail,
+            limit=self._limits.get(diagnosis.status),
+            log=said[:LOG_CHARS],
+            code=self._code,
+        )
+
+    def _compiled(self, program: Program, entry: Entry, cached: bool) -> Compiled:
+        """Return the result of a program from an entry, and write the program's log."""
+        entry = cache.of_file(entry, program.path)
+        program.log.parent.mkdir(parents=True, exist_ok=True)
+        program.log.write_text(entry.log, encoding="utf-8")
+        module = self._cache.place(entry.module, self._folders.modules) if entry.module else None
+        ended = self._outcome(program, entry)
+        return Compiled(ended, module, entry.function, entry.seconds, entry.together, cached)
+
+    def _outcome(self, program: Program, entry: Entry) -> Outcome:
+        own = self._compiler.own_flags(program)
+        alone = self._compiler.command(program.path, program.log.with_suffix(".vmfb"), *own)
+        return Outcome(
+            status=entry.status,
+            stage="compile",
+            cell=program.name,
+            reason=entry.reason,
+            detail=entry.detail,
+            log=str(program.log),
+            command=shlex.join(alone),
+            fingerprint=entry.code,
+            limit=entry.limit,
+        )

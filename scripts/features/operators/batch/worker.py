@@ -1,0 +1,83 @@
+"""The worker of a batch: a process that handles one task after another.
+
+    parser = argparse.ArgumentParser(…)
+    worker.add_arguments(parser)
+    worker.serve(parser.parse_args(), handle, load)
+
+`handle(payload, facts)` is like the body of a stage's script: if its task fails, it raises an
+exception or calls exits.fail. Its output goes to the log of the task. The values that it stores in
+`facts` are the result of the task. The process may end at any time; the journal contains all tasks
+that have ended.
+
+With --serve, it times the calls of programs that `load` loads (timing/worker.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic, channel, exits
+from scripts.supervise import journal
+from scripts.timing import worker as timing_worker
+
+MARK = b"\n# vmfbench: task "
+"""Start of a line in a worker's output. The output after it belongs to the task on that line."""
+
+Handle = Callable[[dict[str, Any], dict[str, Any]], None]
+"""Handles a task, given its payload and the mapping for its facts."""
+Load = Callable[[Any], timing_worker.Program]
+"""Loads a program, given what the verification of its task has said of it (`program`)."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that the host of a batch passes to its worker."""
+    parser.add_argument("--tasks", type=Path, help="JSON: a list of tasks")
+    parser.add_argument("--journal", type=Path, help="JSONL: how each one ends")
+    parser.add_argument("--serve", action="store_true", help="time calls on request")
+
+
+def serve(args: argparse.Namespace, handle: Handle, load: Load | None = None) -> None:
+    """Handle the tasks in order, and write the begin and end of each to the journal; or time programs."""
+    if args.serve and load:
+        timing_worker.serve_programs(load)
+        return
+    tasks = atomic.read_json(args.tasks)
+    channel.working()
+    for task in tasks:
+        channel.next_one()
+        _mark(task["id"])
+        journal.append(args.journal, {"begin": task["id"]})
+        start = time.monotonic()
+        code, facts = _handled(handle, task["payload"])
+        seconds = round(time.monotonic() - start, 4)
+        _mark("")
+        ended = {"end": task["id"], "code": code, "seconds": seconds, "result": facts}
+        journal.append(args.journal, ended)
+
+
+def _handled(handle: Handle, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Return the exit code with which a stage would have ended, and the facts."""
+    facts: dict[str, Any] = {}
+    code = exits.code_of(lambda: handle(payload, facts))
+    try:
+        json.dumps(facts, allow_nan=False)
+    except (TypeError, ValueError):  # not JSON, so the journal cannot contain it
+        traceback.print_exc()
+        return 1, {}
+    return code, facts
+
+
+def _mark(task: str) -> None:
+    """Send the following output to the log of a task, or to the worker's own log for ""."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # One write, which a pipe keeps whole (pipe(7), PIPE_BUF).
+    os.write(1, MARK + task.encode() + b"\n")

@@ -1,0 +1,281 @@
+"""Make seeded input values on which the operator is defined and on which its result depends.
+
+Tables give the rule of each argument; the first matching entry is used. _DERIVED has the rules of
+arguments that are computed from other arguments (as a forward operator would have saved them);
+these are made last. _INTEGERS and _FLOATS have the rules that depend only on the operator.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from scripts.features.operators.calls import draws, index_draws, statistics_draws
+from scripts.features.operators.calls.calling import Call, TensorSpec
+from scripts.features.operators.calls.draws import Draw
+from scripts.features.operators.problems import values
+
+Rule = Callable[[Draw], Any]
+_LARGE = 1e3
+"""Products with a number of at least this size may leave the range of float16."""
+_SMALL_SUM = 1e-2
+"""With BackendBench's tolerance, adding at most this number to values near 1 goes unnoticed."""
+_MOST_F16 = 1e4
+"""The largest scale with which normal values stay in the range of float16."""
+
+_DERIVED: tuple[tuple[str, str, Rule], ...] = (
+    ("max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward", "indices", index_draws.of_max_pool),
+    ("_softmax_backward_data", "output", statistics_draws.softmax_output),
+    ("_log_softmax_backward_data", "output", statistics_draws.log_softmax_output),
+    ("nll_loss*", "self", statistics_draws.log_softmax_output),
+    ("native_layer_norm_backward", "mean rstd", statistics_draws.layer_norm),
+    ("native_group_norm_backward", "mean rstd", statistics_draws.group_norm),
+    ("*batch_norm_backward", "save_mean save_invstd save_var", statistics_draws.batch_norm),
+    ("_scaled_dot_product_flash_attention_for_cpu_backward", "out logsumexp", statistics_draws.attention),
+)  # fmt: skip
+"""(operators, arguments, rule): globs of operators without overload, names of the schema."""
+
+_INTEGERS: tuple[tuple[str, str, Rule], ...] = (
+    ("embedding embedding_backward _embedding_bag* embedding_bag embedding_renorm", "indices", index_draws.rows_of("weight")),
+    ("embedding_dense_backward embedding_sparse_backward", "indices", index_draws.below_argument("num_weights")),
+    ("*embedding_bag*", "offsets", index_draws.offsets),
+    ("scatter_add scatter_reduce gather gather_backward take_along_dim index_select index_add index_reduce", "index", index_draws.along_dim),
+    ("scatter index_copy index_fill", "index", index_draws.along_dim_once),
+    ("index index_put _index_put_impl _unsafe_index _unsafe_index_put", "indices", index_draws.list_element),
+    ("take put", "index", index_draws.elements_of_self),
+    ("nll_loss* cross_entropy_loss multi_margin_loss*", "target", index_draws.classes),
+    ("_ctc_loss", "targets", index_draws.labels),
+    ("div remainder fmod floor_divide true_divide gcd lcm", "other", draws.whole_positive),
+    ("pow", "exponent", draws.uniform(0, 4)),
+    ("bincount one_hot repeat_interleave", "self repeats", draws.whole_positive),
+    ("bitwise_left_shift bitwise_right_shift __lshift__ __rshift__", "other", draws.uniform(0, 8)),
+    ("sort topk argmax argmin argsort max min median kthvalue", "self", draws.distinct),
+)  # fmt: skip
+
+_FLOATS: tuple[tuple[str, str, Rule], ...] = (
+    ("*", "running_var var variance invstd save_invstd save_var rstd inv_std std sigma", draws.positive),
+    ("log log2 log10 sqrt rsqrt digamma lgamma polygamma mvlgamma", "self", draws.positive),
+    ("log1p", "self", draws.uniform(-0.9, 3)),
+    ("acosh", "self", draws.uniform(1.05, 4)),
+    ("acos asin atanh erfinv special_erfinv", "self", draws.uniform(-0.95, 0.95)),
+    ("logit binary_cross_entropy*", "self input", draws.uniform(0.05, 0.95)),
+    ("binary_cross_entropy* kl_div", "target", draws.uniform(0.05, 0.95)),
+    ("sigmoid_backward", "output", draws.uniform(0.05, 0.95)),
+    ("tanh_backward", "output", draws.uniform(-0.95, 0.95)),
+    ("nll_loss* cross_entropy_loss", "weight total_weight", draws.positive),
+    ("multinomial", "self", draws.positive),
+    ("reciprocal", "self", draws.away_from_zero),
+    ("div remainder fmod floor_divide true_divide atan2", "other", draws.away_from_zero),
+    ("addcdiv", "tensor2", draws.positive),
+    ("prod cumprod", "self", draws.near_one),
+    ("_softmax _log_softmax softmax log_softmax _safe_softmax cross_entropy_loss logsumexp", "self", draws.wide),
+    ("hardswish* hardsigmoid* mish* silu* gelu* softplus* elu*", "self", draws.wide),
+    ("_scaled_dot_product*", "query", draws.wide),
+    ("mean var std var_mean std_mean var_correction *adaptive_avg_pool*d avg_pool*d norm linalg_vector_norm", "self", draws.varied),
+    ("sort topk argmax argmin argsort max min median kthvalue *max_pool*", "self", draws.distinct),
+    ("isnan isinf isfinite isposinf isneginf nan_to_num", "self", draws.special),
+    ("grid_sampler*", "grid", draws.uniform(-1, 1)),
+    ("searchsorted bucketize", "sorted_sequence boundaries", lambda draw: np.sort(draws.normal(draw))),
+)  # fmt: skip
+
+
+def make(call: Call, seed: int) -> list[torch.Tensor]:
+    """Return a tensor for each of `call.inputs`, with the traced strides.
+
+    The same seed gives the same values for a problem, regardless of other problems. Raises
+    ValueError if the operator is defined on no input.
+    """
+    derived = [bool(_rule_of(_DERIVED, call.base, spec.argument)) for spec in call.inputs]
+    order = sorted(range(len(call.inputs)), key=lambda index: derived[index])
+    made: dict[int, torch.Tensor] = {}
+    others: dict[tuple[str, int | None], torch.Tensor] = {}
+    for index in order:
+        spec = call.inputs[index]
+        random = np.random.default_rng([seed, int(call.problem.uuid[:8], 16), index])
+        made[index] = _laid_out(_drawn(Draw(call, spec, others, random)), spec)
+        others[spec.argument, spec.place] = made[index]
+    return [made[index] for index in range(len(call.inputs))]
+
+
+def laid_out(call: Call, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return contiguous values of `call.inputs` with the traced strides."""
+    return [_laid_out(one, spec) for one, spec in zip(values, call.inputs, strict=True)]
+
+
+def _drawn(draw: Draw) -> torch.Tensor:
+    """Return the values of a tensor, contiguous and in its dtype."""
+    found = _rule(draw)(draw)
+    tensor = found if isinstance(found, torch.Tensor) else torch.from_numpy(np.asarray(found))
+    return tensor.detach().reshape(draw.shape).to(draw.spec.dtype)
+
+
+def _rule(draw: Draw) -> Rule:
+    base, argument = draw.call.base, draw.spec.argument
+    if derived := _rule_of(_DERIVED, base, argument):
+        return derived
+    if draw.dtype == "b8":
+        if base in ("index", "index_put", "_index_put_impl", "_unsafe_index_put"):
+            return index_draws.list_element if argument == "indices" else draws.coins
+        return draws.gated_coins if base in ("any", "all") else draws.coins
+    numbers = _numbers(draw)
+    if base in ("eq", "ne", "isin"):
+        return draws.near(numbers or [0.0, 2.0])
+    if not draw.spec.dtype.is_floating_point:
+        compared = base in (
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "clamp",
+            "clamp_min",
+            "clamp_max",
+            "masked_fill",
+        )
+        plain = draws.near(numbers) if compared and numbers else draws.whole
+        return _rule_of(_INTEGERS, base, argument) or plain
+    return _float_rule(draw, numbers)
+
+
+def _float_rule(draw: Draw, numbers: list[float]) -> Rule:
+    base, argument = draw.call.base, draw.spec.argument
+    if rule := _rule_of(_FLOATS, base, argument):
+        return rule
+    if base == "pow":
+        return _power(draw)
+    if base.startswith(("clamp", "hardtanh")) and numbers and argument != "grad_output":
+        return _across(numbers)
+    if base.startswith("threshold") and argument == "self" and numbers:
+        return lambda draw: draws.normal(draw) + np.float32(numbers[0])
+    if base in ("lt", "le", "gt", "ge") and numbers:
+        return lambda draw: draws.normal(draw) + np.float32(numbers[0])
+    if scale := _seen_beside(draw, numbers):
+        return lambda draw: np.float32(scale) * draws.away_from_zero(draw)
+    if base in ("mul", "add", "sub", "rsub") and any(abs(n) >= _LARGE for n in numbers):
+        return draws.uniform(0, 1)  # an attention mask, as (1 - mask) * -65504
+    if terms := _terms(draw):
+        return lambda draw: draws.scaled(draws.normal(draw), terms)
+    if base == "convolution_backward":
+        return _gradient_scale(draw)
+    return draws.normal
+
+
+def _seen_beside(draw: Draw, numbers: list[float]) -> float:
+    """Return a scale at which dividing by a large number or adding a small one has a visible
+    effect.
+
+    Returns 0 if the effect is visible at any scale.
+    """
+    if draw.spec.argument != "self" or not numbers:
+        return 0.0
+    number = abs(numbers[0])
+    if draw.call.base == "div" and number >= 1 / _SMALL_SUM:
+        return min(number, _MOST_F16) if draw.dtype == "f16" else number
+    if draw.call.base in ("add", "sub", "rsub") and 0 < number <= _SMALL_SUM:
+        return 3 * number
+    return 0.0
+
+
+def _power(draw: Draw) -> Rule:
+    """Return a rule for bases that the exponent allows, or for exponents with results in range."""
+    exponent = draw.argument("exponent")
+    if draw.spec.argument == "exponent":
+        base = draw.argument("self")
+        if isinstance(base, values.Tensor) or abs(base) <= math.e:
+            return draws.uniform(-2, 2)
+        most = 4 / math.log(abs(base))
+        return draws.uniform(-most, most)
+    if isinstance(exponent, values.Tensor):
+        return draws.positive
+    if float(exponent).is_integer() and exponent >= 0:
+        return draws.normal if exponent <= 4 else draws.near_one
+    return draws.positive
+
+
+def _across(numbers: list[float]) -> Rule:
+    """Return a rule for values below, between and above bounds."""
+    bounds = [n for n in numbers if math.isfinite(n)] or [0.0]
+    width = min(max(max(bounds) - min(bounds), 2.0), 100.0)
+    return draws.uniform(min(bounds) - width, max(bounds) + width)
+
+
+def _numbers(draw: Draw) -> list[float]:
+    """Return the finite numbers among the arguments that values are compared with or bounded by."""
+    names = ("other", "value", "threshold", "min", "max", "min_val", "max_val", "test_element")
+    found = (draw.argument(name) for name in names)
+    return [n for n in found if isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n)]  # fmt: skip
+
+
+def _terms(draw: Draw) -> int:
+    """Return how many products with this operand are summed for one value of the result.
+
+    Returns 0 if it is not the second operand of a product.
+    """
+    shape = draw.shape
+    match draw.call.base, draw.spec.argument:
+        case ("mm" | "addmm" | "_int_mm" | "_addmm_activation", "mat2") | ("bmm", "mat2"):
+            return shape[-2]
+        case ("baddbmm" | "addbmm", "batch2"):
+            return shape[-2]
+        case ("mv" | "addmv", "vec") | ("dot" | "vdot", "tensor"):
+            return shape[0]
+        case ("convolution" | "_convolution" | "conv1d" | "conv2d" | "conv3d", "weight"):
+            is_transposed = draw.argument("transposed") is True
+            return math.prod(shape) // max(1, shape[1 if is_transposed else 0])
+        case ("linear", "weight"):
+            return shape[-1]
+    return 0
+
+
+def _gradient_scale(draw: Draw) -> Rule:
+    """Return a rule that keeps the gradients of the input and the weight in the range of float16.
+
+    `positions`: the positions of the output. `terms`: how many terms are summed for one value of
+    the input's gradient. The weight's gradient is a sum over positions, so the scale of grad_output
+    is positions^(-1/4), and the scale of the weight is positions^(1/4) / sqrt(terms).
+    """
+    gradient, weight = draw.shape_of("grad_output"), draw.shape_of("weight")
+    positions = max(1, math.prod(gradient) // max(1, gradient[1]))
+    terms = max(1, math.prod(weight) // max(1, weight[1]))
+    scale = {
+        "grad_output": positions**-0.25,
+        "weight": positions**0.25 / math.sqrt(terms),
+    }.get(draw.spec.argument, 1.0)
+    return lambda draw: np.float32(scale) * draws.normal(draw)
+
+
+def _rule_of(table: Iterable[tuple[str, str, Rule]], base: str, argument: str) -> Rule | None:
+    return next(
+        (
+            rule
+            for operators, arguments, rule in table
+            if argument in arguments.split()
+            and any(fnmatch.fnmatchcase(base, glob) for glob in operators.split())
+        ),
+        None,
+    )
+
+
+def _laid_out(found: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """Return the values with the traced stride.
+
+    If several indices share a place in memory, it gets one of their values.
+    """
+    if spec.tensor.stride is None:
+        return found
+    steps = list(zip(spec.shape, spec.stride, strict=True))
+    if not found.numel():
+        return torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype)
+    extent = 1 + sum((size - 1) * step for size, step in steps)
+    memory = torch.zeros(extent, dtype=spec.dtype)
+    apart = tuple(slice(None) if step else slice(1) for _, step in steps)
+    sizes = [size if step else 1 for size, step in steps]
+    if extent < math.prod(sizes):
+        memory.copy_(found.flatten()[:extent])
+    else:
+        memory.as_strided(sizes, spec.stride).copy_(found[apart])
+    return memory.as_strided(spec.shape, spec.stride)

@@ -1,0 +1,99 @@
+"""An operator problem: an operator, its arguments, and the facts that its source gives."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.features.operators.problems import parsing, values
+from scripts.features.operators.problems.values import Arguments
+
+_NAME_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The fields of a problem in BackendBench's dataset, with the names that they have there.
+
+    `runtime_ms`: milliseconds on the GPU of its authors. `relative_runtime_to_kernel_launch`: the
+    same time as a multiple of the time of an empty launch. Both are None if the dataset has no
+    number.
+    """
+
+    runnable: bool
+    included_in_benchmark: bool
+    why_excluded: tuple[str, ...]
+    is_synthetic: bool
+    runtime_ms: float | None
+    relative_runtime_to_kernel_launch: float | None
+    is_overhead_dominated_op: bool
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An operator (`aten.add.Tensor`) and its arguments as text.
+
+    `count`: number of calls in its source. `models`: the models that call it; () if they are not
+    known. `calls`: the calls of each of these models; () if only their sum is known. `facts`: the
+    facts of a problem of the dataset, else None. `source_uuid`: its uuid in the source, if a dtype
+    was replaced here.
+    """
+
+    op: str
+    args: str
+    count: int = 1
+    models: tuple[str, ...] = ()
+    facts: Facts | None = None
+    source_uuid: str = ""
+    calls: tuple[int, ...] = ()
+
+    @functools.cached_property
+    def uuid(self) -> str:
+        """The id that BackendBench gives it: 64 hexadecimal digits."""
+        return hashlib.sha256(self.args.encode() + self.op.encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """A short name that is unique within a run and can be part of a path."""
+        return f"{self.op}-{self.uuid[:_NAME_DIGITS]}"
+
+    @functools.cached_property
+    def arguments(self) -> Arguments:
+        """Its parsed arguments. Raises parsing.ArgumentsError."""
+        return parsing.arguments(self.args)
+
+    @functools.cached_property
+    def elements(self) -> int:
+        """Total number of elements of its tensor arguments."""
+        return sum(tensor.elements for tensor in values.tensors(self.arguments))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether one of its tensor arguments has no elements."""
+        return not all(tensor.elements for tensor in values.tensors(self.arguments))
+
+    def with_float_dtype(self, dtype: str) -> Problem:
+        """Return the problem with its floating-point dtypes replaced, or itself if none differs."""
+        changed = values.with_float_dtype(self.arguments, dtype)
+        if changed == self.arguments:
+            return self
+        return dataclasses.replace(
+            self, args=values.show(changed), source_uuid=self.source_uuid or self.uuid
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object that `from_json` reads."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Problem:
+        """Return the problem of a JSON object from `to_json`."""
+        facts = data.get("facts")
+        if facts is not None:
+            facts = Facts(**{**facts, "why_excluded": tuple(facts["why_excluded"])})
+        lists = {key: tuple(data.get(key, ())) for key in ("models", "calls")}
+        return cls(**{**data, **lists, "facts": facts})

@@ -1,0 +1,105 @@
+"""Read and write trace files: the operators that a model calls, their arguments, and call counts.
+
+    Operator: aten.add.Tensor
+    cnt: 156, ((T([1, 512, 768], f16), T([1, 512, 768], f16)), {})
+
+This is the format of PyTorch's operator traces, as BackendBench reads them. A count of 0 marks
+synthetic arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from scripts.core import atomic
+from scripts.features.operators.problems.parsing import ArgumentsError, arguments
+from scripts.features.operators.problems.problem import Problem
+
+_OPERATOR = re.compile(r"Operator:\s*(\S+)\s*\Z")
+_COUNT = re.compile(r"cnt:\s*([0-9]+),\s*")
+_OPERATOR_NAME = re.compile(r"\w+\.\w+(\.\w+)?")
+RENAMED = {"aten.sum.SymInt": "aten.sum.dim_IntList"}
+"""New names of overloads of older versions of PyTorch."""
+
+
+class TraceError(ValueError):
+    """A line is not in the format; names the file, the line, and the text found and expected."""
+
+
+def read(path: str | Path) -> list[Problem]:
+    """Return the problems of a trace file, named after its model. Raises TraceError, OSError."""
+    path = Path(path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return list(merged(_problems(path, lines)))
+
+
+def _problems(path: Path, lines: Iterable[str]) -> Iterator[Problem]:
+    op = ""
+    for number, line in enumerate(lines, 1):
+        where = f"{path}:{number}"
+        if found := _OPERATOR.match(line):
+            op = RENAMED.get(found[1], found[1])
+            if not _OPERATOR_NAME.fullmatch(op):
+                raise TraceError(
+                    f"{where}: operator {op!r}, expected a name such as aten.add.Tensor"
+                )
+        elif found := _COUNT.match(line):
+            if not op:
+                raise TraceError(f"{where}: a count before the first 'Operator: …'")
+            args = line[found.end() :].strip()
+            try:
+                arguments(args)
+            except ArgumentsError as error:
+                raise TraceError(f"{where}: arguments of {op}: {error}") from error
+            count = int(found[1])
+            yield Problem(op, args, count, models=(path.stem,), calls=(count,))
+        elif line.strip():
+            raise TraceError(
+                f"{where}: found {line[:60]!r}, expected 'Operator: <name>' or 'cnt: <n>, <arguments>'"
+            )
+
+
+def merged(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield each problem once, in the order first seen, with added counts and merged models."""
+    same: dict[str, list[Problem]] = {}
+    for problem in problems:
+        same.setdefault(problem.uuid, []).append(problem)
+    for first, *more in same.values():
+        if not more:
+            yield first
+            continue
+        equal = (first, *more)
+        models = dict.fromkeys(model for found in equal for model in found.models)
+        yield dataclasses.replace(
+            first,
+            count=sum(found.count for found in equal),
+            models=tuple(models),
+            calls=_calls(equal, tuple(models)),
+        )
+
+
+def _calls(equal: Iterable[Problem], models: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the calls of each model in equal problems; () if they are not known for one of them."""
+    found = dict.fromkeys(models, 0)
+    for problem in equal:
+        if len(problem.calls) != len(problem.models):
+            return ()
+        for model, calls in zip(problem.models, problem.calls, strict=True):
+            found[model] += calls
+    return tuple(found.values())
+
+
+def write(path: str | Path, counts: Mapping[tuple[str, str], int]) -> None:
+    """Write the number of calls of each (operator, arguments), by operator, most frequent first."""
+    by_operator: dict[str, list[tuple[int, str]]] = {}
+    for (op, args), count in counts.items():
+        by_operator.setdefault(op, []).append((count, args))
+    lines: list[str] = []
+    for op in sorted(by_operator):
+        lines.append(f"Operator: {op}")
+        ordered = sorted(by_operator[op], key=lambda found: (-found[0], found[1]))
+        lines += [f"cnt: {count}, {args}" for count, args in ordered]
+    atomic.write_text(path, "".join(f"{line}\n" for line in lines))

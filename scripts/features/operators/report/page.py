@@ -1,0 +1,244 @@
+"""Write results/operators.md: which operators pass on which lowering path, and what to fix first.
+
+The same records give the same page, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from scripts.features.operators.problems.scores import Scores
+from scripts.features.operators.report import blocked, faults, fixes, model_times, scoring
+from scripts.features.operators.report.fixes import Fix
+from scripts.features.operators.report.model_times import ModelTime
+from scripts.features.operators.report.pass_rates import Rate, Rates, rates
+from scripts.features.operators.report.table import Problem, Table
+from scripts.records import markdown, wording
+from scripts.records.markdown import code, text
+
+MOST = 100
+"""Lines of a table of failures; operators.csv has all."""
+MOST_OPERATORS = 10
+"""Operators of a model whose times are shown."""
+NAMES = 4
+
+SCORES = """\
+BackendBench's scores are over every problem that it includes, by its own criterion: *correctness* is the mean over operators of the
+share of their problems that are correct, *fully correct* the share of the operators without a wrong problem, *performance* the
+geometric mean of the speed-ups over eager, in which a wrong problem counts as 1, and *perf@1* the share of the operators that are
+fully correct and faster than eager. *Ours* are the same scores by this project's verification and without the weak problems. The best
+path of a target is, for each problem, the fastest that is correct. It is chosen by the latencies that it is scored with, which is slightly
+in its favour.
+"""
+FIXES = """\
+Failures that differ only in numbers, types or source lines share a row, which quotes the first of them. They are ordered by the calls
+of the problems that a fix would take a step further. *On no path*: the calls of those that pass on no lowering path of a target.
+*Models*: those for which, on a lowering path and target, no other failure remains.
+"""
+TIMES = """\
+Calls × latency of eager, and with the fastest verified lowering path on {target} for each problem. A problem that no path runs is
+counted with eager's latency in both.
+"""
+
+
+def page(table: Table, source: Mapping[str, Any]) -> str:
+    """Return the whole page as Markdown. `source`: what select_operators says of the selection."""
+    if not table.rows:
+        return "# Operators\n\nNo problem is selected.\n"
+    found = fixes.first(table)
+    sections = {
+        "Scores": _scores(table),
+        "What to fix first": _fixes(found),
+        "Where the fault is": _faults(table),
+        "Operators": "\n".join(_rates(table, target) for target in table.targets),
+        "On no path": "\n".join(_blocked(table)),
+        "Where the time goes": "\n".join(_times(table)),
+        "Weak problems": _weak(table),
+        "Measured with": _measured_with(table),
+    }
+    shown = [f"## {name}\n\n{body}" for name, body in sections.items() if body]
+    return "\n".join([f"# Operators\n\n{title(table)}.\n{_source(source)}", *shown])
+
+
+def title(table: Table) -> str:
+    """Return `272 problems of 136 operators; 1,020 of 1,088 rows of lowering paths pass`."""
+    operators = len({problem.op for problem in table.problems})
+    of_paths = [row for row in table.rows if row.column.target]
+    passing = sum(map(table.passes, of_paths))
+    return (
+        f"{len(table.problems):,} problems of {operators:,} operators; {passing:,} of"
+        f" {len(of_paths):,} rows of lowering paths pass"
+    )
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    """Return what was selected, and what the source lacks."""
+    if not source:
+        return ""
+    said = (
+        f"{source['selected']:,} of the {source['problems']:,} problems of the source are selected"
+    )
+    if source["larger"]:
+        said += f"; {source['larger']:,} have more than {source['max_elements']:,} elements"
+    return "".join(f"\n{text(line)}.\n" for line in (said, *source["notes"]))
+
+
+def _scores(table: Table) -> str:
+    found = scoring.scored(table)
+    if not found:
+        return ""
+    names = ("problems", "correctness", "fully correct", "performance", "perf@1")
+    head = ["", *names, *(f"ours: {name}" for name in names)]
+    rows = [[text(one.label), *_score(one.theirs), *_score(one.ours)] for one in found]
+    return f"{SCORES}\n{markdown.table(head, rows, right=range(1, len(head)))}"
+
+
+def _score(of: Scores | None) -> list[str]:
+    if of is None:
+        return [wording.NOT_IN_MATRIX] * 5
+    problems = sum(operator.problems for operator in of.operators)
+    shares = (f"{share:.1%}" for share in (of.correctness, of.fully_correct))
+    return [f"{problems:,}", *shares, f"{of.performance:.3f}", f"{of.perf_at_p:.1%}"]
+
+
+def _fixes(found: Sequence[Fix]) -> str:
+    if not found:
+        return ""
+    head = ["calls", "on no path", "problems", "operators", "models", "fault", "stage", "reason", "detail", "where"]  # fmt: skip
+    rows = [_fix(fix) for fix in found[:MOST]]
+    more = blocked.more(len(found), MOST, "failures")
+    return f"{FIXES}\n{markdown.table(head, rows, right=range(3))}{more}"
+
+
+def _fix(fix: Fix) -> list[str]:
+    models = dict.fromkeys(model for model, _ in fix.alone)
+    status = "" if fix.status == "error" else f"{fix.status}: "
+    return [
+        f"{fix.calls:,}",
+        f"{fix.blocked_calls:,}",
+        f"{len(fix.problems):,}",
+        text(_some(fix.operators)),
+        text(_some(models)),
+        fix.fault,
+        fix.stage.removeprefix("operator_"),
+        text(status + fix.reason),
+        code(fix.detail),
+        text(", ".join(wording.path(column) for column in fix.columns)),
+    ]
+
+
+def _some(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - NAMES} more" if len(listed) > NAMES else ""
+    return ", ".join(listed[:NAMES]) + more
+
+
+def _faults(table: Table) -> str:
+    """Return the numbers of rows by fault (down) and column (across)."""
+    failed = [row for row in table.rows if row.fault]
+    columns = [c for c in (*table.paths, *table.baselines) if any(r.column == c for r in failed)]
+    counts = Counter((row.fault, row.column) for row in failed)
+    rows = [
+        [fault, *(f"{counts[fault, c]:,}" if counts[fault, c] else "" for c in columns), meaning]
+        for fault, meaning in faults.FAULTS.items()
+        if any(counts[fault, c] for c in columns)
+    ]
+    head = ["rows", *(text(wording.path(column)) for column in columns), ""]
+    return markdown.table(head, rows, right=range(1, len(head) - 1)) if rows else ""
+
+
+def _rates(table: Table, target: str) -> str:
+    """Return the pass rates of the operators on the lowering paths of a target."""
+    found = rates(table, target)
+    what = "verified" if found.has_run else "compiled (not run: there is no such device)"
+    head = ["operator", "calls", *(text(column.name) for column in found.columns), "best path"]
+    rows = [
+        [text(of.op), f"{of.calls:,}", *map(_rate, of.by_column), _rate(of.best)]
+        for of in found.operators
+        if of.fails
+    ]
+    rows.append(["all", f"{found.all.calls:,}", *map(_rate, found.all.by_column), _rate(found.all.best)])  # fmt: skip
+    shown = markdown.table(head, rows, right=range(1, len(head)))
+    return f"### {text(target)}: {what}\n\n{shown}{_passing(found)}"
+
+
+def _passing(found: Rates) -> str:
+    names = [f"{of.op} ({of.best.of})" for of in found.operators if not of.fails]
+    if not names:
+        return ""
+    return f"\nAll problems of these operators pass on every path: {text(', '.join(names))}.\n"
+
+
+def _rate(rate: Rate) -> str:
+    return f"{rate.passed:,} of {rate.of:,}" + (f" ({rate.share:.1%})" if rate.of >= 20 else "")
+
+
+def _blocked(table: Table) -> Iterator[str]:
+    """Yield the problems that pass on no lowering path of a target, with the reasons."""
+    for target in table.targets:
+        if shown := blocked.rows(table, target, MOST):
+            yield f"### {text(target)}\n\n{shown}"
+
+
+def _times(table: Table) -> Iterator[str]:
+    for target in table.targets:
+        if found := model_times.of(table, target):
+            yield TIMES.format(target=text(target))
+            yield from map(_time, found)
+            return
+
+
+def _time(of: ModelTime) -> str:
+    head = ["operator", "calls", "eager, ms", "share", "best path, ms", "calls without a path"]
+    rows = [
+        [
+            text(one.op),
+            f"{one.calls:,}",
+            wording.milliseconds(one.eager_ms),
+            f"{one.eager_ms / of.eager_ms:.0%}",
+            wording.milliseconds(one.best_ms),
+            f"{one.unverified:,}" if one.unverified else "",
+        ]
+        for one in of.operators[:MOST_OPERATORS]
+    ]
+    shown = markdown.table(head, rows, right=range(1, len(head)))
+    sums = f"{wording.milliseconds(of.eager_ms)} ms in eager mode, {wording.milliseconds(of.best_ms)} ms by the best paths"  # fmt: skip
+    return (
+        f"### {text(of.model)}\n\n{of.timed:,} of {of.calls:,} calls were timed: {sums}.\n\n{shown}"
+    )
+
+
+def _weak(table: Table) -> str:
+    """Return how many problems are weak, and which."""
+    tested = [p for p in table.problems if p.has_reference]
+    if not tested:
+        return ""
+    weak = [problem for problem in tested if problem.weak]
+    theirs = sum(bool(problem.weak_backendbench) for problem in tested)
+    marks = Counter(mark for problem in tested for mark in problem.marks)
+    marked = ", ".join(f"{count:,} {mark}" for mark, count in sorted(marks.items()))
+    said = (
+        f"A wrong answer passes the verification of {len(weak):,} of {len(tested):,} problems"
+        f" ({len(weak) / len(tested):.1%}), and BackendBench's criterion for {theirs:,}"
+        f" ({theirs / len(tested):.1%}).{f' Marked results: {marked}.' if marked else ''}\n"
+    )
+    rows = [_weak_row(problem) for problem in weak[:MOST]]
+    shown = markdown.table(["operator", "arguments", "answers that pass", "marks"], rows)
+    return said + (f"\n{shown}{blocked.more(len(weak), MOST, 'problems')}" if rows else "")
+
+
+def _weak_row(problem: Problem) -> list[str]:
+    answers, marks = ", ".join(problem.weak), ", ".join(problem.marks)
+    return [text(problem.op), code(problem.args, blocked.ARGUMENT_CHARS), answers, marks]
+
+
+def _measured_with(table: Table) -> str:
+    of = table.provenance
+    lines = [*of.where, *of.with_what]
+    for kind, entries in of.entries.items():
+        lines += [f"{kind}: {name}: {'; '.join(shown)}" for name, shown in entries.items()]
+    lines += [f"measured {of.when}"] if of.when else []
+    return "".join(f"- {text(line)}\n" for line in lines)

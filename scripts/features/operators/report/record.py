@@ -1,0 +1,282 @@
+"""Make the record of every operator problem on every lowering path and baseline.
+
+A record is a line of results/operators/operators.jsonl and a row of results/operators.csv. Its
+status, stage, reason and detail are those of the first stage in its chain that failed, as in the
+records of models. columns.py describes each value.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.batch.timing import member_outcome
+from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.report import faults, stage_files
+from scripts.features.operators.report.columns import FIELDS
+from scripts.features.operators.report.faults import Failure
+from scripts.features.toolchains.build_trees import COMPILER
+from scripts.matrix import plugins, stages, training
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.stage import Stage
+from scripts.matrix.stages import IREE_ENV
+from scripts.records import latency_section, speedups, versions
+from scripts.records import record as of_model
+from scripts.records.fields import names
+from scripts.records.stage_files import deciding
+from scripts.run import fingerprint, verdict
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
+from scripts.timing.group import GroupTiming
+from scripts.verify import codes
+
+OVERHEAD = 1.3
+"""BackendBench's bound: a call that takes less than this times an empty call is mostly overhead."""
+
+Record = dict[str, Any]
+
+_SECTIONS = {
+    section: names(FIELDS, section)
+    for section in ("reference", "outcome", "verification", "latency", "run", "export", "compile")
+}
+_OF_OUTCOME = [name for name in _SECTIONS["outcome"] if name not in ("stale", "fault")]
+_OF_RUN = {*_SECTIONS["run"]} - {"seconds", "host_overhead_ms", "overhead_here"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """The rows of one batch on one lowering path, or under one baseline.
+
+    `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or runtime. `versions`: the
+    versions that the environments of the row pin. `code`: the hash of the code of the last stage.
+    `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed, and
+    `timed`, how that ended by problem; empty if they are only compiled.
+    """
+
+    cell: Cell
+    experiment: Mapping[str, Any]
+    tool: str
+    versions: Mapping[str, str | None]
+    code: str
+    ends: Sequence[tuple[Stage, Mapping[str, Line]]]
+    group: str = ""
+    timed: Mapping[str, Line] = field(default_factory=dict)
+
+
+def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]) -> list[Record]:
+    """Return the records of a batch, by problem: first IREE's, then the baselines'."""
+    read: dict[tuple[str, Cell], Mapping[str, Line]] = {}
+    names_of = [problem.name for problem in problems]
+
+    def ends(stage: Stage, cell: Cell) -> Mapping[str, Line]:
+        key = stage.name, cell
+        if key not in read:
+            read[key] = stage_files.read(root, stage, cell, names_of)
+        return read[key]
+
+    rows: dict[str, Row] = {}
+    for cell in matrix.operators.rows():
+        if cell["batch"] == batch:
+            made = _iree_row if cell.kind is Kind.BATCH_IREE else _baseline_row
+            row = made(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)])
+            if row.ends[-1][0].measures:
+                stage, group = matrix.timed(cell)
+                row = replace(row, group=str(group), timed=ends(stage, group))
+            rows[str(cell)] = row
+    found = []
+    for problem in problems:
+        of_problem = [_record(root, problem, row, rows) for row in rows.values()]
+        speedups.add_speedups(of_problem, _comparable)
+        _add_overhead(of_problem)
+        found += of_problem
+    return found
+
+
+def _iree_row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]) -> Row:
+    """Return the rows of a lowering path and target."""
+    operators = matrix.operators
+    frontend = operators.frontends[cell["frontend"]]
+    target = operators.targets[cell["target"]]
+    experiment = of_model.of_target(cell, target) | {
+        "device": target.device_kind,
+        "exporter": frontend.exporter,
+        "exporter_options": frontend.options,
+    }
+    found: Record = {"versions": {"iree": versions.pins(matrix, IREE_ENV).get(COMPILER)}}
+    declared = plugins.exporter(frontend.exporter).versions
+    versions.add(found, versions.pins(matrix, frontend.env), declared, {})
+    return Row(
+        cell,
+        experiment,
+        frontend.exporter,
+        found["versions"],
+        _code(stages.modules(ends[-1][0], None)),
+        ends,
+    )
+
+
+def _baseline_row(
+    matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]
+) -> Row:
+    """Return the rows of a baseline."""
+    baseline = matrix.operators.baselines[cell["baseline"]]
+    experiment = of_model.of_baseline(cell, baseline) | {
+        "device": baseline.device,
+        "precision": baseline.precision,
+    }
+    found: Record = {"versions": {}}
+    declared = plugins.runtime(baseline.runtime).versions
+    versions.add(found, versions.pins(matrix, baseline.env), declared, {})
+    code = _code(stages.modules(ends[-1][0], baseline))
+    return Row(cell, experiment, baseline.runtime, found["versions"], code, ends)
+
+
+@functools.cache
+def _code(modules: tuple[str, ...]) -> str:
+    """Return the hash of the code of some modules; all batches have the same."""
+    return fingerprint.code_of_stage(modules)
+
+
+def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> Record:
+    """Return the record of a problem in a row. `rows`: all rows of the batch by their cells."""
+    ends = [(stage, of[problem.name]) for stage, of in row.ends]
+    outcomes = [end.outcome for _, end in ends]
+    last, line = ends[-1][1], row.timed.get(problem.name)
+    timing: GroupTiming | None = None
+    if line and last.outcome.status == outcome.OK:
+        ended = member_outcome(line, str(row.cell))
+        if ended.status == outcome.OK:
+            timing = msgspec.convert(line.result["timing"], GroupTiming)
+        else:
+            outcomes.append(ended)
+    decisive = deciding(root, outcomes)
+    results = {stage.name: end.result for stage, end in ends}
+    whole = ends[-1][0].measures and decisive.status != outcome.DAMAGED
+    measured = last.result if whole and "verification" in last.result else {}
+    reference = _taken("reference", results["operator_reference"])
+    is_iree = "operator_compile" in results
+    return {
+        "problem": _problem(problem),
+        "dataset": _dataset(problem),
+        "experiment": dict(row.experiment),
+        "reference": reference,
+        "outcome": _outcome(decisive, last.outcome, row, line.outcome if line and timing else None),
+        "verification": _verification(decisive, measured),
+        "latency": _latency(problem, row, timing, rows, reference) if timing else None,
+        "run": _run(measured, last) | {"host_overhead_ms": _empty_ms(line, row)},
+        "export": _taken("export", results["operator_export"]) if is_iree else None,
+        "compile": _taken("compile", results["operator_compile"]) if is_iree else None,
+        "versions": _versions(row.versions, measured),
+    }
+
+
+def _problem(problem: Problem) -> Record:
+    return {
+        "op": problem.op,
+        "args": problem.args,
+        "uuid": problem.uuid,
+        "name": problem.name,
+        "source_uuid": problem.source_uuid,
+        "count": problem.count,
+        "models": list(problem.models),
+        "calls": list(problem.calls),
+        "elements": problem.elements,
+    }
+
+
+def _dataset(problem: Problem) -> Record | None:
+    if problem.facts is None:
+        return None
+    return asdict(problem.facts) | {"why_excluded": list(problem.facts.why_excluded)}
+
+
+def _taken(section: str, result: Mapping[str, Any]) -> Record:
+    """Return those of some values that the fields of a section are."""
+    return {key: result[key] for key in _SECTIONS[section] if key in result}
+
+
+def _outcome(decisive: Outcome, last: Outcome, row: Row, timed_by: Outcome | None) -> Record:
+    fault = ""
+    if decisive.status not in (outcome.OK, outcome.SKIPPED):
+        failed = (decisive.stage, decisive.status, decisive.reason, decisive.detail)
+        fault = faults.of(Failure(*failed, row.tool))
+    timing_code = _code(stages.STAGES["operator_time"].modules)
+    stale = decisive.status == outcome.OK and (
+        fingerprint.is_stale(last, row.code)
+        or (timed_by is not None and fingerprint.is_stale(timed_by, timing_code))
+    )
+    return {key: getattr(decisive, key) for key in _OF_OUTCOME} | {
+        "blocked_by": last.blocked_by,
+        "fault": fault,
+        "stale": stale,
+    }
+
+
+def _verification(decisive: Outcome, measured: Mapping[str, Any]) -> Record:
+    """Return the comparison with eager, or the code that says why there is none."""
+    if measured:
+        more = {key: measured.get(key) for key in ("max_rel_error", "backendbench_correct")}
+        return _taken("verification", measured["verification"]) | more
+    # The codes are those of the stages of models, which have the same names without `operator_`.
+    code = verdict.unmeasured(replace(decisive, stage=decisive.stage.removeprefix("operator_")))
+    detail = {"detail": decisive.detail} if code == codes.SKIPPED else {}
+    return {"code": code, "backendbench_correct": None} | detail
+
+
+def _latency(
+    problem: Problem,
+    row: Row,
+    timing: GroupTiming,
+    rows: Mapping[str, Row],
+    reference: Mapping[str, Any],
+) -> Record:
+    anchor = None
+    if timing.anchor:
+        verified = rows[timing.anchor].ends[-1][1][problem.name].result
+        anchor = latency_section.anchor_text(timing.anchor, verified.get("versions", {}))
+    group, member = f"{row.group}: {problem.name}", str(row.cell)
+    found = latency_section.of(timing, group, member, training.EVAL, None, 1, anchor)
+    ms = found["ms"]
+    moved, flops = reference.get("bytes"), reference.get("flops")
+    return found | {
+        "gb_per_s": moved / ms * 1e-6 if moved else None,
+        "gflop_per_s": flops / ms * 1e-6 if flops else None,
+    }
+
+
+def _run(measured: Mapping[str, Any], last: Line) -> Record:
+    found = {key: (measured or last.result).get(key) for key in _OF_RUN}
+    return found | {"seconds": last.seconds, "overhead_here": None}
+
+
+def _empty_ms(line: Line | None, row: Row) -> float | None:
+    """Return the time of a call of the row's runtime that computes nothing."""
+    return line.result.get("empty_ms", {}).get(str(row.cell)) if line else None
+
+
+def _versions(pinned: Mapping[str, str | None], measured: Mapping[str, Any]) -> Record:
+    found = {key: value for key, value in measured.get("versions", {}).items() if value}
+    return {**pinned, **{key: value.partition("+")[0] for key, value in found.items()}}
+
+
+def _comparable(record: Mapping[str, Any]) -> tuple:
+    return record["experiment"]["precision"], *speedups.device_of(record)
+
+
+def _add_overhead(of_problem: Sequence[Record]) -> None:
+    """Add whether eager's latency is mostly overhead, to all rows of a problem by their device."""
+    found: dict[str, bool] = {}
+    for record in of_problem:
+        run = record["run"]
+        if record["experiment"]["runtime"] == "eager" and record["latency"] and run["host_overhead_ms"]:  # fmt: skip
+            device = speedups.device_of(record)[0]
+            found[device] = record["latency"]["ms"] < OVERHEAD * run["host_overhead_ms"]
+    for record in of_problem:
+        record["run"]["overhead_here"] = found.get(speedups.device_of(record)[0])

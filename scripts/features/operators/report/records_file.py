@@ -1,0 +1,65 @@
+"""Read results/operators/operators.jsonl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.records.results_file import BadRecords
+from scripts.run import outputs
+
+JSONL = Path("results/operators/operators.jsonl")
+CSV = outputs.OPERATOR_CSV
+PAGE = CSV.with_suffix(".md")
+COMMAND = "snakemake --cores <n> results/operators.csv"
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorRecord:
+    """One line of the file, with the keys by which scripts.features.report.verbs.export selects."""
+
+    data: Mapping[str, Any]
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of a key of the section `experiment`, or `cell`: the name of the row."""
+        return name_of(self.data) if key == "cell" else self.data["experiment"].get(key)
+
+
+def data(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of a file one at a time, because many take gigabytes."""
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        yield from map(json.loads, lines)
+
+
+def read(path: Path) -> list[OperatorRecord]:
+    """Return all records of a file. Raises BadRecords, naming file and line, if it is not one."""
+    if not path.is_file():
+        raise BadRecords(f"{path}: no such file; run `{COMMAND}`, or name another with --results")
+    found = []
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                found.append(OperatorRecord(json.loads(line)))
+                name_of(found[-1].data)
+            except (KeyError, TypeError, ValueError) as error:
+                raise BadRecords(
+                    f"{path}:{number}: not the record of an operator problem ({error!r});"
+                    f" expected the operators.jsonl of `{COMMAND}`"
+                ) from error
+    return found
+
+
+def column_of(record: Mapping[str, Any]) -> str:
+    """Return `frontend/target` of a lowering path, else the name of the baseline."""
+    of = record["experiment"]
+    if of["runtime"] == "iree":
+        return f"{of['frontend']}/{of['target']}"
+    return of["target"] or of["runtime"]
+
+
+def name_of(record: Mapping[str, Any]) -> str:
+    """Return the name of a row: `aten.add.Tensor-0123456789ab/<frontend>/<target>`."""
+    return f"{record['problem']['name']}/{column_of(record)}"

@@ -1,0 +1,86 @@
+"""Print the summary of the operator problems at the end of a run."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from scripts.features.operators.report import fixes, page, scoring
+from scripts.features.operators.report.fixes import Fix
+from scripts.features.operators.report.pass_rates import Rate, rates
+from scripts.features.operators.report.scoring import Scored
+from scripts.features.operators.report.table import Table
+from scripts.records import wording
+from scripts.records.screen import plain_table
+
+FIXES = 5
+"""Failures on the screen; results/operators.md has all."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Pass rates and scores by lowering path, and the failures that concern the most calls."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(page.title(self.table), style="bold")
+        yield Text("; ".join(self.table.provenance.where), style="dim")
+        yield Text()
+        yield self._paths()
+        if found := fixes.first(self.table):
+            yield Text()
+            yield Text("What to fix first", style="bold")
+            yield Text()
+            for fix in found[:FIXES]:
+                yield Text(_counted(fix))
+                yield Text(_shortened(fix.detail, options.max_width), style="dim")
+
+    def _paths(self) -> RichTable:
+        """Return pass rates and BackendBench's scores, by lowering path and for the best path."""
+        scored = {one.label: one for one in scoring.scored(self.table)}
+        shown = plain_table()
+        shown.add_column("")
+        for name in ("pass", "correctness", "performance", "perf@1"):
+            shown.add_column(name, justify="right")
+        for label, rate in self._rates():
+            shown.add_row(
+                label, f"{rate.passed:,} of {rate.of:,}", *_score(scored.pop(label, None))
+            )
+        for label, one in scored.items():
+            shown.add_row(label, "", *_score(one))
+        return shown
+
+    def _rates(self) -> Iterator[tuple[str, Rate]]:
+        for target in self.table.targets:
+            found = rates(self.table, target)
+            for column, rate in zip(found.columns, found.all.by_column, strict=True):
+                yield column.label, rate
+            if len(found.columns) > 1:
+                yield scoring.best_path(target), found.all.best
+
+
+def _score(one: Scored | None) -> list[str]:
+    """Return BackendBench's scores; none for what did not run."""
+    if one is None or one.theirs is None:
+        return [wording.NOT_IN_MATRIX] * 3
+    of = one.theirs
+    return [f"{of.correctness:.1%}", f"{of.performance:.3f}", f"{of.perf_at_p:.1%}"]
+
+
+def _counted(fix: Fix) -> str:
+    """Return `iree-codegen: 1,200 calls, 3 problems of aten.foo and 1 more operator`."""
+    count, others = len(fix.problems), len(fix.operators) - 1
+    more = f" and {others} more operator{'s' * (others > 1)}" if others else ""
+    problems = f"{count} problem{'s' * (count > 1)} of {fix.operators[0]}{more}"
+    return f"{fix.fault}: {fix.calls:,} calls, {problems}"
+
+
+def _shortened(detail: str, width: int) -> str:
+    """Return a detail on an indented line."""
+    return "  " + textwrap.shorten(detail, max(width, 40) - 2, placeholder=" …")

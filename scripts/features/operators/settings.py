@@ -1,0 +1,131 @@
+"""The part of a configuration about operator problems: `operators:`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scripts.features.operators.problems import dataset
+from scripts.features.operators.problems.selection import Selection
+from scripts.matrix import settings
+from scripts.matrix.entries import Baseline, Operators
+
+RUNTIMES = ("eager", "inductor")
+"""Runtimes of baselines that run single operators."""
+OVERHEAD = "overhead"
+"""The value of `select` for which a dataset is needed."""
+DEFAULTS: dict[str, Any] = {"batches": 4, "max_elements": 1_000_000}
+"""The values of keys that a configuration leaves out."""
+PREFERRED = {"frontends": "torchmlir-stablehlo", "targets": "llvm-cpu", "baselines": "eager"}
+"""The entry of each kind that is taken if `operators:` has no globs for the kind. A configuration
+without it takes the entries of the models."""
+_SELECTION = tuple(one.name for one in dataclasses.fields(Selection))
+
+
+def of(
+    config: Mapping[str, Any],
+    known: Mapping[str, dict],
+    chosen: Mapping[str, dict],
+    selections: Mapping[str, str],
+    problems: list[str],
+) -> Operators:
+    """Return the operators of a checked configuration. Errors are added to `problems`.
+
+    `known`: the entries that the configuration declares, by kind and name. `chosen`: those that are
+    selected for models. They are taken for operators too if `selections` of the command line chose
+    them.
+    """
+    given = DEFAULTS | (config.get("operators") or {})
+    taken: dict[str, dict] = {}
+    for kind, preferred in PREFERRED.items():
+        if kind not in selections and given.get(kind) is not None:
+            taken[kind] = _matching(kind, given[kind], known[kind], problems)
+        elif kind not in selections and preferred in known[kind]:
+            taken[kind] = {preferred: known[kind][preferred]}
+        else:
+            taken[kind] = chosen[kind]
+    if given.get("baselines") is None or "baselines" in selections:
+        taken["baselines"] = {n: b for n, b in taken["baselines"].items() if _runs(b)}
+    targets = {n: dataclasses.replace(t, overrides=()) for n, t in taken["targets"].items()}
+    compiled = given.get("compile_only") or []
+    if "targets" not in selections:
+        _matching("compile_only", compiled, targets, problems)
+    values = {key: given[key] for key in _SELECTION if given.get(key) is not None}
+    found = Operators(
+        dataset=os.path.expanduser(given.get("dataset") or ""),
+        mapping=os.path.expanduser(given.get("mapping") or ""),
+        traces=tuple(map(os.path.expanduser, given.get("traces") or ())),
+        selection=msgspec.convert(values, Selection),
+        batches=given["batches"],
+        frontends=taken["frontends"],
+        targets=targets,
+        baselines=taken["baselines"],
+        compile_only=tuple(n for n in targets if any(fnmatchcase(n, g) for g in compiled)),
+        measure=dict(given.get("measure") or {}),
+    )
+    problems += [f"operators.{problem}" for problem in _problems(found, chosen["models"])]
+    return found
+
+
+def _runs(baseline: Baseline) -> bool:
+    """Return whether a baseline runs single operators."""
+    as_it_is = baseline.precision == "none" and not baseline.rewrites
+    return baseline.runtime in RUNTIMES and as_it_is
+
+
+def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: list[str]) -> dict:
+    """Return the entries that globs match, in the order declared."""
+    singular = {"compile_only": "target of operators"}.get(kind, kind.removesuffix("s"))
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in known):
+            problems.append(f"operators.{kind}: {settings.unknown(singular, glob, known)}")
+    return {n: e for n, e in known.items() if any(fnmatchcase(n, glob) for glob in globs)}
+
+
+def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
+    """Yield error messages about the source and the baselines."""
+    if found.dataset and found.traces:
+        yield "traces: found next to operators.dataset; give one of the two"
+    if found.mapping and not found.dataset:
+        yield "mapping: belongs to a dataset; set operators.dataset too"
+    if not found.dataset and found.selection.select == OVERHEAD:
+        yield (
+            f"select: found {OVERHEAD!r}, which only a dataset marks; set operators.dataset, or select "
+            "included or all"
+        )
+    for key in ("dataset", "mapping"):
+        if (named := getattr(found, key)) and not dataset.may_be(named):
+            yield f"{key}: no file {named}; expected a path or a hub id such as owner/name"
+    for file in found.traces:
+        if not Path(file).is_file():
+            yield f"traces: no file {file}"
+    for glob in found.selection.source_models if found.of_models else ():
+        if not any(fnmatchcase(name, glob) for name in models):
+            yield f"source_models: {settings.unknown('model', glob, models)}"
+    for baseline in found.baselines.values():
+        if not _runs(baseline):
+            yield (
+                f"baselines: {baseline.name} is of runtime {baseline.runtime}, precision "
+                f"{baseline.precision}; single operators run in {' and '.join(RUNTIMES)}, as they are"
+            )
+
+
+def with_absolute_paths(found: Operators, root: Path) -> Operators:
+    """Return the operators for a run in another folder than `root`, the folder of the Snakefile."""
+
+    def absolute(named: str) -> str:
+        path = root / named
+        return str(path) if named and path.exists() else named
+
+    return dataclasses.replace(
+        found,
+        dataset=absolute(found.dataset),
+        mapping=absolute(found.mapping),
+        traces=tuple(map(absolute, found.traces)),
+    )

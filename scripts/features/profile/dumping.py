@@ -1,0 +1,36 @@
+"""The folder of a dump, and the list of its files, which is the artifact of a complete dump."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from scripts.core import exits
+
+TABLES = "profile.txt"
+"""The profiles of all repetitions, one after the other."""
+
+
+def listing(folder: Path) -> dict[str, int]:
+    """Sizes in bytes by path below `folder`, for every file of every repetition. Exits if there is none."""
+    kept = [path for path in folder.rglob("*") if path.is_file() and _is_dump(path, folder)]
+    found = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(kept)}
+    if not found:
+        exits.fail(
+            "none of the kinds of dump that are asked for is of this runtime", exits.UNSUPPORTED
+        )
+    return found
+
+
+def clear(folder: Path) -> None:
+    """Delete the files of an earlier dump, which may have had more repetitions."""
+    for path in folder.glob("*"):
+        if path.is_dir() and path.name.isdigit():
+            shutil.rmtree(path)
+    (folder / TABLES).unlink(missing_ok=True)
+
+
+def _is_dump(path: Path, folder: Path) -> bool:
+    """Whether a path is in the folder of a repetition, or is the file with the tables of all repetitions."""
+    relative = path.relative_to(folder)
+    return relative.parts[0].isdigit() or str(relative) == TABLES

@@ -1,0 +1,139 @@
+"""The time of every dispatch of a module, from the profiler of IREE's runtime (iree-benchmark-module, iree-profile)."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.core import exits, process
+from scripts.iree import benchmark, gbench
+from scripts.iree.module_arguments import Called
+from scripts.iree.tools import tool
+
+MODES = "queue-events,host-execution,executable-metadata"
+"""What the runtime records. The local drivers do not have dispatch-events."""
+MS = 1e-6
+"""Milliseconds of a nanosecond."""
+CALLS = (
+    *("--benchmark_min_warmup_time=1e-06", "--benchmark_min_time=0.3s"),
+    *("--benchmark_repetitions=3", "--benchmark_report_aggregates_only=false"),
+)
+"""What is profiled: three times as many calls as fill 0.3 s, after one that does not count."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One run of a dispatch. `ns`: from its start to its end; `tiles`: its workgroups; `tile_ns`: the time of all
+    workgroups together, on any thread."""
+
+    function: str
+    ns: int
+    tiles: int
+    tile_ns: int
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One dispatch of the program, per call. `busy`: threads that worked on it, on average; None if it is not known."""
+
+    function: str
+    ms: float
+    tiles: int
+    busy: float | None
+
+
+def run(called: Called, folder: Path) -> tuple[list[Event], float]:
+    """Profile CALLS of a module, with files in `folder`: the dispatches in the order in which they were queued, and the
+    median milliseconds of a call under the profiler. Exits as the tools do if they fail."""
+    recorded, report = folder / "profile.ireeprof", folder / "google-benchmark.json"
+    module, inputs = called.module, called.raw_inputs(folder / "inputs")
+    ran = process.run_tool(
+        [
+            *benchmark.command_line(module, inputs, called.threads),
+            *CALLS,
+            f"--device_profiling_mode={MODES}",
+            f"--device_profiling_output={recorded}",
+            *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
+        ]
+    )
+    if ran.returncode != 0:
+        process.exit_like(ran.returncode)
+    rows = {kind: _rows(recorded, kind) for kind in ("executable", "queue")}
+    found = events(rows["executable"], rows["queue"])
+    if not found:
+        exits.fail(f"the profile of {module.vmfb} has no dispatch on {module.device}")
+    return found, statistics.median(gbench.read_ms(report))
+
+
+def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:
+    """The rows that iree-profile prints for one of its commands."""
+    command = [tool("iree-profile"), kind, "--format=jsonl", str(recorded)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if printed.returncode:
+        exits.fail(f"iree-profile {kind}: {printed.stderr.strip() or printed.returncode}")
+    return [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
+
+
+def events(executables: Iterable[dict], queued: Iterable[dict]) -> list[Event]:
+    """The dispatches from the rows of `iree-profile executable` and `iree-profile queue`, in the order in which they were
+    queued."""
+    names = {
+        (row["executable_id"], row["function_ordinal"]): row["key"]
+        for row in executables
+        if row["type"] == "executable_function"
+    }
+    rows = [
+        row
+        for row in queued
+        if row["type"] == "host_execution_event" and row["op"] == "dispatch" and row["valid"]
+    ]
+    rows.sort(key=lambda row: (row["submission_id"], row["command_index"]))
+    return [
+        Event(
+            names[row["executable_id"], row["function_ordinal"]],
+            row["duration_ns"],
+            row["tile_count"],
+            row["tile_duration_sum_ns"],
+        )
+        for row in rows
+    ]
+
+
+def per_call(found: Sequence[Event], functions: Sequence[str]) -> tuple[list[Dispatch], int]:
+    """The dispatches of one call, each with its median over the calls but the first, and the number of calls.
+
+    `functions`: those of one call, in the order of the program. A function that is called several times is
+    told apart by the order. Raises ValueError if the events are not those of a whole number of calls.
+    """
+    counts = Counter(functions)
+    seen: dict[str, list[Event]] = defaultdict(list)
+    for event in found:
+        seen[event.function].append(event)
+    calls = {len(seen[name]) / count for name, count in counts.items()}
+    unknown = sorted(seen.keys() - counts.keys())
+    if unknown or len(calls) != 1 or not min(calls).is_integer():
+        raise ValueError(
+            f"the profile has {len(found)} dispatches, which are not calls of {len(functions)} dispatches each"
+            + (f" ({unknown[0]} is not in the program)" if unknown else "")
+        )
+    number = int(min(calls))
+    first = 1 if number > 1 else 0
+    at: Counter[str] = Counter()
+    made = []
+    for name in functions:
+        runs = seen[name][at[name] :: counts[name]][first:]
+        at[name] += 1
+        made.append(_typical(name, runs))
+    return made, number - first
+
+
+def _typical(name: str, runs: Sequence[Event]) -> Dispatch:
+    ns = statistics.median(one.ns for one in runs)
+    busy = statistics.median(one.tile_ns / one.ns for one in runs if one.ns) if ns else None
+    return Dispatch(name, ns * MS, runs[0].tiles, busy)

@@ -1,0 +1,95 @@
+"""Reads what `snakemake profile` wrote about a cell, and the profiles of eager and inductor beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic
+from scripts.matrix import stages, threads, toolchains, training
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.choices import MODULE_PROFILES
+from scripts.matrix.stage import STATUS, TIMING
+from scripts.supervise import outcome
+from scripts.timing import machine_limits
+from scripts.timing.machine_limits import MachineLimits
+
+PROFILE = "profile.json"
+
+
+class NoProfile(Exception):
+    """There is no profile of a cell; says why, and how to make one."""
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of the machine; None
+    if they were not measured with as many threads. `values_ms`: the latencies of the cell's row; () if it was not timed."""
+
+    cell: Cell
+    iree: Mapping[str, Any]
+    torch: Mapping[str, Mapping[str, Any]]
+    limits: MachineLimits | None
+    values_ms: Sequence[float] = ()
+
+
+def read(results: Path, name: str) -> Profiles:
+    """The profiles of an IREE cell, by its name. Raises NoProfile, and ValueError for other names and for damaged files."""
+    cell = Cell.parse(name, Kind.IREE)
+    root = results.parent
+    stage = stages.STAGES["profile_iree"]
+    iree = _read(root / stage.path(cell.to(Kind.IREE_DUMP), PROFILE))
+    if not iree:
+        raise NoProfile(_why_none(root, cell))
+    below = root / stages.STAGES["profile_baseline"].path(cell["model"])
+    torch: dict[str, dict[str, Any]] = {}
+    # Baselines are profiled in eval.
+    of_test = below.glob(f"*/{training.test(cell['frontend'])}/{PROFILE}")
+    for path in sorted(of_test):
+        found = _read(path)
+        if found.get("runtime") in MODULE_PROFILES and found["threads"] == iree["threads"]:
+            torch.setdefault(found["runtime"], found)
+    cpu = threads.named("cpu", threads.of(cell["target"]))
+    limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
+    return Profiles(
+        cell,
+        iree,
+        torch,
+        limits if limits and limits.threads == iree["threads"] else None,
+        _timed(root, cell),
+    )
+
+
+def _timed(root: Path, cell: Cell) -> Sequence[float]:
+    """The latencies of a row, by the timing of its group."""
+    below = root / stages.STAGES["time"].path(cell["model"])
+    for path in sorted(below.glob(f"*/{training.test(cell['frontend'])}/{TIMING}")):
+        if found := _read(path).get("members", {}).get(str(cell)):
+            return tuple(found["values_ms"])
+    return ()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The JSON of a file; {} if it does not exist or is the empty file of a failed stage."""
+    if not path.is_file() or not path.stat().st_size:
+        return {}
+    return atomic.read_json(path)
+
+
+def _why_none(root: Path, cell: Cell) -> str:
+    """Why a cell has no profile: that of its stage, or that it never ran."""
+    of = cell.to(Kind.IREE_DUMP)
+    status = root / stages.STAGES["profile_iree"].path(of, STATUS)
+    if status.is_file():
+        ended = outcome.read_or_damaged(status)
+        return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
+    values = cell.by_axis()
+    frontend, target = values["frontend"], values["target"]
+    entry = threads.shared(toolchains.base(target))
+    chosen = f"models={values['model']} frontends={training.path(frontend)} targets={entry}"
+    chosen += f" tests={training.TRAIN}" if training.test(frontend) == training.TRAIN else ""
+    used = {toolchains.of(frontend), toolchains.of(target)} - {toolchains.PINNED}
+    chosen += "".join(f" toolchains={name}" for name in used)
+    return f"{cell} has no profile; make it: snakemake --cores 8 profile --config {chosen}"

@@ -1,0 +1,37 @@
+"""Print where the time of a CPU cell goes: by nn.Module beside eager and inductor, and by dispatch; and what to look at first.
+
+It reads what `snakemake profile` wrote. The column "limit ms" needs the limits of the machine (results/machine_limits/cpu/limits.json).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from scripts.core import exits
+from scripts.features.profile import reading
+from scripts.features.profile.account import account
+from scripts.features.profile.first import worth_looking_at
+from scripts.features.profile.page import page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cell", help="such as vit/torchmlir-torch/llvm-cpu")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument(
+        "--json", action="store_true", help="print all modules and dispatches as JSON"
+    )
+    args = parser.parse_args()
+    try:
+        profiles = reading.read(args.results, args.cell)
+    except (reading.NoProfile, ValueError) as error:
+        exits.fail(str(error))
+    found = account(profiles)
+    if args.json:
+        first = worth_looking_at(found, profiles.iree["threads"])
+        print(json.dumps({"cell": str(profiles.cell), **asdict(found), "first": first}, indent=2))
+    else:
+        print(page(profiles, found))

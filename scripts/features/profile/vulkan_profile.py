@@ -1,0 +1,131 @@
+"""Check that a Vulkan device supports the profile that a module was compiled for.
+
+A Vulkan target (`--iree-vulkan-target=ada`) is a profile: the types, subgroup sizes and matrix
+operations that the compiler may use. If a module needs more than the device supports, IREE's
+runtime may refuse it, or run it with undefined results. So the profile is checked before the module
+is loaded.
+
+The profile is read from the text of the compiler's `#iree_gpu.target` attribute, which the module
+contains for its error messages. The features of the device are read from the output of
+`iree-run-module --dump_devices`. Limits that are not in that output (shared memory, workgroup
+sizes) are not checked.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.iree.backends import driver_of
+from scripts.iree.tools import tool
+
+DRIVER = "vulkan"
+_ATTRIBUTE = b"#iree_gpu.target<"
+_ATTRIBUTE_CHARS = 16_384
+"""Longer than any such attribute of IREE 3.13."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The features that a module may use; `subgroup_sizes` is () without subgroup operations."""
+
+    name: str
+    compute: frozenset[str]
+    storage: frozenset[str]
+    subgroup_sizes: tuple[int, ...]
+    integer_dot_product: bool
+    cooperative_matrix: bool
+
+
+def lacking(vmfb: Path, device: str, path: str) -> str:
+    """Return as text which features of a module's profile a device lacks; "" if it lacks none.
+
+    `device`: a device URI of IREE's runtime, for any driver. `path`: the path of the device, as its
+    driver lists it.
+    """
+    if driver_of(device) != DRIVER:
+        return ""
+    profile = read_profile(vmfb.read_bytes())
+    if profile is None:
+        return ""
+    missing = list(_missing(profile, features(_dump(), path)))
+    return f"{', '.join(missing)} (profile {profile.name})" if missing else ""
+
+
+def read_profile(module: bytes) -> Profile | None:
+    """Return the profile that a module was compiled for, or None if it has no profile."""
+    start = module.find(_ATTRIBUTE)
+    if start < 0:
+        return None
+    text = module[start : start + _ATTRIBUTE_CHARS].split(b"\0", 1)[0].decode("utf-8", "replace")
+
+    def words(key: str) -> frozenset[str]:
+        found = re.search(rf"\b{key} =\s+([\w|]+)", text)
+        return frozenset(found[1].split("|")) if found else frozenset()
+
+    sizes = re.search(r"\bsubgroup_size_choices = \[([\d, ]+)\]", text)
+    name = re.search(r'\barch = "([^"]*)"', text)
+    uses_subgroups = bool(words("subgroup") - {"none"})
+    return Profile(
+        name=name[1] if name else "",
+        compute=words("compute"),
+        storage=words("storage"),
+        subgroup_sizes=tuple(map(int, sizes[1].split(","))) if sizes and uses_subgroups else (),
+        integer_dot_product=bool(words("dot") - {"none"}),
+        cooperative_matrix=bool(re.search(r"\bmma = \[\s*<", text)),
+    )
+
+
+def features(dump: str, path: str) -> dict[str, str]:
+    """Return the features and subgroup sizes of the device at `path`.
+
+    `dump`: the output of the tool for all devices. Raises ValueError if this device is not in it.
+    """
+    found: dict[str, dict[str, str]] = {}
+    current: dict[str, str] = {}
+    for line in dump.splitlines():
+        key, _, value = line.partition(": ")
+        if key == "path":
+            current = found.setdefault(value.strip(), {})
+        elif key in ("features", "subgroup"):
+            current |= dict(re.findall(r"(\w+)=(\S+)", value))
+    if not found.get(path):
+        raise ValueError(
+            f"--dump_devices={DRIVER} has no features of {path!r}; it has {list(found)}"
+        )
+    return found[path]
+
+
+def _missing(profile: Profile, has: Mapping[str, str]) -> Iterator[str]:
+    """Yield the features of the profile that the device lacks.
+
+    Features that the tool does not list are not checked.
+    """
+    wanted = {
+        "shaderFloat16": "fp16" in profile.compute,
+        "shaderInt8": "int8" in profile.compute,
+        "storageBuffer16BitAccess": "b16" in profile.storage,
+        "storageBuffer8BitAccess": "b8" in profile.storage,
+        "shaderIntegerDotProduct": profile.integer_dot_product,
+        "cooperativeMatrix": profile.cooperative_matrix,
+    }
+    if profile.subgroup_sizes:
+        low, high = (
+            int(has.get(key, has["size"])) for key in ("minSubgroupSize", "maxSubgroupSize")
+        )
+        if not any(low <= size <= high for size in profile.subgroup_sizes):
+            sizes = " or ".join(map(str, profile.subgroup_sizes))
+            there = f"{low}" if low == high else f"{low} to {high}"
+            yield f"subgroups of {sizes} (it has {there})"
+    for feature, is_wanted in wanted.items():
+        if is_wanted and has.get(feature) == "no":
+            yield feature
+
+
+def _dump() -> str:
+    """Return the runtime's description of all Vulkan devices."""
+    command = [tool("iree-run-module"), f"--dump_devices={DRIVER}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout

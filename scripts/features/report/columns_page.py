@@ -1,0 +1,131 @@
+"""The page docs/columns.md: every column of the CSV files and every field of the JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from scripts.features.kernels import columns as kernels
+from scripts.features.operators.report import columns as operators
+from scripts.features.variants import tuned_columns as tuning
+from scripts.matrix import schemas
+from scripts.records import fields
+from scripts.records.columns import FIELDS
+from scripts.records.fields import Field
+from scripts.verify.codes import CODES
+
+INTRODUCTION = """\
+# Columns and fields
+
+<!-- Made by `vmfbench docs`. -->
+
+An empty value of the CSV is null in the JSON, or a field that is left out. MiB are
+2<sup>20</sup> bytes. *Varies* marks values that may differ in another run of the same program on the same machine.
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file, the JSON lines that it is made of, and the declaration of both (`module`)."""
+
+    csv: str
+    jsonl: str
+    introduction: str
+    module: str
+    fields: tuple[Field, ...]
+
+
+TABLES = (
+    Table(
+        "latency.csv",
+        "results.jsonl",
+        "One row for every IREE cell and every baseline cell, including failed ones.",
+        "scripts/records/columns.py",
+        FIELDS,
+    ),
+    Table(
+        "operators.csv",
+        "operators.jsonl",
+        "One row for every operator problem on every lowering path and target, and under every baseline.\n"
+        "`operators.jsonl` is in `results/operators/`.",
+        "scripts/features/operators/report/columns.py",
+        operators.FIELDS,
+    ),
+    Table(
+        "kernels.csv",
+        "kernels.jsonl",
+        "One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n"
+        "`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.",
+        "scripts/features/kernels/columns.py",
+        (*kernels.COLUMNS, kernels.OWN[0]),
+    ),
+    Table(
+        "tuned.csv",
+        "tuned.jsonl",
+        "For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those\n"
+        "of `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.",
+        "scripts/features/variants/tuned_columns.py",
+        tuning.OWN,
+    ),
+)
+
+
+def page(tables: Iterable[Table]) -> str:
+    """The whole page, as Markdown."""
+    return "\n".join([INTRODUCTION, *(part for table in tables for part in _parts(table))])
+
+
+def _parts(table: Table) -> Iterator[str]:
+    """The parts of the page about a table."""
+    yield f"## {table.csv}\n"
+    yield f"{table.introduction} Declared in `{table.module}`.\n"
+    yield _columns(fields.columns(table.fields), table.jsonl)
+    yield f"## {table.jsonl}\n"
+    for section in (one for one in table.fields if one.path and "." not in one.path):
+        yield f"### {section.path}\n"
+        yield f"{section.description}\n"
+        yield _fields(section, table.fields)
+        if section.path == "verification" and table is TABLES[0]:
+            rows = [(f"`{code}`", meaning) for code, meaning in CODES.items()]
+            yield _markdown(("code", "what it says of the cell"), rows)
+
+
+def _columns(table: list[Field], jsonl: str) -> str:
+    rows = [
+        (f"`{one.column}`", _type(one), one.unit, _varies(one), _from(one), one.description)
+        for one in table
+    ]
+    return _markdown(("column", "type", "unit", "varies", f"field of {jsonl}", "what it is"), rows)
+
+
+def _fields(section: Field, table: Sequence[Field]) -> str:
+    """The fields of a section, at all depths."""
+    inside = [one for one in table if one.path.startswith((f"{section.path}.", f"{section.path}["))]
+    rows = [
+        (f"`{one.path}`", _type(one), _missing(one), one.unit, _varies(one), one.description)
+        for one in inside
+    ]
+    return _markdown(("field", "type", "may be", "unit", "varies", "what it is"), rows)
+
+
+def _type(one: Field) -> str:
+    """The kind of a field, or its values if they are a fixed set."""
+    allowed = schemas.values()[one.choices] if one.choices else one.checks.get("enum")
+    return ", ".join(f"`{value}`" for value in allowed if value) if allowed else one.kind.words
+
+
+def _missing(one: Field) -> str:
+    return ", ".join(["null"] * one.nullable + ["left out"] * one.optional)
+
+
+def _varies(one: Field) -> str:
+    return "yes" if one.varies else ""
+
+
+def _from(one: Field) -> str:
+    return f"`{one.path}`" if one.path else "computed"
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n".replace("  |", " |") for line in lines)

@@ -1,0 +1,244 @@
+"""The files that BackendBench's main.py writes for a backend, one folder per lowering path.
+
+Each operator problem is a correctness test and a performance test. The records are those of
+results/operators/operators.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from scripts.features.operators.problems import scores
+from scripts.features.operators.problems.scores import Result, Scores
+from scripts.features.operators.report import records_file
+from scripts.features.operators.report.records_file import OperatorRecord
+from scripts.features.report.formats import Export
+from scripts.records.results_file import BadRecords
+
+RESULTS = records_file.JSONL
+read = records_file.read
+
+SUMMARY = (
+    "operator", "total_tests", "correctness_tests", "performance_tests", "passed_correctness_tests",
+    "passed_performance_tests", "failed_correctness_tests", "failed_performance_tests",
+    "correctness_rate", "avg_speedup", "geomean_speedup", "max_absolute_error", "max_relative_error",
+)  # fmt: skip
+"""The columns of operator_summary.csv."""
+
+Test = dict[str, Any]
+
+
+def add_options(group: argparse._ArgumentGroup) -> None:
+    """The threshold of perf@p, as `--p` of main.py."""
+    group.add_argument("--p", type=float, default=1.0, help="threshold of perf@p (default: 1)")
+
+
+def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
+    """The files of each lowering path and baseline that ran, and of the best path of each target.
+
+    Raises BadRecords if nothing ran.
+    """
+    columns: dict[str, list[OperatorRecord]] = {}
+    for record in export.records:
+        dataset = record.data["dataset"]
+        if dataset is None or dataset["included_in_benchmark"]:
+            columns.setdefault(records_file.column_of(record.data), []).append(record)
+    ran = {name: found for name, found in columns.items() if any(map(_has_run, found))}
+    if left := [name for name in columns if name not in ran]:
+        export.note(f"left out, nothing was run: {', '.join(left)}")
+    if not ran:
+        raise BadRecords("nothing to export: no problem that BackendBench includes was run")
+    eager_ms = {
+        record.data["problem"]["name"]: record.data["latency"]["ms"]
+        for record in export.everything
+        if record["runtime"] == "eager" and record.data["latency"]
+    }
+    files: dict[str, str] = {}
+    for name, found in (ran | _best(ran)).items():
+        folder = name.replace("/", "-")
+        made = _files(name, found, eager_ms, args.p)
+        files |= {f"{folder}/{file}": text for file, text in made.items()}
+    return files
+
+
+def _has_run(record: OperatorRecord) -> bool:
+    return record.data["verification"]["backendbench_correct"] is not None
+
+
+def _best(columns: dict[str, list[OperatorRecord]]) -> dict[str, list[OperatorRecord]]:
+    """The fastest correct record of each problem, by target: of targets with several paths."""
+    by_target: dict[str, list[list[OperatorRecord]]] = {}
+    for name, found in columns.items():
+        if "/" in name:
+            by_target.setdefault(name.partition("/")[2], []).append(found)
+    return {
+        f"best/{target}": [max(rows, key=_goodness) for rows in zip(*paths, strict=True)]
+        for target, paths in by_target.items()
+        if len(paths) > 1
+    }
+
+
+def _goodness(record: OperatorRecord) -> tuple[bool, float]:
+    return _is_correct(record), _speedup(record) or 0.0
+
+
+def _is_correct(record: OperatorRecord) -> bool:
+    return bool(record.data["verification"]["backendbench_correct"])
+
+
+def _speedup(record: OperatorRecord) -> float | None:
+    """The speed-up over eager; None unless both latencies exist and the result is correct."""
+    latency = record.data["latency"]
+    return latency["speedup_vs_eager"] if latency and _is_correct(record) else None
+
+
+def _files(
+    name: str, records: Sequence[OperatorRecord], eager_ms: Mapping[str, float], p: float
+) -> dict[str, str]:
+    """The four files, by name."""
+    correctness = [_correctness(record) for record in records]
+    performance = [_performance(r, eager_ms.get(r.data["problem"]["name"])) for r in records]
+    tests = sorted([*correctness, *performance], key=_order)
+    failed = [test for test in tests if not test.get("is_correct", test.get("successfully_ran"))]
+    results = [Result(r.data["problem"]["op"], _is_correct(r), _speedup(r)) for r in records]
+    return {
+        "full_results.json": _json(tests),
+        "failed_tests.json": _json(failed),
+        "operator_summary.csv": _summary(correctness, performance),
+        "OVERALL_SUMMARY.md": _overall(name, scores.of(results, p), performance),
+    }
+
+
+def _order(test: Test) -> tuple[str, str]:
+    return test["op_name"], test["args"]
+
+
+def _json(tests: Sequence[Test]) -> str:
+    return json.dumps(tests, indent=2, allow_nan=False) + "\n"
+
+
+def _named(record: OperatorRecord) -> Test:
+    """The names of a test. BackendBench's names of operators have no namespace: `add.Tensor`."""
+    problem = record.data["problem"]
+    return {"op_name": problem["op"].partition(".")[2], "args": problem["args"]}
+
+
+def _error(record: OperatorRecord) -> str:
+    """Why a problem has no result, or "" if it has one."""
+    ended = record.data["outcome"]
+    return "" if _has_run(record) else f"{ended['stage']}: {ended['status']}: {ended['detail']}"
+
+
+def _correctness(record: OperatorRecord) -> Test:
+    """A CorrectnessTestResult of its eval.py; an error that is not known is null."""
+    compared, ended = record.data["verification"], record.data["outcome"]
+    return _named(record) | {
+        "is_correct": _is_correct(record),
+        "error_msg": _error(record),
+        "error_type": "" if _has_run(record) else ended["reason"],
+        "traceback": "",
+        "max_abs_error": compared.get("max_abs_error"),
+        "max_rel_error": compared.get("max_rel_error"),
+        "test_type": "correctness",
+    }
+
+
+def _performance(record: OperatorRecord, eager_ms: float | None) -> Test:
+    """A PerformanceTestResult of its eval.py."""
+    speedup, latency = _speedup(record), record.data["latency"]
+    return _named(record) | {
+        "speedup": speedup,
+        "benchmark_time_ms": latency["ms"] if speedup else None,
+        "reference_time_ms": eager_ms,
+        "error_msg": "" if speedup else _error(record) or _untimed(record),
+        "successfully_ran": speedup is not None,
+        "test_type": "performance",
+    }
+
+
+def _untimed(record: OperatorRecord) -> str:
+    compared = record.data["verification"]
+    if not _is_correct(record):
+        errors = compared.get("max_abs_error"), compared.get("max_rel_error")
+        return "Reference and result tensors are not close: max absolute error {}, max relative error {}".format(*errors)  # fmt: skip
+    return "not timed: " + (compared.get("detail") or "there is no latency of eager to compare with")  # fmt: skip
+
+
+def _summary(correctness: Sequence[Test], performance: Sequence[Test]) -> str:
+    """operator_summary.csv: one line per operator."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, SUMMARY, lineterminator="\n")
+    writer.writeheader()
+    for op in dict.fromkeys(test["op_name"] for test in correctness):
+        of_op = ([t for t in tests if t["op_name"] == op] for tests in (correctness, performance))
+        writer.writerow(_of_operator(op, *of_op))
+    return out.getvalue()
+
+
+def _of_operator(op: str, correctness: Sequence[Test], performance: Sequence[Test]) -> Test:
+    passed = sum(test["is_correct"] for test in correctness)
+    timed = [test["speedup"] for test in performance if test["speedup"]]
+    return {
+        "operator": op,
+        "total_tests": len(correctness) + len(performance),
+        "correctness_tests": len(correctness),
+        "performance_tests": len(performance),
+        "passed_correctness_tests": passed,
+        "passed_performance_tests": len(timed),
+        "failed_correctness_tests": len(correctness) - passed,
+        "failed_performance_tests": len(performance) - len(timed),
+        "correctness_rate": passed / len(correctness),
+        "avg_speedup": statistics.fmean(timed) if timed else 0.0,
+        "geomean_speedup": statistics.geometric_mean(timed) if timed else 0.0,
+        "max_absolute_error": _largest(test["max_abs_error"] for test in correctness),
+        "max_relative_error": _largest(test["max_rel_error"] for test in correctness),
+    }
+
+
+def _largest(errors: Iterable[float | None]) -> float:
+    return max((error for error in errors if error is not None), default=0.0)
+
+
+def _overall(name: str, found: Scores, performance: Sequence[Test]) -> str:
+    """OVERALL_SUMMARY.md. Its correctness is that of main.py: the share of fully correct operators."""
+    speedups: dict[str, list[float]] = {}
+    for test in performance:
+        speedups.setdefault(test["op_name"], []).append(test["speedup"] or 1.0)
+    rows = [
+        (op := of.op.partition(".")[2], of.correctness, statistics.fmean(speedups[op]))
+        for of in found.operators
+    ]
+    rows.sort(key=lambda row: -row[2])
+    return "\n".join(
+        [
+            "# BackendBench Run Summary\n",
+            "## Command",
+            f"```bash\n{records_file.COMMAND}  # {name}\n```\n",
+            "## Results\n",
+            "| Metric | Value |",
+            "|--------|-------|",
+            f"| Correctness Score | {found.fully_correct:.2f} |",
+            f"| Performance Score (geomean speedup) | {found.performance:.2f} |",
+            f"| Perf@{found.p} Score | {found.perf_at_p:.2f} |\n",
+            "### Metric Descriptions\n",
+            "- **Correctness Score**: share of the operators all of whose tests are correct",
+            "- **Performance Score**: Geometric mean speedup over all operators",
+            f"- **Perf@{found.p} Score**: Rate of correct samples with a speedup greater than {found.p}\n",
+            "## Output Files\n",
+            "- `full_results.json`: Complete test results for all operators",
+            "- `operator_summary.csv`: Operator-level summary statistics",
+            "- `failed_tests.json`: Log of failed tests (if any)",
+            "- `OVERALL_SUMMARY.md`: This file",
+            "### Operator Speedups vs Eager in Descending Order\n",
+            "| Operator | Correctness Ratio | Speedup vs Eager |",
+            "|----------|-----------|----------------|",
+            *(f"| {op} | {correctness:.4f} | {speedup:.4f}x|" for op, correctness, speedup in rows),
+            "",
+        ]
+    )

@@ -1,0 +1,199 @@
+"""Plots of the results table as SVG and PNG: mean speed-ups, latency by model, IREE against inductor, and parallel efficiency."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scripts.features.report import scaling
+from scripts.records import plotting, wording
+from scripts.records.results_table import Column, Row, Table, Timing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 8.0
+"""Inches."""
+MOST_MODELS = 60
+"""Models in the plot of latencies; the page and latency.md have all."""
+OTHER = "inductor"
+
+
+def write(table: Table, folder: Path) -> None:
+    """Write the plots into a folder."""
+    drawn: dict[str, Callable[[Table], Figure]] = {
+        "speedups": _speedups,
+        "latency": _latency,
+        "scatter": _scatter,
+        "threads": _threads,
+    }
+    for name, draw in drawn.items():
+        plotting.save(functools.partial(draw, table), folder / name)
+
+
+def _speedups(table: Table) -> Figure:
+    """A point with its interval per column and base."""
+    means = [mean for mean in table.means if any(mean.over)]
+    figure = plotting.figure(WIDTH, 1.3 + 0.42 * max(1, len(means)))
+    axes = figure.subplots()
+    if not means:
+        return plotting.nothing(axes, "no row can be compared with eager")
+    for number, (base, marker) in enumerate(zip(wording.BASE_NAMES, "oD", strict=True)):
+        places = [place + 0.16 * (number - 0.5) for place in range(len(means))]
+        found = [(one.over[number], place) for one, place in zip(means, places, strict=True)]
+        known = [(one, place) for one, place in found if one]
+        if not known:
+            continue
+        axes.errorbar(
+            [one.mean for one, _ in known],
+            [place for _, place in known],
+            xerr=[
+                [one.mean - one.interval.low if one.interval else 0.0 for one, _ in known],
+                [one.interval.high - one.mean if one.interval else 0.0 for one, _ in known],
+            ],
+            label=f"over {base}",
+            marker=marker,
+            color=plotting.color(2 + number),
+            linestyle="none",
+            capsize=2,
+        )
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    names = [wording.path(mean.column, mean.test) for mean in means]
+    axes.set_yticks(range(len(means)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel("times as fast (geometric mean, 99 % interval)")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    return figure
+
+
+def _latency(table: Table) -> Figure:
+    """A row of points per model; the axis is logarithmic, as latencies differ by factors of a thousand."""
+    rows = [row for row in table.rows if any(e.timing for e in row.entries.values())][:MOST_MODELS]
+    columns = [column for column in table.columns if any(_timing(row, column) for row in rows)]
+    height = max(0.3 * max(1, len(rows)), 0.17 * len(columns))  # of the rows, and of the legend
+    figure = plotting.figure(WIDTH, 1.3 + height)
+    axes = figure.subplots()
+    if not rows:
+        return plotting.nothing(axes, "nothing was measured")
+    for number, column in enumerate(columns):
+        found = [(place, t) for place, row in enumerate(rows) if (t := _timing(row, column))]
+        shift = 0.7 * (number / max(1, len(columns) - 1) - 0.5)
+        axes.errorbar(
+            [timing.ms for _, timing in found],
+            [place + shift for place, _ in found],
+            xerr=_errors([timing for _, timing in found]),
+            label=wording.path(column),
+            marker=plotting.MARKERS[number % len(plotting.MARKERS)],
+            color=plotting.color(number),
+            markersize=3.5,
+            linestyle="none",
+            elinewidth=0.8,
+        )
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.grid(axis="y", linewidth=0.3)
+    axes.set_xlabel("ms per call (99 % interval)")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    return figure
+
+
+def _scatter(table: Table) -> Figure:
+    """A point per row of IREE that can be compared with inductor."""
+    figure = plotting.figure(WIDTH, 0.75 * WIDTH)
+    axes = figure.subplots()
+    points: dict[Column, list[tuple[Timing, Timing]]] = {}
+    for row in table.rows:
+        others = [e.timing for e in row.entries.values() if e.timing and e.timing.runtime == OTHER]
+        for column, entry in row.entries.items():
+            timing = entry.timing
+            if not timing or not column.target:
+                continue
+            than = next((one for one in others if one.alike == timing.alike), None)
+            if than:
+                points.setdefault(column, []).append((than, timing))
+    if not points:
+        return plotting.nothing(axes, f"no row can be compared with {OTHER}")
+    for number, (column, pairs) in enumerate(points.items()):
+        axes.errorbar(
+            [than.ms for than, _ in pairs],
+            [timing.ms for _, timing in pairs],
+            xerr=_errors([than for than, _ in pairs]),
+            yerr=_errors([timing for _, timing in pairs]),
+            label=wording.path(column),
+            marker=plotting.MARKERS[number % len(plotting.MARKERS)],
+            color=plotting.color(2 + number),
+            markersize=4,
+            linestyle="none",
+            elinewidth=0.6,
+        )
+    every = [t.ms for pairs in points.values() for pair in pairs for t in pair]
+    ends = [min(every) / 1.3, max(every) * 1.3]
+    axes.plot(ends, ends, color="black", linewidth=0.8, linestyle="--")
+    axes.set(xscale="log", yscale="log", xlabel=f"{OTHER}, ms per call", ylabel="IREE, ms per call")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    return figure
+
+
+def _threads(table: Table) -> Figure:
+    """Per model a panel of latencies and one of efficiencies, by number of threads."""
+    found = [line for line in scaling.lines(table) if any(p.entry.timing for p in line.points)]
+    labels = list(dict.fromkeys(line.row.label for line in found))[:MOST_MODELS]
+    figure = plotting.figure(WIDTH, 1.2 + 2.2 * max(1, len(labels)))
+    panels = figure.subplots(max(1, len(labels)), 2, squeeze=False)
+    if not labels:
+        panels[0, 1].set_axis_off()
+        return plotting.nothing(panels[0, 0], "no row was measured on several numbers of threads")
+    paths = list(dict.fromkeys(line.path for line in found))
+    for label, (left, right) in zip(labels, panels, strict=True):
+        for line in (line for line in found if line.row.label == label):
+            _line(line, paths.index(line.path), left, right)
+        numbers = sorted({p.threads for one in found if one.row.label == label for p in one.points})
+        for axes, name in ((left, "ms per call"), (right, "efficiency")):
+            axes.set_title(label, loc="left")
+            axes.set_xticks(numbers)
+            axes.set_ylim(bottom=0)
+            axes.set_ylabel(name)
+        right.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
+    for axes in panels[-1]:
+        axes.set_xlabel("threads (99 % intervals)")
+    named: dict[str, Any] = {}
+    for axes in panels[:, 1]:
+        handles, names = axes.get_legend_handles_labels()
+        named |= dict(zip(names, handles, strict=True))
+    figure.legend([*named.values()], [*named], loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _line(line: scaling.Line, number: int, latency: Axes, efficiency: Axes) -> None:
+    points = [(one, one.entry.timing) for one in line.points]
+    timed = [(one, timing) for one, timing in points if timing and one.efficiency]
+    style = {
+        "label": line.path,
+        "marker": plotting.MARKERS[number % len(plotting.MARKERS)],
+        "color": plotting.color(number),
+        "markersize": 3.5,
+        "elinewidth": 0.8,
+    }
+    numbers = [one.threads for one, _ in timed]
+    latencies = [timing.ms for _, timing in timed]
+    latency.errorbar(numbers, latencies, yerr=_errors([timing for _, timing in timed]), **style)
+    values = [one.efficiency or 0.0 for one, _ in timed]
+    ends = [(i.low, i.high) if (i := one.interval) else (v, v) for (one, _), v in zip(timed, values, strict=True)]  # fmt: skip
+    errors = [[v - low, high - v] for v, (low, high) in zip(values, ends, strict=True)]
+    efficiency.errorbar(numbers, values, yerr=[*zip(*errors, strict=True)], **style)
+
+
+def _timing(row: Row, column: Column) -> Timing | None:
+    return row.entries[column].timing if column in row.entries else None
+
+
+def _errors(timings: Sequence[Timing]) -> list[list[float]]:
+    """Lengths of the error bars below and above; 0 without an interval."""
+    ends = [one.ends_ms or (one.ms, one.ms) for one in timings]
+    below = [one.ms - low for one, (low, _) in zip(timings, ends, strict=True)]
+    above = [high - one.ms for one, (_, high) in zip(timings, ends, strict=True)]
+    return [below, above]

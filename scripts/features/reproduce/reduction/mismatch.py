@@ -1,0 +1,164 @@
+"""Whether a program computes other values when it is compiled with other flags.
+
+Both modules get the same random inputs. iree-run-module runs them, so that a crash ends only the tool.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from scripts.features.reproduce.reduction.oracle import Compiler
+from scripts.iree.session import runtime_flags
+from scripts.iree.tools import tool
+
+RELATIVE = 0.01
+"""Values differ if they are further apart than this share of the largest value of the output."""
+_TENSOR = re.compile(r"(?:!torch\.vtensor<\[([\d,]*)\],|tensor<((?:\d+x)*))([a-z]+\d+)>")
+_KINDS = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "i64": np.int64,
+    "si64": np.int64,
+    "i32": np.int32,
+    "si32": np.int32,
+    "i8": np.int8,
+    "si8": np.int8,
+    "i1": np.int8,
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`output`: its number. `largest`: the largest difference; `scale`: the largest value of the right output.
+    `inputs`, `right`: what shows it."""
+
+    output: int
+    largest: float
+    scale: float
+    inputs: list[np.ndarray]
+    right: list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Compiles with two sets of flags, of which one is taken to be right, and runs both on a CPU device."""
+
+    wrong: Compiler
+    right: Compiler
+    device: str
+    threads: int
+    seed: int = 0
+
+    def difference(self, text: str, limit_s: float) -> Difference | None:
+        """The first output that differs; None if none does, or one of the two does not compile or run."""
+        given = inputs(text, self.seed)
+        if given is None:
+            return None
+        right = self._outputs(self.right, text, given, limit_s)
+        wrong = self._outputs(self.wrong, text, given, limit_s) if right else None
+        if right is None or wrong is None:
+            return None
+        for number, (expected, found) in enumerate(zip(right, wrong, strict=True)):
+            if differs(expected, found):
+                return Difference(number, *_distance(expected, found), given, right)
+        return None
+
+    def _outputs(
+        self, compiler: Compiler, text: str, given: Sequence[np.ndarray], limit_s: float
+    ) -> list[np.ndarray] | None:
+        folder = compiler.folder
+        module = folder / "module.vmfb"
+        if compiler.run(text, limit_s, module).failure is not None:
+            return None
+        for old in folder.glob("*.npy"):
+            old.unlink()
+        for number, array in enumerate(given):
+            np.save(folder / f"input_{number}.npy", array)
+        count = _results(text)
+        command = [
+            *(tool("iree-run-module"), f"--module={module}", "--function=main"),
+            *(f"--device={self.device}", *runtime_flags(self.device, self.threads)),
+            *(f"--input=@{folder}/input_{number}.npy" for number in range(len(given))),
+            *(f"--output=@{folder}/output_{number}.npy" for number in range(count)),
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=limit_s, check=False)
+        except subprocess.TimeoutExpired:
+            return None
+        if done.returncode != 0:
+            return None
+        return [np.load(folder / f"output_{number}.npy") for number in range(count)]
+
+
+def differs(expected: np.ndarray, found: np.ndarray) -> bool:
+    """Whether values are further apart than rounding explains, or have another shape. Expected values that are not all
+    finite cannot be compared."""
+    if expected.shape != found.shape:
+        return True
+    if not np.isfinite(expected.astype(np.float64)).all():
+        return False
+    largest, scale = _distance(expected, found)
+    return largest > RELATIVE * scale
+
+
+def _distance(expected: np.ndarray, found: np.ndarray) -> tuple[float, float]:
+    """The largest difference, and the largest value that is expected."""
+    right, wrong = (one.astype(np.float64) for one in (expected, found))
+    scale = float(np.abs(right).max(initial=0.0))
+    return float(np.nan_to_num(np.abs(wrong - right), nan=np.inf).max(initial=0.0)), scale
+
+
+def inputs(text: str, seed: int) -> list[np.ndarray] | None:
+    """Random inputs of `main`; None if an argument has a type that is not supported.
+
+    Numbers are normal, scaled by the number of values per row as weights usually are, so that the results of many
+    layers stay finite. Vectors and scalars are between 0.5 and 1.5, because they may be variances. Integers are 0 or 1.
+    """
+    random = np.random.default_rng(seed)
+    found = []
+    for shape, kind in _types(_signature(text)[0]):
+        if kind not in _KINDS:
+            return None
+        values: np.ndarray
+        if not kind.startswith("f"):
+            values = random.integers(0, 2, shape)
+        elif len(shape) < 2:
+            values = random.uniform(0.5, 1.5, shape)
+        else:
+            values = random.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:])))
+        found.append(np.asarray(values, _KINDS[kind]))
+    return found
+
+
+def _results(text: str) -> int:
+    return len(_types(_signature(text)[1]))
+
+
+def _signature(text: str) -> tuple[str, str]:
+    """The arguments and the results of `main`, as written."""
+    line = next(line for line in text.splitlines() if "func.func @main(" in line)
+    given, _, results = line.partition(" -> ")
+    return given, results
+
+
+def _types(text: str) -> list[tuple[tuple[int, ...], str]]:
+    """(shape, element type) of each tensor type in a text."""
+    return [
+        (tuple(int(n) for n in re.findall(r"\d+", torch or builtin)), kind)
+        for torch, builtin, kind in _TENSOR.findall(text)
+    ]
+
+
+def save(found: Difference, folder: Path) -> None:
+    """Write the inputs and the right outputs: input_<n>.npy, expected_<n>.npy."""
+    for name, arrays in (("input", found.inputs), ("expected", found.right)):
+        for number, array in enumerate(arrays):
+            np.save(folder / f"{name}_{number}.npy", array)

@@ -1,0 +1,1 @@
+"""Commands, each imported when it is used."""

@@ -1,0 +1,122 @@
+"""Write a reproducer of an IREE cell: a folder, and an archive of it, that needs only IREE's wheels.
+
+It has the program, the bare commands of IREE's tools (run.sh), the output of the failing command (log.txt) and the text
+of an issue (ISSUE.md). For a cell that compiles, it also has inputs; for wrong results, weights and golden outputs too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from scripts.core import exits
+from scripts.features.reproduce import case as cases
+from scripts.features.reproduce import elsewhere, reducing, writing
+from scripts.features.reproduce.case import Case, NoCase
+from scripts.records import results_file
+from scripts.records.results_file import Record
+from scripts.supervise import outcome
+
+
+def main() -> None:
+    parser = _parser()
+    args = parser.parse_args()
+    if args.measure and not args.cell:
+        parser.error("--measure needs a cell")
+    root = args.results.absolute().parent
+    out = args.out or args.results / "bundles"
+    try:
+        records = results_file.read(args.results / "results.jsonl")
+        if args.measure:
+            measured_elsewhere(root, _record(records, args.cell), out)
+            return
+        found = (
+            list(_groups(root, records))
+            if args.failed
+            else [cases.of(root, _record(records, args.cell))]
+        )
+    except (NoCase, results_file.BadRecords) as error:
+        exits.fail(str(error))
+    for case in found:
+        folder = out / case.name
+        shutil.rmtree(folder, ignore_errors=True)
+        writing.write(case, folder, args.weights)
+        if args.reduce:
+            reducing.add(root, case, folder, args.budget)
+        print(f"{folder}: {case.stage} {case.cell}: {case.status} ({case.reason or 'no failure'})")
+        print(f"    {writing.pack(folder)}")
+    if not found:
+        print("no stage of an IREE cell has failed")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("cell", nargs="?", help="such as bert/torchmlir-stablehlo/cuda")
+    chosen.add_argument(
+        "--failed", action="store_true", help="one cell per group of failures with the same message"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="folder (default: results)"
+    )
+    parser.add_argument("-o", "--out", type=Path, help="default: <results>/bundles")
+    parser.add_argument(
+        "--weights",
+        action="store_true",
+        help="add the weights even if the failure does not depend on them",
+    )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="instead, write what verifies and times the cell on another machine, with IREE's runtime only",
+    )
+    parser.add_argument(
+        "--reduce",
+        action="store_true",
+        help="add a program of few operations that fails in the same way",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="time for a reduction (default: 300)",
+    )
+    return parser
+
+
+def measured_elsewhere(root: Path, record: Record, out: Path) -> None:
+    """Write the bundle that measures a cell on another machine. Raises NoCase."""
+    folder = out / f"{record['cell'].replace('/', '__')}__measure"
+    shutil.rmtree(folder, ignore_errors=True)
+    elsewhere.write(root, record, folder)
+    print(f"{folder}: ./run.sh measures {record['cell']} on another machine")
+    print(f"    {writing.pack(folder)}")
+
+
+def _record(records: Iterable[Record], cell: str) -> Record:
+    """The record of a cell, by its name. Raises NoCase."""
+    by_name = {record["cell"]: record for record in records}
+    if cell not in by_name:
+        raise NoCase(
+            f"no row {cell!r} in results.jsonl; the rows are {', '.join(list(by_name)[:5])} …"
+        )
+    return by_name[cell]
+
+
+def _groups(root: Path, records: Iterable[Record]) -> Iterator[Case]:
+    """The first case of each group of failures that have the same message, without names and numbers."""
+    seen: set[tuple[str, ...]] = set()
+    for record in records:
+        if not record.is_iree:
+            continue
+        try:
+            case = cases.of(root, record)
+        except NoCase as error:
+            print(f"note: {error}")
+            continue
+        if case.status in outcome.FAILED and (group := cases.group(case)) not in seen:
+            seen.add(group)
+            yield case

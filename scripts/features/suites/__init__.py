@@ -1,0 +1,1 @@
+"""Models by name: timm, Hugging Face, torchvision, TorchBench."""

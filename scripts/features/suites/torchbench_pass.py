@@ -1,0 +1,117 @@
+"""Applies a TorchBench file to a matrix: batch sizes, skipped cells, precisions and tolerances.
+
+This is a pass over the expanded matrix, which is not run without a file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from scripts.features.suites.torchbench import TorchbenchFile
+from scripts.iree.backends import BACKENDS
+from scripts.matrix.cell import Kind
+from scripts.matrix.entries import Model, Override
+from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
+from scripts.matrix.precision import POLICY, compute_dtype
+from scripts.matrix.settings import ConfigError
+from scripts.torch_model import source
+from scripts.verify import tolerances
+
+
+def read(entry: Mapping[str, str] | None, root: Path, problems: list[str]) -> TorchbenchFile | None:
+    """The file that the configuration names; None if there is none. Errors are added to `problems`."""
+    if not entry or "file" not in entry:
+        return None
+    try:
+        file = TorchbenchFile.read((root / Path(entry["file"]).expanduser()).resolve())
+    except ConfigError as error:
+        problems.append(f"torchbench.file: {error}")
+        return None
+    # Rows quote the path as given, so they are the same in another checkout.
+    return dataclasses.replace(file, path=entry["file"])
+
+
+def apply(matrix: Matrix, file: TorchbenchFile, root: Path) -> Matrix:
+    """The matrix with the changes of the file.
+
+    Raises ConfigError naming every model that cannot have the batch size that the file sets.
+    """
+    problems, models = [], {}
+    for name, model in matrix.models.items():
+        try:
+            models[name] = _model(model, file, matrix.tests)
+            if not model.broken:
+                source.check_options((root / model.file).resolve(), models[name].options)
+        except (source.ModelFileError, ConfigError) as error:
+            problems.append(f"{model.where}: {error}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    matrix = dataclasses.replace(matrix, models=models)
+    return dataclasses.replace(matrix, overrides=dict(_overrides(matrix, file)))
+
+
+def _model(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
+    """The model with the file's batch size, unless its entry sets one, and the file's reasons to
+    skip it. Raises ConfigError if the file has different sizes for `tests`."""
+    options = dict(model.options)
+    if "batch_size" not in options:
+        size = _batch_size(model, file, tests)
+        if size != model.default_batch_size:
+            options["batch_size"] = size
+    skip = file.skip_model_reason(model.torchbench)
+    skip_train = skip or file.skip_test_reason(model.torchbench, "train")
+    return dataclasses.replace(model, options=options, skip=skip, skip_train=skip_train)
+
+
+def _batch_size(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> int:
+    own = file.divided_batch_size(model.torchbench, model.default_batch_size)
+    sizes = {test: file.batch_size(model.torchbench, test) or own for test in tests}
+    if len(set(sizes.values())) > 1:
+        shown = ", ".join(f"{test} {size}" for test, size in sizes.items())
+        raise ConfigError(
+            f"{file.path} gives it batch sizes by test ({shown}), and its weights, "
+            "inputs and rows have one: set batch_size, or run the tests one by one"
+        )
+    return next(iter(sizes.values()), own)
+
+
+def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Override]]:
+    """The changes of the file by cell, for cells that have any."""
+    for model, frontend, target in matrix.cells():
+        device = BACKENDS[target.backend].torch_device
+        override = _override(model, device, frontend.test, None, "none", file)
+        if override != Override():
+            row = iree_cell(model, frontend, target)
+            yield from ((str(of), override) for of in (row.to(Kind.MODULE), row))
+    for model, baseline, test in matrix.baseline_cells():
+        policy = None
+        if baseline.precision == POLICY:
+            policy = file.precision(model.torchbench, baseline.device, test)
+        precision = policy or baseline.precision
+        override = _override(model, baseline.device, test, policy, precision, file)
+        if override != Override():
+            yield str(baseline_cell(model, baseline, test)), override
+
+
+def _override(
+    model: Model,
+    device: str,
+    test: str,
+    policy: str | None,
+    precision: str,
+    file: TorchbenchFile,
+) -> Override:
+    name = model.torchbench
+    skip = file.skip_reason(name, device, test) or file.skip_verify_reason(name)
+    tolerance = dict(file.tolerance(name, device, test, precision or "none"))
+    # The lists raise PyTorch's default tolerance; the default of this project may be higher already.
+    if tolerance.get("tol", 0.0) <= _default_tol(model, test, precision):
+        tolerance.pop("tol", None)
+    return Override(skip, policy, tolerance)
+
+
+def _default_tol(model: Model, test: str, precision: str | None) -> float:
+    default = tolerances.TOLERANCES if test == "eval" else tolerances.TRAIN_TOLERANCES
+    return default[compute_dtype(model.dtype, precision or "none")]

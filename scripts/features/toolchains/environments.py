@@ -1,0 +1,267 @@
+"""The environments of toolchains: what they are made of, their locks, and local builds in them.
+
+`.venvs/iree@<toolchain>/` has a lock of its own, `.venvs/iree@<toolchain>.lock`. uv makes it when the
+environment is made for the first time, and it is used as long as the definition stays the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.core import atomic, checkout, exits, process
+from scripts.features.toolchains import build_trees
+from scripts.features.toolchains.build_trees import PACKAGES
+from scripts.iree.backends import OLDEST, release_of
+from scripts.matrix import env_files, toolchains
+from scripts.matrix.env_files import Declared
+from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.toolchains import Toolchain
+from scripts.run import environments, installing, locks, resolving
+
+BUILDS = "vmfbench-builds.pth"
+"""The file in an environment with the Python folders of local builds."""
+_IMPORTS = {
+    build_trees.COMPILER: "iree.compiler.ir",
+    build_trees.RUNTIME: "iree.runtime",
+    build_trees.TORCH_MLIR: "torch_mlir.extras.fx_importer",
+}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a toolchain changes in one environment; the fields are those of config.toolchains.Toolchain."""
+
+    packages: dict[str, str] = field(default_factory=dict)
+    builds: dict[str, str] = field(default_factory=dict)
+    find_links: tuple[str, ...] = ()
+
+    def to_text(self) -> str:
+        """The definition as an argument of a command."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def of_text(cls, text: str) -> Definition:
+        found = json.loads(text)
+        return cls(found["packages"], found["builds"], tuple(found["find_links"]))
+
+    def parts(self) -> dict[str, build_trees.Found]:
+        """What its local builds have, by package. Raises TreeError."""
+        return {
+            name: part
+            for project, folder in self.builds.items()
+            for name, part in build_trees.parts(project, Path(folder)).items()
+        }
+
+
+def definition(toolchain: Toolchain, declared: Declared, env: str) -> Definition:
+    """The part of a toolchain that concerns an environment of envs/."""
+    pins = {env_files.package(one) for one in declared.requirements}
+    if env != IREE_ENV:
+        pins -= set(PACKAGES["iree"])
+    packages = {name: value for name, value in toolchain.packages.items() if name in pins}
+    builds = {
+        project: folder
+        for project, folder in toolchain.builds.items()
+        if pins & set(PACKAGES[project])
+    }
+    return Definition(packages, builds, toolchain.find_links)
+
+
+def requirements(declared: Declared, changed: Definition) -> list[str]:
+    """The requirements of an environment with what a toolchain changes. Packages for which a local build has
+    a part are left out. Raises TreeError."""
+    built = changed.parts()
+    return [
+        _requirement(name, changed.packages[name]) if name in changed.packages else one
+        for one in declared.requirements
+        if (name := env_files.package(one)) not in built
+    ]
+
+
+def _requirement(name: str, source: str) -> str:
+    if "://" in source:
+        return f"{name} @ {source}"
+    return f"{name} @ {Path(source).as_uri()}" if source.endswith(".whl") else f"{name}=={source}"
+
+
+def digest(env_file: Path, changed: Definition) -> str:
+    """A hash (12 hex digits) of what an environment of a toolchain is made of.
+
+    It does not depend on pins of the packages that the toolchain replaces. Wheels and local builds count
+    with the sizes and times of their files. Raises TreeError.
+    """
+    declared = env_files.declared(env_file)
+    own = {*changed.packages, *changed.parts()}
+    lock = locks.lock_file(env_file)
+    held = locks.versions(lock) if lock.is_file() else []
+    kept = [line for line in held if env_files.package(line) not in own]
+    wheels = [Path(one) for one in changed.packages.values() if one.endswith(".whl")]
+    files = [(str(one), *_identity(one)) for one in wheels if one.is_file()]
+    builds = [
+        (project, folder, build_trees.digest(project, Path(folder)))
+        for project, folder in sorted(changed.builds.items())
+    ]
+    of = (declared.python, requirements(declared, changed), kept, changed.find_links, files, builds)
+    return hashlib.sha256(repr(of).encode()).hexdigest()[:12]
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+class Environments:
+    """Answers questions about the environments of a run, by name: those of envs/, and those of the
+    selected toolchains."""
+
+    def __init__(self, selected: Mapping[str, Toolchain]) -> None:
+        self._selected = selected
+        self._digests: dict[str, str] = {}
+
+    def file(self, env: str) -> str:
+        """The file that pins an environment; of a toolchain's, the file whose pins it changes."""
+        return checkout.path(f"{env_files.FOLDER}/{toolchains.base(env)}.yaml")
+
+    def lock_files(self, env: str) -> list[str]:
+        """The lock beside that file (environments.lock_files)."""
+        return environments.lock_files(toolchains.base(env))
+
+    def definition(self, env: str) -> Definition | None:
+        """What a toolchain changes in an environment; None for one of envs/."""
+        name = toolchains.of(env)
+        if name == toolchains.PINNED:
+            return None
+        base = toolchains.base(env)
+        return definition(self._selected[name], _declared(base), base)
+
+    def option(self, env: str) -> str:
+        """The option of scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
+        changed = self.definition(env)
+        return f"--toolchain {shlex.quote(changed.to_text())}" if changed else ""
+
+    def pins_digest(self, env: str) -> str:
+        """A value that changes when what the environment is made of changes."""
+        changed = self.definition(env)
+        if changed is None:
+            return environments.pins_digest(env)
+        if env not in self._digests:
+            file = environments.env_file(toolchains.base(env))
+            self._digests[env] = digest(file, changed)
+        return self._digests[env]
+
+    def is_of_pins(self, env: str) -> bool:
+        """Whether the environment was made of what it would be made of now."""
+        made = Path(environments.made_of(env))
+        return made.is_file() and made.read_text("utf-8").strip() == self.pins_digest(env)
+
+    def is_gone(self, env: str) -> bool:
+        """Whether the environment has been removed or changed since this folder's runs made it.
+
+        Runs in other folders share `.venvs/`, and may define a toolchain of the same name differently.
+        """
+        if toolchains.of(env) == toolchains.PINNED:
+            return environments.is_gone(env)
+        prefix = Path(environments.prefix(env))
+        return environments.whole(prefix) != self.pins_digest(env)
+
+    def notes(self) -> list[str]:
+        """Messages about selected toolchains whose IREE is older than what this workflow knows."""
+        oldest = ".".join(map(str, OLDEST))
+        return [
+            f"toolchain {name}: IREE {version} is older than {oldest}, the oldest release that has been tried; "
+            "flags or programs may not be known to it"
+            for name, one in self._selected.items()
+            if (version := version_of(one.packages.get(build_trees.COMPILER, "")))
+            and (release_of(version) or OLDEST) < OLDEST
+        ]
+
+    def pins(self, env: str) -> dict[str, str]:
+        """Package to version, for every exact pin of an environment. A wheel has the version in its name, and
+        a package that a local build replaces has none."""
+        found = environments.pins(toolchains.base(env))
+        changed = self.definition(env)
+        if changed is None:
+            return found
+        built = {name for project in changed.builds for name in PACKAGES[project]}
+        return {
+            name: version_of(changed.packages.get(env_files.package(name), pinned))
+            for name, pinned in found.items()
+            if env_files.package(name) not in built
+        }
+
+
+def version_of(source: str) -> str:
+    """The version of a package by where it is from: itself, or the second part of a wheel's name (PEP 427)."""
+    wheel = source.partition("#")[0]
+    return wheel.rpartition("/")[2].split("-")[1] if wheel.endswith(".whl") else source
+
+
+def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> None:
+    """Make an environment of a toolchain, and its lock if there is none of `made_of` (see `digest`).
+
+    Raises LockError and TreeError. Exits if the installer fails or a local build cannot be used.
+    """
+    declared = env_files.declared(env_file)
+    lock = lock_of(prefix)
+    links = [word for one in changed.find_links for word in ("--find-links", one)]
+    head = f"# Of the definition {made_of}.\n"
+    if not lock.is_file() or not lock.read_text("utf-8").startswith(head):
+        before = locks.lock_file(env_file)
+        made = resolving.resolve(
+            requirements(declared, changed),
+            declared.python,
+            before.read_text("utf-8") if before.is_file() else "",
+            links,
+            header=f"the first use of {prefix.name}",
+        )
+        atomic.write_text(lock, head + made)
+    installing.install(prefix, declared.python, [*installing.locked(lock), *links])
+    _link_builds(prefix, changed)
+
+
+def lock_of(prefix: Path) -> Path:
+    """The lock of an environment of a toolchain."""
+    return prefix.with_name(f"{prefix.name}.lock")
+
+
+def _link_builds(prefix: Path, changed: Definition) -> None:
+    """Put the tools of local builds into the environment, and their Python packages on its path."""
+    parts = changed.parts()
+    missing = {one for project in changed.builds for one in PACKAGES[project]} - parts.keys()
+    for name in sorted(missing):
+        print(f"{name}: the local build has none; it is the pinned package", flush=True)
+    pythons = dict.fromkeys(python for part in parts.values() for python in part.pythons)
+    for site in prefix.glob("lib/python*/site-packages"):
+        if pythons:
+            atomic.write_text(site / BUILDS, "".join(f"{one}\n" for one in pythons))
+    for name, part in parts.items():
+        for tool in build_trees.tools(name, part):
+            link = prefix / "bin" / tool.name
+            link.unlink(missing_ok=True)
+            link.symlink_to(tool)
+        if part.pythons:
+            _check_import(prefix, name)
+
+
+def _check_import(prefix: Path, name: str) -> None:
+    """Exit if the Python bindings of a local build cannot be imported, with what to do."""
+    python = prefix / "bin" / "python"
+    done = process.run_tool([str(python), "-c", f"import {_IMPORTS[name]}"])
+    if done.returncode != 0:
+        exits.fail(
+            f"{name}: the Python bindings of the local build cannot be imported by {python}; "
+            f"build them with this Python (-DPython3_EXECUTABLE={python.absolute()})",
+            reason="local-build",
+        )
+
+
+@functools.cache
+def _declared(env: str) -> Declared:
+    return env_files.declared(environments.env_file(env))

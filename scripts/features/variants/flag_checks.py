@@ -1,0 +1,103 @@
+"""Checks the flags of targets against iree-compile of their toolchains, before any work starts."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic
+from scripts.iree import tools, tuning_spec
+from scripts.iree.backends import renamed
+from scripts.matrix import stages, threads
+from scripts.matrix.entries import Target
+from scripts.matrix.matrix import Matrix
+from scripts.run import environments
+
+KNOWN = "flags.json"
+"""The file of an environment's stage with the flags of its iree-compile, and the file that was asked."""
+_FLAG = re.compile(r"^\s+(--?[A-Za-z][\w.-]*)", re.MULTILINE)
+
+
+def problems(matrix: Matrix) -> list[str]:
+    """Return an error message for each flag of a target that iree-compile of its toolchain does not know, or that names a tuning
+    spec that does not exist.
+
+    A compiler that is not installed yet is not asked; its compilations report unknown flags.
+    """
+    found: dict[str, None] = {}
+    for target in matrix.targets.values():
+        found |= dict.fromkeys(_missing(target))
+    for env in dict.fromkeys(target.env for target in matrix.targets.values()):
+        compiler = tools.compiler_of(Path(environments.prefix(env)))
+        if compiler is None:
+            continue
+        known, release = _known(env, compiler)
+        for target in matrix.targets.values():
+            if target.env == env and known:
+                found |= dict.fromkeys(_unknown(target, known, release))
+    return list(found)
+
+
+def _listed(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each list of flags of a target, with the key of the configuration that has it."""
+    where = f"targets.{threads.shared(target.name)}"
+    yield f"{where}.flags", target.flags
+    for one in target.overrides:
+        if one.flags:
+            yield f"{where}.overrides.{one.models}.flags", one.flags
+        if one.train and one.train.flags:
+            yield f"{where}.overrides.{one.models}.train.flags", one.train.flags
+
+
+def _missing(target: Target) -> Iterator[str]:
+    for key, flags in _listed(target):
+        if (path := tuning_spec.named(flags)) and not path.is_file():
+            yield f"{key}: the tuning spec {path} does not exist"
+
+
+def _unknown(target: Target, known: Sequence[str], release: str) -> Iterator[str]:
+    for key, flags in _listed(target):
+        for flag in renamed(flags, release):
+            name = flag.partition("=")[0]
+            if name in known or name.replace("--", "-", 1) in known:
+                continue
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield f"{key}: iree-compile {release} does not know {name}{hint}"
+
+
+def _known(env: str, compiler: Path) -> tuple[list[str], str]:
+    """The flags of a compiler and its release; no flags if it cannot be asked. They are kept on disk for as
+    long as the compiler is the same file."""
+    kept = Path(stages.STAGES["env"].path(env, KNOWN))
+    found = compiler.stat()
+    of = [str(compiler.resolve()), found.st_size, found.st_mtime_ns]
+    if before := _kept(kept, of):
+        return before["flags"], before["release"]
+    release = tools.release(compiler)
+    done = subprocess.run(
+        [compiler, "--help-hidden"], capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode != 0:
+        return [], release
+    flags = sorted({*_FLAG.findall(done.stdout)})
+    with contextlib.suppress(
+        OSError
+    ):  # a folder that is read-only: the next run asks the compiler again
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_json(kept, {"of": of, "release": release, "flags": flags})
+    return flags, release
+
+
+def _kept(path: Path, of: Sequence[Any]) -> Mapping[str, Any] | None:
+    """What is on disk about a compiler; None if that is of another one, or cannot be read."""
+    try:
+        found = atomic.read_json(path)
+    except (OSError, ValueError):
+        return None
+    return found if found.get("of") == of else None

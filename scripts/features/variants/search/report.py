@@ -1,0 +1,106 @@
+"""The report of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """The latency of a candidate in the generations that count (ratios.counted), and how many times faster it was than the
+    fastest configured one in the same ones, with the ends of their 99 % intervals (None for too few generations)."""
+
+    generations: int
+    ms: float
+    low_ms: float | None = None
+    high_ms: float | None = None
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A candidate in the report. `step`: the one that has decided its outcome, `compile`, `verify` or `time`.
+    `same_as`: the candidate with the same module ("": none before it). `timing`: None if it was not timed. `compile`: the
+    report of its compilation ({}: there is none). `spec`: the text of the tuning spec with which it is compiled ("": none).
+    """
+
+    name: str
+    frontend: str
+    opt_level: str
+    flags: tuple[str, ...]
+    configured: bool
+    status: str
+    step: str
+    reason: str
+    detail: str
+    log: str
+    same_as: str
+    timing: Timing | None
+    compile: dict[str, Any]
+    spec: str = ""
+
+
+class TunedOperation(msgspec.Struct, frozen=True):
+    """An operation that takes a share of the time. `functions`: the dispatches that have it; `share`: of the time of a call,
+    0 to 1. `matched`: whether the compiler takes a configuration for it from a spec; if not, none is searched for.
+    `found`: the fastest configuration (None: the `default` one of the compiler). `gain`: how many times faster the first
+    dispatch was on its own (None: nothing was tried). `tried`: configurations; `failed`: those that the compiler did not
+    accept, or that did not run."""
+
+    functions: tuple[str, ...]
+    share: float
+    operation: str
+    default: str
+    matched: bool
+    found: str | None
+    gain: float | None
+    tried: int
+    failed: int
+
+
+class Specs(msgspec.Struct, frozen=True):
+    """The search for a tuning spec for the module of a candidate, with its outcome. `others`: the share of the time in
+    dispatches whose operation cannot be matched, or whose configuration is not of tile sizes."""
+
+    candidate: str
+    status: str
+    reason: str
+    detail: str
+    seconds: float
+    operations: tuple[TunedOperation, ...] = ()
+    others: float = 0.0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The report of a job. `compile_s`: seconds of all compilations divided by how many ran at a time;
+    `measure_s`: of all verifications and turns, and of the searches for `specs`. `tuned` and `default`: the names of the
+    fastest candidate, and of the fastest configured one (None: no such candidate has passed)."""
+
+    budget_s: float
+    compile_s: float
+    measure_s: float
+    tuned: str | None
+    default: str | None
+    candidates: tuple[Line, ...]
+    specs: tuple[Specs, ...] = ()
+
+    def of(self, name: str | None) -> Line | None:
+        """Return the candidate of that name; None for None."""
+        return next((one for one in self.candidates if one.name == name), None)
+
+
+def read(values: Mapping[str, Any]) -> Report:
+    """Return the report in the values of its file. Raises msgspec.ValidationError, a ValueError."""
+    return msgspec.convert(values, Report)
+
+
+def problem(values: Mapping[str, Any]) -> str:
+    """Return what is wrong with the values of such a file; "" if nothing is."""
+    try:
+        read(values)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,156 @@
+"""Compiles and times a dispatch with other lowering configurations."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import subprocess
+import time
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from scripts.core import process
+from scripts.features.variants.specs import dispatches
+from scripts.features.variants.specs.dispatches import Dispatch
+from scripts.features.variants.specs.lowering_config import LoweringConfig
+from scripts.iree import gbench
+from scripts.iree.backends import allocator_flags
+from scripts.iree.session import runtime_flags
+from scripts.iree.tools import tool
+
+RUN_S = 20.0
+"""Seconds after which a process that times a dispatch is ended: it takes less than one unless the configuration is very slow."""
+REPETITION_S = 0.03
+"""Seconds of each of the three repetitions of such a process."""
+TURNS = 4
+"""Processes of each of two configurations that are compared, in alternation."""
+COMPILE_S = 20.0
+"""Seconds after which the compilation of a single dispatch is given up; most take one."""
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A dispatch with a configuration: the command that times it, and the calls of a repetition."""
+
+    command: tuple[str, ...]
+    calls: int = 1
+
+
+class DispatchTrials:
+    """The trials of one dispatch (descent.Trials), with their files in `folder`.
+
+    `flags`: of the target. `end`: the time.monotonic() after which nothing new is tried. `device`, `threads`: what
+    runs it.
+    """
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        flags: Sequence[str],
+        folder: Path,
+        device: str,
+        threads: int,
+        end: float,
+    ) -> None:
+        self._text = dispatch.program.read_text(encoding="utf-8")
+        self._function = dispatches.benchmarked(self._text)
+        self._flags, self._folder = flags, folder
+        self._device, self._threads, self._end = device, threads, end
+        self._compiled: dict[LoweringConfig, _Compiled] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._end
+
+    def times(self, configs: Sequence[LoweringConfig]) -> dict[LoweringConfig, float | None]:
+        """Compile the configurations, as many at a time as there are threads, and time each."""
+        found: dict[LoweringConfig, float | None] = {}
+        with ThreadPoolExecutor(self._threads) as pool:
+            for at in range(0, len(configs), self._threads):
+                group = configs[at : at + self._threads]
+                if self.is_over():
+                    break
+                # All of a group are compiled before one is timed: a compilation would disturb the timing.
+                made = list(pool.map(self._compile, group))
+                for config, compiled in zip(group, made, strict=True):
+                    if compiled is None:
+                        found[config] = None
+                    elif not self.is_over():
+                        found[config] = self._time(config, compiled)
+        return found
+
+    def _time(self, config: LoweringConfig, compiled: _Compiled) -> float | None:
+        """Time a configuration: one call says how many calls are a repetition."""
+        for _ in range(2):
+            if (ms := self._run(compiled)) is None:
+                return None
+            calls = max(1, math.ceil(REPETITION_S / max(ms / 1e3, 1e-9)))
+            compiled = replace(compiled, calls=calls)
+        self._compiled[config] = compiled
+        return ms
+
+    def ratio(self, before: LoweringConfig, after: LoweringConfig) -> float:
+        """The median over the turns of the ratio of both; 0 if one cannot be run."""
+        for one in (before, after):
+            if one not in self._compiled:
+                self.times([one])
+        if before not in self._compiled or after not in self._compiled:
+            return 0.0
+        pair = self._compiled[before], self._compiled[after]
+        found = []
+        for _ in range(TURNS):
+            first, second = map(self._run, pair)
+            if first is None or second is None:
+                return 0.0
+            found.append(first / second)
+        return statistics.median(found)
+
+    def _run(self, compiled: _Compiled) -> float | None:
+        """Milliseconds per call of the fastest repetition of a process; None if it fails."""
+        report = self._folder / "run.json"
+        report.unlink(missing_ok=True)
+        command = [
+            *compiled.command,
+            "--benchmark_min_warmup_time=0.01",
+            f"--benchmark_min_time={compiled.calls}x",
+            "--benchmark_repetitions=3",
+            *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
+        ]
+        setup = process.child_setup(os.getpid())
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=RUN_S, preexec_fn=setup)  # fmt: skip
+            if done.returncode:
+                raise gbench.BenchmarkError((done.stderr or done.stdout).strip()[-500:])
+            return min(gbench.read_ms(report))
+        except (subprocess.TimeoutExpired, gbench.BenchmarkError, OSError, LookupError, ValueError) as error:  # fmt: skip
+            print(f"not run: {error}", flush=True)
+            return None
+
+    def _compile(self, config: LoweringConfig) -> _Compiled | None:
+        """Compile the dispatch with a configuration; None if the compiler does not accept it."""
+        name = f"{zlib.crc32(str(config).encode()):08x}"
+        program, module = (self._folder / f"{name}.{end}" for end in ("mlir", "vmfb"))
+        program.write_text(dispatches.with_config(self._text, config), encoding="utf-8")
+        command = [
+            *(tool("iree-compile"), *self._flags, "--compile-from=executable-configurations"),
+            *(str(program), "-o", str(module)),
+        ]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=COMPILE_S
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        if done.returncode:
+            return None
+        run = (
+            *(tool("iree-benchmark-module"), f"--module={module}", f"--function={self._function}"),
+            f"--device={self._device}",
+            *runtime_flags(self._device, self._threads),
+            *allocator_flags(self._device),
+        )
+        return _Compiled(run)

@@ -1,0 +1,286 @@
+"""IREE's compiler backends: the only place with the flags and devices of each of them.
+
+Written for the IREE that envs/iree.yaml pins; a test runs every backend's flags through its
+iree-compile and fails on an unknown or a deprecated one. Releases from 3.8 on take the same flags, but
+for those that a backend declares as `renamed`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.core import exits
+from scripts.iree import tools
+
+OLDEST = (3, 8)
+"""The oldest release of IREE whose flags are known here."""
+OPT_LEVELS = ("O0", "O1", "O2", "O3")
+"""Values of --iree-opt-level."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A flag that iree-compile has since the release `since` (3, 11), and what it was called before ("": it
+    did not exist, and is left out)."""
+
+    flag: str
+    since: tuple[int, int]
+    before: str
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A compiler backend, and the devices that run what it compiles.
+
+    `flags` are always given to iree-compile; `arch_flag` takes the architecture, `arch` is the
+    default one ("" leaves it to IREE). `device` is the default device URI, `drivers` are the
+    runtime's drivers for such devices. Latencies are compared within one `device_kind`;
+    `torch_device` is what PyTorch calls that kind. `allocator_flags` are for
+    iree-benchmark-module. `signs` are globs of files that show that a device may be present: a
+    cell that found no device is tried again when they change. `opt_level` is the default one.
+    `plugins`: the target plugins of iree-compile that it needs. `limit_archs`: architectures for which
+    the programs that measure a device's limits are compiled; "" is the default one. `renamed`: its flags
+    that older releases call otherwise. `newer_archs`: the release since which it knows an architecture,
+    for those that not every release knows. `tuning_specs`: whether its lowering configurations are tile sizes
+    that tuning can choose (scripts/features/variants/specs/).
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    arch_flag: str
+    arch: str
+    device: str
+    drivers: tuple[str, ...]
+    device_kind: str
+    torch_device: str
+    allocator_flags: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    opt_level: str = "O2"
+    plugins: tuple[str, ...] = ()
+    limit_archs: tuple[str, ...] = ("",)
+    renamed: tuple[Renamed, ...] = ()
+    newer_archs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    tuning_specs: bool = False
+
+
+CONSTANTS = ("hal_target_local", "hal_target_llvm_cpu")
+"""The plugins that run what can be computed when compiling, for any target (constant evaluation)."""
+_DRM = "/dev/dri/renderD*"
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend(
+            name="llvm-cpu",
+            flags=(
+                "--iree-hal-target-device=local",
+                "--iree-hal-local-target-device-backends=llvm-cpu",
+                # With the default of 32 KiB, BERT and GPT-2 do not compile. The measurement sets the
+                # runtime's worker stacks (--task_worker_stack_size) accordingly.
+                "--iree-llvmcpu-stack-allocation-limit=262144",
+            ),
+            arch_flag="--iree-llvmcpu-target-cpu",
+            arch="host",
+            device="local-task",
+            drivers=("local-task", "local-sync"),
+            device_kind="cpu",
+            torch_device="cpu",
+            # Without it, calls would include the time of malloc.
+            allocator_flags=("--device_allocator=caching",),
+            plugins=CONSTANTS,
+            tuning_specs=True,
+        ),
+        # No allocator flags: Vulkan rejects every parameter with the caching allocator ("cannot
+        # allocate a Vulkan buffer …", IREE 3.13).
+        Backend(
+            name="vulkan",
+            flags=("--iree-hal-target-device=vulkan",),
+            arch_flag="--iree-vulkan-target",
+            arch="",
+            device="vulkan",
+            drivers=("vulkan",),
+            device_kind="vulkan",
+            torch_device="vulkan",
+            signs=(_DRM, "/usr/share/vulkan/icd.d/*.json", "/etc/vulkan/icd.d/*.json"),
+            plugins=(*CONSTANTS, "hal_target_vulkan_spirv"),
+            # Without an architecture, products do not use the matrix units of a GPU.
+            limit_archs=("", "ada", "rdna3"),
+            # Older ones crash after "Unknown Vulkan target".
+            newer_archs={"ada": (3, 12)},
+        ),
+        # No allocator flags: CUDA and HIP have memory pools (--cuda_async_allocations).
+        Backend(
+            name="cuda",
+            flags=("--iree-hal-target-device=cuda",),
+            arch_flag="--iree-cuda-target",
+            arch="sm_80",
+            device="cuda",
+            drivers=("cuda",),
+            device_kind="cuda",
+            torch_device="cuda",
+            signs=("/dev/nvidia[0-9]*",),
+            plugins=(*CONSTANTS, "hal_target_cuda"),
+        ),
+        Backend(
+            name="rocm",
+            flags=("--iree-hal-target-device=hip",),
+            arch_flag="--iree-rocm-target",
+            arch="gfx942",
+            device="hip",
+            drivers=("hip",),
+            device_kind="rocm",
+            torch_device="cuda",
+            signs=("/dev/kfd", _DRM),
+            plugins=(*CONSTANTS, "hal_target_rocm"),
+            renamed=(Renamed("--iree-rocm-target", (3, 11), "--iree-hip-target"),),
+        ),
+    )
+}
+"""Every backend by its name."""
+
+INPUT_PLUGINS = {
+    "input_torch": ("torch", "tm_tensor"),
+    "input_stablehlo": ("stablehlo", "chlo", "vhlo"),
+    "input_tosa": ("tosa",),
+}
+"""The input plugins of iree-compile, with the dialects that each of them adds."""
+TARGET_PLUGINS = (
+    *("hal_target_cuda", "hal_target_llvm_cpu", "hal_target_local", "hal_target_metal_spirv"),
+    *("hal_target_rocm", "hal_target_vmvx", "hal_target_vulkan_spirv"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that runs iree-compile on one program for a target."""
+    parser.add_argument("--program", required=True, type=Path)
+    add_target_arguments(parser)
+
+
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the target itself."""
+    parser.add_argument("--backend", required=True, choices=sorted(BACKENDS))
+    parser.add_argument(
+        "--arch", help="CPU name, sm_80, gfx942 or a Vulkan target (default: the backend's)"
+    )
+    parser.add_argument("--opt-level", choices=OPT_LEVELS, help="default: the backend's")
+    parser.add_argument(
+        "--flags", default="[]", type=json.loads, help='JSON list of further flags: ["--a", "--b"]'
+    )
+    parser.add_argument(
+        "--toolchain",
+        default="",
+        help="name of the toolchain of this environment; default: the pinned one",
+    )
+
+
+def flags_of(args: argparse.Namespace) -> list[str]:
+    """Return the flags for the options of `add_target_arguments`, in the words of iree-compile of this
+    environment. Exits if it does not know the architecture."""
+    flags = compile_flags(args.backend, args.arch, args.opt_level, args.flags)
+    if not args.toolchain:
+        return flags
+    version = tools.release(Path(tools.tool("iree-compile")))
+    backend = BACKENDS[args.backend]
+    since = backend.newer_archs.get(args.arch or backend.arch)
+    if since and (release_of(version) or since) < since:
+        exits.fail(
+            f"unknown target: IREE knows {backend.arch_flag}={args.arch} since {since[0]}.{since[1]}, the "
+            f"toolchain {args.toolchain} has {version}",
+            reason="unknown-target",
+        )
+    return renamed(flags, version)
+
+
+def compile_flags(
+    backend: str, arch: str | None, opt_level: str | None, extra: Sequence[str]
+) -> list[str]:
+    """iree-compile flags of a target; `arch` or `opt_level` None or "" is the backend's default."""
+    declared = BACKENDS[backend]
+    arch = arch or declared.arch
+    return [
+        *declared.flags,
+        *([f"{declared.arch_flag}={arch}"] if arch else []),
+        f"--iree-opt-level={opt_level or declared.opt_level}",
+        *extra,
+    ]
+
+
+def release_of(version: str) -> tuple[int, int] | None:
+    """Return the release of a version of IREE: (3, 12) of `3.12.0rc20260917`; None if it names none."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def renamed(flags: Sequence[str], release: str) -> list[str]:
+    """Return flags in the words of a release of iree-compile (`3.12.0`); "" is the pinned one."""
+    of = release_of(release)
+    older = {
+        one.flag: one.before
+        for backend in BACKENDS.values()
+        for one in backend.renamed
+        if of and of < one.since
+    }
+    found = []
+    for flag in flags:
+        name, equals, value = flag.partition("=")
+        if before := older.get(name, name):
+            found.append(f"{before}{equals}{value}")
+    return found
+
+
+def unused_plugins(flags: Sequence[str], program: str) -> list[str]:
+    """Return the flags that disable the plugins of iree-compile that a program does not need.
+
+    The code stays the same to the byte, but the compiler takes about a fifth less time: for each of
+    its many canonicalisations it goes through the operations of all dialects. `flags`: from
+    compile_flags; [] is returned if they are for several targets or choose plugins themselves.
+    `program`: its text.
+    """
+    chosen = _choosing(flags)
+    needed = next((b.plugins for b in BACKENDS.values() if _choosing(b.flags) == chosen), None)
+    if needed is None:
+        return []
+    inputs = [
+        name for name, words in INPUT_PLUGINS.items() if not any(word in program for word in words)
+    ]
+    unused = [*(name for name in TARGET_PLUGINS if name not in needed), *inputs]
+    return [f"--iree-plugin=-{name}" for name in unused]
+
+
+def _choosing(flags: Sequence[str]) -> list[str]:
+    """The flags that choose targets or plugins."""
+    prefixes = ("--iree-hal-target", "--iree-hal-local-target", "--iree-plugin")
+    return [flag for flag in flags if flag.startswith(prefixes)]
+
+
+def driver_of(device: str) -> str:
+    """`vulkan` of the device URI `vulkan://0`."""
+    return device.split(":", 1)[0]
+
+
+def runs_on_cpu(device: str) -> bool:
+    """Whether a device URI is a CPU device, for which threads can be set."""
+    backend = _of_device(device)
+    return backend is not None and backend.device_kind == "cpu"
+
+
+def allocator_flags(device: str) -> list[str]:
+    """The allocator flags of iree-benchmark-module for a device URI."""
+    backend = _of_device(device)
+    return list(backend.allocator_flags) if backend else []
+
+
+def allocators(device: str) -> list[str]:
+    """The same for the Python runtime."""
+    return [flag.partition("=")[2] for flag in allocator_flags(device)]
+
+
+def _of_device(device: str) -> Backend | None:
+    """The backend whose modules run on a device URI; None if no backend names the driver."""
+    driver = driver_of(device)
+    return next((b for b in BACKENDS.values() if driver in b.drivers), None)

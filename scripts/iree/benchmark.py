@@ -1,0 +1,54 @@
+"""The command line of iree-benchmark-module, and the files of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from scripts.core import tensors
+from scripts.core.archive import SCOPE
+from scripts.iree.backends import allocator_flags
+from scripts.iree.module_links import openable
+from scripts.iree.session import Module, runtime_flags
+from scripts.iree.tools import tool
+
+
+def command_line(module: Module, inputs: Sequence[str], threads: int) -> list[str]:
+    """The command line of the tool that times a module, with `inputs` as the flags of `write_inputs`."""
+    return [
+        tool("iree-benchmark-module"),
+        f"--module={openable(module.vmfb)}",
+        *([f"--parameters={SCOPE}={module.weights}"] if module.weights else []),
+        f"--function={module.function}",
+        f"--device={module.device}",
+        *runtime_flags(module.device, threads),
+        *allocator_flags(module.device),
+        *inputs,
+    ]
+
+
+def write_inputs(
+    folder: Path, arrays: Sequence[np.ndarray], types: Sequence[tensors.TensorType]
+) -> list[str]:
+    """Write the inputs as raw bytes into `folder`; return the flags of the tool that name them.
+
+    The files are kept, so that the recorded command can be repeated by hand.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = []
+    for number, (array, kind) in enumerate(zip(arrays, types, strict=True)):
+        raw = folder / f"{number}.bin"
+        array.tofile(raw)
+        flags.append(f"--input={kind.iree}=@{raw}")
+    return flags
+
+
+def raw_inputs(stored: Path, signature: Path, folder: Path) -> list[str]:
+    """Write the inputs of a reference (its inputs.npz and signature.json) as raw bytes into a folder; the flags of the
+    tool that name them."""
+    types = tensors.Signature.read(signature).inputs
+    values = tensors.load_npz(stored)
+    arrays = [tensors.as_native(values[str(i)], kind.dtype) for i, kind in enumerate(types)]
+    return write_inputs(folder, arrays, types)

@@ -1,0 +1,254 @@
+"""Loads a compiled module with its parameters on a device and calls it from Python, to verify it."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scripts.core import archive
+from scripts.core.archive import SCOPE
+from scripts.core.machine import cpu_name
+from scripts.iree.backends import allocators, driver_of, runs_on_cpu
+
+
+@dataclass(frozen=True)
+class Module:
+    """A function of a compiled module, and the device URI on which it runs. `weights`: the archive of the
+    weights that the module loads, or None."""
+
+    vmfb: Path
+    weights: Path | None
+    device: str
+    function: str = "main"
+
+
+class NoDevice(Exception):
+    """The runtime does not have this driver or device. Contains the driver's message."""
+
+
+def runtime_flags(device: str, threads: int) -> list[str]:
+    """Flags for both iree-benchmark-module and the Python runtime, so that both run alike.
+
+    Worker stacks have 1 MiB, because modules may use up to the stack limit of their compilation.
+    """
+    if not runs_on_cpu(device):
+        return []
+    return [f"--task_topology_max_group_count={threads}", "--task_worker_stack_size=1048576"]
+
+
+def device_info(device: str, threads: int) -> dict[str, Any]:
+    """The driver's information about the device: `name`, `path`. Raises NoDevice if this machine does not
+    have it. `threads`: of the sessions that follow, because a driver reads its flags when it is first
+    used."""
+    import iree.runtime as rt
+
+    rt.flags.parse_flags(*runtime_flags(device, threads))
+    driver = driver_of(device)
+    if driver not in (known := rt.query_available_drivers()):
+        raise NoDevice(f"this IREE has no driver {driver!r} (it has {', '.join(known)})")
+    try:
+        devices = rt.get_driver(driver).query_available_devices()
+        if not devices:
+            raise NoDevice(f"driver {driver!r} lists no device")
+        if runs_on_cpu(device):
+            return {**devices[0], "name": cpu_name()}
+        _, _, wanted = device.partition("://")
+        if wanted.isdigit() and int(wanted) < len(devices):
+            return devices[int(wanted)]
+        return next((d for d in devices if d["path"] == wanted), devices[0])
+    except (RuntimeError, ValueError) as error:
+        # "<source line>; <what is missing>; please …: Tried: <each path>"
+        missing = str(error).split("; ")[1:2] or [str(error)]
+        raise NoDevice(" ".join(missing[0].split())) from error
+
+
+class Session:
+    """One loaded module and one of its functions. `load_s`: seconds to load the module and upload the
+    weights. All sessions of a process have the threads of the first use of their driver."""
+
+    def __init__(
+        self, module: Module, threads: int, held: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        """`held`: weights (bytes by name) in place of those of the archive."""
+        import iree.runtime as rt
+
+        self._rt = rt
+        rt.flags.parse_flags(*runtime_flags(module.device, threads))
+        start = time.perf_counter()
+        driver = rt.get_driver(module.device)
+        self._device = driver.create_device_by_uri(module.device, allocators(module.device))
+        instance = rt.VmInstance()
+        modules = [
+            *_parameters(rt, instance, module.weights, held or {}),
+            rt.create_hal_module(instance, self._device),
+            rt.VmModule.mmap(instance, str(module.vmfb)),
+        ]
+        self._context = rt.SystemContext(vm_modules=modules, config=rt.Config(device=self._device))
+        self._function = self._context.modules[modules[-1].name][module.function]
+        self._entry = modules[-1].lookup_function(module.function)
+        self.load_s = time.perf_counter() - start
+
+    def call(self, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], float]:
+        """Run the function once: the outputs on the host, and the seconds from host inputs to host outputs."""
+        start = time.perf_counter()
+        outputs = [self._to_host(result) for result in self._invoke(inputs)]
+        return outputs, time.perf_counter() - start
+
+    def uploaded(self, inputs: Sequence[np.ndarray]) -> Callable[[], object]:
+        """A function that calls `main` on inputs on the device and leaves the results there, as
+        iree-benchmark-module does."""
+        rt = self._rt
+        placed = [rt.asdevicearray(self._device, array) for array in inputs]
+        arguments = rt.VmVariantList(len(placed))
+        for array in placed:
+            arguments.push_ref(array._buffer_view)
+        context, entry = self._context.vm_context, self._entry
+
+        # What function(*placed) does, without looking at its arguments and results again: that takes 0.03 ms.
+        def call() -> object:
+            results = rt.VmVariantList(1)
+            context.invoke(entry, arguments, results)
+            return results
+
+        return call
+
+    def close(self) -> None:
+        """Free the module and the weights on the device. The session cannot be used after it.
+
+        The objects of IREE's Python bindings refer to each other, so that only the garbage collector frees them (IREE
+        3.13: ten sessions of a model of 475 MB held 9 GB).
+        """
+        del self._function, self._entry, self._context, self._device
+        gc.collect()
+
+    def _invoke(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The results of the function. The computation is finished when this returns."""
+        results = self._function(*inputs)
+        return results if isinstance(results, tuple | list) else (results,)
+
+    def _to_host(self, array) -> np.ndarray:
+        """Copy to the host through a staging buffer of the device.
+
+        DeviceArray.to_host() imports numpy's memory instead, which Vulkan rejects if it is not
+        page-aligned ("minImportedHostPointerAlignment", IREE 3.13).
+        """
+        rt = self._rt
+        view = array._buffer_view
+        source = view.get_buffer()
+        staging = self._device.allocator.allocate_buffer(
+            memory_type=int(rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE),
+            allowed_usage=int(rt.BufferUsage.TRANSFER_TARGET | rt.BufferUsage.MAPPING_SCOPED),
+            allocation_size=source.byte_length(),
+        )
+        done = self._device.create_semaphore(0)
+        self._device.queue_copy(
+            source,
+            staging,
+            wait_semaphores=rt.HalFence.create_at(done, 0),
+            signal_semaphores=rt.HalFence.create_at(done, 1),
+        )
+        rt.HalFence.create_at(done, 1).wait()
+        dtype = rt.HalElementType.map_to_dtype(view.element_type)
+        return np.array(staging.map().asarray(view.shape, dtype))
+
+
+def _parameters(rt, instance, weights: Path | None, held: Mapping[str, np.ndarray]) -> list[Any]:
+    """The module that gives a program its weights; none without an archive of them. `held`: see Session."""
+    if weights is None:
+        return []
+    index = rt.ParameterIndex()
+    if not held:
+        index.load(str(weights))
+    else:
+        for name, data in {**archive.read(weights), **held}.items():
+            index.add_buffer(archive.key(name), np.ascontiguousarray(data))
+    return [rt.create_io_parameters_module(instance, index.create_provider(scope=SCOPE))]
+
+
+def load_command(flags: Sequence[str]) -> Callable[[], object]:
+    """A function that makes one call as iree-benchmark-module does with these flags, on inputs on the device.
+
+    `flags`: those of `run.command` of a row: one module, one archive of parameters at most, inputs as raw files.
+    Options of the benchmark itself are left out.
+    """
+    import iree.runtime as rt
+
+    given: dict[str, str] = {}
+    inputs: list[str] = []
+    others: list[str] = []
+    for flag in flags:
+        name, _, value = flag.partition("=")
+        if name == "--input":
+            inputs.append(value)
+        elif name in ("--module", "--function", "--device", "--device_allocator", "--parameters"):
+            given[name] = value
+        elif not name.startswith("--benchmark_"):
+            others.append(flag)
+    rt.flags.parse_flags(*others)
+    device = _device(given["--device"], given.get("--device_allocator"))
+    instance = rt.VmInstance()
+    module = rt.VmModule.mmap(instance, given["--module"])
+    modules = [rt.create_hal_module(instance, device), module]
+    if "--parameters" in given:
+        scope, _, path = given["--parameters"].partition("=")
+        index = rt.ParameterIndex()
+        index.load(path)
+        provider = index.create_provider(scope=scope)
+        modules.insert(0, rt.create_io_parameters_module(instance, provider))
+    context = rt.VmContext(instance, modules)
+    function = module.lookup_function(given["--function"])
+    arguments = rt.VmVariantList(len(inputs))
+    for text in inputs:
+        arguments.push_ref(_uploaded(rt, device, text))
+
+    def call() -> object:
+        results = rt.VmVariantList(1)
+        context.invoke(function, arguments, results)
+        return results
+
+    return call
+
+
+@functools.cache
+def _device(uri: str, allocator: str | None) -> Any:
+    """The device of all programs of this process. It outlives them: buffers that are freed after their device crash the
+    process (IREE 3.13)."""
+    import iree.runtime as rt
+
+    return rt.get_driver(uri).create_device_by_uri(uri, [allocator] if allocator else None)
+
+
+_ELEMENTS = {
+    "f64": ("FLOAT_64", 8),
+    "f32": ("FLOAT_32", 4),
+    "f16": ("FLOAT_16", 2),
+    "bf16": ("BFLOAT_16", 2),
+    "i64": ("INT_64", 8),
+    "i32": ("INT_32", 4),
+    "i16": ("INT_16", 2),
+    "i8": ("INT_8", 1),
+}
+"""By the element of a type in a command line: the name of the runtime's element type, and its bytes."""
+
+
+def _uploaded(rt: Any, device: Any, text: str) -> Any:
+    """A buffer view on the device of an input such as `1x3x64x64xf32=@file`."""
+    kind, _, path = text.partition("=@")
+    *shape, element = kind.split("x")
+    array = np.fromfile(path, np.uint8)
+    hal, size = _ELEMENTS[element]
+    view = array.view(f"u{size}").reshape([int(one) for one in shape])
+    return device.allocator.allocate_buffer_copy(
+        memory_type=rt.MemoryType.DEVICE_LOCAL,
+        allowed_usage=rt.BufferUsage.DEFAULT,
+        device=device,
+        buffer=view,
+        element_type=getattr(rt.HalElementType, hal),
+    )

@@ -1,0 +1,81 @@
+"""IREE's command-line tools, found in this environment."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from scripts.core import exits
+
+_PROGRAMS = ("iree/compiler/_mlir_libs", "iree/_runtime_libs")
+"""Folders below site-packages in which the wheels install their programs."""
+
+
+def tool(name: str) -> str:
+    """Return the path of a tool in this environment, or else on PATH. Exits if there is none."""
+    beside = Path(sysconfig.get_path("scripts")) / name
+    found = program(name, Path(sys.prefix)) or beside
+    if found.exists():
+        return str(found)
+    on_path = shutil.which(name)
+    if on_path is None:
+        exits.fail(f"{name} is neither in the folder of {sys.executable} nor on PATH")
+    return on_path
+
+
+def program(name: str, environment: Path) -> Path | None:
+    """Return the program of a tool in an environment, or None if the wheels did not install it.
+
+    The wheels also install Python scripts with these names. The scripts start the program as a
+    child process and turn a signal into an exit code (248 for SIGFPE), so a crash would look like
+    an ordinary failure.
+    """
+    for site in environment.glob("lib/python*/site-packages"):
+        for folder in _PROGRAMS:
+            if (site / folder / name).is_file():
+                return site / folder / name
+    return None
+
+
+def version(compiler: Path) -> str:
+    """Return what iree-compile says about its version, with its commit, or "" if it cannot be run."""
+    try:
+        said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return said.stdout.strip()
+
+
+SAID = "tools.json"
+"""The file of an environment's stage with what its tools say about their versions."""
+_IDENTITY = re.compile(r"version (?P<version>\S+)(?: @ (?P<commit>[0-9a-f]{7,40}))?")
+
+
+def said(environment: Path) -> dict[str, str]:
+    """Return what the tools of an environment say about their versions, by tool; {} if it has none."""
+    compiler = compiler_of(environment)
+    return {"iree-compile": version(compiler)} if compiler else {}
+
+
+def compiler_of(environment: Path) -> Path | None:
+    """Return iree-compile of an environment: that of a wheel, or of a local build."""
+    linked = environment / "bin" / "iree-compile"
+    return program("iree-compile", environment) or (linked if linked.is_symlink() else None)
+
+
+def identified(text: str) -> str:
+    """Return version and commit of what iree-compile says: `3.13.0rc20261016 @ 89ece87b8985`; "" if it has none."""
+    found = _IDENTITY.search(text)
+    if found is None:
+        return ""
+    commit = found["commit"]
+    return f"{found['version']} @ {commit[:12]}" if commit else found["version"]
+
+
+def release(compiler: Path) -> str:
+    """Return the version that iree-compile prints: `3.13.0rc20261016`; "" if it prints none."""
+    return identified(version(compiler)).partition(" ")[0]

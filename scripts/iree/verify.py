@@ -1,0 +1,163 @@
+"""Verify a compiled module against golden on a device."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from scripts.core import channel, exits, process, tensors
+from scripts.core.machine import physical_cores
+from scripts.iree import benchmark
+from scripts.iree.backends import runs_on_cpu
+from scripts.iree.session import Module, Session
+from scripts.timing.measurement import Run, Verification, Verified
+from scripts.verify import torch_same, train_results
+from scripts.verify.arguments import Check
+from scripts.verify.verify import follow_generation, verify
+
+
+@dataclass(frozen=True)
+class Files:
+    """`inputs`: inputs.npz of the reference. `raw_inputs`: folder for the inputs as raw bytes. `out`: the
+    file to write."""
+
+    inputs: Path
+    raw_inputs: Path
+    out: Path
+
+
+def verify_module(
+    module: Module,
+    device_name: str,
+    files: Files,
+    check: Check,
+    threads: int,
+    observe: Callable[[Sequence[np.ndarray]], None] = lambda _: None,
+) -> None:
+    """Load a module, call it, compare its results with golden ones, and write what was found out.
+
+    `observe` is called with the outputs of the first call. Exits if the results are wrong (the file is written first), and
+    if there are more threads than cores.
+    """
+    cpu_threads = _cpu_threads(module.device, threads)
+    types = check.signature().inputs
+    stored = tensors.load_npz(files.inputs)
+    inputs = [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(types)]
+    channel.working()
+    # A slow device may be stopped at any point: the log shows how far it came.
+    channel.mark("load")
+    print(f"loading on {device_name}", flush=True)
+    process.reset_peak_rss()
+    session = Session(module, threads)
+    print(f"loaded in {session.load_s:.3f} s; first call", flush=True)
+    channel.mark("first call")
+    outputs, first_call_s = session.call(inputs)
+    peak_mb = process.peak_rss_mb()
+    observe(outputs)
+    verification = _verification(session, module, inputs, outputs, check, threads)
+    print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
+    flags = benchmark.write_inputs(files.raw_inputs, inputs, types)
+    Verified(
+        device=module.device,
+        device_name=device_name,
+        threads=cpu_threads,
+        verification=verification,
+        load_ms=session.load_s * 1e3,
+        first_call_ms=first_call_s * 1e3,
+        runs=(Run(first_call_s),),
+        max_rss_mb=peak_mb,
+        command=shlex.join(benchmark.command_line(module, flags, threads)),
+        versions={"iree": _runtime_version()},
+    ).write(files.out)
+    if verification.code != torch_same.PASS:
+        exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
+
+
+def _runtime_version() -> str:
+    """The version of the runtime: of its package, or of a local build, which is no package."""
+    try:
+        return metadata.version("iree-base-runtime")
+    except metadata.PackageNotFoundError:
+        from iree.runtime import version
+
+        return version.VERSION or "local"
+
+
+def _cpu_threads(device: str, threads: int) -> int | None:
+    """The number of threads on a CPU device; None on other devices."""
+    if not runs_on_cpu(device):
+        return None
+    if threads > physical_cores():
+        exits.fail(
+            f"measure.threads is {threads}, but IREE pins one worker to each of "
+            f"{physical_cores()} cores"
+        )
+    return threads
+
+
+def _verification(
+    session: Session,
+    module: Module,
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    check: Check,
+    threads: int,
+) -> Verification:
+    """Compare the outputs of the first call; then the greedy tokens of a language model, or the losses of further training
+    steps."""
+    signature = check.signature()
+    names = train_results.names(signature.outputs)
+    compared: Sequence[np.ndarray] = outputs
+    if module.weights is not None:
+        compared = train_results.compared(outputs, signature, module.weights)
+    if names and len(outputs) != len(names):
+        names = None  # which is reported as another number of outputs
+    expected = check.expected()
+    found = verify(compared, expected, check.tolerance, names)
+    if names:
+        found = train_results.require_changes(found, compared, expected)
+        return _follow_training(found, outputs, module, inputs, check, threads)
+    again = partial(_call_with, session, signature)
+    return follow_generation(found, again, inputs, signature)
+
+
+def _follow_training(
+    passed: Verification,
+    outputs: Sequence[np.ndarray],
+    module: Module,
+    inputs: Sequence[np.ndarray],
+    check: Check,
+    threads: int,
+) -> Verification:
+    """The verification of a training step, after its successors: each is a call with the weights that the one
+    before has left."""
+    losses = tensors.load_npz(check.golden, train_results.LOSSES)[train_results.LOSSES]
+
+    def step(weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        session = Session(module, threads, weights)
+        outputs, _ = session.call(inputs)
+        session.close()
+        return outputs
+
+    found = train_results.follow(passed, outputs, step, check.signature(), losses)
+    pairs = zip(found.losses or (), found.golden_losses or (), strict=True)
+    for number, (loss, golden) in enumerate(pairs, 1):
+        shown = "not finite" if loss is None else f"{loss:.7g}"
+        print(f"step {number}: loss {shown}, in eager mode {golden:.7g}")
+    if found.train_expected:
+        print(f"{found.train_steps} of {found.train_expected} training steps: {found.code}")
+    return found
+
+
+def _call_with(
+    session: Session, signature: tensors.Signature, arrays: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """The outputs of the module for other inputs of the same types as the reference's."""
+    pairs = zip(arrays, signature.inputs, strict=True)
+    return session.call([tensors.as_native(array, kind.dtype) for array, kind in pairs])[0]

@@ -1,1 +1,0 @@
-"""The files that stages exchange: tensors, parameter archives and their digests."""

@@ -1,1 +1,0 @@
-"""Baselines: opens, verifies and times a cell with any runtime."""

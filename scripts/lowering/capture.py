@@ -1,0 +1,156 @@
+"""Captures a model by torch.export for every exporter: with flat tensor inputs in the reference's order.
+
+A capture tool may accept positional tensors only (torch_xla), or order keyword arguments as `forward`
+does and not as given (torch.export). So the model is captured inside a module that takes the flat
+tensors of the reference and reconstructs the call. None, numbers and strings among the arguments are
+constants of the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from scripts.lowering import train_step
+from scripts.lowering.flat_model import PREFIX, FlatModel
+from scripts.lowering.link import Argument, Constant, Input, Parameter
+from scripts.lowering.unsupported import UnsupportedProgram
+from scripts.torch_model import convert, errors, loading
+from scripts.torch_model.weights import named_weights
+
+
+@dataclass(frozen=True)
+class Captured:
+    """An exported program of the flat model, and the model from which it was made. `renamed` has the
+    model's own name of each state that has another name in the program."""
+
+    program: ExportedProgram
+    loaded: loading.LoadedModel
+    renamed: Mapping[str, str]
+
+
+def capture(loaded: loading.LoadedModel) -> Captured:
+    """Export the model, or its training step; raises what torch.export raises."""
+    inputs = tuple(tensor for _, tensor in loaded.inputs)
+    if loaded.training is None:
+        program = torch.export.export(FlatModel(loaded).eval(), inputs, strict=False)
+    else:
+        given = (*inputs, *loaded.training.cotangent_values())
+        program = train_step.capture(train_step.Loss(loaded), given)
+    return Captured(program, loaded, _without_quotes(program))
+
+
+def functional(captured: Captured, decompositions: Mapping[Any, Callable]) -> ExportedProgram:
+    """The captured program in functional operators, with these decompositions.
+
+    Only then is known what it changes. That of a training step has the optimizer's update and returns what it changes.
+    """
+    program = captured.program.run_decompositions(dict(decompositions))
+    if captured.loaded.training is None:
+        return program
+    return train_step.completed(program, captured.loaded.module, captured.loaded.training)
+
+
+_NOT_QUOTED = re.compile(r'["\\\x00-\x1f\x7f]')
+
+
+def _without_quotes(program: ExportedProgram) -> dict[str, str]:
+    """Rename states whose names FX cannot write into generated code; return their original names.
+
+    A name that is not an identifier is written between double quotes, without escapes
+    (`torch.fx.graph._format_target`): a parameter `it"s` causes a SyntaxError.
+    """
+    signature, states = program.graph_signature, (program.state_dict, program.constants)
+    taken = {name for state in states for name in state}
+    renamed: dict[str, str] = {}
+    for old in [name for name in taken if _NOT_QUOTED.search(name)]:
+        new = _NOT_QUOTED.sub("_", old)
+        while new in taken:
+            new += "_"
+        taken.add(new)
+        renamed[new] = old
+        for spec in (*signature.input_specs, *signature.output_specs):
+            spec.target = new if spec.target == old else spec.target
+        for state in states:
+            if old in state:
+                state[new] = state.pop(old)
+    return renamed
+
+
+def arguments(captured: Captured, program: ExportedProgram | None = None) -> dict[str, Argument]:
+    """What each tensor argument of a captured program is, by the target name or placeholder
+    that the program gives it, in the program's order.
+
+    `program`: the same program after decompositions. Raises UnsupportedProgram for what no
+    archive can hold.
+    """
+    loaded, program = captured.loaded, program or captured.program
+    weights, aliases = named_weights(loaded.module)
+    types = {name: convert.tensor_type(name, weight) for name, weight in weights.items()}
+    given = [convert.tensor_type(path, tensor) for path, tensor in loaded.inputs]
+    if loaded.training is not None:
+        given += loaded.training.cotangents
+        types |= loaded.training.state
+    inputs = iter(enumerate(given))
+    found: dict[str, Argument] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            position, kind = next(inputs)
+            found[spec.arg.name] = Input(kind, position)
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            name = captured.renamed.get(spec.target, spec.target).removeprefix(PREFIX)
+            key = aliases.get(name, name)
+            if key not in types:
+                raise UnsupportedProgram(f"weight {name} is not in the model's state")
+            found[spec.target] = Parameter(types[key])
+        elif spec.kind is InputKind.CONSTANT_TENSOR:
+            value = program.constants[spec.target]
+            kind = convert.tensor_type(spec.target, value)
+            found[spec.target] = Constant(kind, convert.to_numpy(value))
+        else:
+            raise UnsupportedProgram(f"input {spec.arg} of kind {spec.kind.name}")
+    return found
+
+
+def results(program: ExportedProgram) -> list[int]:
+    """Indices of the results that are the user's tensors.
+
+    Raises UnsupportedProgram where a call would depend on the calls before it.
+    """
+    chosen: list[int] = []
+    for index, spec in enumerate(program.graph_signature.output_specs):
+        if spec.kind is not OutputKind.USER_OUTPUT:
+            name = (spec.target or str(spec.arg)).removeprefix(PREFIX)
+            raise UnsupportedProgram(errors.changes_buffer(name, spec.kind.name))
+        if hasattr(spec.arg, "name"):
+            chosen.append(index)
+    return chosen
+
+
+@functools.cache
+def warm_up() -> None:
+    """Capture a trivial module: the first capture of a process imports much of torch."""
+    tiny = torch.export.export(torch.nn.ReLU(), (torch.zeros(1),), strict=False)
+    tiny.run_decompositions({})
+
+
+class timed:
+    """Context that adds the seconds spent in it to `into[step]`."""
+
+    def __init__(self, into: dict[str, float], step: str) -> None:
+        self.into, self.step = into, step
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        spent = time.perf_counter() - self.start
+        self.into[self.step] = round(self.into.get(self.step, 0.0) + spent, 4)

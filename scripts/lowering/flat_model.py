@@ -1,0 +1,36 @@
+"""A model as a function of flat tensors, which every capture tool takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from scripts.torch_model import loading, trees
+
+PREFIX = "model."
+"""What `FlatModel` puts before every name of the model's own."""
+
+
+class FlatModel(torch.nn.Module):
+    """Takes the tensor inputs one by one and calls the model as `loaded` would."""
+
+    def __init__(self, loaded: loading.LoadedModel) -> None:
+        super().__init__()
+        self.model = loaded.module
+        leaves, self.spec = pytree.tree_flatten((loaded.args, loaded.kwargs))
+        self.constants = [None if isinstance(leaf, torch.Tensor) else (leaf,) for leaf in leaves]
+
+    def forward(self, *inputs: torch.Tensor):
+        """The model's own outputs; `inputs` as in `LoadedModel.inputs`."""
+        # Numbers and None among the outputs are not results of a program.
+        return [t for _, t in trees.flat_tensors(self.called(inputs))]
+
+    def called(self, inputs: Sequence[torch.Tensor]) -> Any:
+        """What the model returns for these inputs."""
+        tensors = iter(inputs)
+        leaves = [next(tensors) if constant is None else constant[0] for constant in self.constants]
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return self.model(*args, **kwargs)

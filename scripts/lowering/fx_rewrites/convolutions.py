@@ -1,0 +1,207 @@
+"""Gradients of convolutions in training steps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+
+from scripts.lowering.fx_rewrites.edit import Builder, argument, aten, calls, replace, value
+
+_HALF = (torch.float16, torch.bfloat16)
+MAX_OFFSETS = 128
+"""The largest kernel, in elements, whose gradient is computed offset by offset."""
+
+
+def grouped_gradients_by_offsets(program: ExportedProgram) -> bool:
+    """The gradients of a convolution with groups, by operators that have no groups or that run forward.
+
+    The gradient of the input is the convolution of the output's gradient, with zeros between its elements for a
+    stride, with the flipped kernel. The gradient of the weight is computed for each offset in the kernel: a sum of
+    products over the batch and the places of the output. Both sums have another order; those of half types are
+    computed in float32.
+
+    torch-mlir 20261001 makes the first a transposed convolution with groups, which IREE 3.13 rejects ("op expected
+    reassociation map #0 to have size equal to the expanded rank"), and cannot lower either to StableHLO.
+    """
+    changed = False
+    for node in calls(program, aten.convolution_backward.default):
+        if argument(node, "groups") == 1 or not _is_supported(node):
+            continue
+        gradients = _Gradients(node)
+        made = (gradients.of_input, gradients.of_weight, gradients.of_bias)
+        for user in list(node.users):
+            replace(user, gradients.as_given(made[user.args[1]]()))
+        node.graph.erase_node(node)
+        changed = True
+    return changed
+
+
+def weight_gradients_by_offsets(program: ExportedProgram) -> bool:
+    """The gradient of the weight of a convolution without groups, by a matrix product for each offset in the kernel.
+
+    The sums have another order; so 16-bit types are left alone. Frontends write this gradient as a
+    convolution whose kernel has the size of the image, which IREE 3.13 compiles to slow code for CPUs.
+    """
+    changed = False
+    for node in calls(program, aten.convolution_backward.default):
+        is_half = value(argument(node, "input")).dtype in _HALF
+        if argument(node, "groups") != 1 or is_half or not _is_supported(node):
+            continue
+        gradients = _Gradients(node)
+        made = {1: gradients.of_weight, 2: gradients.of_bias}
+        users = [user for user in node.users if user.args[1] in made]
+        for user in users:
+            replace(user, made[user.args[1]]())
+        if not node.users:
+            node.graph.erase_node(node)
+        elif users:
+            node.update_arg(len(node.args) - 1, [True, False, False])
+            node.meta["val"] = (node.meta["val"][0], None, None)
+        changed = changed or bool(users)
+    return changed
+
+
+def _is_supported(node: fx.Node) -> bool:
+    if argument(node, "transposed"):
+        return False
+    if not all(user.target is operator.getitem for user in node.users):
+        return False
+    tensors = [value(argument(node, name)).shape for name in ("grad_output", "input", "weight")]
+    if not all(isinstance(size, int) for shape in tensors for size in shape):
+        return False
+    kernel = tensors[2][2:]
+    reach = [d * (k - 1) for d, k in zip(_spread(node, "dilation"), kernel, strict=True)]
+    fits = all(p <= r for p, r in zip(_spread(node, "padding"), reach, strict=True))
+    return fits and math.prod(kernel) <= MAX_OFFSETS
+
+
+def _spread(node: fx.Node, name: str) -> list[int]:
+    """An argument for each dimension of the kernel, which may be given once."""
+    rank = len(value(argument(node, "weight")).shape) - 2
+    found = list(argument(node, name))
+    return found * rank if len(found) == 1 else found
+
+
+class _Gradients:
+    """The gradients of one convolution: input [N, C, …], weight [K, C / groups, …], output's gradient [N, K, …]."""
+
+    def __init__(self, node: fx.Node) -> None:
+        self.call = Builder(node)
+        self.dtype = value(argument(node, "input")).dtype
+        self.output, self.input, self.weight = (
+            self._wide(argument(node, name)) for name in ("grad_output", "input", "weight")
+        )
+        self.groups = argument(node, "groups")
+        self.stride, self.padding, self.dilation = (
+            _spread(node, name) for name in ("stride", "padding", "dilation")
+        )
+        self.kernel = list(value(self.weight).shape[2:])
+        self.sizes = list(value(self.input).shape[2:])
+        self.places = list(value(self.output).shape[2:])
+        self.rank = len(self.kernel)
+
+    def _wide(self, tensor: fx.Node) -> fx.Node:
+        if self.dtype not in _HALF:
+            return tensor
+        return self.call(aten._to_copy.default, tensor, dtype=torch.float32)
+
+    def as_given(self, gradient: fx.Node) -> fx.Node:
+        """A gradient in the type of the input."""
+        if self.dtype not in _HALF:
+            return gradient
+        return self.call(aten._to_copy.default, gradient, dtype=self.dtype)
+
+    def of_bias(self) -> fx.Node:
+        """The gradient of the bias, [K]."""
+        dims = [dim for dim in range(self.rank + 2) if dim != 1]
+        return self.call(aten.sum.dim_IntList, self.output, dims)
+
+    def of_input(self) -> fx.Node:
+        """The gradient of the input, [N, C, …]."""
+        rank = self.rank
+        before, after = [], []
+        for i in range(rank):
+            reach = self.dilation[i] * (self.kernel[i] - 1)
+            before.append(reach - self.padding[i])
+            apart = (self.places[i] - 1) * self.stride[i] + 1
+            after.append(self.sizes[i] + reach - before[i] - apart)
+        padded = self._padded(self._apart(), before, after)
+        kernel = self._flipped_kernel()
+        ones, zeros = [1] * rank, [0] * rank
+        options = (ones, zeros, self.dilation, False, zeros, self.groups)
+        return self.call(aten.convolution.default, padded, kernel, None, *options)
+
+    def _apart(self) -> fx.Node:
+        """The output's gradient with zeros between its elements, as many as the stride leaves out."""
+        call, found = self.call, self.output
+        if all(stride == 1 for stride in self.stride):
+            return found
+        outer = list(value(found).shape[:2])
+        each = list(itertools.chain.from_iterable((place, 1) for place in self.places))
+        found = self._reshaped(found, [*outer, *each])
+        pads = [
+            amount for stride in reversed(self.stride) for amount in (0, stride - 1, 0, 0)
+        ]  # from the last dimension on
+        found = call(aten.constant_pad_nd.default, found, pads, 0)
+        wide = [p * s for p, s in zip(self.places, self.stride, strict=True)]
+        found = call(aten.view.default, found, [*outer, *wide])
+        for dim, (size, stride) in enumerate(zip(wide, self.stride, strict=True)):
+            found = call(aten.slice.Tensor, found, dim + 2, 0, size - stride + 1)
+        return found
+
+    def _flipped_kernel(self) -> fx.Node:
+        """The kernel from outputs to inputs, [C, K / groups, …], read backwards."""
+        call, rank = self.call, self.rank
+        outputs, inputs = value(self.weight).shape[:2]
+        own = outputs // self.groups
+        found = call(aten.view.default, self.weight, [self.groups, own, inputs, *self.kernel])
+        found = call(aten.permute.default, found, [0, 2, 1, *range(3, 3 + rank)])
+        found = call(aten.flip.default, found, list(range(3, 3 + rank)))
+        return self._reshaped(found, [self.groups * inputs, own, *self.kernel])
+
+    def of_weight(self) -> fx.Node:
+        """The gradient of the weight, [K, C / groups, …]."""
+        call = self.call
+        padded = self._padded(self.input, self.padding, self.padding)
+        offsets = itertools.product(*map(range, self.kernel))
+        parts = [call(aten.unsqueeze.default, self._of_offset(padded, one), 2) for one in offsets]
+        found = call(aten.cat.default, parts, 2)
+        return call(aten.view.default, found, list(value(self.weight).shape))
+
+    def _of_offset(self, padded: fx.Node, offset: tuple[int, ...]) -> fx.Node:
+        """The gradient of the weight at one offset in the kernel, [K, C / groups]."""
+        call, groups = self.call, self.groups
+        batch, outputs = value(self.output).shape[:2]
+        inputs = value(self.input).shape[1]
+        seen = padded
+        for dim in range(self.rank):
+            start = offset[dim] * self.dilation[dim]
+            end = start + (self.places[dim] - 1) * self.stride[dim] + 1
+            seen = call(aten.slice.Tensor, seen, dim + 2, start, end, self.stride[dim])
+        if outputs == inputs == groups:
+            product = call(aten.mul.Tensor, self.output, seen)
+            dims = [0, *range(2, 2 + self.rank)]
+            return call(aten.unsqueeze.default, call(aten.sum.dim_IntList, product, dims), 1)
+        count = math.prod(self.places)
+        left = self._reshaped(self.output, [batch, groups, outputs // groups, count])
+        right = self._reshaped(seen, [batch, groups, inputs // groups, count])
+        left = call(aten.permute.default, left, [1, 2, 0, 3])
+        right = call(aten.permute.default, right, [1, 0, 3, 2])
+        left = self._reshaped(left, [groups, outputs // groups, batch * count])
+        right = self._reshaped(right, [groups, batch * count, inputs // groups])
+        product = call(aten.bmm.default, left, right)
+        return call(aten.view.default, product, [outputs, inputs // groups])
+
+    def _reshaped(self, tensor: fx.Node, shape: list[int]) -> fx.Node:
+        whole = self.call(aten.clone.default, tensor, memory_format=torch.contiguous_format)
+        return self.call(aten.view.default, whole, shape)
+
+    def _padded(self, tensor: fx.Node, before: list[int], after: list[int]) -> fx.Node:
+        """The tensor with zeros around each dimension of the kernel."""
+        pads = [one for i in reversed(range(self.rank)) for one in (before[i], after[i])]
+        return self.call(aten.constant_pad_nd.default, tensor, pads, 0) if any(pads) else tensor

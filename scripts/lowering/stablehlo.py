@@ -1,0 +1,255 @@
+"""Rewrites a frontend's StableHLO so that IREE compiles it.
+
+Each rewrite is exact and has a name. The export's report lists those that were applied. A frontend with
+`rewrites: none` shows what the compiler does with the unchanged program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from scripts.lowering import kernels
+
+UNSIGNED_BITS = (8, 16, 32)
+"""Widths whose values a wider signed integer holds."""
+
+
+def for_iree(text: str, changing: Collection[int] = ()) -> tuple[str, list[str]]:
+    """The program after every rewrite that applies to it, and the names of those.
+
+    `changing`: positions of the arguments that are weights and change between calls. If they are kernels of convolutions,
+    they are transposed first, so that the program is faster.
+    """
+    from iree.compiler import ir
+
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        names: list[str] = []
+        for operation in _operations(module.operation):
+            with operation.location:  # of what a rewrite creates
+                for rewrite in _REWRITES:
+                    if name := rewrite(ir, operation):
+                        names.append(name)
+                        break
+        names += kernels.transposed_first(ir, module, changing)
+        changed = module.operation.get_asm(enable_debug_info=True) if names else text
+        return changed, sorted(set(names))
+
+
+def _operations(root) -> list:
+    """Every operation below `root`, inner ones first, because replacing an operation moves its body."""
+    found = []
+    for region in root.regions:
+        for block in region.blocks:
+            for op in block.operations:
+                found += _operations(op.operation)
+                found.append(op.operation)
+    return found
+
+
+# PyTorch/XLA writes operations of CHLO (StableHLO's client dialect) that older XLA did not know
+# as custom calls; IREE takes CHLO.
+_CHLO = {f"mhlo.{name}": f"chlo.{name}" for name in ("erf", "tan", "asin", "acos", "sinh", "cosh")}
+
+
+def _custom_call_to_chlo(ir, operation) -> str:
+    """`stablehlo.custom_call @mhlo.erf` is `chlo.erf`."""
+    if operation.name != "stablehlo.custom_call":
+        return ""
+    target = ir.StringAttr(operation.attributes["call_target_name"]).value
+    if target not in _CHLO or len(operation.operands) != 1:
+        return ""
+    new = ir.Operation.create(
+        _CHLO[target],
+        results=[operation.results[0].type],
+        operands=list(operation.operands),
+        ip=ir.InsertionPoint(operation),
+    )
+    operation.results[0].replace_all_uses_with(new.result)
+    operation.erase()
+    return f"{target} to {_CHLO[target]}"
+
+
+def _unsigned_window_in_signed(ir, operation) -> str:
+    """`reduce_window` over unsigned integers, computed in a signed type twice as wide.
+
+    IREE 3.13 leaves the body's arguments unsigned ("failed to legalize unresolved target
+    materialization from ('ui8') to ('i8')"). The results are those of the narrow type: a sum is
+    cut to its width again, and the values of a maximum or minimum never leave it.
+    """
+    if operation.name != "stablehlo.reduce_window" or len(operation.results) != 1:
+        return ""
+    element = ir.RankedTensorType(operation.results[0].type).element_type
+    if not isinstance(element, ir.IntegerType) or not element.is_unsigned:
+        return ""
+    if (bits := element.width) not in UNSIGNED_BITS:
+        return ""
+    body = operation.regions[0].blocks[0]
+    values = [*body.arguments, *(r for op in body.operations for r in op.operation.results)]
+    if any(ir.RankedTensorType(value.type).element_type != element for value in values):
+        return ""  # a comparison in the body: its values are of another type
+    wide = ir.IntegerType.get_signless(2 * bits)
+
+    def widened(kind):
+        return ir.RankedTensorType.get(ir.RankedTensorType(kind).shape, wide)
+
+    def convert(value, kind):
+        return ir.Operation.create("stablehlo.convert", results=[kind], operands=[value]).result
+
+    with ir.InsertionPoint(operation):
+        operands = [convert(value, widened(value.type)) for value in operation.operands]
+        new = ir.Operation.create(
+            operation.name,
+            results=[widened(operation.results[0].type)],
+            operands=operands,
+            attributes=_attributes(operation),
+            regions=1,
+        )
+        narrow = convert(new.result, operation.results[0].type)
+    _clone_body(ir, body, new.regions[0], [widened(a.type) for a in body.arguments], widened)
+    operation.results[0].replace_all_uses_with(narrow)
+    operation.erase()
+    return f"reduce_window over ui{bits} in i{2 * bits}"
+
+
+def _clone_body(
+    ir, body, region, arguments: Sequence, retype: Callable = lambda kind: kind
+) -> None:
+    """The same block in `region`, with arguments of the types `arguments`, and every result in the type that
+    `retype` gives."""
+    block = region.blocks.append(*arguments)
+    values = dict(zip(body.arguments, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for op in body.operations:
+            new = ir.Operation.create(
+                op.operation.name,
+                results=[retype(result.type) for result in op.operation.results],
+                operands=[values[operand] for operand in op.operation.operands],
+                attributes=_attributes(op.operation),
+            )
+            values |= zip(op.operation.results, new.results, strict=True)
+
+
+def _scatter_indices_in_i32(ir, operation) -> str:
+    """A scatter's `i64` indices as `i32`, which number everything that fits into memory.
+
+    Where two scatters share their indices, IREE 3.13 fails to narrow them by itself ("failed to
+    legalize unresolved source materialization from ('tensor<…xi64>') to ('tensor<…xi32>')").
+    """
+    if operation.name != "stablehlo.scatter":
+        return ""
+    position = (len(operation.operands) - 1) // 2
+    indices = operation.operands[position]
+    kind = ir.RankedTensorType(indices.type)
+    sizes = ir.RankedTensorType(operation.operands[0].type).shape
+    if kind.element_type != ir.IntegerType.get_signless(64) or max(sizes, default=0) >= 1 << 31:
+        return ""
+    narrow = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(32))
+    with ir.InsertionPoint(operation):
+        new = ir.Operation.create("stablehlo.convert", results=[narrow], operands=[indices])
+    operation.operands[position] = new.result
+    return "scatter indices i64 to i32"
+
+
+def _sort_with_own_positions(ir, operation) -> str:
+    """A sort that carries positions (an `iota`) along does so in `i32`, and each sort of a program carries
+    positions of its own: those of the n-th one start at n, which is taken off again.
+
+    IREE 3.13 turns a sort of which only the first values are used, as in a mixture of experts, into
+    `chlo.top_k`, and keeps the type of the positions ("'chlo.top_k' op inferred type(s) …
+    'tensor<4x2xi32>', are incompatible with return type(s) … 'tensor<4x2xi64>'"). And it sorts in place: where
+    two sorts have the same positions and these are computed at run time (as with data tiling), they
+    share one buffer without a copy (the stream program has one for the values only), so each permutes
+    the positions of the other. The values are right and the positions wrong.
+    """
+    if operation.name != "stablehlo.sort" or not (places := _carried_positions(ir, operation)):
+        return ""
+    start = _sorts_before(operation)
+    i32 = ir.IntegerType.get_signless(32)
+    wide = {place: operation.operands[place].type for place in places}
+    if not start and all(ir.RankedTensorType(kind).element_type == i32 for kind in wide.values()):
+        return ""
+
+    def narrow(kind):
+        return ir.RankedTensorType.get(ir.RankedTensorType(kind).shape, i32)
+
+    def call(name, kind, *values):
+        return ir.Operation.create(f"stablehlo.{name}", results=[kind], operands=values).result
+
+    def moved(by, value):
+        number = ir.IntegerAttr.get(i32, start)
+        attributes = {"value": ir.DenseElementsAttr.get_splat(value.type, number)}
+        first = ir.Operation.create("stablehlo.constant", results=[value.type], attributes=attributes)  # fmt: skip
+        return call(by, value.type, value, first.result) if start else value
+
+    body = operation.regions[0].blocks[0]
+    with ir.InsertionPoint(operation):
+        operands = list(operation.operands)
+        for place, kind in wide.items():
+            operands[place] = moved("add", call("convert", narrow(kind), operands[place]))
+        new = ir.Operation.create(
+            operation.name,
+            results=[operand.type for operand in operands],
+            operands=operands,
+            attributes=_attributes(operation),
+            regions=1,
+        )
+        found = list(new.results)
+        for place, kind in wide.items():
+            found[place] = call("convert", kind, moved("subtract", found[place]))
+    arguments = [
+        narrow(argument.type) if number // 2 in wide else argument.type
+        for number, argument in enumerate(body.arguments)
+    ]
+    _clone_body(ir, body, new.regions[0], arguments)
+    for old, result in zip(operation.results, found, strict=True):
+        old.replace_all_uses_with(result)
+    operation.erase()
+    return "sort with positions of its own" if start else "sort positions i64 to i32"
+
+
+def _carried_positions(ir, operation) -> list[int]:
+    """The operands of a sort that are positions and take no part in the comparison."""
+    arguments = operation.regions[0].blocks[0].arguments
+    integers = [ir.IntegerType.get_signless(bits) for bits in (32, 64)]
+    return [
+        place
+        for place, operand in enumerate(operation.operands)
+        if ir.RankedTensorType(operand.type).element_type in integers
+        and _is_iota(operand)
+        and not any(list(arguments[2 * place + side].uses) for side in (0, 1))
+    ]
+
+
+def _sorts_before(operation) -> int:
+    """The number of sorts before an operation in its block."""
+    count = 0
+    for other in operation.block.operations:
+        if other.operation == operation:
+            break
+        count += other.operation.name == operation.name
+    return count
+
+
+def _is_iota(value) -> bool:
+    """Whether a value is the positions along an axis: an `iota`, or one that is broadcast."""
+    while (owner := getattr(value.owner, "operation", value.owner)) is not None:
+        name = getattr(owner, "name", "")
+        if name == "stablehlo.iota":
+            return True
+        if name not in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+            return False
+        value = owner.operands[0]
+    return False
+
+
+def _attributes(operation) -> dict:
+    return {name: operation.attributes[name] for name in operation.attributes}
+
+
+_REWRITES = (
+    _custom_call_to_chlo,
+    _unsigned_window_in_signed,
+    _scatter_indices_in_i32,
+    _sort_with_own_positions,
+)

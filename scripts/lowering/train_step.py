@@ -1,0 +1,230 @@
+"""Captures a training step: forward pass, loss, backward pass and the optimizer's update as one program.
+
+torch.export captures a model that returns its loss, and `torch.export.experimental` adds the backward pass
+(the joint graph of AOTAutograd). The update of each weight is captured from torch.optim itself and appended.
+The program changes nothing: it returns the loss, the gradients, and the new value of each parameter, buffer and
+tensor of the optimizer's state. So each call takes the same step from the weights of the archive.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.experimental import _export_forward_backward
+from torch.export.graph_signature import (
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+
+from scripts.core.tensors import CHANGE, GRADIENT, LOSS
+from scripts.lowering.flat_model import PREFIX, FlatModel
+from scripts.lowering.fx_rewrites import edit
+from scripts.lowering.unsupported import UnsupportedProgram
+from scripts.torch_model.optimizer import Optimizer
+from scripts.torch_model.step import loss_of
+from scripts.torch_model.train_reference import Training
+from scripts.torch_model.updates import key, make, put, slots
+from scripts.torch_model.weights import named_weights
+
+aten = torch.ops.aten
+
+
+class Loss(FlatModel):
+    """Takes the inputs of the model one by one, then the cotangents, and returns the loss."""
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor]:
+        own = sum(constant is None for constant in self.constants)
+        return (loss_of(self.called(inputs[:own]), inputs[own:]),)
+
+
+def capture(model: Loss, inputs: tuple[torch.Tensor, ...]) -> ExportedProgram:
+    """The joint graph of a model's loss and gradients, in core operators that still need decompositions.
+
+    Attention is captured as its products: its fused kernels have operators for the backward pass that no
+    lowering path takes. Raises what torch.export raises.
+    """
+    with sdpa_kernel(SDPBackend.MATH):
+        forward = torch.export.export(model, inputs, strict=False)
+        _drop_unused_parameters(forward)
+        return _export_forward_backward(forward)
+
+
+def _drop_unused_parameters(program: ExportedProgram) -> None:
+    """Take parameters without users from the arguments, because the joint graph needs a gradient of each.
+
+    A tied weight is an argument under each of its names, and one of these is used.
+    """
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    for spec in list(program.graph_signature.input_specs):
+        node = nodes.get(getattr(spec.arg, "name", ""))
+        if spec.kind is InputKind.PARAMETER and node is not None and not node.users:
+            program.graph_signature.input_specs.remove(spec)
+            program.graph.erase_node(node)
+            program.state_dict.pop(spec.target)
+    program.graph_module.recompile()
+
+
+def completed(
+    program: ExportedProgram, module: torch.nn.Module, training: Training
+) -> ExportedProgram:
+    """A decomposed joint graph with the optimizer's update, in place. All of its results are the user's: those of
+    `training.results`, in this order.
+
+    `module`: the model. Raises UnsupportedProgram if the graph changes other things than the eager step.
+    """
+    found = _results(program, module)
+    state = _state(program, training)
+    kept = slots(training.optimizer)
+    updates = _Updates(training.optimizer, kept)
+    for name, weight in _weights(program, module).items():
+        if GRADIENT + name not in found:
+            continue
+        keys = [key(slot, name) for slot in kept]
+        taken = [weight, found[GRADIENT + name], *(state[key] for key in keys)]
+        new = _inserted(program.graph, updates.of(weight.meta["val"]), taken)
+        found |= {CHANGE + key: value for key, value in zip([name, *keys], new, strict=True)}
+    if missing := [name for name in training.results if name not in found]:
+        raise UnsupportedProgram(
+            f"the captured training step does not return the {missing[0]} ({len(missing)} missing), "
+            "which the eager step does"
+        )
+    _return(program, [found[name] for name in training.results])
+    return program
+
+
+def _results(program: ExportedProgram, module: torch.nn.Module) -> dict[str, fx.Node]:
+    """The results of a joint graph by their names; the gradient of a tied weight is the sum of all its uses."""
+    _, aliases = named_weights(module)
+    output = next(node for node in reversed(program.graph.nodes) if node.op == "output")
+    found: dict[str, fx.Node] = {}
+    for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
+        name = (spec.target or "").removeprefix(PREFIX)
+        name = aliases.get(name, name)
+        match spec.kind:
+            case OutputKind.LOSS_OUTPUT:
+                found[LOSS] = node
+            case OutputKind.GRADIENT_TO_PARAMETER if GRADIENT + name in found:
+                with program.graph.inserting_before(output):
+                    both = (found[GRADIENT + name], node)
+                    total = program.graph.call_function(aten.add.Tensor, both)
+                edit.retype(total)
+                found[GRADIENT + name] = total
+            case OutputKind.GRADIENT_TO_PARAMETER:
+                found[GRADIENT + name] = node
+            case OutputKind.BUFFER_MUTATION:
+                found[CHANGE + name] = node
+    return found
+
+
+def _weights(program: ExportedProgram, module: torch.nn.Module) -> dict[str, fx.Node]:
+    """The arguments of a program that are parameters, by name."""
+    _, aliases = named_weights(module)
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    found: dict[str, fx.Node] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.PARAMETER:
+            name = spec.target.removeprefix(PREFIX)
+            found.setdefault(aliases.get(name, name), nodes[spec.arg.name])
+    return found
+
+
+def _state(program: ExportedProgram, training: Training) -> dict[str, fx.Node]:
+    """New arguments of a program for the optimizer's state, by key; buffers, as far as torch knows."""
+    mode = edit.fake_mode(program.graph)
+    first = next(node for node in program.graph.nodes if node.op == "placeholder")
+    found: dict[str, fx.Node] = {}
+    specs = []
+    for number, (name, value) in enumerate(training.state_values().items()):
+        with program.graph.inserting_before(first):
+            node = program.graph.placeholder(f"b_optimizer_{number}")
+        node.meta["val"] = mode.from_tensor(value, static_shapes=True)
+        found[name] = node
+        argument = TensorArgument(node.name)
+        specs.append(InputSpec(InputKind.BUFFER, argument, PREFIX + name, persistent=True))
+        program.state_dict[PREFIX + name] = value
+    program.graph_signature.input_specs[:0] = specs
+    return found
+
+
+class _Update(torch.nn.Module):
+    """A step of an optimizer as a function: of a weight, its gradient, and its tensors for the weight."""
+
+    def __init__(self, optimizer: Optimizer, slots: Sequence[str]) -> None:
+        super().__init__()
+        self.optimizer, self.slots = optimizer, slots
+
+    def forward(
+        self, weight: torch.Tensor, gradient: torch.Tensor, *state: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        weight = weight.clone()
+        weight.grad = gradient
+        made = make(self.optimizer, [weight])
+        held = {key(slot, ""): value for slot, value in zip(self.slots, state, strict=True)}
+        put(made, weight, "", self.slots, held)
+        made.step()
+        return (weight, *(made.state[weight][slot] for slot in self.slots))
+
+
+class _Updates:
+    """The graphs of an optimizer's update, one per type of weight."""
+
+    def __init__(self, optimizer: Optimizer, slots: Sequence[str]) -> None:
+        self.module = _Update(optimizer, slots)
+        self.known: dict[tuple[torch.Size, torch.dtype], fx.Graph] = {}
+
+    def of(self, weight: torch.Tensor) -> fx.Graph:
+        """The graph for a weight of this type: from the weight, its gradient and the optimizer's tensors to
+        the new weight and the new tensors."""
+        kind = (weight.shape, weight.dtype)
+        if kind not in self.known:
+            # Each a tensor of its own: to torch.export, one tensor given twice is one argument.
+            shapes = [weight.shape] * 2 + [
+                () if s == "step" else weight.shape for s in self.module.slots
+            ]
+            given = tuple(torch.zeros(shape, dtype=weight.dtype) for shape in shapes)
+            with torch.no_grad():
+                exported = torch.export.export(self.module, given, strict=False)
+            self.known[kind] = exported.run_decompositions().graph
+        return self.known[kind]
+
+
+def _inserted(graph: fx.Graph, update: fx.Graph, arguments: list[fx.Node]) -> list[fx.Node]:
+    """The results of `update` for these arguments, as nodes before the end of `graph`."""
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    holders = [node for node in update.nodes if node.op == "placeholder"]
+    known = dict(zip(holders, arguments, strict=True))
+    for node in update.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target is aten._local_scalar_dense.default:
+            known[node] = known[node.args[0]]  # a number for eager's kernels: here a tensor will do
+            continue
+        with graph.inserting_before(output):
+            known[node] = graph.node_copy(node, known.__getitem__)
+        edit.retype(known[node])
+    ends = next(node for node in reversed(update.nodes) if node.op == "output")
+    return [known[node] for node in ends.args[0]]
+
+
+def _return(program: ExportedProgram, results: list[fx.Node]) -> None:
+    """Let a program return these nodes and nothing else, as results of the user's."""
+    output = next(node for node in reversed(program.graph.nodes) if node.op == "output")
+    output.args = (tuple(results),)
+    returned = [TensorArgument(node.name) for node in results]
+    program.graph_signature.output_specs = [
+        OutputSpec(OutputKind.USER_OUTPUT, argument, None) for argument in returned
+    ]
+    call = program.module_call_graph[0]
+    assert call.signature is not None
+    _, spec = pytree.tree_flatten(tuple(range(len(results))))
+    call.signature = dataclasses.replace(call.signature, outputs=list(returned), out_spec=spec)
+    edit.finish(program)

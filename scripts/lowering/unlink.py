@@ -1,0 +1,96 @@
+"""Turns a linked StableHLO program into a function of its weights, for runtimes other than IREE.
+
+Linking (link.py) binds weights to IREE's named parameters. Here each becomes an argument again, after
+the inputs, so that no compiler can fold a weight into the program.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.core import archive
+from scripts.core.archive import SCOPE
+
+_DIALECTS = ("func", "stablehlo", "chlo", "builtin")
+"""The types that XLA accepts."""
+_PARAMETER = re.compile(rf'#flow\.parameter\.named<"{SCOPE}"::"(?P<key>.*)"> : .*')
+
+
+class UnlinkError(Exception):
+    """A program that is not StableHLO; names the operation that is not."""
+
+
+@dataclass(frozen=True)
+class Unlinked:
+    """A module whose `@main` takes the inputs, then the archive's `weights` in that order."""
+
+    text: str
+    weights: tuple[str, ...]
+
+
+def unlink(program: Path) -> Unlinked:
+    """Read a linked program, text or bytecode. Raises UnlinkError."""
+    from iree.compiler import ir
+
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(program.read_bytes())
+        keys: dict[str, str] = {}
+        main = None
+        for op in list(module.body.operations):
+            if op.operation.name == "util.global":
+                keys[op.attributes["sym_name"].value] = _key(str(op.attributes["initial_value"]))
+                op.operation.erase()
+            elif op.operation.name == "func.func" and op.attributes["sym_name"].value == "main":
+                main = op.operation
+        if main is None:
+            raise UnlinkError(f"{program} has no function @main")
+        loaded = _weights_as_arguments(ir, main)
+        _only_stablehlo(module.operation)
+        return Unlinked(str(module), tuple(keys[symbol] for symbol in loaded))
+
+
+def _key(value: str) -> str:
+    """The weight that a global's initial value names."""
+    match = _PARAMETER.fullmatch(value)
+    if match is None:
+        raise UnlinkError(f"a global is {value}, expected a parameter of the archive")
+    return archive.name(match["key"])
+
+
+def _weights_as_arguments(ir, main) -> list[str]:
+    """Replace every load of a global by an argument of `main`; their symbols, in order."""
+    block = main.regions[0].blocks[0]
+    values: dict[str, object] = {}
+    for op in list(block.operations):
+        operation = op.operation
+        if operation.name == "util.global.load":
+            symbol = ir.FlatSymbolRefAttr(operation.attributes["global"]).value
+            kind = operation.results[0].type
+            if symbol not in values:
+                values[symbol] = block.add_argument(kind, ir.Location.unknown())
+            operation.results[0].replace_all_uses_with(values[symbol])
+            operation.erase()
+        elif operation.name == "arith.constant":  # XLA knows StableHLO's alone
+            new = ir.Operation.create(
+                "stablehlo.constant",
+                results=[operation.results[0].type],
+                attributes={"value": operation.attributes["value"]},
+                ip=ir.InsertionPoint(operation),
+            )
+            operation.results[0].replace_all_uses_with(new.result)
+            operation.erase()
+    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    inputs = [argument.type for argument in block.arguments]
+    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, kind.results))
+    return list(values)
+
+
+def _only_stablehlo(operation) -> None:
+    for region in operation.regions:
+        for block in region.blocks:
+            for op in block.operations:
+                if op.operation.name.split(".")[0] not in _DIALECTS:
+                    raise UnlinkError(f"{op.operation.name} is no operation of StableHLO")
+                _only_stablehlo(op.operation)

@@ -1,0 +1,366 @@
+"""The entries of a matrix: models, frontends, targets and baselines; and what is said of operators and tuning."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from scripts.features.operators.problems.selection import Selection
+from scripts.features.variants.remedies import Hang, Remedy, Variant
+from scripts.iree.backends import BACKENDS, runs_on_cpu
+from scripts.matrix import cell, plugins, threads, training
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.toolchains import PINNED, SEPARATOR, Toolchain
+from scripts.timing.turns import Rule
+
+OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
+"""How an operator problem is timed, where `operators.measure` does not set another."""
+NODE = "cpu"
+"""The kind of cluster node of an entry that names none."""
+OWN_SUITES = ("vmfbench", "user")
+"""Suite names of models from `models:`; all others come from `suites:`."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model file with options. `suite` groups models from one source, `family` the variants of one
+    entry (dtypes, batch sizes, phases).
+
+    `torchbench` is its name in a TorchBench file. `skip` is the reason if that file excludes the model,
+    `skip_train` the reason if it excludes training. `broken` is the error message if the model's file
+    cannot be used.
+    """
+
+    name: str
+    file: str
+    suite: str = "vmfbench"
+    options: dict[str, Any] = field(default_factory=dict)
+    tolerance: dict[str, Any] = field(default_factory=dict)
+    default_batch_size: int = 1
+    torchbench: str = ""
+    skip: str = ""
+    skip_train: str = ""
+    family: str = ""
+    broken: str = ""
+
+    @property
+    def dtype(self) -> str:
+        return self.options.get("dtype", "f32")
+
+    @property
+    def batch_size(self) -> int:
+        return int(self.options.get("batch_size", self.default_batch_size))
+
+    @property
+    def where(self) -> str:
+        """The configuration's entry from which it comes, for messages."""
+        kind = "models" if self.suite in OWN_SUITES else f"suites.{self.suite}"
+        return f"{kind}.{self.name}"
+
+    @property
+    def phase(self) -> str | None:
+        """Of a language model: forward, prefill or decode."""
+        return self.options.get("phase")
+
+
+@dataclass(frozen=True)
+class Frontend:
+    """A lowering path from PyTorch to a program, for a test of precision.TESTS. The name of one for training ends
+    with `+train` (matrix/training.py). With a toolchain that changes its environment, its name and
+    that of the environment end with `@<toolchain>`."""
+
+    name: str
+    exporter: str
+    env: str
+    options: dict[str, Any] = field(default_factory=dict)
+    ir_format: str = "text"
+    test: str = "eval"
+    toolchain: str = PINNED
+
+
+@dataclass(frozen=True)
+class StepOverride:
+    """Values of a target that differ for training steps. None keeps the value of the target."""
+
+    opt_level: str | None = None
+    flags: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class TargetOverride:
+    """Values of a target that differ for the models whose name or family matches the glob `models`.
+
+    None keeps the value of the target. `train`: values that differ for their training steps.
+    """
+
+    models: str
+    frontends: tuple[str, ...] | None = None
+    opt_level: str | None = None
+    flags: tuple[str, ...] | None = None
+    train: StepOverride | None = None
+
+    def changes(self, model: Model) -> dict[str, Any]:
+        """Return the values that it sets for a model, by their names in Target."""
+        return self._set(self, model, ("frontends", "opt_level", "flags"))
+
+    def changes_in_training(self, model: Model) -> dict[str, Any]:
+        """Return the values that it sets for the training steps of a model alone."""
+        return self._set(self.train, model, ("opt_level", "flags"))
+
+    def _set(self, values: Any, model: Model, keys: Sequence[str]) -> dict[str, Any]:
+        if values is None or not cell.selects((self.models,), model.name, model.family):
+            return {}
+        found = {key: getattr(values, key) for key in keys}
+        return {key: value for key, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A kept result of tuning that a target uses for a model: how the program of `frontend` is compiled.
+    `file` has the whole result."""
+
+    frontend: str
+    opt_level: str
+    flags: tuple[str, ...]
+    file: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a program is compiled for, the device URI on which it runs, and the kind of cluster node
+    (Matrix.nodes) that has such a device. `overrides` are in the order of the
+    configuration. `remedies` are tried in this order where a compilation fails; `hangs` are not run.
+    `tuned`: whether kept results of tuning are used; `choices` are those that apply, by model.
+    `tuned_by`: the file of the one that has set opt level and flags.
+    `env`: the environment of its compiler and runtime. With a toolchain that changes it, the names of the
+    target and of the environment end with `@<toolchain>`.
+    """
+
+    name: str
+    backend: str
+    arch: str
+    opt_level: str
+    flags: tuple[str, ...]
+    device: str
+    frontends: tuple[str, ...] = ("*",)
+    models: tuple[str, ...] = ("*",)
+    node: str = NODE
+    overrides: tuple[TargetOverride, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    hangs: tuple[Hang, ...] = ()
+    tuned: bool = False
+    choices: dict[str, Choice] = field(default_factory=dict)
+    tuned_by: str = ""
+    toolchain: str = PINNED
+    env: str = IREE_ENV
+
+    def of(self, model: Model) -> Target:
+        """Return the target with its overrides for a model; the last override of a value counts."""
+        changes: dict[str, Any] = {}
+        for one in self.overrides:
+            changes |= one.changes(model)
+        return dataclasses.replace(self, **changes) if changes else self
+
+    def by_path(self, model: Model, frontend: str) -> Target:
+        """Return the target (with its overrides for a model) for the program of a frontend: with the overrides for
+        training steps, if it is one, or the kept result of tuning, if that is for this frontend."""
+        if training.test(frontend) == training.TRAIN:
+            changes: dict[str, Any] = {}
+            for one in self.overrides:
+                changes |= one.changes_in_training(model)
+            return dataclasses.replace(self, **changes) if changes else self
+        choice = self.choices.get(model.name)
+        if choice is None or choice.frontend != frontend:
+            return self
+        return dataclasses.replace(
+            self, opt_level=choice.opt_level, flags=choice.flags, tuned_by=choice.file
+        )
+
+    def takes(self, model: Model, frontend: Frontend) -> bool:
+        """Whether a program is compiled for this target, by the globs of its entry. The name of a model's
+        family matches all of its variants."""
+        return cell.selects(self.frontends, training.path(frontend.name)) and cell.selects(
+            self.models, model.name, model.family
+        )
+
+    def asked(self, frontend: str) -> Variant:
+        """What is asked for where a program of a frontend is compiled for this target."""
+        return Variant(frontend, self.opt_level, self.flags)
+
+    @property
+    def device_kind(self) -> str:
+        """cpu, vulkan, cuda or rocm. Latencies are compared only within one kind."""
+        return BACKENDS[self.backend].device_kind
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it runs on a CPU device, for which threads can be set."""
+        return runs_on_cpu(self.device)
+
+
+def of_tests(
+    frontends: Mapping[str, Frontend], tests: Collection[str], root: Path = plugins.ROOT
+) -> dict[str, Frontend]:
+    """Return the frontends of each test by name. An exporter that does not export training steps has none of
+    `train`. `root`: the folder of scripts/."""
+    found = dict(frontends) if training.EVAL in tests else {}
+    for one in frontends.values() if training.TRAIN in tests else ():
+        if training.TRAIN in plugins.exporter(one.exporter, root).tests:
+            name = one.name + training.SUFFIX
+            found[name] = dataclasses.replace(one, name=name, test=training.TRAIN)
+    return found
+
+
+Varied = TypeVar("Varied", Frontend, Target)
+
+
+def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> dict[str, Varied]:
+    """Return the entries of each toolchain by name: an entry as it is, where the toolchain does not change
+    its environment, else one with an environment of its own."""
+    found: dict[str, Varied] = {}
+    for entry in entries.values():
+        for one in chosen.values():
+            env = one.of_env(entry.env)
+            name = entry.name if env == entry.env else f"{entry.name}{SEPARATOR}{one.name}"
+            toolchain = PINNED if env == entry.env else one.name
+            found[name] = dataclasses.replace(entry, name=name, env=env, toolchain=toolchain)
+    return found
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A runtime on a device, in a precision (precision.PRECISIONS, or the policy `torchbench`), under
+    XLA flags. It runs the PyTorch model, or the program that the frontend `program` exports.
+
+    `compile`: arguments of torch.compile that differ from this project's defaults.
+    `rewrites`: "speed" for the captured graph of the model, rewritten for speed; "" for the model as it is.
+    """
+
+    name: str
+    runtime: str
+    device: str
+    env: str
+    precision: str = "none"
+    xla_flags: str = ""
+    program: str = ""
+    node: str = NODE
+    compile: dict[str, Any] = field(default_factory=dict)
+    rewrites: str = ""
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it runs on a CPU, for which threads can be set."""
+        return self.device == "cpu"
+
+
+Timed = TypeVar("Timed", Target, Baseline)
+
+
+def by_threads(entries: Mapping[str, Timed], numbers: Collection[int]) -> dict[str, Timed]:
+    """Return the entries by name: those of a CPU once for each of these numbers of threads (matrix/threads.py)."""
+    found: dict[str, Timed] = {}
+    for entry in entries.values():
+        for number in numbers if numbers and entry.on_cpu else (None,):
+            name = threads.named(entry.name, number)
+            found[name] = dataclasses.replace(entry, name=name)
+    return found
+
+
+@dataclass(frozen=True)
+class Operators:
+    """Operator problems, and the lowering paths, targets and baselines that they take.
+
+    `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a
+    trace, the traces of the models are the source. `batches`: the number of batches; a problem
+    belongs to one of them by its uuid. `targets` have no overrides, which are for models.
+    `compile_only`: names of targets whose modules are not run. `measure`: the values that differ from
+    OPERATOR_RULE.
+    """
+
+    dataset: str = ""
+    mapping: str = ""
+    traces: tuple[str, ...] = ()
+    selection: Selection = field(default_factory=Selection)
+    batches: int = 1
+    frontends: dict[str, Frontend] = field(default_factory=dict)
+    targets: dict[str, Target] = field(default_factory=dict)
+    baselines: dict[str, Baseline] = field(default_factory=dict)
+    compile_only: tuple[str, ...] = ()
+    measure: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def of_models(self) -> bool:
+        """Whether the problems are those of the traces of the models."""
+        return not self.dataset and not self.traces
+
+    @property
+    def rule(self) -> Rule:
+        """How a problem is timed."""
+        return dataclasses.replace(OPERATOR_RULE, **self.measure)
+
+    def batch_names(self) -> list[str]:
+        """Return the names of all batches, in order."""
+        return [self._batch(number) for number in range(self.batches)]
+
+    def batch_of(self, uuid: str) -> str:
+        """Return the name of the batch of a problem. It does not depend on other problems.
+
+        `uuid`: hexadecimal digits, at least 8.
+        """
+        return self._batch(int(uuid[:8], 16) * self.batches >> 32)
+
+    def _batch(self, number: int) -> str:
+        return f"{number:0{len(str(self.batches - 1))}d}"
+
+    def rows(self) -> Iterator[Cell]:
+        """Yield the cells of batches whose problems are rows: IREE's, then the baselines'."""
+        for batch in self.batch_names():
+            for frontend in self.frontends:
+                for target in self.targets:
+                    yield Cell.of(Kind.BATCH_IREE, batch=batch, frontend=frontend, target=target)
+        for batch in self.batch_names():
+            for baseline in self.baselines:
+                yield Cell.of(Kind.BATCH_BASELINE, batch=batch, baseline=baseline)
+
+    def group(self, row: Cell) -> Cell:
+        """The group in which a row is timed: the rows of its batch and device."""
+        if row.kind is Kind.BATCH_IREE:
+            device = BACKENDS[self.targets[row["target"]].backend].torch_device
+        else:
+            device = self.baselines[row["baseline"]].device
+        return Cell.of(Kind.BATCH_GROUP, batch=row["batch"], device=device)
+
+    def groups(self) -> dict[Cell, list[Cell]]:
+        """The rows of each group that are run."""
+        found: dict[Cell, list[Cell]] = {}
+        for row in self.rows():
+            if row.by_axis().get("target") not in self.compile_only:
+                found.setdefault(self.group(row), []).append(row)
+        return found
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What results/tuned.csv covers: all models on these targets, `budget_s` seconds for each pair. `keep`: the
+    share of the modules that stay when slow ones leave. `specs`: the share of the seconds for tuning specs."""
+
+    targets: dict[str, Target] = field(default_factory=dict)
+    budget_s: float = 300.0
+    keep: float = 1 / 3
+    specs: float = 0.3
+
+
+@dataclass(frozen=True)
+class Override:
+    """What a TorchBench file sets for one cell.
+
+    `skip`: the reason why it does not run. `precision`, `tolerance`: replace those of the entries.
+    """
+
+    skip: str = ""
+    precision: str | None = None
+    tolerance: dict[str, Any] = field(default_factory=dict)

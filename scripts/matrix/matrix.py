@@ -1,0 +1,361 @@
+"""The matrix: models × frontends × targets, and models × baselines × tests; and operator problems.
+
+A model is a file; a frontend, target or baseline is a config entry. Nothing else is edited
+to add one. scripts/matrix/expansion.py makes a matrix of a configuration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from scripts.features.variants import flag_sets, remedies, tuning
+from scripts.features.variants.remedies import Attempt
+from scripts.features.variants.tuning import Candidate
+from scripts.iree.backends import BACKENDS
+from scripts.matrix import cell, stages, threads, toolchains, training
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.choices import BASES
+from scripts.matrix.entries import (
+    NODE,
+    Baseline,
+    Frontend,
+    Model,
+    Operators,
+    Override,
+    Target,
+    Tuning,
+)
+from scripts.matrix.stage import Stage
+from scripts.matrix.toolchains import PINNED, Toolchain
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Everything that a run covers, in the order declared.
+
+    `programs`: the frontends whose programs baselines run or remedies take, whether or not they are
+    selected for IREE. `remedied_by`: the names of those that remedies may take.
+    `toolchains`: those that are selected. `frontends` and `targets` have the entries of each. `targets` and
+    `baselines` have an entry for each number of threads, where `measure` lists several.
+    `kernels`: the matrix of results/kernels.csv.
+    """
+
+    models: dict[str, Model]
+    frontends: dict[str, Frontend]
+    targets: dict[str, Target]
+    baselines: dict[str, Baseline]
+    measure: dict[str, Any]
+    limits: dict[str, dict[str, int | float]]
+    expect: dict[str, Any]
+    reference_env: str = "torch-mlir"
+    tests: tuple[str, ...] = ("eval",)
+    train: dict[str, Any] = field(default_factory=dict)
+    dumps: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, Override] = field(default_factory=dict)
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    programs: dict[str, Frontend] = field(default_factory=dict)
+    remedied_by: tuple[str, ...] = ()
+    operators: Operators = field(default_factory=Operators)
+    tuning: Tuning = field(default_factory=Tuning)
+    toolchains: dict[str, Toolchain] = field(default_factory=toolchains.pinned)
+    kernels: Matrix | None = None
+
+    @property
+    def parts(self) -> tuple[Matrix, ...]:
+        """The matrices that have rows of their own: this one, and that of the kernels."""
+        return (self, self.kernels) if self.kernels else (self,)
+
+    def every(self) -> Matrix:
+        """A matrix with the entries of all parts, to look entries up by name. Its rows mean nothing."""
+        return dataclasses.replace(
+            self,
+            models=_united(part.models for part in self.parts),
+            frontends=_united(part.frontends for part in self.parts),
+            targets=_united([self.tuning.targets, *(part.targets for part in self.parts[::-1])]),
+            baselines=_united(part.baselines for part in self.parts),
+            programs=_united(part.programs for part in self.parts),
+            kernels=None,
+        )
+
+    def part_of(self, model: str) -> Matrix:
+        """The part that has a model of this name; this one for an unknown name."""
+        return next((part for part in self.parts if model in part.models), self)
+
+    def cells(self) -> Iterator[tuple[Model, Frontend, Target]]:
+        """Yield the cells of IREE, by toolchain those whose frontend and target belong together. Each target has
+        the overrides for the model, and what tuning has found."""
+        belong = self._pairs()
+        for model in self.models.values():
+            targets = [target.of(model) for target in self.targets.values()]
+            for frontend in self.frontends.values():
+                for target in targets:
+                    if (frontend.name, target.name) in belong and target.takes(model, frontend):
+                        yield model, frontend, target.by_path(model, frontend.name)
+
+    def _pairs(self) -> set[tuple[str, str]]:
+        """The names of the frontends and targets that belong together in a toolchain."""
+        return {
+            (frontend.name, target.name)
+            for one in self.toolchains.values()
+            for frontend in self.frontends.values()
+            for target in self.targets.values()
+            if one.takes(frontend, target)
+        }
+
+    def baseline_cells(self) -> Iterator[tuple[Model, Baseline, str]]:
+        """(model, baseline, test) of every baseline cell."""
+        for model in self.models.values():
+            for baseline in self.baselines.values():
+                for test in self.tests:
+                    yield model, baseline, test
+
+    def rows(self) -> Iterator[Cell]:
+        """The cell of each row, in the order of the rows: IREE's, then the baselines'."""
+        for model, frontend, target in self.cells():
+            yield iree_cell(model, frontend, target)
+        for model, baseline, test in self.baseline_cells():
+            yield baseline_cell(model, baseline, test)
+
+    def of_kind(self, kind: Kind) -> list[Cell]:
+        """Every cell of a kind: all models, all devices with limits, and for other kinds the cells that the
+        rows depend on."""
+        if kind is Kind.MODEL:
+            return [Cell.of(Kind.MODEL, model=name) for name in self.models]
+        if kind is Kind.BATCH_GROUP:
+            return list(self.operators.groups())
+        if kind in cell.OF_BATCHES:
+            from_rows = [row for row in self.operators.rows() if cell.stands_on(row.kind, kind)]
+            return list(dict.fromkeys(row.to(kind) for row in from_rows))
+        if kind is Kind.TUNING:
+            return list(dict.fromkeys(row.to(kind) for row in self.tuned_rows()))
+        if kind is Kind.DEVICE:
+            return [Cell.of(Kind.DEVICE, device=name) for name in self.devices()]
+        of = Kind.BASELINE if kind is Kind.BASELINE else Kind.IREE
+        found = [row.to(kind) for row in self.rows() if row.kind is of]
+        if kind is Kind.PROGRAM:
+            found += [self.program(row) for row in self.rows() if self.runs_program(row)]
+            found += [
+                Cell.of(Kind.PROGRAM, model=model.name, frontend=attempt.variant.frontend)
+                for model, frontend, target in self.cells()
+                for attempt in self.attempts(frontend.name, target)
+            ]
+        return list(dict.fromkeys(found))
+
+    def devices(self) -> dict[str, Target | Baseline]:
+        """The kinds of devices that rows run on, each with the first entry that does so. A CPU has limits for each
+        number of threads: `cpu+2-threads`."""
+        return _devices(self.baselines.values(), self.targets.values())
+
+    def tuned_devices(self) -> dict[str, Target | Baseline]:
+        """The same of the rows of results/tuned.csv."""
+        baselines = dict.fromkeys(row["baseline"] for row in self.tuned_baselines())
+        return _devices((self.baselines[name] for name in baselines), self.tuning.targets.values())
+
+    def attempts(self, frontend: str, target: Target) -> list[Attempt]:
+        """What is tried, in order, where the program of a frontend does not compile for a target (which
+        has its overrides for the model). A remedy takes the program of the same test, and of the same toolchain
+        where it has one."""
+        own = next(iter({target.toolchain, toolchains.of(frontend)} - {PINNED}), PINNED)
+        tried = []
+        for remedy in target.remedies:
+            if remedy.frontend:
+                shared = training.like(frontend, remedy.frontend, PINNED)
+                other = training.like(frontend, remedy.frontend, own)
+                taken = other if other in self.remedied_by else shared
+                remedy = msgspec.structs.replace(remedy, frontend=taken)
+            tried.append(remedy)
+        return list(remedies.attempts(tried, target.asked(frontend), self.remedied_by))
+
+    def runs_program(self, row: Cell) -> bool:
+        """Whether a row belongs to a baseline that runs the exported program of a frontend."""
+        return row.kind is Kind.BASELINE and bool(self.baselines[row["baseline"]].program)
+
+    def program(self, row: Cell) -> Cell:
+        """The program that such a baseline's row runs."""
+        of = self.baselines[row["baseline"]].program
+        return Cell.of(Kind.PROGRAM, model=row["model"], frontend=of)
+
+    def chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
+        """The stages on which a row depends, each with its cell, in order."""
+        if row.kind is Kind.IREE and row["frontend"] in tuning.FRONTENDS:
+            return [*stages.chain("tune", row.to(Kind.TUNING)), (stages.STAGES["verify"], row)]
+        found = stages.of_row(row)
+        if row.kind is Kind.IREE and training.test(row["frontend"]) == training.TRAIN:
+            gradients = stages.STAGES[training.REFERENCES[training.TRAIN]]
+            found.insert(1, (gradients, row.to(gradients.kind)))
+        if row.kind is Kind.BATCH_IREE and row["target"] in self.operators.compile_only:
+            return found[:-1]
+        if self.runs_program(row):
+            found.insert(1, (stages.STAGES["export"], self.program(row)))
+        return found
+
+    def timed_chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
+        """The same of a row of operator problems, with the stage that times it."""
+        found = self.chain(row)
+        return [*found, self.timed(row)] if found[-1][0].measures else found
+
+    def group(self, row: Cell) -> Cell:
+        """The group in which a row is timed: the rows of its model, device, kind of node, number of threads and test."""
+        entry: Target | Baseline
+        if row.kind is Kind.IREE:
+            entry = (self.tuning.targets | self.targets)[row["target"]]
+            device, number = BACKENDS[entry.backend].torch_device, threads.of(row["target"])
+        else:
+            entry = self.baselines[row["baseline"]]
+            device, number = entry.device, threads.of(row["baseline"])
+        if entry.node != NODE:  # another machine
+            device = f"{device}+{entry.node}"
+        return Cell.of(
+            Kind.GROUP,
+            model=row["model"],
+            device=threads.named(device, number),
+            test=training.test_of(row),
+        )
+
+    def timed(self, row: Cell, stage: str = "time") -> tuple[Stage, Cell]:
+        """The stage that times a row, and its group. The rows of results/tuned.csv have groups of their own, of the stage
+        `time_tuned`."""
+        if row.kind in cell.OF_BATCHES:
+            return stages.STAGES["operator_time"], self.operators.group(row)
+        return stages.STAGES[stage], self.group(row)
+
+    def tuned_groups(self) -> dict[Cell, list[Cell]]:
+        """The same of results/tuned.csv."""
+        found: dict[Cell, list[Cell]] = {}
+        for row in (*self.tuned_rows(), *self.tuned_baselines()):
+            found.setdefault(self.group(row), []).append(row)
+        return found
+
+    def groups(self) -> dict[Cell, list[Cell]]:
+        """The rows of each group."""
+        found: dict[Cell, list[Cell]] = {}
+        for row in self.rows():
+            found.setdefault(self.group(row), []).append(row)
+        return found
+
+    def target(self, model: str, frontend: str, name: str) -> Target:
+        """Return the target of that name, with its overrides for a model and what tuning has found for the
+        program of a frontend."""
+        known = self.models[model]
+        return self.target_of(name).of(known).by_path(known, frontend)
+
+    def target_of(self, name: str) -> Target:
+        """Return the target of that name; for the name that numbers of threads share, that of one of them."""
+        if name in self.targets:
+            return self.targets[name]
+        return {threads.shared(other): one for other, one in self.targets.items()}[name]
+
+    def tuned_rows(self) -> Iterator[Cell]:
+        """Yield the cells of IREE in results/tuned.csv: for each model and target the fastest candidate,
+        and the fastest one that is configured."""
+        for model in self.models:
+            for target in self.tuning.targets:
+                for frontend in tuning.FRONTENDS:
+                    yield Cell.of(Kind.IREE, model=model, frontend=frontend, target=target)
+
+    def tuned_baselines(self) -> Iterator[Cell]:
+        """Yield the cells of baselines that tuned modules are compared with: those of eager and inductor,
+        without options of their own, on the devices that are tuned for."""
+        devices = {BACKENDS[one.backend].torch_device for one in self.tuning.targets.values()}
+        for model, baseline, test in self.baseline_cells():
+            plain = baseline.runtime in BASES and baseline.precision == "none"
+            plain = plain and not baseline.compile and not baseline.rewrites
+            if plain and test == "eval" and baseline.device in devices:
+                yield baseline_cell(model, baseline, test)
+
+    def candidates(self, model: str, target: str) -> list[Candidate]:
+        """Return what is tried when a model is tuned for a target."""
+        known = self.models[model]
+        of = self.tuning.targets[target].of(known)
+        frontends = self.tuned_frontends
+        configured = [of.asked(f.name) for f in frontends.values() if of.takes(known, f)]
+        return tuning.candidates(of.backend, configured, frontends, flag_sets.table())
+
+    def entry(self, axis: str, name: str) -> Frontend | Baseline:
+        """The configuration's entry of that name for an axis that has environments: frontend or
+        baseline."""
+        return self.entries(axis)[name]
+
+    def entries(self, axis: str) -> Mapping[str, Frontend | Baseline]:
+        """The configuration's entries of such an axis that models or operators take, by name."""
+        return self.all_frontends() if axis == "frontend" else self.all_baselines()
+
+    @property
+    def tuned_frontends(self) -> dict[str, Frontend]:
+        """The frontends whose programs are tuned: of forward passes, by the pinned toolchain."""
+        return {
+            name: one
+            for name, one in self.frontends.items()
+            if one.toolchain == PINNED and one.test == training.EVAL
+        }
+
+    def all_frontends(self) -> dict[str, Frontend]:
+        """The frontends of models, of baselines and of operators, by name."""
+        return self.operators.frontends | self.frontends | self.programs
+
+    def all_baselines(self) -> dict[str, Baseline]:
+        """The baselines of models and of operators, by name."""
+        return self.operators.baselines | self.baselines
+
+    def override(self, name: str) -> Override:
+        """What a TorchBench file sets for the cell of a row, by its name; empty without a file."""
+        return self.overrides.get(name, _NO_OVERRIDE)
+
+    def precision(self, model: Model, baseline: Baseline, test: str) -> str:
+        """What a baseline's cell computes in, one of precision.PRECISIONS."""
+        given = self.override(str(baseline_cell(model, baseline, test))).precision
+        return given or baseline.precision
+
+    def tolerance(self, model: Model, name: str) -> dict[str, Any]:
+        """The values of a cell's tolerance that differ from the default. The model's own entry has precedence."""
+        return {**self.override(name).tolerance, **model.tolerance}
+
+    def to_json(self) -> dict:
+        """The matrix as plain values, for processes without Snakemake. `from_json` is the inverse."""
+        return msgspec.to_builtins(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Matrix:
+        """The matrix from plain values. Raises msgspec.ValidationError, a ValueError that names the key, if
+        they have another form."""
+        return msgspec.convert(values, cls)
+
+
+_NO_OVERRIDE = Override()
+
+
+def _united(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {name: one for found in entries for name, one in found.items()}
+
+
+def iree_cell(model: Model, frontend: Frontend, target: Target) -> Cell:
+    """The cell of a model, by a frontend, on a target."""
+    return Cell.of(Kind.IREE, model=model.name, frontend=frontend.name, target=target.name)
+
+
+def baseline_cell(model: Model, baseline: Baseline, test: str) -> Cell:
+    """The cell of a test of a model under a baseline."""
+    return Cell.of(Kind.BASELINE, model=model.name, baseline=baseline.name, test=test)
+
+
+def compact(value: Any) -> str:
+    """One-line JSON with sorted keys, for command lines: equal values give equal commands."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _devices(
+    baselines: Iterable[Baseline], targets: Iterable[Target]
+) -> dict[str, Target | Baseline]:
+    """The kinds of devices that entries run on, each with the first of them."""
+    found: dict[str, Target | Baseline] = {}
+    for baseline in baselines:
+        found.setdefault(threads.named(baseline.device, threads.of(baseline.name)), baseline)
+    for target in targets:
+        found.setdefault(threads.named(target.device_kind, threads.of(target.name)), target)
+    return found

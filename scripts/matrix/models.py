@@ -1,0 +1,161 @@
+"""The models of a configuration: files of models/, entries of their own, and suites, each in its variants."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from scripts.features.kernels import kernel_models
+from scripts.features.suites import suites
+from scripts.matrix import schemas
+from scripts.matrix.entries import Model
+from scripts.matrix.settings import ConfigError
+from scripts.torch_model import source
+
+PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default")
+"""Keys of a model's entry that are not options of its functions."""
+AXES = {"dtype": "", "batch_size": "b", "phase": ""}
+"""Options that may be lists, and the prefix of their values in the names of variants."""
+
+
+def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model]:
+    """Every file of models/, then the entries that name a file of their own."""
+    found = source.shipped(root)
+    models: dict[str, Model] = {}
+    variants = [
+        variant
+        for name in [*found, *(n for n in entries if n not in found)]
+        for variant in _variants(name, dict(entries.get(name) or {}))
+    ]
+    for name, family, entry in variants:
+        if name in models:
+            raise ConfigError(f"models.{family}: its variant {name} is the name of another model")
+        file = str(Path(entry.get("file", f"models/{family}.py")).expanduser())
+        inside = _resolve(root, file).is_relative_to(root / "models")
+        suite = "vmfbench" if inside else "user"
+        models[name] = _model(name, family, entry, file=file, suite=suite, known_as=family)
+    return models
+
+
+def of_suites(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
+    """The models that `suites:` names."""
+    checkout = (config.get("torchbench") or {}).get("path")
+    try:
+        _, named = kernel_models.of_suites(config.get("suites") or [])
+        entries = suites.entries(named, root, checkout)
+    except suites.SuiteError as error:
+        problems.append(str(error))
+        return {}
+    models: dict[str, Model] = {}
+    taken = set(listed(config["models"], root)) if entries else set()
+    for suite_entry in entries:
+        options = {"name": suite_entry.name} | suite_entry.options
+        for name, family, entry in _variants(suite_entry.cell, options):
+            if name in taken:
+                problems.append(f"suites.{suite_entry.where}: {name} is the name of another model")
+            taken.add(name)
+            models[name] = _model(
+                name,
+                family,
+                entry,
+                file=suite_entry.file,
+                suite=suite_entry.suite,
+                known_as=suite_entry.name,
+            )
+    return models
+
+
+def with_default_size(model: Model, root: Path) -> Model:
+    """The model with its batch size where its entry sets none: its file's, or its suite's.
+
+    Raises ModelFileError for options that its file does not take, BrokenModelFile where there is
+    something wrong with the file.
+    """
+    path = _resolve(root, model.file)
+    source.check_options(path, model.options)
+    if "batch_size" in model.options:
+        return model
+    default = source.default_batch_size(path)
+    if _is_of_torchbench(model):
+        default = suites.batch_size(model.options, model.options["name"], root) or default
+    return dataclasses.replace(model, default_batch_size=default)
+
+
+def with_suite_size(model: Model) -> Model:
+    """The model with its batch size as an option, for the suite torchbench, whose models have different
+    defaults."""
+    if not _is_of_torchbench(model) or "batch_size" in model.options:
+        return model
+    options = model.options | {"batch_size": model.default_batch_size}
+    return dataclasses.replace(model, options=options)
+
+
+def with_variants(wanted: str, models: Mapping[str, Model]) -> str:
+    """A selection of models in which the name of a family is replaced by its variants."""
+    parts = [part.strip() for part in wanted.split(",")]
+    members = {part: [m.name for m in models.values() if m.family == part] for part in parts}
+    return ",".join(",".join(members[p]) if p not in models and members[p] else p for p in parts)
+
+
+def with_absolute_paths(model: Model, root: Path) -> Model:
+    """The model for a run in another folder than `root`, the folder of the Snakefile."""
+    options = dict(model.options)
+    if _is_of_torchbench(model):
+        options["path"] = str(root / Path(options["path"]).expanduser())
+    return dataclasses.replace(model, file=str(root / model.file), options=options)
+
+
+def _is_of_torchbench(model: Model) -> bool:
+    return model.suite == "torchbench"
+
+
+def _model(
+    name: str, family: str, entry: Mapping[str, Any], *, file: str, suite: str, known_as: str
+) -> Model:
+    """The model of an entry. `known_as` is its name in a TorchBench file, unless the entry gives one."""
+    options = {k: v for k, v in entry.items() if k not in PIPELINE_KEYS}
+    if "size" in options:
+        options["size"] = str(options["size"])
+    return Model(
+        name=name,
+        file=file,
+        suite=suite,
+        options=options,
+        tolerance=dict(entry.get("tolerance", {})),
+        torchbench=entry.get("torchbench", known_as),
+        family=family,
+    )
+
+
+def could_be_variant(name: str, declared: Iterable[Model]) -> bool:
+    """Whether `name` is that of a variant that a declared model could have: `llama-decode` where this configuration sets
+    another phase of `llama`. Only options that the configuration sets count."""
+    known = schemas.values()
+    for model in declared:
+        pattern = re.escape(model.family)
+        for axis, prefix in AXES.items():
+            if axis in model.options:
+                allowed = map(re.escape, known[axis]) if axis in known else ("[0-9]+",)
+                pattern += f"(?:-{prefix}(?:{'|'.join(allowed)}))?"
+        if re.fullmatch(pattern, name):
+            return True
+    return False
+
+
+def _variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """(name, family, entry) for each value of the axes that are lists: bert-bf16-b8."""
+    axes = {axis: entry[axis] for axis in AXES if isinstance(entry.get(axis), list)}
+    found = []
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        suffix = "".join(f"-{AXES[axis]}{value}" for axis, value in chosen.items())
+        found.append((name + suffix, name, entry | chosen))
+    return found
+
+
+def _resolve(root: Path, file: str) -> Path:
+    return (root / file).resolve()

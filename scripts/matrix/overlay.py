@@ -1,0 +1,115 @@
+"""Merge configuration files: a later file adds, changes or leaves out entries of earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from scripts.matrix.reading import ConfigError
+
+ENTRIES = ("models", "frontends", "targets", "baselines")
+"""Keys whose entries a later file may leave out of runs that do not select them by name."""
+
+
+def merge(into: dict[str, Any], new: Mapping[str, Any], shipped: Iterable[str] = ()) -> None:
+    """Merge the configuration `new` into `into`: mappings are merged, other values are replaced.
+
+    If an entry of ENTRIES is null, it is left out: it gets `default: false`. Its key may be a glob,
+    which leaves out all matching entries of `into` that `new` does not set. In `expect`, null
+    removes a pattern. In `train`, another optimizer leaves out the arguments of the one before, but for the
+    learning rate. `shipped`: names of models that have a file and need no entry. Raises
+    ConfigError if a null matches no entry.
+    """
+    expanded = dict(new)
+    for kind in ENTRIES:
+        if isinstance(new.get(kind), Mapping):
+            known = [*(into.get(kind) or ()), *(shipped if kind == "models" else ())]
+            expanded[kind] = _with_defaults(kind, new[kind], known)
+    if isinstance(expect := new.get("expect"), Mapping):
+        expanded["expect"] = {p: wanted for p, wanted in expect.items() if wanted is not None}
+        if isinstance(before := into.get("expect"), dict):
+            into["expect"] = {p: w for p, w in before.items() if expect.get(p, w) is not None}
+    names = {_name(one.get("train")) for one in (into, new)} - {None}
+    if len(names) == 2:
+        into["train"] = {key: value for key, value in into["train"].items() if key == "lr"}
+    _merge(into, expanded)
+
+
+def _name(train: Any) -> Any:
+    """The name of the optimizer of an entry `train`; None if it has none."""
+    return train.get("name") if isinstance(train, Mapping) else None
+
+
+def _with_defaults(kind: str, entries: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """Replace null by `default: false`, under each of the `known` names that its key matches."""
+    known = list(dict.fromkeys(map(str, known)))
+    set_here = {name: entry for name, entry in entries.items() if entry is not None}
+    left_out: dict[str, Any] = {}
+    for pattern in (str(name) for name, entry in entries.items() if entry is None):
+        found = [name for name in known if fnmatchcase(name, pattern)]
+        if not found:
+            raise ConfigError(
+                f"{kind}.{pattern}: found null, which leaves out what an earlier file has; there are: "
+                f"{', '.join(sorted(known)) or 'none'}"
+            )
+        left_out |= {name: {"default": False} for name in found}
+    return left_out | set_here
+
+
+def _merge(into: dict, new: Mapping[str, Any]) -> None:
+    """Merge as Snakemake does: mappings are merged key by key, other values are replaced."""
+    for key, value in new.items():
+        if isinstance(value, Mapping):
+            # Use a new mapping, because a YAML alias is one object at several keys.
+            inside = into[key] if isinstance(into.get(key), dict) else {}
+            into[key] = inside
+            _merge(inside, value)
+        else:
+            into[key] = value
+
+
+def located(content: Mapping[str, Any], folder: Path, root: Path) -> dict[str, Any]:
+    """Return a configuration whose paths are valid from the folder `root` of the Snakefile.
+
+    `folder` contains the configuration file. A relative path is relative to `folder` if that file
+    exists, else to `root`.
+    """
+    found = dict(content)
+    if folder.resolve() == root.resolve():
+        return found
+    if isinstance(models := content.get("models"), Mapping):
+        found["models"] = {
+            name: _with_paths(entry, ("file",), folder) for name, entry in models.items()
+        }
+    if isinstance(entries := content.get("toolchains"), Mapping):
+        found["toolchains"] = {name: _toolchain(entry, folder) for name, entry in entries.items()}
+    if isinstance(entry := content.get("operators"), Mapping):
+        found["operators"] = _with_paths(entry, ("dataset", "mapping", "traces"), folder)
+    if "torchbench" in content:
+        found["torchbench"] = _with_paths(content["torchbench"], ("file", "path"), folder)
+    return found
+
+
+def _toolchain(entry: Any, folder: Path) -> Any:
+    """Return the entry of a toolchain with absolute paths for what exists in `folder`."""
+    found = _with_paths(entry, ("iree", "torch-mlir", "find_links"), folder)
+    if isinstance(found, Mapping) and isinstance(packages := found.get("packages"), Mapping):
+        return {**found, "packages": _with_paths(packages, list(packages), folder)}
+    return found
+
+
+def _with_paths(entry: Any, keys: Iterable[str], folder: Path) -> Any:
+    """Return an entry with absolute paths for the relative paths that exist in `folder`."""
+    if not isinstance(entry, Mapping):
+        return entry
+
+    def found(value: Any) -> Any:
+        if isinstance(value, list):
+            return [found(one) for one in value]
+        return (
+            str(folder / value) if isinstance(value, str) and (folder / value).exists() else value
+        )
+
+    return {**entry, **{key: found(entry[key]) for key in keys if key in entry}}

@@ -1,0 +1,328 @@
+"""The stages of the workflow: one entry each, from which params, limits, requests and tables come.
+
+A stage is an entry here, a rule in workflow/rules/, a script, and the include in the Snakefile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.stage import OUTCOMES, REPORT, STATUS, TIMING, VERIFICATION, Need, Stage
+
+IREE_ENV = "iree"
+OPTIONAL_LIMITS = {"operators": {"timeout_s": 60}}
+"""Entries of `limits` that a configuration may leave out, with their defaults."""
+
+
+# The needs are twice what the stages of the default run and the full-size language models of
+# docs/models.md took on two cores (at most: reference 2.6 GB and 109 s for 7.1 GB of weights, export
+# 2.8 GB and 61 s for 7.1 GB, compile 2.2 GB, baseline 36 s).
+_DECLARED = (
+    Stage("env", Kind.ENV, ("scripts.stages.make_env",)),
+    Stage(
+        "reference",
+        Kind.MODEL,
+        ("scripts.stages.make_reference",),
+        skipped="model",
+        forked=True,
+        need=Need(3000, 120, 30, "weights"),
+    ),
+    Stage(
+        "gradients",
+        Kind.MODEL,
+        ("scripts.stages.make_gradients",),
+        after="reference",
+        limits="reference",
+        skipped="training",
+        forked=True,
+        need=Need(3000, 120, 60, "weights"),
+    ),
+    Stage(
+        "trace",
+        Kind.MODEL,
+        ("scripts.stages.trace_operators",),
+        limits="reference",
+        skipped="model",
+        forked=True,
+        need=Need(3000, 120, 60, "weights"),
+    ),
+    Stage(
+        "export",
+        Kind.PROGRAM,
+        ("scripts.stages.export_program", "scripts.exporters.{exporter}"),
+        entry="frontend",
+        after="reference",
+        forked=True,
+        need=Need(3000, 120, 20, "exporter"),
+        aggregated=(REPORT,),
+    ),
+    Stage(
+        "compile",
+        Kind.MODULE,
+        ("scripts.stages.compile_iree",),
+        env=IREE_ENV,
+        after="export",
+        skipped="cell",
+        forked=True,
+        need=Need(3000, 120, 0),
+        aggregated=(REPORT,),
+    ),
+    Stage(
+        "remedy",
+        Kind.MODULE,
+        ("scripts.stages.compile_iree",),
+        env=IREE_ENV,
+        after="compile",
+        limits="compile",
+        forked=True,
+        need=Need(3000, 360, 0),
+        aggregated=(REPORT,),
+        remedies="compile",
+    ),
+    Stage(
+        "tune",
+        Kind.TUNING,
+        (
+            "scripts.stages.tune_iree",
+            "scripts.stages.compile_iree",
+            "scripts.stages.verify_iree",
+            "scripts.stages.time_module",
+            "scripts.stages.tune_dispatches",
+        ),
+        env=IREE_ENV,
+        after="reference",
+        limits="compile",
+        forked=True,
+        need=Need(3000, 900, 60, "weights"),
+        wants_device=True,
+        aggregated=(STATUS, REPORT),
+        checked_by="scripts.features.variants.search.report",
+    ),
+    Stage(
+        "verify",
+        Kind.IREE,
+        ("scripts.stages.verify_iree",),
+        env=IREE_ENV,
+        after="compile",
+        forked=True,
+        need=Need(1500, 60, 20, "weights"),
+        wants_device=True,
+        aggregated=(STATUS, VERIFICATION),
+    ),
+    Stage(
+        "baseline",
+        Kind.BASELINE,
+        ("scripts.stages.verify_baseline", "scripts.baselines.{runtime}"),
+        entry="baseline",
+        after="reference",
+        skipped="cell",
+        forked=True,
+        need=Need(3000, 120, 30, "runtime"),
+        wants_device=True,
+        aggregated=(STATUS, VERIFICATION),
+    ),
+    Stage(
+        "machine_limits",
+        Kind.DEVICE,
+        ("scripts.stages.measure_machine_limits",),
+        limits="baseline",
+        forked=True,
+        need=Need(4000, 300, 0),
+        wants_device=True,
+    ),
+    Stage(
+        "time",
+        Kind.GROUP,
+        ("scripts.stages.time_group", "scripts.stages.time_module"),
+        need=Need(3000, 300, 120, "group", turns=True),
+        wants_device=True,
+        aggregated=(STATUS, TIMING),
+    ),
+    Stage(
+        "time_tuned",
+        Kind.GROUP,
+        ("scripts.stages.time_group", "scripts.stages.time_module"),
+        limits="time",
+        need=Need(3000, 300, 120, "group", turns=True),
+        wants_device=True,
+        aggregated=(STATUS, TIMING),
+    ),
+    Stage(
+        "dump_iree",
+        Kind.IREE_DUMP,
+        ("scripts.stages.dump_iree",),
+        env=IREE_ENV,
+        after="export",
+        recorded_as="dumps",
+        limits="baseline",
+        skipped="cell",
+        need=Need(4000, 300, 60, "runtime"),
+        wants_device=True,
+    ),
+    Stage(
+        "dump_baseline",
+        Kind.BASELINE,
+        ("scripts.stages.dump_baseline", "scripts.baselines.{runtime}"),
+        entry="baseline",
+        after="reference",
+        recorded_as="dumps",
+        limits="baseline",
+        skipped="cell",
+        need=Need(4000, 300, 60, "runtime"),
+        wants_device=True,
+    ),
+    Stage(
+        "operator_reference",
+        Kind.BATCH,
+        ("scripts.stages.make_operator_references",),
+        limits="operators",
+        forked=True,
+        need=Need(3000, 1800, 0),
+        aggregated=(STATUS, OUTCOMES),
+    ),
+    Stage(
+        "operator_export",
+        Kind.BATCH_PROGRAM,
+        ("scripts.stages.export_operators", "scripts.exporters.{exporter}"),
+        entry="frontend",
+        after="operator_reference",
+        limits="operators",
+        forked=True,
+        need=Need(3000, 1800, 0),
+        aggregated=(STATUS, OUTCOMES),
+    ),
+    Stage(
+        "operator_compile",
+        Kind.BATCH_IREE,
+        ("scripts.stages.compile_operators",),
+        env=IREE_ENV,
+        after="operator_export",
+        limits="operators",
+        need=Need(3000, 1800, 0),
+        aggregated=(STATUS, OUTCOMES),
+    ),
+    Stage(
+        "operator_verify",
+        Kind.BATCH_IREE,
+        ("scripts.stages.verify_operators",),
+        env=IREE_ENV,
+        after="operator_compile",
+        limits="operators",
+        forked=True,
+        need=Need(3000, 1800, 0),
+        wants_device=True,
+        aggregated=(STATUS, OUTCOMES),
+    ),
+    Stage(
+        "operator_baseline",
+        Kind.BATCH_BASELINE,
+        ("scripts.stages.verify_operator_baseline", "scripts.baselines.{runtime}"),
+        entry="baseline",
+        after="operator_reference",
+        limits="operators",
+        forked=True,
+        need=Need(3000, 1800, 0),
+        wants_device=True,
+        aggregated=(STATUS, OUTCOMES),
+    ),
+    Stage(
+        "operator_time",
+        Kind.BATCH_GROUP,
+        (
+            "scripts.stages.time_operators",
+            "scripts.stages.verify_operators",
+            "scripts.stages.verify_operator_baseline",
+        ),
+        limits="operators",
+        need=Need(6000, 3600, 0),
+        wants_device=True,
+        aggregated=(STATUS, OUTCOMES),
+    ),
+    Stage(
+        "profile_iree",
+        Kind.IREE_DUMP,
+        ("scripts.stages.profile_iree",),
+        env=IREE_ENV,
+        after="compile",
+        recorded_as="profile",
+        limits="baseline",
+        skipped="cell",
+        need=Need(4000, 300, 60, "runtime"),
+        wants_device=True,
+    ),
+    Stage(
+        "profile_baseline",
+        Kind.BASELINE,
+        ("scripts.stages.profile_baseline", "scripts.baselines.{runtime}"),
+        entry="baseline",
+        after="reference",
+        recorded_as="profile",
+        limits="baseline",
+        skipped="cell",
+        need=Need(4000, 300, 60, "runtime"),
+        wants_device=True,
+    ),
+)
+
+STAGES: dict[str, Stage] = {stage.name: stage for stage in _DECLARED}
+"""All stages by name, in the order of tables."""
+
+LAST = {
+    Kind.IREE: "verify",
+    Kind.BASELINE: "baseline",
+    Kind.BATCH_IREE: "operator_verify",
+    Kind.BATCH_BASELINE: "operator_baseline",
+}
+"""The last stage of a row's own, by the kind of its cell. Rows are then timed in their group (`time`, `operator_time`)."""
+
+
+def folders() -> tuple[str, ...]:
+    """The folders below results/, in order. They are also the names of stages in status files."""
+    return tuple(dict.fromkeys(stage.folder for stage in STAGES.values()))
+
+
+def limits() -> tuple[str, ...]:
+    """The keys of the configuration's `limits`."""
+    return tuple(dict.fromkeys(stage.limits_key for stage in STAGES.values()))
+
+
+def wants_device(folder: str) -> bool:
+    """Whether a stage, by its name in status files, depends on devices of the machine."""
+    return any(stage.wants_device for stage in STAGES.values() if stage.folder == folder)
+
+
+def status_path(folder: str, of: object) -> str:
+    """The path of the status file of a stage and a cell, by their names in status files."""
+    return f"results/{folder}/{of}/{STATUS}"
+
+
+def before(last: str) -> list[Stage]:
+    """The stages of a chain up to the stage `last`, in order."""
+    found = [STAGES[last]]
+    while found[-1].after:
+        found.append(STAGES[found[-1].after])
+    return found[::-1]
+
+
+def chain(last: str, of: Cell) -> list[tuple[Stage, Cell]]:
+    """The same, each with the cell on which the cell `of` depends."""
+    return [(stage, of.to(stage.kind)) for stage in before(last)]
+
+
+def of_row(row: Cell) -> list[tuple[Stage, Cell]]:
+    """The chain of a row."""
+    return chain(LAST[row.kind], row)
+
+
+def remedied(found: Iterable[tuple[Stage, Cell]]) -> list[tuple[Stage, Cell]]:
+    """A chain in which the stages that a remedy has made good are replaced by those that did so."""
+    instead = {stage.remedies: stage for stage in STAGES.values() if stage.remedies}
+    return [(instead.get(stage.name, stage), of) for stage, of in found]
+
+
+def modules(stage: Stage, entry: Any) -> tuple[str, ...]:
+    """The modules of a stage, including those that its entry of the configuration names."""
+    fields: Mapping[str, Any] = vars(entry) if entry is not None else {}
+    return tuple(module.format_map(fields) for module in stage.modules)

@@ -1,0 +1,75 @@
+"""Training steps on IREE: lowering paths of a test of their own.
+
+Where `tests` has `train`, each frontend whose exporter captures training steps has an entry `<frontend>+train`
+beside it. It exports the training step of a model, so that its cells are named `bert/torchmlir-torch+train/llvm-cpu`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scripts.matrix import settings, toolchains
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.toolchains import PINNED, SEPARATOR
+from scripts.torch_model.optimizer import Optimizer
+
+EVAL, TRAIN = "eval", "train"
+SUFFIX = f"+{TRAIN}"
+REFERENCES = {EVAL: "reference", TRAIN: "gradients"}
+"""The stage that makes what the programs of a test start from and are compared with."""
+
+_ADAM = ("lr", "betas", "eps", "weight_decay", "amsgrad")
+ARGUMENTS = {
+    "SGD": ("lr", "momentum", "weight_decay", "nesterov"),
+    "Adam": _ADAM,
+    "AdamW": _ADAM,
+}
+"""The arguments that `train` takes for each optimizer of torch.optim, by name."""
+
+
+def problems(train: Mapping[str, Any]) -> list[str]:
+    """Error messages about an entry `train` that torch.optim would refuse in every training step."""
+    name = train.get("name", Optimizer.name)
+    found = [
+        f"train.{key}: {settings.unknown(f'argument of {name}', key, ARGUMENTS[name])}"
+        for key in train
+        if key not in ("name", *ARGUMENTS[name])
+    ]
+    if name == "SGD" and train.get("nesterov") and not train.get("momentum"):
+        found.append("train.nesterov: found true, expected with a momentum above 0")
+    return found
+
+
+def test(frontend: str) -> str:
+    """The test of a frontend, by its name."""
+    return TRAIN if toolchains.base(frontend).endswith(SUFFIX) else EVAL
+
+
+def test_of(row: Cell) -> str:
+    """The test of a row: of IREE, by its frontend; of a baseline, its own."""
+    return test(row["frontend"]) if row.kind is Kind.IREE else row["test"]
+
+
+def is_of_stage(stage: str, wildcards: Any) -> bool:
+    """Whether a stage of a cell handles training steps; `wildcards`: has the axes of the cell as attributes."""
+    frontend = getattr(wildcards, "frontend", "")
+    tests = (getattr(wildcards, "test", ""), test(frontend))
+    return stage == REFERENCES[TRAIN] or TRAIN in tests
+
+
+def path(frontend: str) -> str:
+    """The name of a frontend's entry in the configuration."""
+    return toolchains.base(frontend).removesuffix(SUFFIX)
+
+
+def without_test(frontend: str) -> str:
+    """The name of a frontend without its test, with its toolchain."""
+    return frontend.replace(SUFFIX, "", 1)
+
+
+def like(frontend: str, entry: str, toolchain: str) -> str:
+    """The name of another entry of the configuration for the test of `frontend`, in a toolchain."""
+    suffix = SUFFIX if test(frontend) == TRAIN else ""
+    at = "" if toolchain == PINNED else f"{SEPARATOR}{toolchain}"
+    return f"{entry}{suffix}{at}"

@@ -1,0 +1,274 @@
+"""Every value of a record: the columns of latency.csv in order, then the fields that are not columns.
+
+This table is the only declaration. The CSV row, the types of its columns, the schema of a record,
+the values that a record takes from a measurement, and docs/columns.md are derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scripts.matrix import stages
+from scripts.records import remedied
+from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+from scripts.records.speedups import BASES
+from scripts.timing.machine_limits import COMPUTE, MEMORY
+
+POSITIVE = {"exclusiveMinimum": 0}
+FROM_0 = {"minimum": 0}
+FROM_1 = {"minimum": 1}
+CLOSED = {"additionalProperties": False}
+SECONDS = {"items": {"type": "number", "exclusiveMinimum": 0}}
+OF_BATCHES = [stage.folder for stage in stages.STAGES.values() if stage.is_batch]
+"""The stages of operator problems."""
+NOT_OF_ROWS = ("machine_limits", "trace", "dumps", "profile", *OF_BATCHES)
+"""Stages that no row depends on."""
+STAGES = [folder for folder in stages.folders() if folder not in NOT_OF_ROWS]
+
+
+def _steps(right: str, compared: str) -> Callable[[Mapping[str, Any]], str | None]:
+    """Return a getter of `16/16`: steps that were right, and steps compared; None if none were compared."""
+
+    def steps(record: Mapping[str, Any]) -> str | None:
+        verification = record["verification"]
+        if verification.get(compared) is None:
+            return None
+        return f"{verification[right]}/{verification[compared]}"
+
+    return steps
+
+
+def _option(name: str, *types: type) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a getter of an option that the model's functions were called with.
+
+    The value is None if it has none of these types, because a user's model file may use the name
+    for something else. If the reference failed, the value is the option of the entry.
+    """
+
+    def value(record: Mapping[str, Any]) -> Any:
+        resolved = record["reference"].get("resolved") or record["model"]["options"]
+        found = resolved.get(name)
+        fits = type(found) in types and (type(found) is not int or abs(found) < 2**63)
+        return found if fits else None
+
+    return value
+
+
+def _size(record: Mapping[str, Any]) -> str | None:
+    """Return a size as text: a name, or a number that is used as a name."""
+    found = _option("size", str, int)(record)
+    return None if found is None else str(found)
+
+
+def _cold(key: str) -> Callable[[Mapping[str, Any]], Any]:
+    """A value of the cold run; None if nothing was timed."""
+    return lambda record: record["runs"][0].get(key) if record["runs"] else None
+
+
+def _compile_s(record: Mapping[str, Any]) -> float | None:
+    """Seconds of iree-compile, or of all compilations of a baseline's runtime."""
+    return (record["compile"] or {}).get("compile_s", record["run"]["compile_s"])
+
+
+COLUMNS = (
+    Field("model.name", TEXT, "Name of the model.", column="model"),
+    Field("model.suite", TEXT, "Suite that the model is from: `vmfbench` (`models/`), `user` (a file elsewhere), `timm`, `hf`, `torchvision` or `torchbench`.", column="suite"),
+    Field("experiment.phase", TEXT, "Phase of a language model; null for other models.", column="phase", nullable=True, choices="phase"),
+    Field("experiment.test", TEXT, "What is run: `eval` is the forward pass, `train` a training step.", column="test", choices="test"),
+    Field("experiment.dtype", TEXT, "Type of the model's weights and floating-point inputs.", column="dtype", choices="dtype"),
+    Field("experiment.precision", TEXT, "What a baseline computes in: `none` is the model's own dtype, `fp16` and `bf16` cast weights and inputs, `amp-*` is autocast.", column="precision", choices="precision"),
+    Field("experiment.batch_size", INTEGER, "Batch size of the inputs.", unit="samples", column="batch_size", checks=FROM_1),
+    Field("", TEXT, "Size of the model: its option `size`.", column="size", value=_size),
+    Field("reference.layers", INTEGER, "Layers, of a model of transformers: `num_hidden_layers` of its configuration.", unit="count", column="layers", optional=True, checks=FROM_1),
+    Field("reference.vocab_size", INTEGER, "Size of the vocabulary, by the same configuration.", unit="tokens", column="vocab_size", optional=True, checks=FROM_1),
+    Field("", INTEGER, "Length of the inputs: the option `seq_len`. Of a decode, that of the prompt before it.", unit="tokens", column="seq_len", value=_option("seq_len", int)),
+    Field("", INTEGER, "Places of a decode's cache: the option `cache_len`.", unit="tokens", column="cache_len", value=_option("cache_len", int)),
+    Field("", FLAG, "Whether the weights are pretrained; otherwise they are random.", column="pretrained", value=_option("pretrained", bool)),
+    Field("", INTEGER, "Seed of weights and inputs.", unit="number", column="seed", value=_option("seed", int)),
+    Field("experiment.runtime", TEXT, "`iree`, or the baseline's runtime: a module of `scripts/baselines/`.", column="runtime"),
+    Field("experiment.frontend", TEXT, "Frontend that lowered the model; null for a baseline.", column="frontend", nullable=True),
+    Field("experiment.target", TEXT, "Target of an IREE cell; for a baseline its name, or null where that is the name of its runtime. It ends with the number of threads where `measure.threads` lists several: `llvm-cpu+2-threads`, `eager+2-threads`.", column="target", nullable=True),
+    Field("experiment.toolchain", TEXT, "Toolchain of an IREE cell: `pinned`, or the one that its frontend or target belongs to ([toolchains](toolchains.md)); null for a baseline.", column="toolchain", nullable=True, optional=True),
+    Field("experiment.backend", TEXT, "Backend of iree-compile; null for a baseline.", column="backend", nullable=True),
+    Field("experiment.opt_level", TEXT, "`--iree-opt-level`, of an IREE cell.", column="opt_level", optional=True, choices="opt_level"),
+    Field("experiment.flags", LIST, "Further flags of iree-compile, of an IREE cell: those of the target, or of its override for the model.", column="flags", optional=True, checks={"items": {"type": "string"}}),
+    Field("experiment.tuned", TEXT, "File of the tuning result that has set opt level and flags (`tuned: auto`, [tuning](tuning.md#use-the-results)), of an IREE cell; null where none has.", column="tuned", nullable=True, optional=True),
+    Field("experiment.imported", TEXT, "Machine on which the row was measured, of a row that was imported ([how](reproducers.md#measure-elsewhere)); null for a row of this run.", column="imported", nullable=True, optional=True),
+    Field("experiment.device", TEXT, "Kind of device; latencies are compared only within one kind.", column="device", choices="device_kind"),
+    Field("run.device_name", TEXT, "Name of the device, as its driver gives it; for a CPU that of the processor.", column="device_name", nullable=True),
+    Field("run.threads", INTEGER, "CPU threads that the runtime was given; null for other devices.", unit="threads", column="threads", nullable=True),
+    Field("outcome.status", TEXT, "How the cell ended.", column="status", choices="status"),
+    Field("outcome.stage", TEXT, "First stage that failed, or the last stage of a cell that is ok.", column="stage", checks={"enum": STAGES}),
+    Field("outcome.reason", TEXT, "Class of the failure, to group rows by ([list](troubleshooting.md)).", column="reason"),
+    Field("outcome.detail", TEXT, "The line of the log that says what went wrong.", column="detail"),
+    Field("outcome.blocked_by", TEXT, "Stage and cell of the failure that kept later stages from running.", column="blocked_by"),
+    Field("remedy.name", TEXT, "Remedy that has compiled the cell, where what was asked for did not compile ([list](troubleshooting.md#remedies)). The row stands for what was asked for: if the remedy took the program of another frontend, the row counts as failed in everything that is stated per lowering path.", column="remedy", nullable=True),
+    Field("", TEXT, "Frontend whose program was compiled: that of the row, or of its remedy.", column="frontend_used", value=remedied.frontend_used),
+    Field("remedy.first.reason", TEXT, "Reason for which the compilation that was asked for failed, of a row with remedies that were tried.", column="first_error"),
+    Field("remedy.first.detail", TEXT, "Its detail.", column="first_error_detail"),
+    Field("", TEXT, "Remedies that were tried, in order, each with the reason of its failure.", column="tried", value=remedied.tried),
+    Field("verification.code", TEXT, "Result of the comparison with the golden outputs ([codes](#verification)).", column="verification_code", choices="verification_code"),
+    Field("verification.max_abs_error", NUMBER, "Largest absolute difference from the golden outputs.", unit="of the output", column="max_abs_error", nullable=True, optional=True, checks=FROM_0),
+    Field("verification.rmse_vs_fp64", NUMBER, "Root mean square error against the float64 outputs.", unit="of the output", column="rmse_vs_fp64", nullable=True, optional=True, checks=FROM_0),
+    Field("", TEXT, "Steps of a language model that gave the token of `generate()`, of those compared: `16/16`.", column="greedy_tokens", value=_steps("greedy_tokens", "greedy_expected")),
+    Field("", TEXT, "Successive training steps whose loss was eager's, of those compared: `10/10`.", column="train_steps", value=_steps("train_steps", "train_expected")),
+    Field("latency.ms", NUMBER, "Latency: the time of a call that nothing disturbed (the 5 % quantile of the calls of a process), as geometric mean over the processes.", unit="ms", column="latency_ms", varies=True, checks=POSITIVE),
+    Field("latency.low_ms", NUMBER, "Lower end of its 99 % interval.", unit="ms", column="latency_low_ms", nullable=True, varies=True, checks=POSITIVE),
+    Field("latency.high_ms", NUMBER, "Its upper end.", unit="ms", column="latency_high_ms", nullable=True, varies=True, checks=POSITIVE),
+    Field("latency.p50_ms", NUMBER, "Median of all calls, disturbed ones too.", unit="ms", column="p50_ms", varies=True, checks=POSITIVE),
+    Field("latency.p90_ms", NUMBER, "Their 90th percentile; null for fewer than 64 calls.", unit="ms", column="p90_ms", nullable=True, varies=True, checks=POSITIVE),
+    Field("latency.p99_ms", NUMBER, "Their 99th percentile; null for fewer than 662 calls.", unit="ms", column="p99_ms", nullable=True, varies=True, checks=POSITIVE),
+    Field("latency.generations", INTEGER, "Processes of this row that count, one after the other.", unit="count", column="generations", varies=True, checks=FROM_1),
+    Field("latency.turns", INTEGER, "Slices of calls of these processes; the other rows of the model took turns with them.", unit="count", column="turns", varies=True, checks=FROM_1),
+    *(
+        field
+        for base in BASES
+        for field in (
+            Field(f"latency.speedup_vs_{base}", NUMBER, f"Latency of {base} / latency of this cell; null without a comparable row of {base}.", unit="ratio", column=f"speedup_vs_{base}", nullable=True, varies=True),
+            Field(f"latency.speedup_vs_{base}_low", NUMBER, f"Lower end of the 99 % interval of `speedup_vs_{base}` ([how](timing.md#intervals)).", unit="ratio", column=f"speedup_vs_{base}_low", nullable=True, varies=True),
+            Field(f"latency.speedup_vs_{base}_high", NUMBER, "Its upper end. If 1 is between the two, no difference was found.", unit="ratio", column=f"speedup_vs_{base}_high", nullable=True, varies=True),
+        )
+    ),
+    Field("latency.verdict", TEXT, "What the interval of the ratio to the faster of eager and inductor says: `faster` or `slower` (it excludes 1), `same` (it is within ±5 %), or `undecided`; null without such a row.", column="verdict", nullable=True, varies=True, choices="verdict"),
+    Field("latency.control_ratio", NUMBER, "Ratio of two processes of one program, timed in the same turns. If its interval excludes 1, the machine was not fit for timing.", unit="ratio", column="control_ratio", nullable=True, varies=True),
+    Field("latency.control_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="control_low", nullable=True, varies=True),
+    Field("latency.control_high", NUMBER, "Its upper end.", unit="ratio", column="control_high", nullable=True, varies=True),
+    Field("latency.doubt", TEXT, "Why the ratios of this row have no interval or a wide one.", column="doubt", varies=True),
+    Field("latency.ttft_ms", NUMBER, "Time to the first token: the latency of a prefill.", unit="ms", column="ttft_ms", optional=True, varies=True, checks=POSITIVE),
+    Field("latency.tokens_per_s", NUMBER, "New tokens per second of the whole batch, of a decode.", unit="tokens/s", column="tokens_per_s", optional=True, varies=True, checks=POSITIVE),
+    Field("work.gflop", NUMBER, "1e9 floating-point operations of a call, by torch.utils.flop_counter (a multiplication and an addition are two); operators that it has no formula for count 0 (`reference.work.no_formula` in results.jsonl). Null if they were not counted.", unit="GFLOP", column="gflop", nullable=True, checks=FROM_0),
+    Field("work.moved_bytes", INTEGER, "Bytes that a call must read and write: weights, inputs and outputs once; of a table that is only gathered from, the rows that are read. Null if they were not counted, or another precision than the model's was chosen.", unit="bytes", column="moved_bytes", nullable=True, checks=FROM_0),
+    Field("work.gflop_per_s", NUMBER, "`gflop` / latency.", unit="GFLOP/s", column="gflop_per_s", nullable=True, varies=True, checks=FROM_0),
+    Field("work.gb_per_s", NUMBER, "`moved_bytes` / latency, in 1e9 bytes per second.", unit="GB/s", column="gb_per_s", nullable=True, varies=True, checks=FROM_0),
+    Field("work.limit_share", NUMBER, "The time that the device needs at least, for its FLOPs or for its bytes ([limits](timing.md#what-the-device-can-do)), / latency.", unit="ratio", column="limit_share", nullable=True, varies=True, checks=FROM_0),
+    Field("work.limit_share_low", NUMBER, "Lower end of its 99 % interval, which is that of the latency.", unit="ratio", column="limit_share_low", nullable=True, varies=True, checks=FROM_0),
+    Field("work.limit_share_high", NUMBER, "Its upper end.", unit="ratio", column="limit_share_high", nullable=True, varies=True, checks=FROM_0),
+    Field("work.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks={"enum": [MEMORY, COMPUTE, None]}),
+    Field("work.no_limit_share", TEXT, "Why a latency has no `limit_share`. If it is above 1 beyond its interval, a count or the limits are wrong, and this says so.", column="no_limit_share", nullable=True, varies=True),
+    Field("run.load_ms", NUMBER, "Module and weights loaded until the first call can be made.", unit="ms", column="load_ms", nullable=True, varies=True),
+    Field("run.first_call_ms", NUMBER, "First call, outputs on the host; of a baseline this includes just-in-time compilation.", unit="ms", column="first_call_ms", nullable=True, varies=True),
+    Field("export.export_s", NUMBER, "Time to export the program, all steps together.", unit="s", column="export_s", optional=True, varies=True),
+    Field("", NUMBER, "Cold run: time on the host, without compiling (PyTorch/XLA).", unit="s", column="trace_s", varies=True, value=_cold("trace_s")),
+    Field("", NUMBER, "Time of iree-compile, or all that a baseline's runtime compiled before the first repetition.", unit="s", column="compile_s", varies=True, value=_compile_s),
+    Field("", NUMBER, "Cold run: time of executions as counted by the runtime (PyTorch/XLA).", unit="s", column="execute_s", varies=True, value=_cold("execute_s")),
+    Field("compile.vmfb_bytes", INTEGER, "Size of the compiled module, without weights.", unit="bytes", column="vmfb_bytes", optional=True),
+    Field("compile.dispatch_count", INTEGER, "Dispatches in the compiled program.", unit="count", column="dispatch_count", optional=True),
+    Field("compile.max_rss_mb", NUMBER, "Peak resident memory of iree-compile.", unit="MiB", column="compile_rss_mb", optional=True, varies=True),
+    Field("run.max_rss_mb", NUMBER, "Peak resident memory of the process that was timed.", unit="MiB", column="run_rss_mb", nullable=True, varies=True),
+    Field("run.device_memory_mb", NUMBER, "Peak memory of a baseline's tensors on a device with its own memory.", unit="MiB", column="device_memory_mb", nullable=True, varies=True),
+    Field("versions.torch", TEXT, "Version of PyTorch, without its build (`versions.torch_build` in results.jsonl); the pinned one where the stage did not run.", column="torch_version", nullable=True),
+    Field("versions.frontend", TEXT, "Version of the frontend's package; null for a baseline.", column="frontend_version", nullable=True),
+    Field("versions.torch_xla", TEXT, "Version of PyTorch/XLA, of a baseline that runs on it.", column="torch_xla_version", nullable=True, optional=True),
+    Field("versions.iree", TEXT, "Version of IREE's packages; of a local build, what its compiler prints. Null for a baseline.", column="iree_version", nullable=True),
+    Field("versions.iree_build", TEXT, "Version and commit that iree-compile prints; null for a baseline, and where it was not recorded when the environment was made (by conda, or an older vmfbench).", column="iree_build", nullable=True, optional=True),
+    Field("export.rewrites", LIST, "What the exporter changed in the program, or a baseline with `rewrites` in the captured graph ([list](configuration.md#rewrites)).", column="rewrites", optional=True, checks={"items": {"type": "string"}}),
+    Field("reference.inputs_from", TEXT, "What the inputs were made of.", column="inputs_from", optional=True),
+    Field("reference.weights_bytes", INTEGER, "Size of the weights.", unit="bytes", column="weights_bytes", optional=True, checks=FROM_1),
+    Field("reference.quantization.float_bytes", INTEGER, "Size of the weights of the float model that a quantized one approximates.", unit="bytes", column="float_weights_bytes", optional=True),
+    Field("reference.quantization.sqnr_db", NUMBER, "Signal to quantization noise of the outputs, against that float model.", unit="dB", column="quantization_sqnr_db", nullable=True, optional=True),
+    Field("outcome.fingerprint", TEXT, "Hash of the code that ran.", column="fingerprint"),
+    Field("outcome.stale", FLAG, "Whether a cell that is ok was measured and verified by other code than this checkout's; `--config retry=stale` measures it again.", column="stale", optional=True),
+    Field("outcome.log", TEXT, "Log of the stage.", column="log"),
+)  # fmt: skip
+"""The columns of results/latency.csv, in order."""
+
+OTHERS = (
+    Field("model", OBJECT, "The model."),
+    Field("model.file", TEXT, "Its Python file."),
+    Field("model.options", OBJECT, "Options that its functions were called with."),
+    Field("experiment", OBJECT, "What was run, and how."),
+    Field("experiment.matmul_precision", TEXT, "Precision of float32 products, of a baseline.", optional=True, choices="matmul_precision"),
+    Field("experiment.optimizer", OBJECT, "Optimizer of a training step (`name`, `lr`, and the other arguments that `train` sets).", nullable=True, optional=True),
+    Field("experiment.xla_flags", TEXT, "`XLA_FLAGS` of a baseline.", nullable=True),
+    Field("experiment.compile", OBJECT, "Arguments of torch.compile that a baseline's entry sets.", optional=True),
+    Field("experiment.rewrites", TEXT, "Rewrites that a baseline's entry asks for: `speed`.", optional=True),
+    Field("experiment.device_uri", TEXT, "Device URI of IREE's runtime, or the device of a baseline."),
+    Field("experiment.exporter", TEXT, "Exporter of the frontend, of an IREE cell.", optional=True),
+    Field("experiment.exporter_options", OBJECT, "Options of the exporter, of an IREE cell.", optional=True),
+    Field("experiment.arch", TEXT, "Architecture that the program was compiled for, of an IREE cell.", optional=True),
+    Field("reference", OBJECT, "What the reference stage found out about the model; empty where it failed.", checks=CLOSED),
+    Field("reference.resolved", OBJECT, "Options that the model's functions were called with, by name: the entry's, and the functions' defaults for the rest.", optional=True),
+    Field("reference.digests", OBJECT, "What a model is made of: `vmfbench compare` compares latencies only where these agree.", optional=True, checks=CLOSED),
+    Field("reference.digests.weights", TEXT, "Size and CRC-32 of the archive of its weights.", optional=True),
+    Field("reference.digests.inputs", TEXT, "The same of its inputs.", optional=True),
+    Field("reference.digests.code", TEXT, "Hash of its Python file and of the files beside it or in `models/` that it imports, without comments.", optional=True),
+    Field("reference.quantization", OBJECT, "How far a quantized model is from its float model.", optional=True),
+    Field("reference.work", OBJECT, "What a call of the model has to do.", optional=True, checks=CLOSED),
+    Field("reference.work.flop", INTEGER, "Floating-point operations.", unit="FLOP", checks=FROM_0),
+    Field("reference.work.weight_bytes", INTEGER, "Bytes of weights that are read.", unit="bytes", checks=FROM_0),
+    Field("reference.work.input_bytes", INTEGER, "Bytes of inputs that are read.", unit="bytes", checks=FROM_0),
+    Field("reference.work.output_bytes", INTEGER, "Bytes of outputs that are written.", unit="bytes", checks=FROM_0),
+    Field("reference.work.no_formula", OBJECT, "Calls of operators without a formula for FLOPs, by operator.", checks={"additionalProperties": FROM_1}),
+    Field("imported", OBJECT, "Where an imported row was measured.", optional=True, checks=CLOSED),
+    Field("imported.system", TEXT, "Operating system and architecture."),
+    Field("imported.cores", INTEGER, "Cores that the process may use.", unit="count", checks=FROM_1),
+    Field("work", OBJECT, "The FLOPs and bytes of a call, and how close the row is to what its device can do at most.", checks=CLOSED),
+    Field("work.limit_ms", NUMBER, "The time that the device needs at least.", unit="ms", nullable=True, varies=True, checks=FROM_0),
+    Field("outcome", OBJECT, "How the cell ended: the outcome of the first stage that failed.", checks=CLOSED),
+    Field("outcome.command", TEXT, "Command of that stage, to be run in the folder of the Snakefile."),
+    Field("verification", OBJECT, "The comparison with the golden outputs."),
+    Field("verification.detail", TEXT, "What differs, and by how much.", optional=True),
+    Field("verification.golden_rmse_vs_fp64", NUMBER, "Root mean square error of eager itself against the float64 outputs.", unit="of the output", nullable=True, optional=True, checks=FROM_0),
+    Field("verification.tol", NUMBER, "Absolute and relative tolerance that was applied.", unit="of the output", optional=True, checks=FROM_0),
+    Field("verification.cosine", FLAG, "Whether cosine similarity was used instead of the RMSE rule.", optional=True),
+    Field("verification.noise", NUMBER, "Root mean square difference allowed by a tolerance of the kind `noise`.", unit="golden's RMS", nullable=True, optional=True, checks=POSITIVE),
+    Field("verification.greedy_tokens", INTEGER, "Steps of a language model that gave the token of `generate()`.", unit="count", nullable=True, optional=True, checks=FROM_0),
+    Field("verification.train_steps", INTEGER, "Successive training steps whose loss was eager's.", unit="count", nullable=True, optional=True, checks=FROM_0),
+    Field("verification.train_expected", INTEGER, "Successive training steps that were compared.", unit="count", nullable=True, optional=True, checks=FROM_1),
+    Field("verification.losses", LIST, "Loss of each of these training steps; null where it is infinite or NaN.", nullable=True, optional=True, checks={"items": {"type": ["number", "null"]}}),
+    Field("verification.golden_losses", LIST, "The same in eager mode.", nullable=True, optional=True, checks={"items": {"type": "number"}}),
+    Field("verification.greedy_expected", INTEGER, "Steps of a language model that were compared.", unit="count", nullable=True, optional=True, checks=FROM_1),
+    Field("latency", OBJECT, "The timing; null unless the verification passed.", nullable=True),
+    Field("latency.calls", INTEGER, "Calls that count.", unit="count", varies=True, checks=FROM_1),
+    Field("latency.values_ms", LIST, "Latency in each generation: the 5 % quantile of the calls of a process.", unit="ms", varies=True, checks={"minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}}),
+    Field("latency.anchor_ms", LIST, "That of the anchor in the same generations; empty if the group has none.", unit="ms", varies=True, checks={"items": {"type": "number", "exclusiveMinimum": 0}}),
+    Field("latency.anchor", TEXT, "The row through which this one is compared with rows of other runs: eager, with its version.", nullable=True),
+    Field("latency.group", TEXT, "What was timed in the same turns: rows with the same text are compared by generation.", varies=True),
+    Field("latency.started", NUMBER, "When the timing of the group began, since the epoch.", unit="s", varies=True),
+    Field("latency.foreign", NUMBER, "Time of other processes during the turns, as a share of that of all cores.", unit="ratio", varies=True),
+    Field("latency.steal", NUMBER, "The same for other guests of the hypervisor.", unit="ratio", varies=True),
+    Field("runs", LIST, "Runs of the verification: the cold run, and for a baseline a warm one; null where there was none.", nullable=True, checks={"minItems": 1, "items": {"type": "object"} | CLOSED}),
+    Field("runs[].total_s", NUMBER, "Wall time of all calls of the run, the device's work included.", unit="s", varies=True, checks=POSITIVE),
+    Field("runs[].iterations", INTEGER, "Calls of the run.", unit="count", varies=True, checks=FROM_1),
+    Field("runs[].trace_s", NUMBER, "Time on the host, without compiling; null if the runtime does not count it.", unit="s", nullable=True, varies=True),
+    Field("runs[].compile_s", NUMBER, "Time of compilations as counted by the runtime.", unit="s", nullable=True, varies=True, checks=FROM_0),
+    Field("runs[].compile_count", INTEGER, "Compilations.", unit="count", nullable=True, checks=FROM_0),
+    Field("runs[].execute_s", NUMBER, "Time of executions as counted by the runtime.", unit="s", nullable=True, varies=True, checks=FROM_0),
+    Field("runs[].execute_count", INTEGER, "Executions.", unit="count", nullable=True, checks=FROM_0),
+    Field("run", OBJECT, "The measurement without its latency; every value is null if nothing was measured."),
+    Field("run.compile_s", NUMBER, "All that a baseline's runtime compiled until its calls were warm.", unit="s", nullable=True, varies=True),
+    Field("run.command", TEXT, "Command of iree-benchmark-module that makes the same calls; empty for a baseline.", nullable=True),
+    Field("run.profile", OBJECT, "Profiles of `measure.collect`, by kind.", nullable=True),
+    Field("run.stage_rss_mb", NUMBER, "Peak resident memory of all processes of the stage together.", unit="MiB", nullable=True, varies=True),
+    Field("run.seconds", NUMBER, "Wall time of the stage.", unit="s", nullable=True, varies=True),
+    Field("export", OBJECT, "The export of an IREE cell; empty where it failed, null for a baseline. For a baseline with `rewrites`, only their names.", nullable=True),
+    Field("export.steps_s", OBJECT, "Time of each step of the export, by step.", unit="s", optional=True, varies=True),
+    Field("export.program_bytes", INTEGER, "Size of the program.", unit="bytes", optional=True),
+    Field("export.frontend_version", TEXT, "Version of the frontend's package that exported it.", optional=True),
+    Field("export.torch_version", TEXT, "Version of PyTorch that exported it, with its build.", optional=True),
+    Field("compile", OBJECT, "The compilation of an IREE cell; empty where it failed, null for a baseline.", nullable=True),
+    Field("compile.compile_s", NUMBER, "Time of iree-compile.", unit="s", optional=True, varies=True),
+    Field("compile.added_flags", LIST, "Flags of iree-compile that the program itself needs ([float64](models.md#float64)).", optional=True, checks={"items": {"type": "string"}}),
+    Field("remedy", OBJECT, "What was tried where the compilation of an IREE cell failed; null where it did not, where nothing was to be tried, and for baselines.", nullable=True, checks=CLOSED),
+    Field("remedy.frontend", TEXT, "Frontend of the program that the remedy compiled.", optional=True),
+    Field("remedy.opt_level", TEXT, "Its `--iree-opt-level`.", optional=True, choices="opt_level"),
+    Field("remedy.flags", LIST, "Its further flags of iree-compile.", optional=True, checks={"items": {"type": "string"}}),
+    Field("remedy.first", OBJECT, "The failure of what was asked for.", optional=True, checks=CLOSED),
+    Field("remedy.first.status", TEXT, "Its status.", choices="status"),
+    Field("remedy.first.log", TEXT, "Its log."),
+    Field("remedy.tried", LIST, "The attempts, in order; the last one succeeded if the row has a remedy.", checks={"items": {"type": "object"}}),
+    Field("remedy.tried[].remedy", TEXT, "Name of the remedy."),
+    Field("remedy.tried[].frontend", TEXT, "Frontend of the program that it compiled."),
+    Field("remedy.tried[].opt_level", TEXT, "Its `--iree-opt-level`.", choices="opt_level"),
+    Field("remedy.tried[].flags", LIST, "Its further flags of iree-compile.", checks={"items": {"type": "string"}}),
+    Field("remedy.tried[].status", TEXT, "How it ended; `skipped` if it was not run.", choices="status"),
+    Field("remedy.tried[].reason", TEXT, "Why it failed, or was not run."),
+    Field("remedy.tried[].detail", TEXT, "The line of its log that says what went wrong."),
+    Field("remedy.tried[].seconds", NUMBER, "Its wall time; 0 if it was not run, or its failure was known.", unit="s", varies=True, checks=FROM_0),
+    Field("versions", OBJECT, "Versions of packages, by package.", checks={"additionalProperties": {"type": ["string", "null"]}}),
+    Field("versions.torch_build", TEXT, "Build of PyTorch (`cu132`, `cpu`); left out where the stage did not run, or the version names none.", optional=True),
+)  # fmt: skip
+"""Fields of results/results.jsonl that are not columns: sections, lists, and details of a value."""
+
+FIELDS = (*COLUMNS, *OTHERS)

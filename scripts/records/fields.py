@@ -1,0 +1,126 @@
+"""The declaration of a value of a record, and what is derived from it: row, dtypes, schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scripts.matrix import schemas
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of value: its name for readers, in JSON Schema, and as pandas dtype."""
+
+    words: str
+    json_type: str
+    dtype: str
+
+
+TEXT = Kind("text", "string", "object")
+INTEGER = Kind("integer", "integer", "Int64")  # pandas' own, as an integer may be missing
+NUMBER = Kind("number", "number", "float64")
+FLAG = Kind("true or false", "boolean", "boolean")
+LIST = Kind("list", "array", "object")
+OBJECT = Kind("object", "object", "object")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value of a record, and a column of latency.csv if `column` names one.
+
+    `path` is the position of the value in a line of results.jsonl, such as `latency.ms`;
+    `runs[].total_s` is a value of every object of a list. A column that is not a single value of the
+    record has no path but a `value`, a function of the record. `unit` is that of a number.
+    `nullable`: it may be null. `optional`: it may be left out. `choices` names a set of values in
+    schemas.values(). `checks` are further keywords of JSON Schema. `varies`: another run of the
+    same program on the same machine may have another value.
+    """
+
+    path: str
+    kind: Kind
+    description: str
+    unit: str = ""
+    column: str = ""
+    nullable: bool = False
+    optional: bool = False
+    choices: str = ""
+    varies: bool = False
+    checks: Mapping[str, Any] = field(default_factory=dict)
+    value: Callable[[Mapping[str, Any]], Any] | None = None
+
+    def of(self, record: Mapping[str, Any]) -> Any:
+        """The value for the CSV, or None. A list becomes one text."""
+        found = self.value(record) if self.value else lookup(record, self.path)
+        if isinstance(found, list):
+            found = "; ".join(map(str, found))
+        return None if found == "" else found
+
+
+def lookup(record: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path; None if a part of the path is missing."""
+    found: Any = record
+    for key in path.split("."):
+        found = (found or {}).get(key)
+    return found
+
+
+def columns(table: Iterable[Field]) -> list[Field]:
+    """The columns of latency.csv, in order."""
+    return [one for one in table if one.column]
+
+
+def chosen(table: Iterable[Field], *paths: str) -> tuple[Field, ...]:
+    """The fields at these paths, in the order of the paths, for another table that has them too.
+
+    Raises KeyError for a path that the table does not have.
+    """
+    by_path = {one.path: one for one in table if one.path}
+    return tuple(by_path[path] for path in paths)
+
+
+def row(record: Mapping[str, Any], table: Iterable[Field]) -> dict[str, Any]:
+    """The flat CSV row of a record, by column."""
+    return {one.column: one.of(record) for one in columns(table)}
+
+
+def dtypes(table: Iterable[Field]) -> dict[str, str]:
+    """The pandas dtype of each column."""
+    return {one.column: one.kind.dtype for one in columns(table)}
+
+
+def names(table: Iterable[Field], section: str) -> list[str]:
+    """The names of the fields directly in a section: `load_ms` of `run.load_ms`."""
+    return [one.path.rpartition(".")[2] for one in table if one.path.rpartition(".")[0] == section]
+
+
+def schema(table: Iterable[Field], rules: str = "record") -> dict[str, Any]:
+    """The JSON Schema of a record: that of each field, and the rules about several fields in
+    `<rules>.schema.json`."""
+    root = schemas.read(rules)
+    inside = {"": root}
+    choices = schemas.values()
+    for one in sorted((one for one in table if one.path), key=lambda one: one.path.count(".")):
+        above, _, name = one.path.rpartition(".")
+        body = _schema(one, choices)
+        inside[above].setdefault("properties", {})[name] = body
+        if not one.optional:
+            inside[above].setdefault("required", []).append(name)
+        inside[one.path] = body
+        if one.kind is LIST:
+            inside[f"{one.path}[]"] = body.setdefault("items", {})
+    return root
+
+
+def _schema(one: Field, choices: Mapping[str, list[str]]) -> dict[str, Any]:
+    """The JSON Schema of one field, without the fields inside it."""
+    if one.choices:
+        return {"enum": [*choices[one.choices], *([None] if one.nullable else [])]}
+    kind = one.kind.json_type
+    return {"type": [kind, "null"] if one.nullable else kind} | _copied(one.checks)
+
+
+def _copied(checks: Mapping[str, Any]) -> dict[str, Any]:
+    """A deep copy of the checks, to which the fields inside are added."""
+    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in checks.items()}

@@ -1,0 +1,112 @@
+"""The section `latency` of a record: what the timing of its group says about the row, without other rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scripts.matrix import training
+from scripts.timing import ratios
+from scripts.timing.group import GroupTiming, MemberTiming
+
+WIDE = math.log(ratios.SAME)
+"""An interval that is wider than ± this needs an explanation."""
+OTHERS = 0.05
+"""The share of the cores that others may use before it is mentioned."""
+
+
+def of(
+    timing: GroupTiming,
+    group: str,
+    member: str,
+    test: str,
+    phase: str | None,
+    batch_size: int,
+    anchor: str | None,
+) -> dict[str, Any]:
+    """The section of a row that was timed.
+
+    `group`, `member`: the names of the cells. `anchor`: the group's anchor with its version, None if it has none.
+    """
+    own = timing.members[member]
+    part = timing.parts[own.part]
+    control = ratios.paired(*part.control_ms) if part.control else None
+    checked = control.interval() if control else None
+    section: dict[str, Any] = {
+        **figures(own.values_ms),
+        "values_ms": list(own.values_ms),
+        "anchor_ms": list(own.anchor_ms),
+        "anchor": anchor,
+        "group": f"{group} {own.part} {timing.started:.3f}",
+        "generations": len(own.values_ms),
+        "turns": own.turns,
+        "calls": own.calls,
+        "p50_ms": own.p50_ms,
+        "p90_ms": own.p90_ms,
+        "p99_ms": own.p99_ms,
+        "control_ratio": checked and checked.ratio,
+        "control_low": checked and checked.low,
+        "control_high": checked and checked.high,
+        "started": timing.started,
+        "foreign": timing.foreign,
+        "steal": timing.steal,
+        "doubt": doubt(timing, own, checked),
+    }
+    if test != training.EVAL:
+        return section
+    return section | _of_language_model(section["ms"], phase, batch_size)
+
+
+def figures(values_ms: Sequence[float]) -> dict[str, Any]:
+    """The latency of a row in milliseconds, and the ends of its interval; None if there is none."""
+    known = ratios.of_logs([math.log(one) for one in values_ms])
+    interval = known.interval() if known else None
+    return {
+        "ms": math.exp(ratios.log_mean(values_ms)),
+        "low_ms": interval and interval.low,
+        "high_ms": interval and interval.high,
+    }
+
+
+def doubt(timing: GroupTiming, own: MemberTiming, control: ratios.Interval | None) -> str:
+    """Why the ratios of a row have no interval or a wide one, or may be wrong; "" if nothing was seen."""
+    part = timing.parts[own.part]
+    if (count := len(own.values_ms)) < ratios.LEAST:
+        return f"{count} generation{'s' * (count > 1)}, {own.turns} turns in the budget; an interval needs {ratios.LEAST} generations"
+    if control and (control.low > 1 or control.high < 1):
+        return f"two processes of {part.control} differ by a factor of {control.ratio:.3f}: the machine was not fit"
+    base = own.anchor_ms or own.values_ms
+    found = (
+        ratios.paired(base, own.values_ms)
+        if own.anchor_ms
+        else ratios.of_logs([math.log(v) for v in base])
+    )
+    if not found or found.interval().half_width <= WIDE:
+        return ""
+    causes = []
+    if timing.foreign > OTHERS:
+        causes.append(f"other processes used {timing.foreign:.0%} of the cores")
+    if timing.steal > OTHERS:
+        causes.append(f"the hypervisor took {timing.steal:.0%} of the cores")
+    if left_out := part.generations - len(part.counted):
+        causes.append(
+            f"the machine was slower in {left_out} of {part.generations} generations, which do not count"
+        )
+    return "; ".join(causes) or "processes of this program differ"
+
+
+def _of_language_model(latency_ms: float, phase: str | None, batch_size: int) -> dict[str, float]:
+    """The usual figures for language models: milliseconds from a prompt to its first new token (prefill),
+    and new tokens per second of the whole batch (decode)."""
+    if phase == "prefill":
+        return {"ttft_ms": latency_ms}
+    if phase == "decode":
+        return {"tokens_per_s": batch_size * 1e3 / latency_ms}
+    return {}
+
+
+def anchor_text(name: str, versions: Mapping[str, str]) -> str:
+    """The name of an anchor with its version, such as `eager/eval, PyTorch 2.15.0`."""
+    _, _, path = name.partition("/")
+    return f"{path}, PyTorch {versions.get('torch', 'of unknown version')}"

@@ -1,0 +1,306 @@
+"""Makes the record of every cell, also of failed ones: a line of results.jsonl and a row of the CSV.
+
+A record shows how far its cell came. `status`, `stage`, `reason` and `detail` are those of the first
+stage in its chain that failed (or ok, at its verification). `blocked_by` names that stage and cell if later
+stages of the chain were skipped because of it. columns.py describes each value, and says which of them
+are columns.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from scripts.features.limits import shares as limits
+from scripts.matrix import plugins, stages, threads, training
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.entries import Baseline, Frontend, Model, Target
+from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
+from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION
+from scripts.matrix.stage import REPORT, STATUS, Stage
+from scripts.records import latency_section, speedups, stage_files, versions
+from scripts.records.columns import FIELDS
+from scripts.records.fields import names
+from scripts.run import fingerprint, verdict
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing.group import GroupTiming, MemberTiming
+from scripts.timing.measurement import Run
+from scripts.torch_model import source
+from scripts.verify import codes
+
+# Fields that a record copies from an outcome, a measurement and a signature.
+_OF_OUTCOME = [name for name in names(FIELDS, "outcome") if name != "stale"]
+_OF_RUN = names(FIELDS, "run")
+_RUN = asdict(Run(0.0))
+_OF_SIGNATURE = names(FIELDS, "reference")
+_OF_REMEDY = names(FIELDS, "remedy")
+_OF_TRIED = names(FIELDS, "remedy.tried[]")
+
+
+def records(matrix: Matrix, root: Path = Path(), further: Iterable[dict] = ()) -> list[dict]:
+    """The records of all cells, then of all baselines, in the order of the matrix, then `further` ones.
+
+    Raises ValueError if the file with the limits of a device has another form.
+    """
+    found = [iree_record(root, matrix, *cell) for cell in matrix.cells()]
+    found += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
+    found += further
+    compare(found, matrix.devices(), root)
+    return found
+
+
+def compare(found: list[dict], devices: Iterable[str], root: Path) -> None:
+    """Add to records what compares them with each other and with what `devices`, by name, can do.
+
+    Raises ValueError if the file with the limits of a device has another form.
+    """
+    measured = limits.read(devices, root)
+    for record in found:
+        record["work"] = limits.section(record, _work(root, record), measured)
+    speedups.add_speedups(found)
+
+
+def iree_record(
+    root: Path, matrix: Matrix, model: Model, frontend: Frontend, target: Target
+) -> dict:
+    """The record of one IREE cell, from the files of its stages."""
+    row_cell = iree_cell(model, frontend, target)
+    module = row_cell.to(Kind.MODULE)
+    remedy = _remedy(root, module) if matrix.attempts(frontend.name, target) else {}
+    chain = matrix.chain(row_cell)
+    if remedy.get("name"):
+        chain = stages.remedied(chain)
+    record = common_record(root, matrix, row_cell, chain, None, model, target.device_kind)
+    record["remedy"] = {key: remedy[key] for key in _OF_REMEDY if key in remedy} or None
+    record["experiment"] |= {
+        "test": frontend.test,
+        "optimizer": matrix.train if frontend.test == "train" else None,
+        "tuned": target.tuned_by or None,
+        "toolchain": versions.toolchain(frontend.name, target),
+    }
+    record["experiment"] |= of_target(row_cell, target)
+    record["compile"] = remedy.get("compile") or stage_files.read_if_whole(
+        root, stages.STAGES["compile"], module, REPORT
+    )
+    iree = versions.iree(root, matrix, target.env, record["versions"].get("iree"))
+    add_export(root, matrix, record, row_cell.to(Kind.PROGRAM), frontend)
+    record["versions"] |= iree
+    return record
+
+
+def baseline_record(
+    root: Path,
+    matrix: Matrix,
+    model: Model,
+    baseline: Baseline,
+    test: str,
+    timed_stage: str = "time",
+) -> dict:
+    """The record of one test of one baseline of one model. `timed_stage`: the stage of its group."""
+    row_cell = baseline_cell(model, baseline, test)
+    chain = matrix.chain(row_cell)
+    record = common_record(
+        root, matrix, row_cell, chain, baseline, model, baseline.device, timed_stage
+    )
+    record["experiment"] |= of_baseline(row_cell, baseline) | {
+        "precision": matrix.precision(model, baseline, test),
+        "matmul_precision": matrix.measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
+        "optimizer": matrix.train if test == "train" else None,
+    }
+    if baseline.compile:
+        record["experiment"]["compile"] = baseline.compile
+    if baseline.rewrites:
+        record["experiment"]["rewrites"] = baseline.rewrites
+        measured = stage_files.verified(root, stages.STAGES["baseline"], row_cell)
+        record["export"] = {"rewrites": measured.get("rewrites", [])}
+    declared = plugins.runtime(baseline.runtime).versions
+    versions.add(record, versions.pins(matrix, baseline.env), declared, record["versions"])
+    if matrix.runs_program(row_cell):
+        program = matrix.program(row_cell)
+        add_export(root, matrix, record, program, matrix.programs[baseline.program])
+    return record
+
+
+def of_target(row: Cell, target: Target) -> dict[str, Any]:
+    """The values of the section `experiment` that an IREE cell has by its target."""
+    return {
+        "precision": "none",
+        "xla_flags": None,
+        "runtime": "iree",
+        **row.columns(),
+        "backend": target.backend,
+        "arch": target.arch,
+        "opt_level": target.opt_level,
+        "flags": list(target.flags),
+        "device_uri": target.device,
+    }
+
+
+def of_baseline(row: Cell, baseline: Baseline) -> dict[str, Any]:
+    """The same of a cell of a baseline, by its entry."""
+    runtime = baseline.runtime.replace("_", "-")  # a module's name has no dash
+    return row.columns() | {
+        "xla_flags": baseline.xla_flags or None,
+        "runtime": runtime,
+        "frontend": baseline.program or None,
+        "target": baseline.name if baseline.name != runtime else None,
+        "backend": None,
+        "device_uri": baseline.device,
+    }
+
+
+def add_export(
+    root: Path, matrix: Matrix, record: dict, exported: Cell, frontend: Frontend
+) -> None:
+    """Add the report of the program's export."""
+    record["experiment"] |= {"exporter": frontend.exporter, "exporter_options": frontend.options}
+    export = stage_files.read_if_whole(root, stages.STAGES["export"], exported, REPORT)
+    record["export"] = export
+    found = {key.removesuffix("_version"): value for key, value in export.items() if key.endswith("_version")}  # fmt: skip
+    declared = plugins.exporter(frontend.exporter).versions
+    versions.add(record, versions.pins(matrix, frontend.env), declared, found)
+
+
+def _remedy(root: Path, module: Cell) -> dict:
+    """The report of the remedies of a module, with the failure that they were tried for (`first`); {} if its
+    compilation did not fail, or they have not been tried."""
+    asked = outcome.read_or_damaged(root / stages.STAGES["compile"].path(module, STATUS))
+    report = stage_files.read_if_whole(root, stages.STAGES["remedy"], module, REPORT)
+    if not report or not asked.is_remediable:
+        return {}
+    first = {key: getattr(asked, key) for key in ("status", "reason", "detail", "log")}
+    tried = [{key: one[key] for key in _OF_TRIED} for one in report["tried"]]
+    return report | {"first": first, "tried": tried}
+
+
+def common_record(
+    root: Path,
+    matrix: Matrix,
+    row: Cell,
+    chain: list[tuple[Stage, Cell]],
+    entry: Baseline | None,
+    model: Model,
+    device: str,
+    timed_stage: str = "time",
+) -> dict:
+    """The part of a record that IREE cells and baselines have in common; `entry` is the baseline's.
+    `chain`: the stages of the row, with the remedy in place of a compilation that it has made good. `timed_stage`: the
+    stage of its group."""
+    outcomes = [stage_files.ended(root, *one) for one in chain]
+    verified_by = outcomes[-1]
+    timed_by, group = matrix.timed(row, timed_stage)
+    timing: GroupTiming | None = None
+    stages_of = list(chain)
+    if verified_by.status == outcome.OK:
+        ended, timing = stage_files.timed(root, timed_by, group, str(row))
+        if ended.status != outcome.OK:
+            outcomes.append(ended)
+            stages_of.append((timed_by, group))
+    code = fingerprint.code_of_stage(stages.modules(chain[-1][0], entry))
+    timing_code = fingerprint.code_of_stage(timed_by.modules)
+    stale = fingerprint.is_stale(verified_by, code) or (
+        timing is not None
+        and fingerprint.is_stale(stage_files.ended(root, timed_by, group), timing_code)
+    )
+    last, decisive = outcomes[-1], stage_files.deciding(root, outcomes)
+    stage, of = stages_of[len(outcomes) - 1]
+    whole = decisive.status != outcome.DAMAGED
+    measured = stage_files.verified(root, *chain[-1]) if whole else {}
+    own = timing.members.get(str(row)) if timing and decisive.status == outcome.OK else None
+    ran = (
+        stage_files.usage(root / stage.path(of, STATUS)) if last.status != outcome.SKIPPED else None
+    )
+    return {
+        "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
+        "experiment": {
+            "dtype": model.dtype,
+            "batch_size": model.batch_size,
+            "phase": model.phase,
+            "device": device,
+        },
+        "reference": _reference(root, model),
+        "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
+        | {"blocked_by": last.blocked_by, "stale": stale and decisive.status == outcome.OK},
+        "verification": _verification(decisive, measured),
+        "latency": latency_section.of(
+            timing, str(group), str(row), training.test_of(row), model.phase, model.batch_size,
+            stage_files.anchor(root, timing),
+        ) if timing and own else None,
+        "runs": _runs(measured),
+        "run": _run(row, measured, own, ran),
+        "export": None,
+        "compile": None,
+        "remedy": None,
+        "versions": dict(measured.get("versions", {})),
+    }  # fmt: skip
+
+
+def _run(
+    row: Cell, measured: dict, timed: MemberTiming | None, used: Usage | None
+) -> dict[str, Any]:
+    """The section `run`: what was measured when a row was verified and, of its memory, timed. `used`: by its last stage."""
+    return {key: measured.get(key) for key in _OF_RUN} | {
+        "threads": measured.get("threads") or threads.of(str(row)),
+        "max_rss_mb": (timed and timed.peak_rss_mb) or measured.get("max_rss_mb"),
+        "stage_rss_mb": used.max_rss_mb if used else None,
+        "seconds": used.seconds if used else None,
+    }
+
+
+def _runs(measured: dict) -> list[dict[str, Any]] | None:
+    """The runs of a verification, with all fields; None if there are none."""
+    found = measured.get("runs") or ()
+    return [_RUN | {key: run[key] for key in _RUN.keys() & run} for run in found] or None
+
+
+def _verification(decisive: Outcome, measured: dict) -> dict:
+    """The comparison with golden, or the code that says why there is none."""
+    if measured:
+        return measured["verification"]
+    code = verdict.unmeasured(decisive)
+    return {"code": code} | ({"detail": decisive.detail} if code == codes.SKIPPED else {})
+
+
+def _reference(root: Path, model: Model) -> dict:
+    """The information about the model from the reference stage, without outputs; {} if it failed."""
+    signature = stage_files.read_if_whole(
+        root, stages.STAGES["reference"], model.name, "signature.json"
+    )
+    found = {key: signature[key] for key in _OF_SIGNATURE if signature.get(key)}
+    return found | {"digests": _digests(root, model)} if signature else {}
+
+
+def _digests(root: Path, model: Model) -> dict[str, str]:
+    """The digests of the model's weights and inputs, and of its code; without those that are not known."""
+    used = stage_files.usage(root / stages.STAGES["reference"].path(model.name, STATUS))
+    files = {"weights": "weights.irpa", "inputs": "inputs.npz"}
+    made = used.artifacts if used else {}
+    found = {
+        name: f"{made[file].bytes} {made[file].crc32}"
+        for name, file in files.items()
+        if file in made
+    }
+    code = _code(str(root / model.file))
+    return found | ({"code": code} if code else {})
+
+
+@functools.cache
+def _code(file: str) -> str:
+    """A hash of the code of a model file; "" if it cannot be read."""
+    try:
+        return source.code_digest(file)
+    except (source.ModelFileError, OSError):
+        return ""
+
+
+def _work(root: Path, record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The work of a call, by the signature of its test; None if it is not known."""
+    stage = "gradients" if record["experiment"]["test"] == "train" else "reference"
+    model = record["model"]["name"]
+    return stage_files.read_if_whole(root, stages.STAGES[stage], model, "signature.json").get(
+        "work"
+    )

@@ -1,0 +1,74 @@
+"""What records say about remedies: rows whose compilation, as asked, failed and was made good.
+
+Such a row stands for what was asked. Where a remedy took the program of another lowering path, the row
+counts as failed in everything that is stated per path.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scripts.supervise import outcome
+
+Record = Mapping[str, Any]
+
+WAYS = ("as asked", "by remedy", "not at all")
+"""How a cell of IREE can have been compiled."""
+
+
+def is_remedied(record: Record) -> bool:
+    """Return whether the module of a row was made by a remedy."""
+    return bool((record.get("remedy") or {}).get("name"))
+
+
+def by_other_path(record: Record) -> bool:
+    """Return whether that remedy took the program of another frontend than the row's."""
+    return is_remedied(record) and record["remedy"]["frontend"] != record["experiment"]["frontend"]
+
+
+def frontend_used(record: Record) -> str | None:
+    """Return the frontend whose program was compiled; None if none was, and for baselines."""
+    if is_remedied(record):
+        return record["remedy"]["frontend"]
+    return record["experiment"]["frontend"] if record.get("compile") else None
+
+
+def first_error(record: Record, key: str = "detail") -> str:
+    """Return a value of the failure that a remedy has made good; "" if there was none."""
+    return record["remedy"]["first"][key] if is_remedied(record) else ""
+
+
+def of_path(record: Record) -> dict[str, Any]:
+    """Return the outcome of a row for its own lowering path: where another path was taken, the failure of
+    what was asked."""
+    if by_other_path(record):
+        return {"stage": "compile", **record["remedy"]["first"]}
+    return record["outcome"]
+
+
+def tried(record: Record) -> str | None:
+    """Return the remedies that were tried, in order, each with the reason of its failure.
+
+    `torch-dialect (bufferization), O1`: the first one failed, the second one worked.
+    """
+    found = (record.get("remedy") or {}).get("tried") or []
+    words = [
+        one["remedy"] + ("" if one["status"] == outcome.OK else f" ({one['reason']})")
+        for one in found
+    ]
+    return ", ".join(words) or None
+
+
+def counts(rows: Iterable[tuple[str, str | None, str | None]]) -> dict[str, Counter[str]]:
+    """Count how cells of IREE were compiled, by target.
+
+    `rows`: target, frontend whose program was compiled (None: not compiled), and remedy (None: as
+    asked).
+    """
+    found: dict[str, Counter[str]] = {}
+    for target, used, remedy in rows:
+        way = WAYS[2] if not used else WAYS[1] if remedy else WAYS[0]
+        found.setdefault(target, Counter())[way] += 1
+    return found

@@ -1,0 +1,122 @@
+"""Compares rows with each other: speed-ups with intervals, and what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from scripts.iree.backends import BACKENDS
+from scripts.matrix.choices import BASES
+from scripts.timing import ratios
+from scripts.timing.ratios import Difference
+
+Record = dict[str, Any]
+Latency = Mapping[str, Any]
+"""The section `latency` of a record."""
+Comparable = Callable[[Mapping[str, Any]], tuple]
+
+
+def difference(base: Latency, row: Latency) -> Difference | None:
+    """How many times faster `row` is than `base`, as a logarithm with its error.
+
+    Rows of one group are compared by generation. Others are compared through the anchors of their groups, if these are
+    the same. None if that is not possible, or if there are too few generations.
+    """
+    if base["group"] == row["group"]:
+        return ratios.paired(base["values_ms"], row["values_ms"])
+    if not base["anchor"] or base["anchor"] != row["anchor"]:
+        return None
+    own, other = (ratios.paired(one["anchor_ms"], one["values_ms"]) for one in (row, base))
+    return ratios.combined([(1, own), (-1, other)]) if own and other else None
+
+
+def point(base: Latency, row: Latency) -> float | None:
+    """How many times faster `row` is than `base`, without an interval; None if they cannot be compared."""
+    if base["group"] == row["group"]:
+        return base["ms"] / row["ms"]
+    if not base["anchor"] or base["anchor"] != row["anchor"]:
+        return None
+    own, other = (ratios.log_mean(one["anchor_ms"]) - math.log(one["ms"]) for one in (row, base))
+    return math.exp(own - other)
+
+
+def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None:
+    """Compare each latency with those of eager and inductor, if there are comparable rows.
+
+    `key`: the values that two latencies must share; those of `comparable` if it is None.
+    """
+    key = key or comparable
+    bases: dict[tuple, dict[str, Record]] = {}
+    for record in found:
+        if record["latency"] and (name := runtime_of(record)) in BASES:
+            bases.setdefault(key(record), {}).setdefault(name, record)
+    for record in found:
+        if record["latency"]:
+            own = bases.get(key(record), {})
+            for name in BASES:
+                _compare(record, own.get(name), name)
+            record["latency"]["verdict"] = _verdict(record, own)
+
+
+def _compare(record: Record, base: Record | None, name: str) -> None:
+    latency, column = record["latency"], f"speedup_vs_{name}"
+    latency |= {column: None, f"{column}_low": None, f"{column}_high": None}
+    if base is None:
+        return
+    if base is record:
+        latency |= {column: 1.0, f"{column}_low": 1.0, f"{column}_high": 1.0}
+        return
+    latency[column] = point(base["latency"], latency)
+    if of := difference(base["latency"], latency):
+        at = of.interval()
+        latency |= {column: at.ratio, f"{column}_low": at.low, f"{column}_high": at.high}
+
+
+def _verdict(record: Record, bases: Mapping[str, Record]) -> str | None:
+    """What the ratio of a row to the faster of eager and inductor says; None for a row of one of these, and where it has
+    none."""
+    others = [one["latency"] for one in bases.values() if one is not record]
+    if not others or any(one is record for one in bases.values()):
+        return None
+    fastest = min(others, key=lambda one: one["ms"])
+    of = difference(fastest, record["latency"])
+    return of.interval().verdict if of else ratios.UNDECIDED
+
+
+def runtime_of(record: Mapping[str, Any]) -> str:
+    """The runtime of a row; for a baseline with own arguments of torch.compile or with rewrites, the name of
+    its entry.
+
+    Such a baseline is compared with the runtime in its default mode, on the model as it is.
+    """
+    experiment = record["experiment"]
+    is_own = experiment.get("compile") or experiment.get("rewrites")
+    own_name = experiment["target"] if is_own else None
+    return own_name or experiment["runtime"]
+
+
+def comparable(record: Mapping[str, Any]) -> tuple:
+    """The values that two latencies of models must share to be comparable."""
+    experiment = record["experiment"]
+    return (
+        record["model"]["name"],
+        *(experiment[key] for key in ("test", "dtype", "precision", "batch_size")),
+        *device_of(record),
+    )
+
+
+def device_of(record: Mapping[str, Any]) -> tuple:
+    """The device of a row, the same for IREE and PyTorch: kind, name, threads, and the machine of an imported row, which
+    may have a device of the same name."""
+    kind, run = record["experiment"]["device"], record["run"]
+    return _TORCH_DEVICE.get(kind, kind), run["device_name"], run["threads"], machine_of(record)
+
+
+def machine_of(record: Mapping[str, Any]) -> str | None:
+    """The machine of an imported row; None for rows of this run."""
+    return record["experiment"].get("imported")
+
+
+_TORCH_DEVICE = {one.device_kind: one.torch_device for one in BACKENDS.values()}
+"""PyTorch's name of a kind of device; that of a ROCm GPU is "cuda"."""

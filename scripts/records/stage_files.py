@@ -1,0 +1,139 @@
+"""Reads what the stages of a row have left: outcomes, reports and measurements, and what is damaged of them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from scripts.core import atomic
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.stage import STATUS, TIMING, VERIFICATION, Stage
+from scripts.matrix.stages import LAST, STAGES, status_path
+from scripts.records import latency_section, shapes
+from scripts.supervise import damage, outcome
+from scripts.supervise.group import member_outcome
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing.group import GroupTiming
+
+_ALSO_READ = {"reference": ("signature.json",), "gradients": ("signature.json",)}
+"""Files of a stage that records are made from, and that are not inputs of the aggregation's rule."""
+
+
+def ended(root: Path, stage: Stage, of: Cell) -> Outcome:
+    """The outcome of a stage of a cell; `damaged` if a file that the record needs is damaged."""
+    found = outcome.read_or_damaged(root / stage.path(of, STATUS))
+    if found.status != outcome.DAMAGED:
+        for file in (*stage.aggregated, *_ALSO_READ.get(stage.name, ())):
+            if file != STATUS and (what := _damage(root, stage, of, file, found)):
+                return replace(
+                    found, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what
+                )
+    return found
+
+
+def deciding(root: Path, outcomes: list[Outcome]) -> Outcome:
+    """The first stage that failed itself, else the last one.
+
+    If a stage outside the chain (an environment) blocked it, the outcome of that stage.
+    """
+    for result in outcomes:
+        if result.status == outcome.SKIPPED and not result.blocked_by:
+            return result
+    for result in outcomes:
+        if result.status == outcome.OK:
+            continue
+        if result.status == outcome.SKIPPED and result.blocked_by:
+            stage, _, blocking = result.blocked_by.partition(" ")
+            return outcome.read_or_damaged(root / status_path(stage, blocking))
+        return result
+    return outcomes[-1]
+
+
+def verified(root: Path, stage: Stage, of: Cell) -> dict:
+    """What the verification of a cell has found out; {} if that file is missing or damaged."""
+    return read_if_whole(root, stage, of, VERIFICATION)
+
+
+def timed(root: Path, stage: Stage, group: Cell, member: str) -> tuple[Outcome, GroupTiming | None]:
+    """How the timing of a member of a group ended, and that of the group; None if it has no timing."""
+    files = (root / stage.path(group, name) for name in (STATUS, TIMING))
+    written = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in files)
+    ended_, timing = _group(root, stage, group, written)
+    if timing is None:
+        return ended_, None
+    own = timing.members.get(member)
+    if own is None:
+        what = f"{root / stage.path(group, TIMING)} lacks {member}; the next run makes it again"
+        return replace(
+            ended_, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what
+        ), None
+    if own.status != outcome.OK:
+        return member_outcome(member, own, ended_), timing
+    return ended_, timing
+
+
+@functools.lru_cache(maxsize=4)
+def _group(
+    root: Path, stage: Stage, group: Cell, written: tuple[int, ...]
+) -> tuple[Outcome, GroupTiming | None]:
+    """The outcome of the timing of a group, and the timing. The rows of a group ask one after the other. `written`: when its
+    files were written."""
+    found = ended(root, stage, group)
+    values = read_if_whole(root, stage, group, TIMING) if found.status == outcome.OK else {}
+    return found, msgspec.convert(values, GroupTiming) if values else None
+
+
+def anchor(root: Path, timing: GroupTiming | None) -> str | None:
+    """The anchor of a group with its version (latency_section.anchor_text); None if it has none."""
+    if timing is None or not timing.anchor:
+        return None
+    cell = Cell.parse(timing.anchor, Kind.BASELINE)
+    found = verified(root, STAGES[LAST[Kind.BASELINE]], cell)
+    return latency_section.anchor_text(timing.anchor, found.get("versions", {}))
+
+
+def read_if_whole(root: Path, stage: Stage, of: Cell | str, file: str) -> dict:
+    """The JSON of a file of a stage; {} if it is missing, empty or damaged. The damage is in the outcome (`ended`)."""
+    try:
+        return _read(root / stage.path(of, file), stage)
+    except (OSError, ValueError):
+        return {}
+
+
+def usage(status_path: Path) -> Usage | None:
+    """The usage of a stage; None if it is not known."""
+    try:
+        return outcome.read_usage(status_path)
+    except (OSError, ValueError):
+        return None
+
+
+def _damage(root: Path, stage: Stage, of: Cell, file: str, recorded: Outcome) -> str:
+    """What is wrong with a JSON file of a stage, or "". The file of a stage that succeeded must not be
+    empty."""
+    path = root / stage.path(of, file)
+    try:
+        if what := damage.difference(path):
+            return what
+        if not (found := _read(path, stage)):
+            empty = f"{path} is empty; the next run makes it again"
+            return empty if recorded.status == outcome.OK else ""
+        if file == VERIFICATION and (what := shapes.contradiction(found, recorded.status)):
+            return f"{path}: {what}; the next run makes it again"
+        return ""
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def _read(path: Path, stage: Stage) -> dict:
+    """The JSON of an artifact; {} for the empty file of a failed stage. Raises OSError or ValueError, naming
+    the file, if it is damaged or does not have the shape that the stage writes."""
+    if not path.stat().st_size:
+        return {}
+    found = atomic.read_json(path)
+    if found != {} and (what := shapes.problem(stage, found)):
+        raise ValueError(f"{path}: {what}; the next run makes it again")
+    return found

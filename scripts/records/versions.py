@@ -1,0 +1,68 @@
+"""The versions of packages in records: as measured or as tools say of themselves, else as pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic
+from scripts.features.toolchains.build_trees import COMPILER
+from scripts.features.toolchains.environments import Environments
+from scripts.iree import tools
+from scripts.matrix import stages, toolchains
+from scripts.matrix.matrix import Matrix
+
+OF_EVERY_RECORD = ("torch", "torch_xla", "frontend", "iree")
+"""The packages whose versions every record has, None if it does not use them."""
+
+
+def add(
+    record: dict[str, Any],
+    pins: Mapping[str, str],
+    declared: Mapping[str, str],
+    found: Mapping[str, str | None],
+) -> None:
+    """Add the versions that an exporter or runtime declares: those found, else those that its environment
+    pins. The build in a version (`2.15.0+cu132`) is a separate value, because pins have none."""
+    known: dict[str, str | None] = {}
+    for distribution, called in declared.items():
+        version, _, build = (found.get(called) or pins.get(distribution) or "").partition("+")
+        known |= {called: version or None} | ({f"{called}_build": build} if build else {})
+    record["versions"] = dict.fromkeys(OF_EVERY_RECORD) | record["versions"] | known
+
+
+def pins(matrix: Matrix, env: str) -> dict[str, str]:
+    """The versions that an environment of a matrix pins, by package."""
+    return Environments(matrix.toolchains).pins(env)
+
+
+def iree(root: Path, matrix: Matrix, env: str, measured: str | None) -> dict[str, str | None]:
+    """The version of IREE in an environment, and what its compiler says of itself where that is on record.
+
+    `measured`: the version of the runtime that has measured. It stands for the compiler too, unless that
+    is a local build.
+    """
+    build = _compiler(root, env)
+    pinned = pins(matrix, env).get(COMPILER)
+    of_build = None if pinned else build.partition(" ")[0]
+    known: dict[str, str | None] = {"iree": of_build or measured or pinned}
+    return known | ({"iree_build": build} if build else {})
+
+
+def _compiler(root: Path, env: str) -> str:
+    """The version and commit that iree-compile printed when the environment was made; "" if not known.
+
+    conda's environments, and those that an older version made, have no record of it.
+    """
+    path = root / stages.STAGES["env"].path(env, tools.SAID)
+    try:
+        return tools.identified(atomic.read_json(path).get("iree-compile", ""))
+    except (OSError, ValueError):
+        return ""
+
+
+def toolchain(frontend: str, target: toolchains.Entry) -> str:
+    """The toolchain of a cell: that of its target or of its frontend."""
+    of_target = toolchains.of(target.env)
+    return of_target if of_target != toolchains.PINNED else toolchains.of(frontend)

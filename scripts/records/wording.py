@@ -1,0 +1,85 @@
+"""Numbers and sentences of the results table, the same on the screen and in results/latency.md."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+
+from scripts.records.results_table import Absent, Column, Entry, Mean, Speedup, Table, Timing
+
+DOUBTFUL = "†"
+"""Before a latency with a doubt."""
+NOT_IN_MATRIX = "–"
+BASE_NAMES = ("eager", "the faster of eager and inductor")
+"""Names of the bases of the geometric means (results_table.BASES)."""
+DETAIL_CHARS = 100
+
+
+def milliseconds(value: float) -> str:
+    """Return a latency with three significant digits, and with all digits before the point."""
+    digits = max(0, 2 - math.floor(math.log10(float(f"{value:.3g}"))))
+    return f"{value:,.{digits}f}"
+
+
+def failure(entry: Entry) -> str:
+    """Return in one word why a cell has no latency."""
+    return "skipped" if entry.status == "skipped" else entry.reason
+
+
+def title(table: Table) -> str:
+    """Return `82 of 145 rows measured and verified; 90 of 96 ratios decided`, and what that means."""
+    of = table.provenance
+    counted = f"{of.measured} of {of.rows} rows measured and verified"
+    if not of.ratios:
+        return counted
+    return (
+        f"{counted}; {of.decided} of {of.ratios} ratios decided (faster, slower or same within 5 %)"
+    )
+
+
+def milliseconds_of(timing: Timing) -> str:
+    """Return a latency, marked if there is a doubt about it."""
+    return (DOUBTFUL if timing.doubt else "") + milliseconds(timing.ms)
+
+
+def doubts(table: Table) -> list[str]:
+    """Return a sentence about each row with doubts: `conv: eager, inductor: processes of this program differ`."""
+    return [
+        f"{label}: {', '.join(map(path, columns))}: {doubt}"
+        for (label, doubt), columns in table.doubts.items()
+    ]
+
+
+def path(column: Column, test: str = "eval") -> str:
+    """Return `torchmlir-torch on llvm-cpu`, or the name of a baseline."""
+    on = f" on {column.target}" if column.target else ""
+    return f"{column.name}{on}" + ("" if test == "eval" else f" ({test})")
+
+
+def absent(one: Absent) -> str:
+    """Return a sentence about targets or baselines that did not run."""
+    names = ", ".join(one.places)
+    counts = []
+    if one.is_target:
+        counts.append(f"{one.without_device} of {one.rows} compile")
+    if one.reasons:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in one.reasons)
+        counts.append(f"{one.rows - one.without_device} fail ({reasons})")
+    if one.by_other_path:
+        counts.append(f"{one.by_other_path} of these compile by another lowering path")
+    counts.append("not measured")
+    detail = textwrap.shorten(one.detail, DETAIL_CHARS, placeholder=" …")
+    return f"{names}: " + ", ".join(counts) + f": {detail}"
+
+
+def verified(mean: Mean) -> str:
+    """Return `13 of 14`: the rows of a column that were measured and verified."""
+    return f"{mean.verified} of {mean.rows}"
+
+
+def speedup(one: Speedup | None, mean: Mean) -> str:
+    """Return `1.21 (1.05 to 1.39)`, with the number of rows if not all measured rows are in it."""
+    if one is None:
+        return NOT_IN_MATRIX
+    ends = f" ({one.interval.low:.2f} to {one.interval.high:.2f})" if one.interval else ""
+    return f"{one.mean:.2f}{ends}" + ("" if one.count == mean.verified else f", {one.count} rows")

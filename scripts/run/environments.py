@@ -1,0 +1,94 @@
+"""The environments of the stages: their Python, their pins and the contents of their locks."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+import yaml
+
+from scripts.core import checkout
+from scripts.core.checkout import ROOT
+from scripts.matrix import env_files
+from scripts.run import locks
+
+MARK = "made_of.txt"
+"""File in an environment with its `pins_digest`, written when the environment is complete."""
+
+
+def env_file(env: str) -> Path:
+    """The one file that pins an environment."""
+    return ROOT / "envs" / f"{env}.yaml"
+
+
+def lock_files(env: str) -> list[str]:
+    """The lock of an environment, as an input of the rule that makes it. The list is empty if there is no
+    lock; scripts.stages.make_env reports that."""
+    path = locks.lock_file(env_file(env))
+    return [checkout.path(str(path.relative_to(ROOT)))] if path.is_file() else []
+
+
+def python(env: str, conda: bool) -> str:
+    """The interpreter of an environment. conda puts its own first on PATH."""
+    return "python" if conda else f"{prefix(env)}/bin/python"
+
+
+def prefix(env: str) -> str:
+    """Return the folder of an environment that uv makes, next to the Snakefile, for all runs."""
+    return checkout.path(f".venvs/{env}")
+
+
+def packages_file(env: str) -> str:
+    """Return the path of an environment's package list, which is an input of the run's jobs.
+
+    It is in the environment, or in the run's folder if runs in other folders share the environment.
+    """
+    return (
+        f"{prefix(env)}/versions.json" if checkout.is_here() else f"results/env/{env}/versions.json"
+    )
+
+
+def whole(folder: Path) -> str:
+    """Return the `pins_digest` of the environment in a folder, or "" if it is not complete."""
+    if (folder / MARK).is_file():
+        return (folder / MARK).read_text(encoding="utf-8").strip()
+    made = ROOT / made_of(folder.name)  # an older version made it
+    listed = folder / "versions.json"
+    if listed.is_file() and listed.stat().st_size and made.is_file():
+        return made.read_text(encoding="utf-8").strip()
+    return ""
+
+
+def is_gone(env: str) -> bool:
+    """Return whether a run in another folder finds the environment missing or with other pins."""
+    return not checkout.is_here() and whole(Path(prefix(env))) != pins_digest(env)
+
+
+@functools.cache
+def pins_digest(env: str) -> str:
+    """A hash (12 hex digits) of the dependencies of an environment and the versions in its lock, without
+    comments and hashes of files."""
+    loaded = yaml.safe_load(env_file(env).read_text(encoding="utf-8"))
+    lock = locks.lock_file(env_file(env))
+    held = locks.versions(lock) if lock.is_file() else []
+    return hashlib.sha256(repr((loaded["dependencies"], held)).encode()).hexdigest()[:12]
+
+
+@functools.cache
+def is_of_pins(env: str) -> bool:
+    """Whether the environment was made from the current pins, compared by `pins_digest`."""
+    made = Path(made_of(env))
+    return made.is_file() and made.read_text(encoding="utf-8").strip() == pins_digest(env)
+
+
+def made_of(env: str) -> str:
+    """The file with the `pins_digest` from which the environment was made."""
+    return f"results/env/{env}/pins.txt"
+
+
+@functools.cache
+def pins(env: str) -> dict[str, str]:
+    """Package to version, for every exact pin of an environment."""
+    exact = (r for r in env_files.declared(env_file(env)).requirements if "==" in r)
+    return dict(requirement.split("==", 1) for requirement in exact)

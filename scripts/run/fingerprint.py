@@ -1,0 +1,169 @@
+"""Fingerprints of a stage's code, and whether a stage of a cell has to run again.
+
+The fingerprint of a stage is a hash over its script and every module of this project that it
+imports. The imports are found in the source, when and where the stage runs. A failed cell runs again
+when the fingerprint changes. A cell that succeeded does not: its row has the fingerprint of the code
+that produced it.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import hashlib
+import os
+import shutil
+import socket
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from scripts.core import checkout, python_source
+from scripts.iree.backends import BACKENDS
+from scripts.matrix import stages
+from scripts.run import recorded
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
+
+STALE = "stale"
+"""The value of `retry` for measurements that succeeded with older code."""
+ROOT = checkout.ROOT
+
+
+def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
+    """A hash (12 hex digits) of the sources of `modules` and of every module of `scripts` they import."""
+    digest = hashlib.sha256()
+    ours = python_source.closure(modules, root, lambda name: name.split(".")[0] == "scripts")
+    for path in sorted(ours):
+        digest.update(str(path.relative_to(root)).encode() + b"\0")
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def of_stage(stage: str, modules: tuple[str, ...]) -> str:
+    """Everything that may change how a failed cell ends: the code, and for stages that need a device or
+    a compiler of the machine, which of these the machine has, and which machine it is. `stage` is
+    the name of the stage in status files."""
+    code = code_of_stage(modules)
+    if not stages.wants_device(stage):
+        return code
+    return f"{code}-{_machine_signs()}@{_machine()}"
+
+
+def due(
+    status_path: str | Path,
+    current: str,
+    retry: Collection[str] = (),
+    limits: Mapping[str, float] | None = None,
+    parts: Iterable[Outcome] = (),
+) -> str:
+    """The value of the param `due`: Snakemake runs a job again when the value of a param changes.
+
+    It consists of a hash of the code (the code's part of the fingerprint `current`) and a counter. It
+    does not depend on devices, so a cluster's login node and its nodes compute the same value.
+
+    - No outcome, or a failure with other code: the present hash. The counter is that of a stage
+      which began with this code and has no outcome, else 0.
+    - Success, or a failure with this very fingerprint: the recorded value, so nothing runs.
+    - A forced run: the counter plus one, so that it happens once. A run is forced if the cell failed
+      on this machine and its devices have changed; by `retry` (statuses, "all", or "stale" for
+      successes with other code); if a `timeout` or `oom` occurred at another limit than the present
+      one of `limits`; if the failure says nothing about the cell; and if files are truncated or missing.
+
+    `parts`: the outcomes of the problems of a batch. The batch runs again if one of them has to; the
+    others are not handled again. Problems that were skipped depend on another stage.
+    """
+    code = _code_of(current)
+    try:
+        on_record = recorded.outcome_of(str(status_path))
+    except ValueError:
+        return f"{code}+{_moment(status_path)}"
+    if on_record is None:
+        begun = outcome.begun(status_path)
+        return begun if _parts(begun)[0] == code else code
+    found = on_record.outcome
+    ended = [found, *(part for part in parts if part.status != outcome.SKIPPED)]
+    forced = not on_record.whole or any(
+        is_wanted(one, current, retry) or _has_moved(one, limits or {}) for one in ended
+    )
+    if not forced:
+        failed = [one for one in ended if one.status != outcome.OK]
+        if any(_code_of(one.fingerprint) != code for one in failed):
+            return code
+        if not any(_signs_changed(one.fingerprint, current) for one in failed):
+            return found.due or code
+    return f"{code}+{_parts(found.due)[1] + 1}"
+
+
+def is_wanted(found: Outcome, current: str, retry: Collection[str]) -> bool:
+    """Whether a stage has to run again by `retry`, or because its failure says nothing about the cell."""
+    return (
+        found.status in retry
+        or "all" in retry
+        or (STALE in retry and is_stale(found, current))
+        or found.is_passing
+    )
+
+
+def _has_moved(found: Outcome, limits: Mapping[str, float]) -> bool:
+    """Whether a stage ended at a limit that is another one now."""
+    return found.status in limits and limits[found.status] != found.limit
+
+
+def after(due: str, current: str) -> str:
+    """The value of `due` that runs a job again which was run for the value `due`: `current`, with a
+    counter if only that makes it another one."""
+    before, count = _parts(due)
+    return f"{current}+{count + 1}" if before == current else current
+
+
+def is_stale(found: Outcome, current: str) -> bool:
+    """Whether a stage succeeded with other code than `current`, which may be a whole fingerprint."""
+    return found.status == outcome.OK and _code_of(found.fingerprint) != _code_of(current)
+
+
+def _moment(path: str | Path) -> int:
+    """A counter value that was not used before, for a file that cannot be read: the time when it was
+    written, in nanoseconds. The previous counter is lost with the contents of the file."""
+    return os.stat(path).st_mtime_ns
+
+
+def _parts(due: str) -> tuple[str, int]:
+    """The code's hash and the counter of a value of `due`."""
+    base, _, count = due.rpartition("+")
+    return (base, int(count)) if base and count.isdecimal() else (due, 0)
+
+
+def _code_of(fingerprint: str) -> str:
+    return fingerprint.partition("-")[0]
+
+
+def _signs_changed(recorded: str, current: str) -> bool:
+    """Whether two fingerprints are from the same machine and its devices have changed. Fingerprints from
+    different machines cannot be compared."""
+    was, is_now = (f.partition("-")[2].partition("@") for f in (recorded, current))
+    return was[2] == is_now[2] and was[0] != is_now[0]
+
+
+@functools.cache
+def _machine_signs() -> str:
+    """A hash of the device files and compilers of this machine.
+
+    A cell that found no device runs again when the hash changes. Looking for files is cheap, while
+    asking every driver at each start is not.
+    """
+    patterns = {sign for backend in BACKENDS.values() for sign in backend.signs}
+    found = sorted({path for pattern in patterns for path in glob.glob(pattern)})
+    # inductor compiles with the machine's own compiler.
+    found += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:6]
+
+
+@functools.cache
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
+
+
+@functools.cache
+def code_of_stage(modules: tuple[str, ...]) -> str:
+    """The code's part of a stage's fingerprint. The sources are read once for all of its cells."""
+    return of_modules(modules)

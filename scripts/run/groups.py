@@ -1,0 +1,100 @@
+"""The rules' view of groups: which rows are timed together, from which files, and how."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from scripts.matrix import cell, stages
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.choices import BASES
+from scripts.matrix.entries import Baseline, Target
+from scripts.matrix.matrix import Matrix
+from scripts.supervise.group import Given
+from scripts.timing.turns import Rule
+
+RULE_KEYS = tuple(field.name for field in dataclasses.fields(Rule))
+
+
+class Groups:
+    """Answers the rules' questions about groups. `rows`: those of each group. `forked`: whether the process of a row may
+    be forked."""
+
+    def __init__(
+        self, matrix: Matrix, rows: dict[Cell, list[Cell]], forked: Callable[[Cell], bool]
+    ) -> None:
+        self._matrix, self._known, self._forked = matrix, matrix.every(), forked
+        self._rows = {group.name: members for group, members in rows.items()}
+
+    def files(self, wildcards, file: str) -> list[str]:
+        """A file of the verification of each member."""
+        return [_verified(row, file) for row in self._of(wildcards)]
+
+    def given(self, wildcards) -> str:
+        """What is timed, as JSON for the command line of the job."""
+        rows = self._of(wildcards)
+        plain = {base: name for base in BASES if (name := self._plain(rows, base))}
+        found = Given(
+            members={str(row): _verified(row).removesuffix("/") for row in rows},
+            rule=dataclasses.asdict(self._rule_of(wildcards)),
+            anchor=plain.get(BASES[0], ""),
+            bases=tuple(plain.values()),
+            forked=tuple(str(row) for row in rows if self._forked(row)),
+        )
+        return msgspec.json.encode(found).decode()
+
+    def rule(self, model: str) -> Rule:
+        """How a model is timed: the defaults, replaced by the values of `measure:`."""
+        measure = self._matrix.part_of(model).measure
+        return Rule(**{key: measure[key] for key in RULE_KEYS if key in measure})
+
+    def on_device(self, wildcards) -> Target | Baseline:
+        """An entry that runs on the device of a group, which names the node that has it."""
+        row = self._of(wildcards)[0]
+        return self._entry(row)
+
+    def _rule_of(self, wildcards) -> Rule:
+        return self.rule(wildcards.model)
+
+    def _entry(self, row: Cell) -> Target | Baseline:
+        if row.kind is Kind.IREE:
+            return self._known.target_of(row["target"])
+        return self._known.baselines[row["baseline"]]
+
+    def _plain(self, rows: Sequence[Cell], runtime: str) -> str:
+        """The member that is a runtime of PyTorch without options of its own; "" if there is none."""
+        for row in rows:
+            of = self._entry(row)
+            if isinstance(of, Baseline):
+                own = of.precision != "none" or of.compile or of.rewrites
+                if of.runtime == runtime and not own:
+                    return str(row)
+        return ""
+
+    def _of(self, wildcards) -> list[Cell]:
+        return self._rows[cell.name(Kind.GROUP, wildcards)]
+
+
+class OperatorGroups(Groups):
+    """The same of operator problems: the rows of a batch and device."""
+
+    def __init__(self, matrix: Matrix, forked: Callable[[Cell], bool]) -> None:
+        super().__init__(matrix, matrix.operators.groups(), forked)
+
+    def _rule_of(self, wildcards) -> Rule:
+        return self._matrix.operators.rule
+
+    def _entry(self, row: Cell) -> Target | Baseline:
+        of = self._matrix.operators
+        if row.kind is Kind.BATCH_IREE:
+            return of.targets[row["target"]]
+        return of.baselines[row["baseline"]]
+
+    def _of(self, wildcards) -> list[Cell]:
+        return self._rows[cell.name(Kind.BATCH_GROUP, wildcards)]
+
+
+def _verified(row: Cell, file: str = "") -> str:
+    return stages.STAGES[stages.LAST[row.kind]].path(row, file)

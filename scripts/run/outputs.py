@@ -1,0 +1,96 @@
+"""Detect damage to the files that the aggregate writes.
+
+No stage of the workflow reads results/latency.csv, so the loss of half of it would not be noticed.
+The aggregate stores digests of its files. A run compares them before it plans, and readers compare
+them before they read.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic, digest
+from scripts.core.digest import Digest
+
+CSV = Path("results/latency.csv")
+JSONL = CSV.with_name("results.jsonl")
+FILES = (CSV, CSV.with_name("latency.md"), JSONL)
+KERNEL_CSV = Path("results/kernels.csv")
+KERNEL_JSONL = KERNEL_CSV.with_suffix(".jsonl")
+KERNEL_FILES = (KERNEL_CSV, KERNEL_CSV.with_suffix(".md"), KERNEL_JSONL)
+TUNED_CSV = Path("results/tuned.csv")
+TUNED_JSONL = TUNED_CSV.with_suffix(".jsonl")
+TUNED_FILES = (TUNED_CSV, TUNED_CSV.with_suffix(".md"), TUNED_JSONL)
+OPERATOR_CSV = Path("results/operators.csv")
+OPERATOR_FILES = (OPERATOR_CSV, OPERATOR_CSV.with_suffix(".md"))
+
+
+def imported(results: Path = CSV.parent) -> list[str]:
+    """Return the records of rows that were measured on other machines (scripts.features.report.verbs.import_record)."""
+    return sorted(map(str, (results / "imported").glob("*/*.json")))
+
+
+def is_written(file: Path, since: float) -> bool:
+    """Return whether a file was written after `since`.
+
+    `since`: seconds since the epoch. One second of tolerance is allowed, because the clock of a
+    file system may be behind.
+    """
+    return file.exists() and file.stat().st_mtime >= since - 1
+
+
+def written_rows(since: float, table: Path = CSV) -> list[dict[str, str]] | None:
+    """Return the rows of a CSV, or None if it was not written after `since` (see is_written)."""
+    if not is_written(table, since):
+        return None
+    with table.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def record_path(file: Path) -> Path:
+    """Return the path of the digests of a file that the aggregate writes into results/."""
+    own = {KERNEL_CSV.stem, OPERATOR_CSV.stem, TUNED_CSV.stem}
+    name = f"aggregate_{file.stem}.json" if file.stem in own else "aggregate.json"
+    return file.parent / "logs" / name
+
+
+def record(due: str, files: Sequence[Path]) -> None:
+    """Store the digests of files in one folder, and the param `due` that they were written for."""
+    made = {file.name: asdict(digest.of(file)) for file in files}
+    atomic.write_json(record_path(files[0]), {"due": due, "files": made})
+
+
+def difference(file: Path) -> str:
+    """Return how a file differs from the file that the aggregate wrote.
+
+    Returns "" if it does not differ, has no digest, or does not exist.
+    """
+    made = _recorded(file)[1].get(file.name) if file.exists() else None
+    found = digest.difference(file, made) if made else ""
+    return f"{file} is damaged: {found}" if found else ""
+
+
+def due(files: Sequence[Path]) -> str:
+    """Return the param that requests files.
+
+    It is a new value if one of the files is damaged, which makes Snakemake write them again, else
+    the value that they were written for.
+    """
+    count = _recorded(files[0])[0]
+    return str(count + 1 if any(map(difference, files)) else count)
+
+
+def _recorded(file: Path) -> tuple[int, dict[str, Digest]]:
+    """Return the param that the files were written for, and their digests by name.
+
+    Returns (0, {}) if these are not known, for example because an older version wrote the files.
+    """
+    try:
+        found: dict[str, Any] = atomic.read_json(record_path(file))
+        return int(found["due"]), {name: Digest(**made) for name, made in found["files"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return 0, {}

@@ -1,0 +1,41 @@
+"""What results/report.html is made from in addition to results.jsonl: params of its rule.
+
+They are no inputs: the page shows operators, kernels and profiles if there are any, and making it must
+not run them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from scripts.core import checkout
+from scripts.run import fingerprint, outputs
+
+BESIDE = (
+    "results/operators/operators.jsonl",
+    str(outputs.KERNEL_JSONL),
+    "results/profile/*/*/**/profile.json",
+    "results/machine_limits/*/limits.json",
+    "results/comparison.json",
+    "results/history/*.json",
+)
+"""Patterns of these files."""
+PAGE = "scripts/features/report/web"
+"""The folder with the scripts and styles of the page."""
+
+
+def data() -> str:
+    """Return a hash that changes when one of the files is written, added or deleted."""
+    found = sorted(path for pattern in BESIDE for path in Path().glob(pattern))
+    signs = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in found]
+    return hashlib.sha256("\n".join(signs).encode()).hexdigest()[:12]
+
+
+def code() -> str:
+    """Return a hash of the code of the page."""
+    digest = hashlib.sha256(fingerprint.of_modules(["scripts.stages.write_report"]).encode())
+    for path in sorted((checkout.ROOT / PAGE).rglob("*")):
+        if path.suffix in (".js", ".css", ".html"):
+            digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]

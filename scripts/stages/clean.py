@@ -1,0 +1,101 @@
+"""Delete files that runs leave on the disk, one step at a time; docs/disk.md explains the steps."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import psutil
+
+from scripts.core import checkout, commands, exits
+from scripts.matrix.stages import STAGES
+from scripts.matrix.toolchains import SEPARATOR
+from scripts.run import environments, progress
+
+FILES: dict[str, dict[str, tuple[str, ...]]] = {
+    "dumps": {"dump_iree": ("",), "profile_iree": ("",)},
+    "inputs": {"verify": ("*/*/inputs",)},
+    "weights": {
+        "reference": ("weights.irpa", "inputs.npz", "golden.npz"),
+        "gradients": ("weights.irpa", "inputs.npz", "golden.npz"),
+    },
+}
+"""By step and stage: globs of the files to delete in a model's folder; "" is the folder itself."""
+ENVS = "envs"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.stages.clean", description=__doc__)
+    parser.add_argument("step", choices=(*FILES, ENVS))
+    parser.add_argument("--models", nargs="*", default=[], help="of these alone; default: of all")
+    args = parser.parse_args()
+    lock = no_other_run()
+    if args.step == ENVS and not checkout.is_here():
+        exits.fail(
+            f"the environments are shared by the runs of all folders: run it in {checkout.ROOT}"
+        )
+    found = list(environment_folders() if args.step == ENVS else files(args.step, args.models))
+    freed = sum(map(delete, found))
+    print(f"{args.step}: {len(found)} files and folders deleted, {freed / 1e6:,.0f} MB")
+    if lock is not None:
+        lock.close()
+    return 0
+
+
+def files(step: str, models: Sequence[str]) -> Iterator[Path]:
+    """Yield the files that a step deletes for these models, or for all models if none is given."""
+    for stage, globs in FILES[step].items():
+        root = Path("results", STAGES[stage].folder)
+        named = [root / model for model in models if (root / model).exists()]
+        for folder in named if models else sorted(root.glob("*")):
+            for pattern in globs:
+                yield from sorted(folder.glob(pattern)) if pattern else [folder]
+
+
+def environment_folders() -> Iterator[Path]:
+    """Yield the folders of the stages' environments, also those of toolchains, without the driver's
+    environment."""
+    for file in sorted((checkout.ROOT / "envs").glob("*.yaml")):
+        folder = Path(environments.prefix(file.stem))
+        found = [folder, *sorted(folder.parent.glob(f"{folder.name}{SEPARATOR}*"))]
+        yield from (one for one in found if one.is_dir())
+
+
+def delete(path: Path) -> int:
+    """Delete a file, link or folder; return the number of bytes that it used on the disk."""
+    inside = path.rglob("*") if path.is_dir() and not path.is_symlink() else ()
+    freed = sum(one.lstat().st_blocks * 512 for one in (path, *inside))
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    return freed
+
+
+def no_other_run() -> TextIO | None:
+    """Return the lock of the results, which prevents runs from starting while it is open.
+
+    Returns None inside the run that holds the lock. Exits if another run holds it.
+    """
+    file = progress.LOGS / "run.lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = file.open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        holder = lock.read().strip()
+        lock.close()
+        if holder in {str(parent.pid) for parent in psutil.Process(os.getpid()).parents()}:
+            return None
+        exits.fail(f"another run (process {holder}) is writing to results/; wait for it or stop it")
+    return lock
+
+
+if __name__ == "__main__":
+    commands.run(main)

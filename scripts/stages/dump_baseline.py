@@ -1,0 +1,202 @@
+"""Write what a baseline did: profiles, XLA's metrics and IR, dynamo's counters, for each repetition.
+
+The files are in <out-folder>/<repetition>/, as far as the runtime provides them: profile.txt and
+trace.json (PyTorch's profiler), xla_metrics.txt, ir.txt (text, hlo or stablehlo; ir.<format>.txt if
+several formats are requested), hlo_modules/ (what XLA compiled, before and after its passes) and
+dynamo_counters.json. <out-folder>/profile.txt has the profiles of all repetitions. Nothing here is
+timed for a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic, channel, exits, process
+from scripts.features.profile.dumping import TABLES, clear, listing
+from scripts.matrix.choices import BASELINE_DUMPS, IR_FORMATS
+from scripts.timing.calls import run_calls
+from scripts.torch_runtime.arguments import Work, argument_parser, prepare_process, work
+from scripts.torch_runtime.runtime import open_runtime, settle
+from scripts.verify import arguments as check_arguments
+from scripts.verify.arguments import Check
+
+IR = "ir.txt"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Where PyTorch/XLA saves the graphs of a call (a file), and where XLA saves the modules that it
+    compiles (a folder)."""
+
+    ir: Path
+    hlo: Path
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to write: `kinds` of choices.BASELINE_DUMPS, into a folder for each of `repeat` repetitions."""
+
+    kinds: list[str]
+    repeat: int
+    iterations: int
+    folder: Path
+
+
+def main() -> None:
+    parser = argument_parser("scripts.stages.dump_baseline", __doc__)
+    parser.add_argument(
+        "--kinds",
+        default=json.dumps(BASELINE_DUMPS),
+        type=json.loads,
+        help='JSON list, such as ["profile", "ir"]',
+    )
+    parser.add_argument(
+        "--save-ir",
+        default=["stablehlo"],
+        type=_formats,
+        help='a format, or a JSON list: ["hlo", "text"]',
+    )
+    parser.add_argument("--repeat", default=1, type=int, help="repetitions; each has a folder")
+    parser.add_argument("--iterations", default=1, type=int, help="calls per repetition")
+    parser.add_argument("--out-folder", required=True, type=Path)
+    parser.add_argument(
+        "--out-listing", required=True, type=Path, help="JSON file: sizes by file name"
+    )
+    args = parser.parse_args()
+    wanted = Wanted(args.kinds, args.repeat, args.iterations, args.out_folder)
+    with tempfile.TemporaryDirectory(dir=args.out_listing.parent, prefix="dump-") as folder:
+        scratch = Path(folder).absolute()
+        cell = work(args, scratch)
+        prepare_process(cell)
+        if cell.program:
+            exits.fail(
+                f"{cell.runtime} runs a program, of which PyTorch's profiler sees nothing",
+                exits.UNSUPPORTED,
+            )
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
+        saved = Saved(scratch / "ir", scratch / "hlo")
+        _ask_xla(saved, args.save_ir[0], hlo="hlo_modules" in wanted.kinds)
+        dump(cell, check_arguments.check(args), wanted, saved)
+        if len(args.save_ir) > 1 and (wanted.folder / "0" / IR).exists():
+            _dump_other_formats(args.save_ir, wanted, scratch)
+    atomic.write_json(args.out_listing, listing(args.out_folder))
+
+
+def _formats(text: str) -> list[str]:
+    """The formats that `--save-ir` names. argparse reports a wrong one."""
+    found = json.loads(text) if text.startswith("[") else [text]
+    if unknown := [name for name in found if name not in IR_FORMATS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r}: one of {', '.join(IR_FORMATS)}")
+    return found
+
+
+def _ask_xla(saved: Saved, ir_format: str, hlo: bool) -> None:
+    """Make PyTorch/XLA and XLA save what they trace and compile. Both read the setting once, on import."""
+    os.environ["XLA_SAVE_TENSORS_FILE"] = str(saved.ir)
+    os.environ["XLA_SAVE_TENSORS_FMT"] = ir_format
+    if hlo:
+        # After the baseline's own flags: if a flag is given twice, the last one counts.
+        dumping = f"--xla_dump_to={saved.hlo} --xla_dump_hlo_as_text"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {dumping}".strip()
+
+
+def _dump_other_formats(formats: list[str], wanted: Wanted, scratch: Path) -> None:
+    """Write the IR in each further format with a process of its own: PyTorch/XLA reads the format once.
+
+    The files are then named after their formats.
+    """
+    # Without the supervisor's channel: the supervisor has already answered this stage's request.
+    variables = {k: v for k, v in os.environ.items() if k != channel.VARIABLE}
+    for name in formats[1:]:
+        folder = scratch / name
+        other = {"kinds": '["ir"]', "save-ir": name, "out-folder": folder}
+        other["out-listing"] = scratch / f"{name}.json"
+        again = [str(part) for key, value in other.items() for part in (f"--{key}", value)]
+        command = [sys.executable, "-m", "scripts.stages.dump_baseline", *sys.argv[1:], *again]
+        if (ended := subprocess.run(command, env=variables, check=False)).returncode:
+            process.exit_like(ended.returncode)
+        _name_by_format(wanted, folder, name)
+    _name_by_format(wanted, wanted.folder, formats[0])
+
+
+def _name_by_format(wanted: Wanted, folder: Path, ir_format: str) -> None:
+    """Move the IR of each repetition from `folder` to its destination, named after its format.
+
+    A repetition that traced no new graph has no IR.
+    """
+    for number in range(wanted.repeat):
+        made = folder / str(number) / IR
+        if made.exists():
+            os.replace(made, wanted.folder / str(number) / f"ir.{ir_format}.txt")
+
+
+def dump(cell: Work, check: Check, wanted: Wanted, saved: Saved) -> None:
+    """Run the repetitions, each under the profiler, and write their files."""
+    from scripts.torch_runtime import profiling
+
+    runtime, device = open_runtime(cell)
+    channel.working()
+    session = runtime.open_session(cell, check, device)
+    clear(wanted.folder)
+    tables = []
+    for number in range(wanted.repeat):
+        folder = wanted.folder / str(number)
+        folder.mkdir(parents=True)
+        device.clear_metrics()
+        _take_ir(saved.ir)
+        shutil.rmtree(saved.hlo, ignore_errors=True)
+        if "profile" not in wanted.kinds:
+            run_calls(session, device, wanted.iterations)
+        else:
+            taken = profiling.profiled(session, device, wanted.iterations)
+            by = "self_cuda_time_total" if device.kind == "cuda" else "self_cpu_time_total"
+            table = taken.key_averages().table(sort_by=by, row_limit=500)
+            atomic.write_text(folder / "profile.txt", table)
+            taken.export_chrome_trace(str(folder / "trace.json"))
+            tables.append(f"# repetition {number}\n{table}")
+        if "ir" in wanted.kinds and (ir := _take_ir(saved.ir)):
+            atomic.write_text(folder / IR, ir)
+        _take_modules(saved.hlo, folder / "hlo_modules")
+        _write_accounts(wanted.kinds, folder, device, profiling.dynamo_counters())
+    if tables:
+        atomic.write_text(wanted.folder / TABLES, "\n".join(tables))
+    settle(runtime)
+
+
+def _write_accounts(kinds: list[str], folder: Path, device: Any, counters: dict) -> None:
+    if "xla_metrics" in kinds and (report := device.metrics_report()):
+        atomic.write_text(folder / "xla_metrics.txt", report)
+    if "dynamo_counters" in kinds and counters:
+        atomic.write_json(folder / "dynamo_counters.json", counters)
+
+
+def _take_modules(saved: Path, folder: Path) -> None:
+    """Move the HLO modules that XLA has dumped since the last call of this function, if there are any.
+
+    XLA's LLVM IR and object files are not moved.
+    """
+    for path in sorted(saved.glob("*.txt")):
+        folder.mkdir(exist_ok=True)
+        shutil.move(path, folder / path.name)
+
+
+def _take_ir(saved: Path) -> str:
+    """What PyTorch/XLA has saved since the last call of this function; "" if nothing."""
+    text = ""
+    for path in sorted(saved.parent.glob(f"{saved.name}*")):  # one a device: ir.0
+        text += path.read_text(encoding="utf-8", errors="replace")
+        path.unlink()
+    return text
+
+
+if __name__ == "__main__":
+    main()

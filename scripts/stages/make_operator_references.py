@@ -1,0 +1,44 @@
+"""Worker: make the references of operator problems (inputs, eager and float64 results, signature)."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scripts.core import exits
+from scripts.features.operators.batch import artifacts, worker
+from scripts.features.operators.calls import reference
+from scripts.features.operators.calls.calling import Call, NotCallable
+from scripts.features.operators.problems.problem import Problem
+from scripts.verify import codes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.stages.make_operator_references", description=__doc__
+    )
+    worker.add_arguments(parser)
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the batch")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+
+    def handle(payload: dict[str, Any], facts: dict[str, Any]) -> None:
+        problem = Problem(payload["op"], payload["args"])
+        try:
+            facts |= reference.make(Call.of(problem), args.seed, args.out / problem.name)
+        except NotCallable as error:
+            exits.fail(str(error), exits.UNSUPPORTED)
+        if not facts["deterministic"]:
+            exits.fail(f"{codes.NONDETERMINISTIC}: two eager runs differ")
+        facts["files"] = artifacts.record(args.out / problem.name, reference.FILES)
+
+    worker.serve(args, handle)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Measure the module of a bundle on this machine: verify it, time it, and write a record for scripts.features.report.verbs.import_record.
+
+A bundle of `vmfbench bundle --measure` has this script with all modules that it imports. It needs Python 3.11 or
+later, IREE's runtime and nothing else. The module is verified and timed as in a run of the workflow: in twelve processes, one
+after the other, beside a second one of the same module as a control. Nothing else should run on the machine meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic, commands, digest, exits
+from scripts.core.digest import Digest
+from scripts.core.machine import physical_cores
+from scripts.supervise import in_turns
+from scripts.supervise.members import VERIFICATION, Member
+from scripts.timing.turns import Rule
+
+BUNDLE, RECORD, FORMAT = "measure.json", "record.json", 2
+MEMBER = "module"
+"""The name of the module in the timing."""
+LOG_CHARS = 20_000
+"""How much of the end of a log a record has."""
+_NAME = re.compile(r"[^\w.-]+")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.stages.measure_elsewhere", description=__doc__
+    )
+    parser.add_argument(
+        "--name", default=platform.node(), help="of this machine, for the rows (default: host name)"
+    )
+    parser.add_argument("--threads", type=int, help="CPU threads (default: physical cores)")
+    parser.add_argument(
+        "--device", help="device URI, such as cuda://1 (default: that of the target)"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=Rule.budget_s,
+        metavar="SECONDS",
+        help=f"of timing (default: {Rule.budget_s:g})",
+    )
+    parser.add_argument("--out", type=Path, default=Path(RECORD), help=f"default: {RECORD}")
+    args = parser.parse_args()
+    folder = Path(__file__).absolute().parents[2]
+    bundle = atomic.read_json(folder / BUNDLE)
+    number = bundle.get("threads")
+    if number and args.threads not in (None, number):
+        exits.fail(
+            f"this bundle is of a row with {number} threads, found --threads {args.threads}: leave the option out, or make a "
+            "bundle of the row with that number"
+        )
+    check(folder, bundle["files"])
+    made = {
+        "format": FORMAT,
+        "name": _NAME.sub("-", args.name).strip("-.") or "elsewhere",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": physical_cores(),
+        "row": bundle["row"],
+        "fingerprint": bundle["fingerprint"],
+        **verified(folder, words(bundle["command"], args.threads, args.device)),
+        "timing": None,
+    }
+    if made["returncode"] == 0:
+        made["timing"] = timed(folder, made["verified"]["command"], Rule(budget_s=args.budget))
+    atomic.write_json(args.out, made)
+    if made["returncode"] != 0:
+        exits.fail(f"not measured, see above; {args.out} says why")
+    of = made["timing"]["members"][MEMBER]
+    if of["status"] != "ok":
+        exits.fail(f"{of['detail']}; {args.out} says it too")
+    print(f"verified; ms per call: {', '.join(f'{ms:.4g}' for ms in of['values_ms'])}")
+    print(f"{args.out}: vmfbench import {args.out} adds it to the results of a checkout")
+
+
+def check(folder: Path, files: dict[str, Any]) -> None:
+    """Exit if a file of the bundle is missing or has changed since it was made."""
+    for name, made in files.items():
+        if what := digest.difference(folder / name, Digest(**made)):
+            exits.fail(f"{folder / name}: {what}; copy the bundle again")
+
+
+def words(command: Sequence[str], threads: int | None, device: str | None) -> list[str]:
+    """The options of scripts.stages.verify_iree, with those that are different on this machine."""
+    found = list(command)
+    if device:
+        found[found.index("--device") + 1] = device
+    return [*found, *(["--threads", str(threads)] if threads else [])]
+
+
+def verified(folder: Path, options: Sequence[str]) -> dict[str, Any]:
+    """Verify the module: the exit code, what was found out (None if nothing was) and the end of the log."""
+    out, log = folder / VERIFICATION, folder / "log.txt"
+    out.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "scripts.stages.verify_iree", *options, "--out", out.name]
+    memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+    environment = os.environ | {exits.LIMIT_VARIABLE: str(memory_mb), "PYTHONPATH": str(folder)}
+    with log.open("w", encoding="utf-8") as file:
+        done = subprocess.run(
+            command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False
+        )
+    said = log.read_text(encoding="utf-8", errors="replace")
+    print(said, end="", flush=True)
+    return {
+        "returncode": done.returncode,
+        "verified": json.loads(out.read_text(encoding="utf-8")) if out.is_file() else None,
+        "log": said[-LOG_CHARS:],
+    }
+
+
+def timed(folder: Path, command: str, rule: Rule) -> dict[str, Any]:
+    """Time the module, with the flags of the command of iree-benchmark-module: the values of a GroupTiming."""
+    flags = shlex.split(command)[1:]
+    member = Member(
+        MEMBER,
+        (sys.executable, "-m", "scripts.stages.time_module", *flags),
+        folder / "timing.txt",
+        forked=False,
+        env={"PYTHONPATH": str(folder)},
+        folder=folder,
+    )
+    return asdict(in_turns.take([member], rule, lambda text: print(text, flush=True)))
+
+
+if __name__ == "__main__":
+    commands.run(main)

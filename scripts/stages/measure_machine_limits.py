@@ -1,0 +1,96 @@
+"""Measure what a device can do at most: the bandwidth of its memory, and its largest products.
+
+The CPU and CUDA GPUs are measured through PyTorch and IREE, other devices through IREE alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from scripts.core import channel, exits
+from scripts.features.limits import iree_samples as limit_samples
+from scripts.iree.backends import BACKENDS
+from scripts.iree.session import NoDevice, device_info
+from scripts.matrix import plugins, threads
+from scripts.timing import arguments as timing_arguments
+from scripts.timing import machine_limits
+from scripts.timing.hostload import HostWatch
+from scripts.timing.limit_programs import WrongResult
+from scripts.timing.machine_limits import MachineLimits, Sample
+from scripts.torch_runtime.runtime import NoDevice as NoTorchDevice
+
+VERSIONS = {"torch": "torch", "iree-base-compiler": "iree"}
+BY_DEVICE = {backend.device_kind: backend for backend in BACKENDS.values()}
+
+
+def main() -> None:
+    channel.working()
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.stages.measure_machine_limits", description=__doc__
+    )
+    parser.add_argument(
+        "--device", required=True, type=threads.shared, choices=list(BY_DEVICE),
+        help="its kind; a number of threads in its name is left out",
+    )  # fmt: skip
+    timing_arguments.add_threads(parser)
+    parser.add_argument("--out", required=True, type=Path)
+    args = parser.parse_args()
+    number = timing_arguments.threads(args)
+    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="limits-") as scratch:
+        try:
+            found = measure(args.device, number, Path(scratch))
+        except NoDevice as error:
+            exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
+        except WrongResult as error:
+            exits.fail(str(error), exits.WRONG_RESULT)
+    if not machine_limits.complete(found.samples):
+        exits.fail(f"no triad or no product ran on {found.device_name}; the notes above say why")
+    for sample in found.samples:
+        unit = "GB/s" if sample.what == machine_limits.TRIAD else "GFLOP/s"
+        print(f"{sample.name}, size {sample.size}: {sample.rate:.4g} {unit}")
+    for doubt in found.doubts:
+        print(f"note: {doubt}")
+    found.write(args.out)
+
+
+def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
+    """The limits of a device with a number of CPU threads. Raises NoDevice and WrongResult."""
+    started = time.time()
+    backend = BY_DEVICE[kind]
+    device = device_info(backend.device, number)
+    programs = limit_samples.prepare(backend, device["path"], number, scratch)
+    of_torch = _through_torch(kind, number) if kind in plugins.DEVICES else ()
+    of_iree = limit_samples.take(programs, kind, number)
+    on_cpu = kind == "cpu"
+    with HostWatch(number if on_cpu else 1) as host:
+        samples = (*of_torch, *of_iree)
+    return MachineLimits(
+        device=kind,
+        device_name=device["name"],
+        threads=number if on_cpu else None,
+        measured_at=started,
+        samples=samples,
+        versions=plugins.installed(VERSIONS),
+        doubts=machine_limits.doubts(samples, host.load.foreign + host.load.steal),
+    )
+
+
+def _through_torch(kind: str, number: int) -> Iterable[Sample]:
+    """What takes PyTorch's samples; nothing is taken before it is iterated over. Empty, with a note, if this PyTorch
+    does not have the device."""
+    from scripts.features.limits import torch_samples
+    from scripts.torch_runtime.torch_device import TorchDevice
+
+    try:
+        return torch_samples.take(TorchDevice(kind, number), number)
+    except NoTorchDevice as error:
+        print(f"note: PyTorch's samples are left out: {error}", flush=True)
+        return ()
+
+
+if __name__ == "__main__":
+    main()

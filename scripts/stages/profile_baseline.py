@@ -1,0 +1,107 @@
+"""Write how the time of a baseline's call is shared out over the model's nn.Modules.
+
+Nothing here is timed for a row. Runtimes: eager (PyTorch's profiler, with a range for each module) and
+inductor (the kernels of its generated code, by the modules of their nodes).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scripts.core import atomic, channel, exits
+from scripts.matrix.choices import MODULE_PROFILES
+from scripts.torch_runtime.arguments import Work, argument_parser, prepare_process, work
+from scripts.torch_runtime.runtime import open_runtime, settle
+from scripts.verify import arguments as check_arguments
+from scripts.verify.arguments import Check
+
+if TYPE_CHECKING:
+    from scripts.features.profile.by_module import ModuleTime
+
+CALLS = 5
+"""Calls of which the times are the mean, if none takes longer than LONG_S / CALLS."""
+LONG_S = 10.0
+
+
+def main() -> None:
+    parser = argument_parser("scripts.stages.profile_baseline", __doc__)
+    parser.add_argument("--out", required=True, type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
+        cell = work(args, Path(folder).absolute())
+        prepare_process(cell)
+        if cell.runtime not in MODULE_PROFILES or cell.device != "cpu" or cell.test != "eval":
+            exits.fail(
+                f"{cell.runtime} {cell.test} on {cell.device} has no profile by module; "
+                f"expected eval of {' or '.join(MODULE_PROFILES)} on cpu",
+                exits.UNSUPPORTED,
+            )
+        if cell.rewrites:
+            exits.fail("a rewritten graph has no modules to profile", exits.UNSUPPORTED)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cell.scratch)
+        atomic.write_json(args.out, profile(cell, check_arguments.check(args)))
+
+
+def profile(cell: Work, check: Check) -> dict[str, Any]:
+    """The profile of a baseline: milliseconds by module, and of a whole call without a profiler. That of eager has the
+    work of the model too (torch_model/work.py)."""
+    from scripts.features.profile import by_module
+    from scripts.torch_model import work as work_of
+
+    runtime, device = open_runtime(cell)
+    channel.working()
+    with contextlib.ExitStack() as stack:
+        if cell.runtime == "inductor":
+            from scripts.features.profile import inductor_by_module
+
+            stack.enter_context(inductor_by_module.marking())
+        session = runtime.open_session(cell, check, device)
+        session()  # compiles
+    settle(runtime)
+    calls = _calls(session)
+    if cell.runtime == "inductor":
+        return _described(cell, session, calls, inductor_by_module.inductor(session, calls))
+    loaded = session.step.loaded
+    found = by_module.eager(session, loaded.module, calls)
+    counted = work_of.count(session, loaded)
+    return _described(cell, session, calls, found) | {"work": asdict(counted)}
+
+
+def _described(
+    cell: Work, session: Callable[[], Any], calls: int, found: Sequence[ModuleTime]
+) -> dict[str, Any]:
+    return {
+        "runtime": cell.runtime,
+        "threads": cell.threads,
+        "calls": calls,
+        "call_ms": _median_ms(session, calls),
+        "modules": [asdict(one) for one in sorted(found, key=lambda one: -one.ms)],
+    }
+
+
+def _calls(session: Callable[[], Any]) -> int:
+    """The number of calls to profile: CALLS, or as many as fit into LONG_S."""
+    start = time.perf_counter()
+    session()
+    return max(1, min(CALLS, int(LONG_S / (time.perf_counter() - start))))
+
+
+def _median_ms(session: Callable[[], Any], calls: int) -> float:
+    taken = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        session()
+        taken.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(taken)
+
+
+if __name__ == "__main__":
+    main()

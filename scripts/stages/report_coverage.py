@@ -1,0 +1,332 @@
+"""Which models reach which frontend and target, how far the others came and why they stopped."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from scripts.core import atomic, commands, exits
+from scripts.matrix import cell
+from scripts.records import coverage, markdown, remedied
+from scripts.records.coverage import ENDINGS, FIELDS
+from scripts.records.markdown import text
+from scripts.records.results_file import BadRecords, Record, read
+from scripts.records.versions import OF_EVERY_RECORD
+
+LOWERING_PATH = ["frontend", "target"]
+MODEL = ["suite", "model"]
+ALWAYS_COUNTED = ("verified", "no-device", "wrong", "compile", "export", "reference")
+LEGEND = """\
+✓: verified against eager · `compiled`: it compiles, but this machine has no such device · `✗ wrong`: it
+ran, and its results differ from eager's · `✗ <stage>`: that stage failed, with its status if that is
+`unsupported`, `crashed`, `oom` or `timeout` · `✗ env`: an environment could not be made · `undecided`:
+two runs of eager differ · `skipped`: on a skip list · –: not in the matrix · \\*: the exporter
+rewrote the program, because the frontend does not accept it otherwise · †: a [remedy](#remedies) has compiled it
+"""
+
+
+def main() -> None:
+    args = _arguments()
+    try:
+        records = load(args.results, args.cell)
+    except (BadRecords, OSError) as error:
+        exits.fail(str(error))
+    cells = frame(records)
+    if args.out_csv:
+        atomic.write_text(args.out_csv, to_csv(cells))
+        print(args.out_csv)
+    if args.out_md:
+        paths = [*map(_from_here, args.results), "--out-md", _from_here(args.out_md)]
+        chosen = [word for glob in args.cell for word in ("--cell", glob)]
+        command = ["python", "-m", "scripts.stages.report_coverage", *chosen, "--results", *paths]
+        made_by = shlex.join(command)
+        note = f"\n{args.note}\n" if args.note else ""
+        head = f"# {text(args.title)}\n\nMade by `{made_by}`.\n{note}"
+        atomic.write_text(args.out_md, head + page(cells, records))
+        print(args.out_md)
+    counts = cells["ending"].value_counts()
+    print(", ".join(f"{counts[key]} {ENDINGS[key]}" for key in ENDINGS if key in counts))
+
+
+def load(paths: Sequence[Path], cells: Sequence[str] = ()) -> list[Record]:
+    """The records of several results.jsonl that the globs `cells` select, in their order.
+
+    Raises BadRecords for a line that is not a record, for a cell that occurs twice, and if there
+    is no IREE cell.
+    """
+    found = [record for path in paths for record in read(path)]
+    records = [record for record in found if cell.selects(cells, record["cell"])]
+    if found and not records:
+        raise BadRecords(
+            f"{', '.join(map(str, paths))}: no cell of {len(found)} matches --cell {' '.join(cells)}"
+        )
+    seen: dict[tuple[str, str], Record] = {}
+    for record in records:
+        for key in ("stage", "reason"):
+            if not isinstance(record.data["outcome"].get(key), str):
+                raise BadRecords(f"{record.where}: no outcome.{key}; run the workflow again")
+        first = seen.setdefault((record["suite"], record["cell"]), record)
+        if first is not record:
+            raise BadRecords(
+                f"{first.where} and {record.where} are both {record['cell']} of suite"
+                f" {record['suite']}; give files to --results that have no cell in common"
+            )
+    if not any(record.is_iree for record in records):
+        raise BadRecords(
+            f"{', '.join(map(str, paths))}: found no row of an IREE cell, and coverage is"
+            " about those; run the workflow with a frontend and a target"
+        )
+    return records
+
+
+def frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One row per cell, in the order of the records: the fields of Cell, `ending` and `mark`."""
+    cells = coverage.iree_cells(record.data for record in records)
+    return pd.DataFrame(
+        [dataclasses.asdict(c) | {"ending": c.ending, "mark": c.mark} for c in cells]
+    )
+
+
+def to_csv(cells: pd.DataFrame) -> str:
+    """CSV with one line per cell. Details are complete; their line breaks become spaces."""
+    one_line = cells["detail"].map(lambda detail: " ".join(detail.split()))
+    flat = cells.assign(detail=one_line, rewrites=cells["rewrites"].map("; ".join))
+    return flat.to_csv(columns=list(FIELDS), index=False, lineterminator="\n")
+
+
+def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
+    """The sections of the Markdown page, below its title: counts and reasons before the long table."""
+    sections = {
+        "By suite": table(suites(cells)),
+        "Why cells stopped": (
+            "Details that differ only in numbers, types or source lines share a row, which quotes the"
+            f" first of them.\n\n{table(reasons(cells), quoted='detail')}"
+        ),
+        "Compiled": (
+            "Cells by how they were compiled. *By remedy*: as asked they fail, and another lowering path, level or set"
+            f" of flags compiles them.\n\n{table(compiled(cells))}"
+        ),
+        "Remedies": (
+            "Cells that a remedy has compiled. They count as failed above and below if it took another lowering"
+            f" path.\n\n{table(made_good(cells))}"
+        ),
+        "By model": f"{LEGEND}\n{table(models(cells))}",
+        "Rewrites": table(rewrites(cells)),
+        "Baselines": table(baselines(records)),
+        "Versions": f"{table(versions(records))}\nDevices: {', '.join(devices(records)) or 'none'}.\n",
+    }
+    empty = {"Why cells stopped": cells["verified"].all(), "Rewrites": not cells["rewrites"].any()}
+    empty["Baselines"] = all(record.is_iree for record in records)
+    empty["Remedies"] = not cells["remedy"].any()
+    empty["Compiled"] = empty["Remedies"] and bool(cells["frontend_used"].all())
+    return "".join(f"\n## {title}\n\n{body}" for title, body in sections.items() if not empty.get(title))  # fmt: skip
+
+
+def suites(cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells by suite (down) and how they ended (across); every cell is counted once."""
+    counts = pd.crosstab(cells["suite"], cells["ending"])
+    shown = [key for key in ENDINGS if key in ALWAYS_COUNTED or key in counts]
+    counts = counts.reindex(index=cells["suite"].unique(), columns=shown, fill_value=0)
+    by_model = cells.groupby(MODEL, sort=False)["verified"].any().groupby("suite", sort=False)
+    counts.insert(0, "models", by_model.size())
+    counts.insert(1, "with a verified cell", by_model.sum())
+    counts.insert(2, "cells", cells["suite"].value_counts())
+    if len(counts) > 1:
+        counts.loc["all"] = counts.sum()
+    return counts.rename(columns=ENDINGS).rename_axis("suite").reset_index()
+
+
+def compiled(cells: pd.DataFrame) -> pd.DataFrame:
+    """Targets (down) and how their cells were compiled (across)."""
+    rows = zip(cells["target"], cells["frontend_used"], cells["remedy"], strict=True)
+    found = remedied.counts(rows)
+    lines = [[target, *(of[way] for way in remedied.WAYS)] for target, of in found.items()]
+    return pd.DataFrame(lines, columns=["target", *remedied.WAYS])
+
+
+def made_good(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells that a remedy has compiled, together where their paths, reasons and remedies agree."""
+    by = ["frontend", "target", "first error", "remedy", "frontend used"]
+    found = cells[cells["remedy"] != ""].rename(
+        columns={"frontend_used": "frontend used", "first_error": "first error"}
+    )
+    models = found.groupby(by, sort=False)["model"].agg(["size", ", ".join]).reset_index()
+    return models.set_axis([*by, "cells", "models"], axis=1)
+
+
+def models(cells: pd.DataFrame) -> pd.DataFrame:
+    """Models (down) and lowering paths (across); the last row counts the verified models."""
+    marks = cells.pivot(index=MODEL, columns=LOWERING_PATH, values="mark")
+    verified = cells.groupby(LOWERING_PATH)["verified"].agg(lambda v: f"{v.sum()} of {len(v)}")
+    order = {
+        name: {value: place for place, value in enumerate(cells[name].unique())}
+        for name in LOWERING_PATH
+    }
+    paths = sorted(
+        marks.columns, key=lambda r: [order[n][v] for n, v in zip(LOWERING_PATH, r, strict=True)]
+    )
+    rows = marks.reindex(index=pd.MultiIndex.from_frame(cells[MODEL].drop_duplicates()))
+    rows = rows[paths].fillna("–").reset_index()
+    rows.columns = ["suite", "model", *("/\n".join(path) for path in paths)]
+    rows.loc[len(rows)] = ["verified", "", *(verified[path] for path in paths)]
+    return rows
+
+
+def reasons(cells: pd.DataFrame) -> pd.DataFrame:
+    """Why cells are not verified, the most frequent reason first, each with the cells concerned."""
+    names = cells.groupby("model")["suite"].transform("nunique")
+    label = cells["model"].where(names == 1, cells["suite"] + "/" + cells["model"])
+    labelled = cells.assign(label=label, kind=cells["detail"].map(coverage.kind_of))
+    every = labelled.groupby("label")[LOWERING_PATH].apply(
+        lambda group: list(group.itertuples(index=False, name=None))
+    )
+    stopped = labelled[~labelled["verified"]]
+    rows = []
+    for (stage, status, reason, _), group in stopped.groupby(
+        ["stopped_at", "status", "reason", "kind"], sort=False
+    ):
+        detail = coverage.readable(group["detail"].iloc[0])
+        rows.append((len(group), stage, status, reason, detail, where(group, every)))
+    columns = ["cells", "stage", "status", "reason", "detail", "where"]
+    found = pd.DataFrame(rows, columns=columns)
+    return found.sort_values("cells", ascending=False, kind="stable")
+
+
+def where(group: pd.DataFrame, every: pd.Series) -> str:
+    """The cells of a group as text, with models of the same lowering paths together.
+
+    `<frontend>/*` stands for all targets of a frontend, `*/<target>` for all frontends of a target.
+    """
+    together: dict[str, list[str]] = {}
+    for model, cells in group.groupby("label", sort=False):
+        here, there = list(cells[LOWERING_PATH].itertuples(index=False, name=None)), every[model]
+        paths = "everywhere" if set(here) == set(there) else ", ".join(_named(here, there))
+        together.setdefault(paths, []).append(str(model))
+    return "; ".join(f"{paths}: {', '.join(names)}" for paths, names in together.items())
+
+
+def _named(here: Sequence[tuple[str, str]], there: Sequence[tuple[str, str]]) -> list[str]:
+    """Short names for the lowering paths `here`, given all lowering paths of the model, `there`."""
+
+    def whole(side: int, name: str) -> bool:
+        of_name = {path for path in there if path[side] == name}
+        return len(of_name) > 1 and of_name <= set(here)
+
+    named: dict[str, None] = {}
+    for frontend, target in here:
+        if whole(0, frontend):
+            named[f"{frontend}/*"] = None
+        elif whole(1, target):
+            named[f"*/{target}"] = None
+        else:
+            named[f"{frontend}/{target}"] = None
+    return list(named)
+
+
+def rewrites(cells: pd.DataFrame) -> pd.DataFrame:
+    """What exporters changed, per frontend. A program is counted once, for all of its targets."""
+    programs = cells.drop_duplicates([*MODEL, "frontend"]).explode("rewrites")
+    programs = programs.dropna(subset="rewrites")
+    found = programs.groupby(["frontend", "rewrites"], sort=False)["model"].agg(["size", ", ".join])
+    return found.reset_index().set_axis(["frontend", "rewrite", "programs", "models"], axis=1)
+
+
+def baselines(records: Sequence[Record]) -> pd.DataFrame:
+    """Models (down) and baselines (across): verified, or the reason."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for record in records:
+        if not record.is_iree:
+            name = record.parts[0] if record["test"] == "eval" else "/".join(record.parts)
+            row = rows.setdefault((record["suite"], record["model"]), {})
+            row[name] = coverage.baseline_mark(record.data)
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines = [[*key, *(row.get(name, "–") for name in names)] for key, row in rows.items()]
+    return pd.DataFrame(lines, columns=[*MODEL, *names])
+
+
+def versions(records: Sequence[Record]) -> pd.DataFrame:
+    """The versions in the rows, per frontend or baseline."""
+    columns = ["rows of", "torch", "exporter", "torch_xla", "IREE", "others"]
+    found: dict[str, list[set[str]]] = {}
+    for record in records:
+        of, has = record.parts[0], record.data.get("versions") or {}
+        exporter = record.data["experiment"].get("exporter") or ""
+        frontend = f"{exporter} {has['frontend']}".strip() if has.get("frontend") else None
+        others = [
+            f"{k} {v}" for k, v in has.items() if v and k not in (*OF_EVERY_RECORD, "torch_build")
+        ]
+        build = f"+{has['torch_build']}" if has.get("torch_build") else ""
+        values = [
+            f"{has['torch']}{build}" if has.get("torch") else None,
+            frontend,
+            has.get("torch_xla"),
+            has.get("iree"),
+            ", ".join(others),
+        ]
+        for known, value in zip(found.setdefault(of, [set() for _ in values]), values, strict=True):
+            known |= {value} if value else set()
+    rows = [[of, *(", ".join(_builds(known)) for known in sets)] for of, sets in found.items()]
+    shown = pd.DataFrame(rows, columns=columns)
+    return shown if shown["others"].any() else shown.drop(columns="others")
+
+
+def devices(records: Iterable[Record]) -> list[str]:
+    """The devices on which something ran, by kind: `cpu: <name>`."""
+    found = {(r["device"], r.data["run"].get("device_name")) for r in records}
+    return [f"{kind}: {text(name)}" for kind, name in sorted(f for f in found if f[1])]
+
+
+def table(rows: pd.DataFrame, quoted: str = "") -> str:
+    """Return a Markdown table. Numbers are aligned to the right; the column `quoted` is code."""
+    right = [n for n, kind in enumerate(rows.dtypes) if pd.api.types.is_numeric_dtype(kind)]
+    show = [markdown.code if name == quoted else text for name in rows.columns]
+    lines = [
+        [f(value) for f, value in zip(show, row, strict=True)]
+        for row in rows.itertuples(index=False)
+    ]
+    return markdown.table([text(name) for name in rows.columns], lines, right)
+
+
+def _builds(known: set[str]) -> list[str]:
+    """Versions, without those that only lack the build: "2.9.0" if "2.9.0+cpu" is there too."""
+    return sorted(v for v in known if not any(w.startswith(f"{v}+") for w in known))
+
+
+def _from_here(path: Path) -> str:
+    """A path as the page may show it: a path outside this folder keeps its last two parts only."""
+    near = Path(os.path.relpath(path))
+    return str(near if ".." not in near.parts else Path(*path.resolve().parts[-2:]))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.stages.report_coverage", description=__doc__
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        nargs="+",
+        default=[Path("results/results.jsonl")],
+        help="one or several results.jsonl that have no cell in common",
+    )
+    cell.add_arguments(parser)
+    parser.add_argument("--out-md", type=Path, help="the page, in Markdown")
+    parser.add_argument(
+        "--out-csv", type=Path, help="CSV file with one line per cell and complete details"
+    )
+    parser.add_argument("--title", default="Coverage")
+    parser.add_argument("--note", help="a paragraph below the title, such as what was selected")
+    args = parser.parse_args()
+    if not (args.out_md or args.out_csv):
+        parser.error("nothing to write: give --out-md, --out-csv or both")
+    return args
+
+
+if __name__ == "__main__":
+    commands.run(main)

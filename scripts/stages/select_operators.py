@@ -1,0 +1,94 @@
+"""Select the operator problems of a run from traces or a dataset, and write them by batch.
+
+Writes problems.jsonl, batches/<batch>.jsonl and source.json (the numbers of problems, and notes) into
+--out. A trace that is empty, because its model could not be traced, is left out with a note.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scripts.core import atomic, commands, exits
+from scripts.features.operators.problems import dataset, selection, traces
+from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.selection import Selection
+from scripts.matrix.entries import Operators
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.stages.select_operators", description=__doc__
+    )
+    parser.add_argument("--source", required=True, type=json.loads, help="JSON: Operators")
+    parser.add_argument("--traces", nargs="*", default=[], type=Path, help="trace files")
+    parser.add_argument("--out", required=True, type=Path, help="folder")
+    args = parser.parse_args()
+    source = msgspec.convert(args.source, Operators)
+    try:
+        problems, notes = _read(source, args.traces)
+    except (dataset.DatasetError, traces.TraceError, OSError) as error:
+        exits.fail(str(error))
+    chosen = selection.select(problems, source.selection)
+    if not chosen:
+        exits.fail(
+            f"operators: none of {len(problems)} problems is selected; change select, operators, "
+            "source_models or max_elements of `operators:`"
+        )
+    _write(args.out, source, chosen)
+    counted = _counted(source.selection, problems, chosen)
+    atomic.write_json(args.out / "source.json", counted | {"notes": notes})
+    for note in [*notes, f"{counted['selected']} of {counted['problems']} problems are selected"]:
+        print(note)
+
+
+def _read(source: Operators, files: Sequence[Path]) -> tuple[list[Problem], list[str]]:
+    """Return the problems of a source, and notes about what it lacks."""
+    if source.dataset:
+        mapping = dataset.located(source.mapping, dataset.MAPPING) if source.mapping else None
+        return dataset.read(dataset.located(source.dataset, dataset.PROBLEMS), mapping)
+    empty = [file for file in files if not file.stat().st_size]
+    notes = [f"{file} is empty: its model could not be traced" for file in empty]
+    read = (problem for file in files for problem in traces.read(file))
+    return list(traces.merged(read)), notes
+
+
+def _write(folder: Path, source: Operators, chosen: Sequence[Problem]) -> None:
+    """Write all problems, and those of each batch, in order."""
+    lines = {problem.uuid: _line(problem) for problem in chosen}
+    atomic.write_text(folder / "problems.jsonl", "".join(lines.values()))
+    batches: dict[str, list[str]] = {name: [] for name in source.batch_names()}
+    for problem in chosen:
+        batches[source.batch_of(problem.uuid)].append(lines[problem.uuid])
+    for name, own in batches.items():
+        atomic.write_text(folder / "batches" / f"{name}.jsonl", "".join(own))
+
+
+def _line(problem: Problem) -> str:
+    return json.dumps(problem.to_json(), allow_nan=False) + "\n"
+
+
+def _counted(
+    wanted: Selection, problems: Sequence[Problem], chosen: Sequence[Problem]
+) -> dict[str, Any]:
+    """Return how many problems there are, are selected, and are left out because of their size."""
+    at_most = wanted.max_elements
+    operators = Counter(problem.op for problem in problems)
+    return {
+        "problems": len(problems),
+        "operators": len(operators),
+        "selected": len(chosen),
+        "selected_operators": len({problem.op for problem in chosen}),
+        "max_elements": at_most,
+        "larger": sum(at_most is not None and p.elements > at_most for p in problems),
+    }
+
+
+if __name__ == "__main__":
+    commands.run(main)

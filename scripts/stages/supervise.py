@@ -1,0 +1,32 @@
+"""Run one stage of one cell under the supervisor: limits, log, status.json, artifacts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from scripts.features.variants import remedy_job as remedies
+from scripts.run import job_arguments
+from scripts.supervise import supervise
+
+
+def main() -> int:
+    parser = job_arguments.parser("supervise", __doc__)
+    parser.add_argument(
+        "--asked", type=Path, help="status.json of a failure that the --remedies are to make good"
+    )
+    parser.add_argument(
+        "--remedies", default="[]", type=remedies.of_text, help="JSON list of attempts, in order"
+    )
+    parser.add_argument("--pins", default="", help="with --remedies: names the environment")
+    args = parser.parse_args()
+    job = job_arguments.job(args, parser)
+    if args.asked:
+        return job_arguments.run(
+            job, lambda: remedies.run(job, args.asked, args.remedies, args.pins)
+        )
+    return job_arguments.run(job, lambda: supervise.run(job))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""Time the verified rows of a batch of operator problems on a device: those of a problem in turns."""
+
+from __future__ import annotations
+
+import sys
+
+from scripts.features.operators import arguments as batch_arguments
+from scripts.features.operators.batch import timing
+from scripts.run import job_arguments
+from scripts.supervise import group, supervise
+
+
+def main() -> int:
+    parser = job_arguments.parser("time_operators", __doc__)
+    batch_arguments.add_arguments(parser)
+    parser.add_argument(
+        "--group", required=True, type=group.of_text, help="JSON: members, anchor and rule"
+    )
+    args = parser.parse_args()
+    # The job runs in this process: its command is this one, without what belongs to the run.
+    args.command = [
+        "python",
+        "-m",
+        "scripts.stages.time_operators",
+        *job_arguments.by_hand(sys.argv[1:]),
+    ]
+    job = job_arguments.job(args, parser)
+    work = timing.work(args.group, batch_arguments.batch(args, job))
+    return job_arguments.run(job, lambda: supervise.run(job, work))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

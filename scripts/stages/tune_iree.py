@@ -1,0 +1,32 @@
+"""Find the fastest way to compile a model for a target, by compiling, verifying and timing many candidates.
+
+The command after -- verifies the first artifact; it is run for each candidate, with the candidate's
+module. The candidates are compiled with the same Python.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from scripts.features.variants.search import candidates, work
+from scripts.run import job_arguments, resources
+from scripts.supervise import supervise
+
+
+def main() -> int:
+    parser = job_arguments.parser("tune_iree", __doc__)
+    parser.add_argument(
+        "--search",
+        required=True,
+        type=candidates.of_text,
+        help="JSON: candidates, budget, conditions",
+    )
+    parser.add_argument("--cores", default=1, type=int, help="for compilations beside each other")
+    args = parser.parse_args()
+    job = job_arguments.job(args, parser)
+    search = work.work(args.search, at_once=resources.slots(args.cores))
+    return job_arguments.run(job, lambda: supervise.run(job, search))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

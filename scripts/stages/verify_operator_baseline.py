@@ -1,0 +1,121 @@
+"""Worker: verify operator problems in one of PyTorch's own runtimes, or time their calls on request."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scripts.core import exits, process, tensors
+from scripts.features.operators.batch import worker
+from scripts.features.operators.calls.calling import Call
+from scripts.features.operators.calls.operator_session import OperatorSession
+from scripts.features.operators.problems import criterion
+from scripts.features.operators.problems.problem import Problem
+from scripts.matrix import plugins
+from scripts.timing import arguments as timing_arguments
+from scripts.timing import calls
+from scripts.timing.measurement import Verified
+from scripts.timing.worker import Program
+from scripts.torch_runtime.arguments import has_cuda_driver
+from scripts.torch_runtime.runtime import NoDevice, compile_count
+from scripts.verify import codes
+from scripts.verify.arguments import Check
+from scripts.verify.verify import verify
+
+EMPTY = {"op": "aten.neg.default", "args": "((T([1], f32),), {})", "inputs": ""}
+"""A call that computes nothing: of one element."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.stages.verify_operator_baseline", description=__doc__
+    )
+    worker.add_arguments(parser)
+    parser.add_argument("--runtime", required=True, help="a module of scripts/baselines")
+    parser.add_argument("--device", default="cpu", choices=plugins.DEVICES)
+    parser.add_argument("--cache", required=True, type=Path, help="folder for inductor")
+    timing_arguments.add_threads(parser)
+    args = parser.parse_args()
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(args.cache.absolute())
+    of = _Baseline(args)
+    worker.serve(args, of.handle, of.load)
+
+
+class _Baseline:
+    """A runtime on its device, which is opened with the first problem."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args, self._threads = args, timing_arguments.threads(args)
+        self._versions = plugins.installed(plugins.runtime(args.runtime).versions)
+        self._device: Any = None
+
+    def handle(self, payload: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Verify a problem."""
+        folder = Path(payload["before"]["operator_reference"]["folder"])
+        program = {key: payload[key] for key in ("op", "args")} | {
+            "inputs": str(folder / "inputs.npz")
+        }
+        check = Check(folder / "golden.npz", folder / "signature.json", {})
+        process.reset_peak_rss()
+        session = self._session(program)
+        cold = calls.run_calls(session, self._device, 1, keep=True)
+        outputs = list(session.arrays(cold.first).values())
+        expected = check.expected()
+        facts |= criterion.judged(outputs, expected)
+        found = verify(outputs, expected, {})
+        facts |= dataclasses.asdict(
+            Verified(
+                device=self._device.kind,
+                device_name=self._device.name,
+                threads=self._threads if self._device.kind == "cpu" else None,
+                verification=found,
+                load_ms=session.load_s * 1e3,
+                first_call_ms=cold.first_s * 1e3,
+                runs=(cold.run,),
+                max_rss_mb=process.peak_rss_mb(),
+                versions=self._versions,
+            )
+        )
+        facts |= {"program": program, "empty": EMPTY}
+        if found.code != codes.PASS:
+            exits.fail(f"{found.code}: {found.detail}", exits.WRONG_RESULT)
+
+    def load(self, program: dict[str, Any]) -> Program:
+        """Load a verified problem to time it."""
+        session = self._session(program)
+        session()
+        self._device.finish()
+        count = functools.partial(compile_count, self._runtime, self._device)
+        return Program(session, self._device.finish, compilations=count)
+
+    def _session(self, program: dict[str, Any]) -> OperatorSession:
+        call = Call.of(Problem(program["op"], program["args"]))
+        self._open()
+        made = [torch.ones(1)]
+        if program["inputs"]:
+            stored = tensors.load_npz(program["inputs"])
+            made = [torch.from_numpy(stored[str(i)]).to(s.dtype) for i, s in enumerate(call.inputs)]
+        return OperatorSession(call, made, self._runtime, self._device)
+
+    def _open(self) -> None:
+        """Open the runtime's device, once. Exits if there is none."""
+        if self._device is not None:
+            return
+        if self._args.device == "cuda" and not has_cuda_driver():
+            exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
+        self._runtime = importlib.import_module(f"scripts.baselines.{self._args.runtime}")
+        try:
+            self._device = self._runtime.Device(self._args.device, self._threads)
+        except NoDevice as error:
+            exits.fail(f"no device {self._args.device}: {error}", exits.UNAVAILABLE)
+
+
+if __name__ == "__main__":
+    main()

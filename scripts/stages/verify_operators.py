@@ -1,0 +1,97 @@
+"""Worker: verify functions of compiled modules against eager on a device, or time their calls on request."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scripts.core import atomic, exits, tensors
+from scripts.features.operators.batch import worker
+from scripts.features.operators.problems import criterion
+from scripts.features.operators.problems.problem import Problem
+from scripts.features.profile import vulkan_profile
+from scripts.iree import benchmark
+from scripts.iree.session import Module, NoDevice, device_info, load_command
+from scripts.iree.verify import Files, verify_module
+from scripts.timing import arguments as timing_arguments
+from scripts.timing.worker import Program
+from scripts.verify.arguments import Check
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.stages.verify_operators", description=__doc__
+    )
+    worker.add_arguments(parser)
+    parser.add_argument("--device", required=True, help="IREE device URI: local-task, cuda://0")
+    timing_arguments.add_threads(parser)
+    parser.add_argument("--out", required=True, type=Path, help="folder of the batch")
+    args = parser.parse_args()
+    worker.serve(args, _Verifying(args).handle, load)
+
+
+def load(program: str) -> Program:
+    """Load a program by its command line for iree-benchmark-module."""
+    gc.collect()  # of the program before: IREE's objects refer to each other
+    call = load_command(shlex.split(program)[1:])
+    call()
+    return Program(call)
+
+
+class _Verifying:
+    """Verifies problems. `_empty`: the command line of a call that computes nothing."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._device, self._out = args.device, args.out
+        self._threads = timing_arguments.threads(args)
+        self._empty = ""
+
+    def handle(self, payload: dict[str, Any], facts: dict[str, Any]) -> None:
+        name = Problem(payload["op"], payload["args"]).name
+        compiled = payload["before"]["operator_compile"]
+        module = self._module(compiled)
+        try:
+            device = device_info(module.device, self._threads)
+        except NoDevice as error:
+            exits.fail(f"no device {module.device}: {error}", exits.UNAVAILABLE)
+        if lacking := vulkan_profile.lacking(module.vmfb, module.device, device["path"]):
+            exits.fail(
+                f"{exits.LACKS_PROFILE}: {device['name']} lacks {lacking}", exits.UNAVAILABLE
+            )
+        reference = Path(payload["before"]["operator_reference"]["folder"])
+        check = Check(reference / "golden.npz", reference / "signature.json", {})
+        raw = self._out / name / "inputs"
+        files = Files(reference / "inputs.npz", raw, self._out / name / "verification.json")
+        files.out.parent.mkdir(parents=True, exist_ok=True)
+        files.out.unlink(missing_ok=True)
+
+        def observe(outputs: Sequence[np.ndarray]) -> None:
+            facts.update(criterion.judged(outputs, check.expected()))
+
+        try:
+            verify_module(module, device["name"], files, check, self._threads, observe=observe)
+        finally:
+            if files.out.is_file():
+                facts |= atomic.read_json(files.out)
+                facts |= {"program": facts["command"], "empty": self._empty_call(compiled)}
+
+    def _module(self, found: dict[str, Any]) -> Module:
+        return Module(Path(found["module"]), None, self._device, found["function"])
+
+    def _empty_call(self, compiled: dict[str, Any]) -> str:
+        if not self._empty:
+            types = [tensors.TensorType("arg0", (1,), "float32")]
+            flags = benchmark.write_inputs(self._out / "shortest", [np.ones(1, np.float32)], types)
+            module = self._module(compiled["shortest"])
+            self._empty = shlex.join(benchmark.command_line(module, flags, self._threads))
+        return self._empty
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Write the results as one page that can be opened without a network: results/report.html."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from scripts.core import atomic, commands, exits
+from scripts.features.report.web.page import page
+from scripts.features.report.web.source import Source
+from scripts.records import results_file
+from scripts.records.results_file import BadRecords
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.stages.write_report", description=__doc__
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path("results/results.jsonl"), help="file of records"
+    )
+    parser.add_argument("--out", required=True, type=Path, help="such as results/report.html")
+    args = parser.parse_args()
+    try:
+        records = [one.data for one in results_file.read(args.results)]
+        atomic.write_text(args.out, page(Source(args.results.parent, records)))
+    except (BadRecords, OSError) as error:
+        exits.fail(str(error))
+    except (ValueError, LookupError) as error:
+        exits.fail(
+            f"a file below {args.results.parent} has another form than expected ({type(error).__name__}: {error}); was it "
+            "made by another version? Its next run makes it again"
+        )
+
+
+if __name__ == "__main__":
+    commands.run(main)

@@ -1,0 +1,258 @@
+"""Derives status, reason and detail of a failure from a stage's exit code and output.
+
+`reason` is a class to group failures by; `detail` is the one line that a compiler engineer would
+quote. A new class is one entry in `_REASONS`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from dataclasses import dataclass
+
+from scripts.core import exits
+from scripts.supervise import outcome
+
+DETAIL_CHARS = 400
+SOURCE_CHARS = 160
+FROM_OUTSIDE = (
+    "from outside: no limit was met, and the kernel did not kill it for memory; the next run makes "
+    "it again"
+)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Status, reason and quoted line of a failed stage."""
+
+    status: str
+    reason: str
+    detail: str
+
+
+# (pattern over the quoted line, status, reason); the first that matches wins.
+_REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), status, reason)
+    for pattern, status, reason in (
+        (r"NONDETERMINISTIC_EAGER_RUN", "error", "nondeterministic-eager"),
+        (r"BUFFER_MUTATION", "unsupported", "buffer-mutation"),
+        (r"bad_alloc|MemoryError\b|\bout of memory\b|can(no|')t allocate memory|RESOURCE_EXHAUSTED", "oom", "out-of-memory"),
+        # An operation of an input dialect without a lowering is unsupported; one of a code
+        # generator's own dialects is a bug.
+        # numpy's tofile and IREE's archives do not include the system's message.
+        (r"No space left on device|Disk quota exceeded|out of disk space|\d requested and \d+ written", "error", outcome.DISK_FULL),
+        (r"failed to legalize .*'(torch|stablehlo|chlo|tm_tensor)\.", "unsupported", "legalization"),
+        (r"failed to legalize", "error", "legalization"),
+        (r"ops? (is )?not (capturable|supported)|unsupported (op|dtype|type)", "unsupported", "operator"),
+        (r"unhandled function mode op|NotImplementedError", "unsupported", "not-implemented"),
+        (r"torch\._dynamo\.exc|torch\.fx\.experimental|data.?dependent", "unsupported", "capture"),
+        (r"stack allocation", "error", "stack-allocation-limit"),
+        (r"shared memory|workgroup (local )?memory", "error", "shared-memory-limit"),
+        (r"failed to distribute", "error", "distribution"),
+        (r"DEVICE_LOST", "error", "device-lost"),
+        (r"bufferiz", "error", "bufferization"),
+        (r"missing GPU target|unknown target", "error", "unknown-target"),
+        (r"unknown command line argument|unknown (flag|option)|invalid (flag|option)|for the -", "error", "bad-flag"),
+        (r"no solution found|failed to (download|fetch|build)|not found in the package", "error", "installer"),
+        (r"\.lock( is not of|: found)", "error", "stale-lock"),
+        (r"could not be fetched", "error", "pretrained-weights"),
+    )
+)  # fmt: skip
+
+_MLIR_ERROR = re.compile(r"(?:^|[\s:])error: (?P<message>.+)$")
+_LOCATED = re.compile(r"^(?P<file>\S+?):(?P<line>\d+)(:\d+)?: error: ")
+# iree/base/status.h as the tools print it: "c/runtime/src/….c:1329: INVALID_ARGUMENT; …".
+_IREE_STATUS = re.compile(r"(?:^|\s)\S+\.(?:c|cc|h|cpp):\d+: (?P<message>[A-Z][A-Z_]+; .*)$")
+_TOOL_SAYS = re.compile(r"^(?:\S*/)?(?:iree|torch-mlir)-[\w-]+: (?P<message>.+)$")
+_STATUS_CODE = re.compile(r"^[A-Z][A-Z_]+(?=; )")
+_EXCEPTION_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
+_PYTHON_ERROR = re.compile(
+    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Unsupported|SymNode))(?:: (?P<message>.*))?$"
+)
+_CAUSE = re.compile(r"^\s+(?:cause|Caused by): (?P<cause>.+)$")
+_FATAL = re.compile(r"^(?:.*?)(?P<message>(?:LLVM ERROR:|Fatal Python error:|terminate called).*)$")
+_ASSERTION = re.compile(r"Assertion [`'].*?' failed")
+_PASS = re.compile(r"Running pass ['\"`](?P<name>[^'\"`]+)|(?P<op>mlir::\S+|iree_compiler::\S+)")
+_FAULT_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)')
+# A frame in tracebacks and in torch's "from user code", with the line of code below it.
+_FRAME = re.compile(r'^\s*File "(?P<file>/[^"\x00]+)", line (?P<line>\d+), in ')
+_STATED = re.compile(r"^error\[(?P<reason>[a-z-]+)\]: (?P<message>\S.*)$")
+
+
+def diagnose(returncode: int, log: str, model_file: str = "") -> Diagnosis:
+    """Say how a stage that exited with `returncode` (negative: signal) failed.
+
+    `log` is what it printed, `model_file` the file of the model that it loaded, if any: the detail of
+    an exception ends with the line of that file, or of one beside it, that it came from. Never returns
+    an empty reason or detail: if the log has nothing to quote, the detail says so and gives the
+    exit code.
+    """
+    lines = log.splitlines()
+    if returncode < 0:
+        name = _signal_name(-returncode)
+        if name in outcome.KILLED_BY:
+            return Diagnosis("crashed", name, f"killed by {name} {FROM_OUTSIDE}")
+        quoted = _crash_line(lines) or _error_line(lines)[0]
+        if quoted:
+            status, reason = _classify(quoted)
+            if reason in ("out-of-memory", outcome.DISK_FULL):
+                return Diagnosis(status, reason, _clip(quoted))
+        where = _crash_place(lines)
+        parts = [f"killed by {name}", quoted, f"in {where}" if where else ""]
+        return Diagnosis("crashed", name, _clip("; ".join(p for p in parts if p)))
+    if returncode not in exits.STATUS_OF and (stated := _stated(lines)):
+        return stated
+    quoted, source = _error_line(lines)
+    users = "" if source else _users_line(lines, model_file)
+    if returncode in exits.STATUS_OF:
+        quoted, source, users = _own_words(lines) or quoted, "", ""
+    status, reason = _classify(quoted) if quoted else ("error", "")
+    if returncode in exits.STATUS_OF:
+        status = exits.STATUS_OF[returncode]
+        reason = {
+            exits.WRONG_RESULT: "wrong-result",
+            exits.TOO_LARGE: "estimated",
+            exits.UNAVAILABLE: "no-device",
+        }.get(returncode, reason or "unsupported")
+        if quoted.startswith("NONDETERMINISTIC"):
+            reason = "nondeterministic-eager"
+        elif returncode == exits.UNAVAILABLE and quoted.startswith(exits.LACKS_PROFILE):
+            reason = "device-profile"
+    elif status == "error" and not reason:
+        reason = _unclassified(lines, quoted) or f"exit-{returncode}"
+    if not quoted:
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        if _classify(last)[1] == outcome.DISK_FULL:
+            return Diagnosis("error", outcome.DISK_FULL, _clip(last))
+        quoted = f"exit code {returncode}" + (f"; last line: {last}" if last else "; no output")
+    return Diagnosis(status, reason, _clip(quoted + source, DETAIL_CHARS - len(users)) + users)
+
+
+def _classify(line: str) -> tuple[str, str]:
+    for pattern, status, reason in _REASONS:
+        if pattern.search(line):
+            return status, reason
+    return "error", ""
+
+
+def _unclassified(lines: list[str], quoted: str) -> str:
+    """The type of an exception that was raised or is quoted, else the name of the tool, else ""."""
+    if python := _python_error(lines):
+        return python[0]
+    if named := _STATUS_CODE.match(quoted) or _EXCEPTION_NAME.search(quoted):
+        return named[0]
+    if any(_LOCATED.match(line) for line in lines):
+        return "compiler-error"
+    return "stage-error" if quoted else ""
+
+
+def _error_line(lines: list[str]) -> tuple[str, str]:
+    """What to quote, and the source that it points at: the first compiler diagnostic, else
+    what a tool said under its own name, else what the last Python exception said."""
+    for number, line in enumerate(lines):
+        if match := _MLIR_ERROR.search(line):
+            return match["message"].strip() + _causes_of(lines, number), _source_of(lines, number)
+    for line in lines:
+        if match := _IREE_STATUS.search(line) or _TOOL_SAYS.match(line):
+            return match["message"].strip(), ""
+    python = _python_error(lines)
+    return (python[1] if python else ""), ""
+
+
+def _own_words(lines: list[str]) -> str:
+    """The message of the stage itself: its last line from scripts/core/exits.fail."""
+    said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return said[-1].strip() if said else ""
+
+
+def _stated(lines: list[str]) -> Diagnosis | None:
+    """Return the diagnosis of a stage that names its own reason (exits.fail), else None.
+
+    An exception in a model may give a more specific reason: memory or the disk was full, or an
+    operation is missing.
+    """
+    found = [match for line in lines if (match := _STATED.match(line))]
+    if not found:
+        return None
+    message = found[-1]["message"].strip()
+    status, reason = _classify(message)
+    if status == "error" and reason != outcome.DISK_FULL:
+        reason = found[-1]["reason"]
+    return Diagnosis(status, reason, _clip(message))
+
+
+def _users_line(lines: list[str], model_file: str) -> str:
+    """Return the innermost line of a traceback in the model file or in a file next to it."""
+    if not model_file:
+        return ""
+    folder = os.path.dirname(os.path.realpath(os.path.expanduser(model_file)))
+    for number in range(len(lines) - 2, -1, -1):
+        frame = _FRAME.match(lines[number])
+        if frame and os.path.dirname(os.path.realpath(frame["file"])) == folder:
+            where = f"{os.path.basename(frame['file'])}:{frame['line']}"
+            return f" {_clip(f'({where}: {lines[number + 1].strip()})', DETAIL_CHARS // 2)}"
+    return ""
+
+
+def _source_of(lines: list[str], number: int) -> str:
+    """The source line of a diagnostic, which MLIR prints below it.
+
+    "failed to bufferize op" alone does not help; the operation of the program does.
+    """
+    located = _LOCATED.match(lines[number])
+    echo = lines[number + 1].strip() if number + 1 < len(lines) else ""
+    if located is None or not lines[number + 1 : number + 2] or not lines[number + 1][:1].isspace():
+        return ""
+    return f" [{located['file'].rsplit('/', 1)[-1]}:{located['line']}: {echo[:SOURCE_CHARS]}]"
+
+
+def _causes_of(lines: list[str], number: int) -> str:
+    """The causes that an installer (uv) prints on the lines below its error."""
+    causes = ""
+    for line in lines[number + 1 :]:
+        if not (match := _CAUSE.match(line)):
+            break
+        causes += f": {match['cause']}"
+    return causes
+
+
+def _python_error(lines: list[str]) -> tuple[str, str] | None:
+    for line in reversed(lines):
+        if match := _PYTHON_ERROR.match(line):
+            return match["type"].rsplit(".", 1)[-1], line.strip()
+    return None
+
+
+def _crash_line(lines: list[str]) -> str:
+    """The message of a crash. Where it ends with a colon, the line after it belongs to it: LLVM puts the
+    operation there."""
+    for number, line in enumerate(lines):
+        if match := _FATAL.match(line):
+            message = match["message"].strip()
+            after = next((one.strip() for one in lines[number + 1 :] if one.strip()), "")
+            return f"{message} {after}" if message.endswith(":") and after else message
+        if match := _ASSERTION.search(line):
+            return match[0]
+    return ""
+
+
+def _crash_place(lines: list[str]) -> str:
+    for line in lines:
+        if match := _FAULT_FRAME.match(line):
+            return f"{match['name']} ({match['file']}:{match['line']})"
+        if match := _PASS.search(line):
+            return match["name"] or match["op"].split("(")[0]
+    return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _clip(text: str, chars: int = DETAIL_CHARS) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= chars else text[: chars - 1] + "…"

@@ -1,0 +1,295 @@
+"""A process that has imported an environment's packages and forks stages on request.
+
+Importing torch and its dependencies takes most of the time of a short stage. Forked stages share the
+imported packages and nothing else: each is a process with its own limits, log and end.
+
+The server forks only while it has a single thread and has computed nothing. (A fork copies only the
+calling thread, and also the locks that other threads hold.) A stage imports this project's own
+modules itself, as they are when it starts. The server ends with its run, and its stages with it.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import contextlib
+import faulthandler
+import importlib
+import importlib.util
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from scripts.core import channel, exits, process
+from scripts.supervise import compiled
+
+PACKAGES = (
+    "numpy",
+    "torch",
+    "torchvision",
+    "torchao",
+    "torch_geometric",
+    "transformers.masking_utils",
+    "transformers.modeling_layers",
+    "transformers.modeling_utils",
+    "transformers.generation.utils",
+    "transformers.models.auto.modeling_auto",
+    "torch.export._trace",
+    "torch.export._unlift",
+    "torch._inductor.compile_fx",
+    "torch_mlir.compiler_utils",
+    "torch_mlir.dialects.torch",
+    "torch_mlir.extras.fx_decomp_util",
+    "torch_mlir.extras.fx_importer",
+    "torch_xla.stablehlo",
+    "iree.compiler.dialects.flow",
+    "iree.compiler.dialects.func",
+    "iree.compiler.ir",
+    "iree.runtime",
+)
+"""Packages to import if the environment has them. Importing must not start a thread (a test checks)."""
+
+OWN = Path(__file__).parents[1]
+"""This project's modules: the folder scripts/."""
+
+MESSAGE_BYTES = 1 << 20
+"""Maximum size of a request in bytes; it contains all environment variables."""
+
+
+@dataclass
+class _Client:
+    """A connection from a supervisor, and the stage that was forked for it, if any."""
+
+    connection: socket.socket
+    child: int | None = None
+
+
+@dataclass
+class Server:
+    """Forks stages until process `owner` ends. `listener` is bound and listening."""
+
+    listener: socket.socket
+    owner: int
+    clients: dict[int, _Client] = field(default_factory=dict)
+    pid: int = field(default_factory=os.getpid)
+
+    def serve(self) -> Request | None:
+        """Serve until the owner ends, then return None. In a forked process, return its request."""
+        owner = process.opened(self.owner)
+        if owner is None:
+            return None
+        with selectors.DefaultSelector() as ready:
+            ready.register(self.listener, selectors.EVENT_READ)
+            ready.register(owner, selectors.EVENT_READ)
+            while True:
+                for key, _ in ready.select():
+                    if key.fd == owner:
+                        return None
+                    if key.fileobj is self.listener:
+                        connection, _ = self.listener.accept()
+                        if _is_ours(connection):
+                            self.clients[connection.fileno()] = _Client(connection)
+                            ready.register(connection, selectors.EVENT_READ)
+                        else:
+                            connection.close()
+                        continue
+                    client = self.clients[key.fd]
+                    request = self._answer(client)
+                    if request is not None:  # this is the forked process
+                        return request
+                    if client.connection.fileno() < 0:
+                        ready.unregister(key.fileobj)
+                        del self.clients[key.fd]
+
+    def _answer(self, client: _Client) -> Request | None:
+        """Do what a supervisor requests. Closes the connection if the supervisor is gone or served."""
+        try:
+            data, fds = _receive(client.connection)
+        except ConnectionError:
+            data, fds = b"", []
+        if data == REAP or not data:
+            if client.child is not None:
+                ended = self._reap(client, kill=not data)
+                with contextlib.suppress(OSError):
+                    client.connection.send(json.dumps(ended).encode())
+            client.connection.close()
+            return None
+        request = Request(**json.loads(data))
+        if (threads := len(os.listdir("/proc/self/task"))) > 1:
+            refusal = f"the process to fork has {threads} threads"
+            client.connection.send(json.dumps({"refused": refusal}).encode())
+            for fd in fds:
+                os.close(fd)
+            return None
+        client.child = os.fork()
+        if not client.child:
+            self._become_stage(request, fds)
+            return request
+        for fd in fds:
+            os.close(fd)
+        client.connection.send(json.dumps({"pid": client.child}).encode())
+        return None
+
+    def _reap(self, client: _Client, kill: bool) -> dict[str, float]:
+        """Exit code and peak resident set of a stage, after the end of its whole process tree."""
+        assert client.child is not None
+        if kill:  # its supervisor is gone
+            process.kill_tree(client.child)
+        _, status, usage = os.wait4(client.child, 0)
+        others = [c.child for c in self.clients.values() if c.child and c is not client]
+        process.kill_descendants(but=others)
+        client.child = None
+        return {
+            "returncode": os.waitstatus_to_exitcode(status),
+            "max_rss_mb": process.rss_mb(usage),
+        }
+
+    def _become_stage(self, request: Request, fds: Sequence[int]) -> None:
+        """In the forked process: set up its own session, output and environment."""
+        process.die_with_parent()
+        if os.getppid() != self.pid:
+            os._exit(128 + signal.SIGKILL)
+        process.adopt_orphans()
+        os.setsid()
+        self.listener.close()
+        for client in self.clients.values():
+            client.connection.close()
+        output, own_channel = fds
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        os.environ.clear()
+        os.environ.update(request.env)
+        os.environ[channel.VARIABLE] = str(own_channel)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A stage to run: `python -m <module> <arguments>` in this folder, with this environment."""
+
+    module: str
+    arguments: list[str]
+    env: dict[str, str]
+
+
+REAP = b"reap"
+"""Message of a supervisor whose stage has ended."""
+
+
+def address(python: str, owner: int) -> bytes:
+    """The abstract socket (unix(7)) of the server for a run, a folder and an environment."""
+    return f"\0vmfbench/{os.getuid()}/{owner}/{os.path.abspath(python)}".encode()[:107]
+
+
+def listen(where: bytes) -> socket.socket | None:
+    """The listening socket; None if another server uses the address."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.bind(where)
+    except OSError:
+        listener.close()
+        return None
+    listener.listen(64)
+    return listener
+
+
+@contextlib.contextmanager
+def ends_with(owner: int) -> Iterator[None]:
+    """End this process within a second of the process `owner`, even during an import."""
+
+    def look(*_: object) -> None:
+        try:
+            os.kill(owner, 0)
+        except ProcessLookupError:
+            os._exit(0)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, 1, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def preload() -> list[str]:
+    """Import those of PACKAGES that the environment has, and compile this project's modules.
+
+    Returns the packages that could not be imported, with the reasons.
+    """
+    compiled.compile_all([OWN])
+    # OpenBLAS starts its threads when numpy is imported.
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    problems = []
+    for package in PACKAGES:
+        if importlib.util.find_spec(package.partition(".")[0]) is None:
+            continue
+        try:
+            importlib.import_module(package)
+        except Exception as error:  # a stage that needs it says the same, with more
+            problems.append(f"{package}: {type(error).__name__}: {error}")
+    if before is None:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+    else:
+        os.environ["OPENBLAS_NUM_THREADS"] = before
+    return problems
+
+
+def run_stage(request: Request) -> int:
+    """Run a stage in the forked process as `python -m` would; return its exit code."""
+    faulthandler.enable()
+    tempfile.tempdir = None  # of the server's environment; the stage has its own TMPDIR
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    for name in [n for n in sys.modules if n.partition(".")[0] == OWN.name]:
+        del sys.modules[name]
+    compiled.use([OWN])
+    sys.argv = [request.module, *request.arguments]
+    try:
+        return exits.code_of(
+            lambda: runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+        )
+    except KeyboardInterrupt:  # it must not unwind the server, whose copy this process is
+        traceback.print_exc()
+        return 1
+
+
+def leave(code: int) -> NoReturn:
+    """End a forked process as the interpreter would, but without tearing down its modules.
+
+    The tear-down takes two to three seconds with torch imported, and copies every shared page.
+    """
+    # The interpreter calls this first: it waits for threads and ends pools. It has no public name,
+    # and typeshed does not contain it.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # closed by the stage
+            stream.flush()
+    os._exit(code)
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    """Whether the other end belongs to this user; an abstract socket has no permissions."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    _, uid, _ = array.array("i", peer)
+    return uid == os.getuid()
+
+
+def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
+    data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 2)
+    return data, fds

@@ -1,0 +1,203 @@
+"""The work of a job that times a group: it starts the members, takes turns, and writes what came out."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scripts.core import atomic, digest
+from scripts.supervise import outcome, supervise
+from scripts.supervise.caplog import CappedLog
+from scripts.supervise.diagnose import Diagnosis
+from scripts.supervise.in_turns import TWIN
+from scripts.supervise.job import Job
+from scripts.supervise.members import VERIFICATION, Member, Workers, memory_mb, parts
+from scripts.supervise.outcome import Outcome
+from scripts.supervise.supervise import Ran
+from scripts.supervise.watch import Ended, Watch
+from scripts.timing import ratios
+from scripts.timing.group import GroupTiming, MemberTiming, PartTiming, latencies, part_of
+from scripts.timing.hostload import shares
+from scripts.timing.turns import Group, Load, Rule, Timed
+
+TIMED = "timed.json"
+"""A copy of the artifact, which Snakemake does not delete: a job that has nothing to measure again takes it from there."""
+TIMING = "timing.json"
+MEMBERS = "members"
+"""Folder of what the members print, in that of the job."""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What a job times. `members`: the folder of the verification of each member, by the name of its cell. `anchor`: the
+    member that is in every part. `bases`: the members with which all others are compared. `forked`: the members whose
+    processes may be forked."""
+
+    members: dict[str, str]
+    rule: dict[str, Any]
+    anchor: str = ""
+    bases: tuple[str, ...] = ()
+    forked: tuple[str, ...] = ()
+
+
+def of_text(text: str) -> Given:
+    """Read it from JSON. Raises ValueError."""
+    return msgspec.json.decode(text.encode(), type=Given)
+
+
+def outcomes(folder: Path) -> list[Outcome]:
+    """The outcomes of the members of a timed group that left it; empty if it was not timed."""
+    try:
+        timing = msgspec.convert(atomic.read_json(folder / TIMING), GroupTiming)
+        of = outcome.read(folder / outcome.STATUS)
+    except (OSError, ValueError, msgspec.ValidationError):
+        return []
+    return [
+        member_outcome(cell, one, of)
+        for cell, one in timing.members.items()
+        if one.status != outcome.OK
+    ]
+
+
+def member_outcome(cell: str, timed: MemberTiming, of: Outcome) -> Outcome:
+    """The outcome of a member; `of`: that of the job that has timed its group."""
+    log = Path(of.log).parent / MEMBERS / log_name(cell)
+    return replace(
+        of, cell=cell, status=timed.status, reason=timed.reason, detail=timed.detail, log=str(log)
+    )
+
+
+def log_name(cell: str) -> str:
+    """The name of the file with what a member has printed."""
+    return f"{cell.replace('/', '_')}.txt"
+
+
+def work(given: Given) -> supervise.Work:
+    """Return the work of a job that times a group. Its only artifact is the GroupTiming."""
+
+    def run(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
+        return _Work(given, job, owner, log).run(scratch)
+
+    return run
+
+
+class _Work:
+    """One job."""
+
+    def __init__(self, given: Given, job: Job, owner: int, log: CappedLog) -> None:
+        self._given, self._job, self._owner, self._log = given, job, owner, log
+        self._rule = Rule(**given.rule)
+        self._folder = job.status_path.parent
+        self._load = Load()
+
+    def run(self, scratch: Path) -> Ran:
+        artifact = scratch / self._job.artifacts[0].name
+        verified = self._verified()
+        if kept := self._kept(verified):
+            self._log.note("# nothing has changed: the timing of the last run is kept")
+            kept.write(artifact)
+            return Ran(Ended(0, 0.0, 0.0), supervise.digests(self._job, scratch))
+        watch = Watch(self._job, self._owner, scratch, self._log)
+        with watch.stop_requests():
+            begun = time.monotonic()
+            self._workers = Workers(self._job, self._owner, watch, self._job.timeout_s)
+            try:
+                found = self._time(verified)
+                fault = None
+            except TimeoutError as error:
+                fault = Diagnosis("timeout", "time-limit", str(error))
+            finally:
+                self._workers.close()
+            seconds = time.monotonic() - begun
+        ended = Ended(0, seconds, round(self._workers.peak_mb, 1), startup_s=0.0)
+        if fault:
+            return Ran(ended, fault=fault)
+        found.write(artifact)
+        found.write(self._folder / TIMED)
+        return Ran(ended, supervise.digests(self._job, scratch))
+
+    def _verified(self) -> dict[str, str]:
+        """The members that are verified, with the digests of what verified them."""
+        found = {}
+        for cell, folder in self._given.members.items():
+            if outcome.read_or_damaged(Path(folder) / outcome.STATUS).status == outcome.OK:
+                found[cell] = digest.of(Path(folder) / VERIFICATION).crc32
+        return found
+
+    def _kept(self, verified: Mapping[str, str]) -> GroupTiming | None:
+        """The timing of an earlier run, if it has all of these members as they are now, and the job was not asked for
+        again."""
+        try:
+            kept = msgspec.convert(atomic.read_json(self._folder / TIMED), GroupTiming)
+        except (OSError, ValueError, msgspec.ValidationError):
+            return None
+        same = verified.items() <= kept.verified.items() and kept.rule == self._rule_text()
+        return kept if same and kept.due == self._job.due else None
+
+    def _rule_text(self) -> str:
+        return json.dumps(asdict(self._rule), sort_keys=True)
+
+    def _time(self, verified: Mapping[str, str]) -> GroupTiming:
+        started = time.time()
+        members = {cell: self._member(cell) for cell in verified}
+        anchor = self._given.anchor if self._given.anchor in members else ""
+        timed_parts: list[PartTiming] = []
+        timed: dict[str, MemberTiming] = {}
+        needs = {cell: self._memory_mb(cell) for cell in members}
+        for number, names in enumerate(parts(needs, anchor, self._job.memory_mb)):
+            part, of = self._time_part(members, names, anchor, number)
+            timed_parts.append(part)
+            timed |= {name: one for name, one in of.items() if name not in timed}
+        load = self._load
+        others = shares(load.busy_s - load.own_s, load.steal_s, load.wall_s * (os.cpu_count() or 1))
+        return GroupTiming(
+            started=started,
+            rule=self._rule_text(),
+            anchor=anchor,
+            members=timed,
+            parts=tuple(timed_parts),
+            verified=dict(verified),
+            due=self._job.due,
+            foreign=others.foreign,
+            steal=others.steal,
+        )
+
+    def _memory_mb(self, cell: str) -> float:
+        return memory_mb(Path(self._given.members[cell]))
+
+    def _time_part(
+        self, members: Mapping[str, Member], names: Sequence[str], anchor: str, number: int
+    ) -> tuple[PartTiming, dict[str, MemberTiming]]:
+        control = min(names, key=self._memory_mb)
+        twin = f"{control}{TWIN}"
+        of = {name: members[name] for name in names}
+        of[twin] = replace(of[control], name=twin, log=of[control].log.with_name("control.txt"))
+        bases = [name for name in self._given.bases if name in names]
+        group = Group(
+            list(of),
+            lambda name: self._workers.start(of[name]),
+            self._rule,
+            functools.partial(_enough, bases=bases),
+            lambda text: self._log.note(f"# {text}"),
+        )
+        group.run()
+        for key, seconds in vars(group.load).items():
+            setattr(self._load, key, getattr(self._load, key) + seconds)
+        return part_of(group.timed, control, twin, anchor, number)
+
+    def _member(self, cell: str) -> Member:
+        log = self._folder / MEMBERS / log_name(cell)
+        return Member.verified(
+            cell, Path(self._given.members[cell]), log, cell in self._given.forked
+        )
+
+
+def _enough(timed: Mapping[str, Timed], bases: Sequence[str]) -> bool:
+    return ratios.is_decided(latencies(timed), bases)

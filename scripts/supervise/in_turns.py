@@ -1,0 +1,63 @@
+"""Times a few programs in turns without a job, for commands that a person runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from scripts.supervise.members import Member, Process
+from scripts.timing import ratios
+from scripts.timing.group import GroupTiming, part_of
+from scripts.timing.hostload import shares
+from scripts.timing.turns import Group, Rule
+
+TWIN = " again"
+"""The end of the name of the control's second process."""
+LOAD_S = 600.0
+"""Seconds in which a program has to be loaded."""
+
+
+def take(
+    members: Sequence[Member], rule: Rule, said: Callable[[str], None] = lambda _: None
+) -> GroupTiming:
+    """Time members for the whole budget of a rule; the first one is there twice, as a control.
+
+    A member that ended, or could not be started, has the reason in its MemberTiming.
+    """
+    first, started = members[0], time.time()
+    twin = replace(first, name=f"{first.name}{TWIN}", log=first.log.with_name("control.txt"))
+    of = {one.name: one for one in (*members, twin)}
+    group = Group(list(of), lambda name: _start(of[name]), rule, lambda _: False, said)
+    group.run()
+    part, timed = part_of(group.timed, first.name, twin.name, "", 0)
+    load = group.load
+    others = shares(load.busy_s - load.own_s, load.steal_s, load.wall_s * (os.cpu_count() or 1))
+    text = json.dumps(asdict(rule), sort_keys=True)
+    return GroupTiming(started, text, "", timed, (part,), foreign=others.foreign, steal=others.steal)  # fmt: skip
+
+
+def unfit(timing: GroupTiming) -> str:
+    """Why ratios of these turns may be wrong: the two processes of the control differ; "" if they do not."""
+    [part] = timing.parts
+    found = ratios.paired(*part.control_ms) if part.control else None
+    at = found.interval() if found else None
+    if at is None or at.low <= 1 <= at.high:
+        return ""
+    return f"two processes of {part.control} differ by a factor of {at.ratio:.3f}: the machine was not fit"
+
+
+def with_code_of(root: Path) -> dict[str, str]:
+    """Environment variables by which a process imports this project's modules from `root`, in whatever folder it runs."""
+    paths = [str(root), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, paths))),
+        "PYTHONSAFEPATH": "1",
+    }
+
+
+def _start(member: Member) -> Process:
+    return Process(member, os.getpid(), member.log, LOAD_S, lambda: None)

@@ -1,0 +1,323 @@
+"""The processes of the members of a group that is timed (timing/turns.py), and their limits."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shlex
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic, channel, process
+from scripts.supervise import forked, outcome
+from scripts.supervise.child import Child, Ended, Spawned
+from scripts.supervise.diagnose import diagnose
+from scripts.supervise.job import CannotStart, Job
+from scripts.supervise.watch import Watch
+from scripts.timing.turns import MemberEnded
+from scripts.timing.worker import READY, REST, WAKE
+
+VERIFICATION = "verification.json"
+REST_S = 30.0
+"""Seconds in which a process has to release its program."""
+BUILT = 1.5
+"""How much memory a baseline needs when it is timed, as a multiple of what its verification needed: the process that has
+built the model stays beside the one that is forked from it."""
+POLL_S = 0.5
+"""Seconds between two looks at the memory of the members, and at whether this process has to stop."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a group: the command of its worker. `forked`: from a process that has imported the packages of its
+    environment. `env`: further environment variables. `folder`: in which it runs (None: that of this process); then it is
+    not forked."""
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    forked: bool = True
+    env: Mapping[str, str] | None = None
+    folder: Path | None = None
+
+    @classmethod
+    def verified(cls, name: str, folder: Path, log: Path, forked: bool) -> Member:
+        """A program that was verified: its worker loads the same files. `folder`: of the verification."""
+        measured = atomic.read_json(folder / VERIFICATION)
+        command = worker_command(outcome.read(folder / outcome.STATUS).command, measured)
+        return cls(name, tuple(command), log, forked)
+
+
+def worker_command(verified_by: str, measured: Mapping[str, Any]) -> list[str]:
+    """The command of the process that times a row.
+
+    `verified_by`: the command that verified it. `measured`: what that found out: of IREE, the command of
+    iree-benchmark-module, whose flags scripts.stages.time_module takes.
+    """
+    words = shlex.split(verified_by)
+    at = words.index("-m") - 1
+    python = measured["python"] if words[at] == "python" else words[at]
+    if measured["command"]:
+        return [python, "-m", "scripts.stages.time_module", *shlex.split(measured["command"])[1:]]
+    return [python, *words[at + 1 :], "--serve"]
+
+
+def memory_mb(folder: Path) -> float:
+    """The memory that a verified member needs when it is timed, in MiB; 0 if it is not known."""
+    used = outcome.read_usage(folder / outcome.STATUS)
+    is_baseline = not atomic.read_json(folder / VERIFICATION)["command"]
+    return used.max_rss_mb * (BUILT if is_baseline else 1) if used else 0.0
+
+
+def parts(
+    needs_mb: Mapping[str, float], anchor: str, limit_mb: float, most: int | None = None
+) -> list[list[str]]:
+    """The members that are timed together: all of them, if their processes fit into the memory and there are not more
+    than `most`. Otherwise several parts, each with the anchor as its first one ("": there is none)."""
+    first = [anchor] if anchor else []
+    found = [first.copy()]
+    for name in needs_mb:
+        if name == anchor:
+            continue
+        together = [needs_mb[one] for one in (*found[-1], name)]
+        is_full = sum(together) + max(together) > limit_mb or len(together) > (
+            most or len(needs_mb)
+        )
+        if len(found[-1]) > len(first) and is_full:
+            found.append(first.copy())
+        found[-1].append(name)
+    return [part for part in found if part]
+
+
+class Process:
+    """A worker, from its start to its end. `check` is called before requests and while it is waited for, and may raise.
+    `keeps`: whether it rests between generations if it can, and does not end.
+
+    Raises MemberEnded if its command cannot be started.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        owner: int,
+        server_log: Path,
+        load_s: float,
+        check: Callable[[], None],
+        keeps: bool = False,
+    ) -> None:
+        self._member, self._load_s, self._check = member, load_s, check
+        self._said = b""
+        self._too_large: MemberEnded | None = None
+        self._killed: Ended | None = None
+        # A worker is killed at its end, and cannot remove what it has written.
+        self._temporary = tempfile.TemporaryDirectory(prefix="worker-", ignore_cleanup_errors=True)
+        ours, theirs = socket.socketpair()
+        env = os.environ | {
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONUNBUFFERED": "1",
+            channel.VARIABLE: str(theirs.fileno()),
+            "TMPDIR": self._temporary.name,
+            **(member.env or {}),
+        }
+        member.log.parent.mkdir(parents=True, exist_ok=True)
+        with member.log.open("wb") as out, theirs:
+            self._child = self._start(env, out.fileno(), theirs.fileno(), owner, server_log)
+        self._socket = ours
+        self._ended = False
+        self._keeps, self._rests, self.is_resting = keeps, False, False
+
+    def _start(
+        self, env: Mapping[str, str], output: int, own_channel: int, owner: int, server_log: Path
+    ) -> Child:
+        command = list(self._member.command)
+        if self._member.forked and self._member.folder is None:
+            with contextlib.suppress(forked.CannotFork, ConnectionError):
+                return forked.start(
+                    command, env, output, own_channel, owner, server_log, self._check
+                )
+        try:
+            return _Own(command, env, output, own_channel, self._member.folder)
+        except CannotStart as error:
+            raise MemberEnded("error", "cannot-start", str(error)) from error
+
+    def wait_ready(self) -> None:
+        """Return when the program is loaded. Raises MemberEnded."""
+        while READY not in (said := self._answer(self._load_s)):
+            pass
+        self._rests = self._keeps and said.get(REST, False)
+
+    def wake(self) -> None:
+        """Begin a further generation of a process that rests. Raises MemberEnded from `wait_ready`."""
+        self.is_resting = False
+        self._send({WAKE: True})
+
+    def rest(self) -> None:
+        """Release the program. A process that cannot load it again ends."""
+        if not self._rests or self._ended:
+            self.close()
+            return
+        with contextlib.suppress(MemberEnded):
+            try:
+                self._send({REST: True})
+                self._answer(REST_S)
+                self.is_resting = True
+            finally:
+                if not self.is_resting:
+                    self.close()
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """The answer to a request. Raises MemberEnded if there is none within `limit_s` seconds."""
+        self._check()  # now, as nothing is timed
+        self._send(request)
+        return self._answer(limit_s)
+
+    def _send(self, request: Mapping[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+
+    def tree(self) -> list[int]:
+        """The ids of its processes."""
+        return [] if self._ended or self._killed else self._child.tree()
+
+    def too_large(self, detail: str) -> None:
+        """End the process, because the members need more memory than there may be."""
+        self._too_large = MemberEnded("oom", "memory-limit", detail)
+        self._killed = self._child.kill()
+
+    def close(self) -> None:
+        """End the process and all that it has started."""
+        if not self._ended:
+            self._ended = True
+            if not self._killed:
+                with contextlib.suppress(ConnectionError):
+                    self._child.kill()
+            self._child.clear()
+        self._socket.close()
+        self._temporary.cleanup()
+
+    def _answer(self, limit_s: float) -> dict[str, Any]:
+        """The next JSON object that the worker sends."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            while b"\n" in self._said:
+                line, _, self._said = self._said.partition(b"\n")
+                if line.startswith(b"{"):
+                    return json.loads(line)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                detail = f"no answer for {limit_s:.0f} s"
+                raise MemberEnded("timeout", "time-limit", detail)
+            if not select.select([self._socket], [], [], min(left, POLL_S))[0]:
+                self._check()
+                if (ended := self._killed or self._reap()) is not None:
+                    raise self._diagnosed(ended)
+                continue
+            try:
+                data = self._socket.recv(1 << 20)
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                raise self._diagnosed(self._wait())
+            self._said += data
+
+    def _wait(self) -> Ended:
+        """How the process ended. One that closed its channel and goes on is killed."""
+        deadline = time.monotonic() + 10
+        while (ended := self._killed or self._reap()) is None:
+            if time.monotonic() > deadline:
+                return self._child.kill()
+            time.sleep(0.01)
+        return ended
+
+    def _reap(self) -> Ended | None:
+        """How the process ended; None while it runs. It ends with the process that forked it."""
+        try:
+            return self._child.reap()
+        except ConnectionError as error:
+            self._ended = True
+            self._child.clear()
+            raise MemberEnded("crashed", signal.SIGKILL.name, str(error)) from error
+
+    def _diagnosed(self, ended: Ended) -> MemberEnded:
+        self._ended = True
+        self._child.clear()
+        if self._too_large:
+            return self._too_large
+        printed = self._member.log.read_text(encoding="utf-8", errors="replace")
+        if ended[0] == 0:
+            return MemberEnded("error", "stage-error", "it ended while it was timed")
+        found = diagnose(ended[0], printed)
+        return MemberEnded(found.status, found.reason, found.detail)
+
+
+class _Own(Spawned):
+    """A child of this process beside others: its tree is its own, not all descendants of this process."""
+
+    def tree(self) -> list[int]:
+        return [self.pid, *process.descendants(self.pid)]
+
+    def kill(self) -> Ended:
+        process.kill_tree(self.pid)
+        ended = self.reap(0)
+        assert ended is not None
+        return ended
+
+    def clear(self) -> None:
+        """Does nothing: what it has started ended with it, or is killed when the group ends."""
+
+
+class Workers:
+    """Starts the processes of members, and looks at the limits of the job that times them: its memory, and `seconds`
+    from now. `peak_mb`: the peak memory of all of them together, MiB."""
+
+    def __init__(self, job: Job, owner: int, watch: Watch, seconds: float) -> None:
+        self._job, self._owner, self._watch = job, owner, watch
+        self._seconds, self._deadline = seconds, time.monotonic() + seconds
+        self._started: dict[str, Process] = {}
+        self._looked = 0.0
+        self.peak_mb = 0.0
+
+    def start(self, member: Member) -> Process:
+        kept = self._started.get(member.name)
+        if kept and kept.is_resting:
+            kept.wake()
+            return kept
+        server_log = (self._job.journal or self._job.log_path).with_name("fork-server-timing.txt")
+        load_s = max(60.0, self._deadline - time.monotonic())
+        owner = self._job.owner or self._owner
+        started = Process(member, owner, server_log, load_s, self._check, keeps=True)
+        self._started[member.name] = started
+        return started
+
+    def close(self) -> None:
+        """End all processes."""
+        for started in self._started.values():
+            started.close()
+
+    def _check(self) -> None:
+        """Look at the limits, but at the memory not more often than every POLL_S. Raises Interrupted and TimeoutError."""
+        self._watch.check()
+        now = time.monotonic()
+        if now > self._deadline:
+            raise TimeoutError(f"still timing after {self._seconds:g} s")
+        if now < self._looked + POLL_S:
+            return
+        self._looked = now
+        trees = {name: one.tree() for name, one in self._started.items()}
+        pids = [pid for tree in trees.values() for pid in tree]
+        seen, limit_mb = process.resident_mb(pids), self._job.memory_mb
+        if seen > limit_mb:
+            seen = process.resident_mb(pids, shared_once=True)
+        self.peak_mb = max(self.peak_mb, seen)
+        if seen > limit_mb:
+            largest = max(trees, key=lambda name: process.resident_mb(trees[name]))
+            detail = f"all members held {seen:.0f} MiB; the limit is {limit_mb:.0f} MiB, and this one held most"
+            self._started[largest].too_large(detail)

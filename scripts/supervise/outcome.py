@@ -1,0 +1,180 @@
+"""The outcome of one stage of one cell (`status.json`), and its time, memory and artifacts (`usage.json`).
+
+These are two files because Snakemake compares small files by checksum: an unchanged outcome must be
+identical byte for byte, and seconds and memory differ in every run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.core import atomic
+from scripts.core.digest import Digest
+
+OK = "ok"
+SKIPPED = "skipped"
+UNAVAILABLE = "unavailable"
+DAMAGED = "damaged"
+FAILED = ("unsupported", "error", "crashed", "timeout", "oom", DAMAGED)
+STATUSES = (OK, *FAILED, UNAVAILABLE, SKIPPED)
+
+STATUS = "status.json"
+USAGE = "usage.json"
+
+DAMAGED_FILE = "damaged-file"
+"""Reason of a stage one of whose files has changed since it was written."""
+DISK_FULL = "disk-full"
+KILLED_BY = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
+"""Signals that stages do not send to themselves: they come from outside."""
+PASSING = frozenset({DAMAGED_FILE, DISK_FULL, *KILLED_BY})
+"""Reasons that say nothing about a cell: the next run repeats it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one stage of one cell ended.
+
+    `reason` is a class to group by, `detail` the line that a compiler engineer would quote;
+    both are empty when `status` is ok. `blocked_by` is "<stage> <cell>" of the first failure
+    upstream. `command` runs as it stands in the folder that holds results/. `fingerprint` is of
+    the code that ran, `due` the param that asked for it (see fingerprint.due), `limit` the
+    seconds or MiB that a timeout or oom met.
+    """
+
+    status: str
+    stage: str
+    cell: str
+    reason: str = ""
+    detail: str = ""
+    blocked_by: str = ""
+    log: str = ""
+    command: str = ""
+    fingerprint: str = ""
+    due: str = ""
+    limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status {self.status!r} is not one of {', '.join(STATUSES)}")
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether it failed for a reason that says nothing about the cell. Stages that were skipped
+        because of such a failure run again together with the failed stage."""
+        return self.status in FAILED and self.reason in PASSING
+
+    @property
+    def is_remediable(self) -> bool:
+        """Whether it is a failure of the program itself, which another way to compile may make good. A full disk or a
+        kill from outside says nothing about the program, and the next run repeats it."""
+        return self.status in FAILED and not self.is_passing
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a stage used and wrote: wall seconds, the peak resident set of its process tree in MiB, and
+    the digests of its artifacts by file name (none if it failed)."""
+
+    seconds: float
+    max_rss_mb: float
+    artifacts: Mapping[str, Digest] = dataclasses.field(default_factory=dict)
+
+
+def usage_path(status_path: str | Path) -> Path:
+    """The usage file of the stage to which a status file, or another file, belongs."""
+    return Path(status_path).with_name(USAGE)
+
+
+def begin(status_path: str | Path, due: str) -> None:
+    """Record the `due` of a stage (see fingerprint.due) for as long as it has no outcome.
+
+    Snakemake deletes the status before it starts a job, and a job that needs larger limits leaves
+    none. Its next attempt must have the same param.
+    """
+    path = _begun_path(status_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(due, encoding="utf-8")
+
+
+def begun(status_path: str | Path) -> str:
+    """The `due` of a stage that began and has no outcome; "" if there is no such stage."""
+    try:
+        return _begun_path(status_path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _begun_path(status_path: str | Path) -> Path:
+    return Path(status_path).with_name("begun.txt")
+
+
+def write(status_path: str | Path, outcome: Outcome, usage: Usage) -> None:
+    """Write the usage, then the outcome: a status file means that the stage is finished."""
+    atomic.write_json(usage_path(status_path), dataclasses.asdict(usage))
+    atomic.write_json(status_path, dataclasses.asdict(outcome))
+    _begun_path(status_path).unlink(missing_ok=True)
+
+
+def read(status_path: str | Path) -> Outcome:
+    """Read a status file. Raises ValueError naming the file if it is not one."""
+    values = atomic.read_json(status_path)
+    try:
+        read = Outcome(**values)
+        for field in dataclasses.fields(Outcome):
+            value = getattr(read, field.name)
+            expected = (float, int, type(None)) if field.name == "limit" else str
+            if not isinstance(value, expected):
+                raise ValueError(f"{field.name} is {value!r}")
+        return read
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{status_path}: not a status file ({error}); the next run makes it again"
+        ) from error
+
+
+def read_usage(status_path: str | Path) -> Usage | None:
+    """Read the usage file of a status file; None if the stage never ran. Raises ValueError naming the
+    file if it is not one."""
+    path = usage_path(status_path)
+    try:
+        values = atomic.read_json(path)
+    except FileNotFoundError:
+        return None
+    try:
+        made = values.pop("artifacts", {})
+        numbers = {key: float(value) for key, value in values.items()}
+        return Usage(**numbers, artifacts={name: Digest(**one) for name, one in made.items()})
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"{path}: not a usage file ({error}); the next run makes it again"
+        ) from error
+
+
+def read_or_damaged(status_path: Path) -> Outcome:
+    """Read a status file. If it cannot be read, return an outcome `damaged` whose stage and cell come
+    from its path, results/<stage>/<cell>/status.json."""
+    try:
+        return read(status_path)
+    except (OSError, ValueError) as error:
+        parts = status_path.parent.parts
+        below = parts[parts.index("results") + 1 :] if "results" in parts else parts[-2:]
+        log = str(status_path.with_name("log.txt"))
+        return Outcome(DAMAGED, below[0], "/".join(below[1:]), DAMAGED_FILE, str(error), log=log)
+
+
+def condemn(status_path: str | Path, what: str) -> None:
+    """Record that a file of a stage is damaged, so that the next run repeats the stage.
+
+    Nothing is written if that is already recorded, or if the status file itself cannot be read: then
+    the stage runs again anyway (fingerprint.due).
+    """
+    try:
+        found = read(status_path)
+    except (OSError, ValueError):
+        return
+    if found.status != DAMAGED:
+        now = dataclasses.replace(found, status=DAMAGED, reason=DAMAGED_FILE, detail=what)
+        atomic.write_json(status_path, dataclasses.asdict(now))

@@ -1,0 +1,253 @@
+"""The supervisor: runs a stage of a cell as a process, enforces its limits and records its outcome.
+
+A segmentation fault, an out-of-memory kill or a hang in a compiler becomes a status file. It does not
+stop the run and leaves no process running. Artifacts are written to a scratch folder and renamed when
+the stage has succeeded, so an incomplete file is never mistaken for a complete one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shlex
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic, digest
+from scripts.core.digest import Digest
+from scripts.supervise import damage, journal, memory_series, outcome, verdict
+from scripts.supervise.caplog import CappedLog
+from scripts.supervise.damage import Damage
+from scripts.supervise.diagnose import Diagnosis
+from scripts.supervise.job import CannotStart, Interrupted, Job, MoreNeeded
+from scripts.supervise.memory_series import Series
+from scripts.supervise.outcome import Outcome, Usage
+from scripts.supervise.watch import Ended, Watch
+
+SKIP_LIST = "skip-list"
+"""Reason of a job that must not run because of a skip list, and not because of another stage."""
+KNOWN_HANG = "known-hang"
+"""Reason of a job that is not run because it is known not to end within minutes."""
+SHORT_OF = {
+    "time-limit": "more_time",
+    "memory-limit": "more_memory",
+    "kernel-oom-kill": "more_memory",
+    "estimated": "more_memory",
+}
+"""Reasons that a larger limit may remove, and the field of Job that says whether there is one."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The result of running a stage: how it ended, and the digests of its artifacts by file name.
+    `fault`: an error of the supervisor itself. `damage`: the damaged file because of which the stage
+    was not started."""
+
+    ended: Ended
+    made: Mapping[str, Digest] = field(default_factory=dict)
+    fault: Diagnosis | None = None
+    damage: Damage | None = None
+
+
+Work = Callable[[Job, int, Path, CappedLog], Ran]
+"""Does the work of a job, given the process that must remain the parent of this one, the folder in
+which artifacts are made, and the job's log."""
+
+
+def run(job: Job, work: Work | None = None) -> Outcome:
+    """Run a job, write status.json and usage.json, and return the outcome.
+
+    `work`: what to do instead of running the command of the job as one process. The job then fails
+    only if `work` raises an exception.
+
+    Raises Interrupted if it is asked to stop (SIGTERM, SIGINT) or orphaned, MoreNeeded if a limit was
+    reached and a further attempt would have a larger one, and OSError if the outcome cannot be
+    written. In these cases the process tree has ended and no status is written, so that the next run,
+    or the next attempt, repeats the job.
+    """
+    owner = os.getppid() if job.owner is None else job.owner
+    if os.getppid() != owner:
+        raise Interrupted(f"{job.stage} {job.cell}: process {owner} that asked for it is gone")
+    found = blocked(job)
+    if found is not None:
+        _record_blocked(job, found)
+        return found
+    scratch = job.status_path.parent / ".scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    outcome.begin(job.status_path, job.due)
+    started = time.time()
+    try:
+        ran = _guarded(work or _as_process, job, owner, scratch)
+        if ran.damage is not None:
+            result = _not_read(job, ran.damage)
+            _record_blocked(job, result)
+            return result
+        diagnosis = ran.fault or (None if work else verdict.of(job, ran.ended, scratch))
+        if diagnosis and getattr(job, SHORT_OF.get(diagnosis.reason, ""), False):
+            raise MoreNeeded(f"{job.stage} {job.cell}: {diagnosis.detail}; to be run with more")
+        keep = diagnosis is None or ran.ended.keeps_artifacts
+        unplaced = _place_artifacts(job, scratch, keep)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)  # first of all, as the disk may be full
+    result = verdict.record(job, unplaced or diagnosis)
+    made = {} if unplaced else ran.made
+    usage = Usage(round(ran.ended.seconds, 3), ran.ended.max_rss_mb, made)
+    outcome.write(job.status_path, result, usage)
+    _keep_memory(job, ran.ended.memory)
+    if job.journal is not None:
+        _account(job.journal, _accounting(result, ran.ended, started))
+    return result
+
+
+def _guarded(work: Work, job: Job, owner: int, scratch: Path) -> Ran:
+    """Do the work with the log of the job, and catch errors of the supervisor itself."""
+    with contextlib.closing(CappedLog(job.log_path)) as log:
+        log.note(verdict.header(job))
+        try:
+            return work(job, owner, scratch, log)
+        except Interrupted:
+            raise
+        except Exception as error:  # our own fault, not the stage's: a row all the same
+            log.note(traceback.format_exc())
+            return Ran(Ended(os.EX_SOFTWARE, 0.0, 0.0), fault=_own_fault(error))
+
+
+def _as_process(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
+    """Run the command of a job as one process, if the files that it reads are not damaged."""
+    watch = Watch(job, owner, scratch, log)
+    try:
+        # Gigabytes are read for digests, which must not happen while another stage is timed.
+        with watch.stop_requests():
+            if damaged := damage.first(job.command, job.artifacts):
+                return Ran(Ended(0, 0.0, 0.0), damage=damaged)
+            ended = watch.run()
+            return Ran(ended, digests(job, scratch) if ended.keeps_artifacts else {})
+    except CannotStart as error:
+        log.note(f"error: {error}")
+        return Ran(Ended(127, 0.0, 0.0))
+
+
+def _own_fault(error: Exception) -> Diagnosis:
+    """The diagnosis of an error of the supervisor itself."""
+    full = isinstance(error, OSError) and error.errno in FULL
+    reason = outcome.DISK_FULL if full else "supervisor"
+    return Diagnosis("error", reason, f"{type(error).__name__}: {error}")
+
+
+def digests(job: Job, scratch: Path) -> dict[str, Digest]:
+    """The digests of a stage's artifacts, by file name. Only files in the folder of its status count,
+    because readers look for the digests there."""
+    here = job.status_path.parent
+    made = (scratch / artifact.name for artifact in job.artifacts if artifact.parent == here)
+    return {path.name: digest.of(path) for path in made if path.is_file()}
+
+
+def _not_read(job: Job, damaged: Damage) -> Outcome:
+    """The outcome of a job that was not started because of a damaged file. The stage that made the file
+    is recorded as damaged."""
+    outcome.condemn(damaged.status_path, damaged.what)
+    above = outcome.read_or_damaged(damaged.status_path)
+    return _skipped(job, above.reason, above.detail, f"{above.stage} {above.cell}")
+
+
+def _account(path: Path, entry: dict[str, Any]) -> None:
+    """Add a line to the journal. If that fails, the outcome is recorded all the same."""
+    try:
+        journal.append(path, entry)
+    except OSError as error:
+        print(f"note: {path} lacks a line of {entry['cell']}: {error}", file=sys.stderr)
+
+
+def _keep_memory(job: Job, found: Series | None) -> None:
+    """Write the memory over time of a job. If that fails, the outcome is recorded all the same."""
+    try:
+        memory_series.write(job.status_path, found)
+    except OSError as error:
+        print(f"note: {job.stage} {job.cell} has no memory over time: {error}", file=sys.stderr)
+
+
+def _record_blocked(job: Job, found: Outcome) -> None:
+    for artifact in job.artifacts:
+        _make_empty(artifact)
+    with contextlib.closing(CappedLog(job.log_path)) as log:
+        by = f"blocked by {found.blocked_by}" if found.blocked_by else found.reason
+        log.note(f"# {found.status}: {by}: {found.detail}")
+    outcome.write(job.status_path, found, Usage(0.0, 0.0))
+    _keep_memory(job, None)
+
+
+def _accounting(result: Outcome, ended: Ended, started: float) -> dict[str, Any]:
+    """The journal's line for a job that started at `started` (seconds since the epoch)."""
+    return {
+        "stage": result.stage,
+        "cell": result.cell,
+        "status": result.status,
+        "start": started,
+        "end": time.time(),
+        "child_seconds": ended.seconds,
+        "startup_s": ended.startup_s,
+    }
+
+
+def _place_artifacts(job: Job, scratch: Path, keep: bool) -> Diagnosis | None:
+    """Move the artifacts to their destination, or write empty files. Returns a diagnosis if that fails."""
+    try:
+        for artifact in job.artifacts:
+            made = scratch / artifact.name
+            if keep and made.is_file():
+                atomic.move(made, artifact)
+            else:
+                _make_empty(artifact)
+    except OSError as error:
+        for artifact in job.artifacts:
+            _make_empty(artifact)
+        return _own_fault(error)
+    return None
+
+
+def blocked(job: Job) -> Outcome | None:
+    """The outcome of a job that must not start: `skipped` if it is on a skip list or a stage before it
+    failed, naming the first cause, and `timeout` if it is known to hang. None if it may start."""
+    if job.skip:
+        return _skipped(job, SKIP_LIST, job.skip, "")
+    for path in job.upstream:
+        above = outcome.read_or_damaged(path)
+        if above.status == outcome.OK:
+            continue
+        by = above.blocked_by or (
+            "" if above.reason == SKIP_LIST else f"{above.stage} {above.cell}"
+        )
+        return _skipped(job, above.reason, above.detail, by)
+    if job.hang:
+        known = Diagnosis("timeout", KNOWN_HANG, f"not run: {job.hang}")
+        return verdict.record(job, known)
+    return None
+
+
+def _skipped(job: Job, reason: str, detail: str, blocked_by: str) -> Outcome:
+    return Outcome(
+        status=outcome.SKIPPED,
+        stage=job.stage,
+        cell=job.cell,
+        reason=reason,
+        detail=detail,
+        blocked_by=blocked_by,
+        log=str(job.log_path),
+        command=shlex.join(job.command),
+        fingerprint=job.fingerprint,
+        due=job.due,
+    )
+
+
+def _make_empty(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")

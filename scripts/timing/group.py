@@ -1,0 +1,128 @@
+"""The file of a timed group: the latencies of its members, to and from JSON."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from scripts.core import atomic
+from scripts.timing import ratios
+from scripts.timing.turns import Timed
+
+P90_CALLS, P99_CALLS = 64, 662
+"""The calls that a 90th and a 99th percentile need (MLPerf inference rules, early stopping)."""
+
+
+@dataclass(frozen=True)
+class MemberTiming:
+    """A member of a group. `status`, `reason`, `detail`: how its timing ended. `part`: the members of one part were timed
+    in turns with each other.
+
+    `values_ms`: its latency in each generation that counts (ratios.undisturbed). `anchor_ms`: those of the anchor of its
+    part, in the same generations; empty if there is none. `turns`, `calls`: slices and calls in these generations.
+    `p50_ms` and so on: percentiles of all these calls, None where they are too few. `peak_rss_mb`: peak memory of its
+    process, MiB.
+    """
+
+    status: str = "ok"
+    reason: str = ""
+    detail: str = ""
+    part: int = 0
+    values_ms: tuple[float, ...] = ()
+    anchor_ms: tuple[float, ...] = ()
+    turns: int = 0
+    calls: int = 0
+    p50_ms: float | None = None
+    p90_ms: float | None = None
+    p99_ms: float | None = None
+    peak_rss_mb: float | None = None
+
+
+@dataclass(frozen=True)
+class PartTiming:
+    """Members that were timed in turns. `generations`: all of them; `counted`: the numbers of those that count.
+    `control`: the member that was there twice ("" if none was), and the latencies of both processes."""
+
+    generations: int
+    counted: tuple[int, ...]
+    control: str = ""
+    control_ms: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+
+
+@dataclass(frozen=True)
+class GroupTiming:
+    """`members` by the names of their cells. `anchor`: the member that all parts have, through which other groups are
+    compared ("" if there is none). `verified`: the digest of what verified each member, by cell. `rule`: how it was timed. `due`: what
+    the job was asked for (fingerprint.due).
+    `started`: when, in seconds since the epoch. `foreign`, `steal`: the time of other processes and of other guests,
+    as shares of the time of the cores."""
+
+    started: float
+    rule: str
+    anchor: str
+    members: Mapping[str, MemberTiming]
+    parts: tuple[PartTiming, ...]
+    verified: Mapping[str, str] = field(default_factory=dict)
+    due: str = ""
+    foreign: float = 0.0
+    steal: float = 0.0
+
+    def write(self, path: Path) -> None:
+        atomic.write_json(path, asdict(self))
+
+
+def part_of(
+    timed: Mapping[str, Timed], control: str, twin: str, anchor: str, number: int
+) -> tuple[PartTiming, dict[str, MemberTiming]]:
+    """The timing of a part. `twin`: the name of the second process of the member `control`."""
+    values = latencies(timed)
+    kept = ratios.counted(values)
+    of = {name: tuple(row[at] for at in kept) for name, row in values.items()}
+    members = {
+        name: _member(one, kept, of.get(name, ()), of.get(anchor, ()), number)
+        for name, one in timed.items()
+        if name != twin
+    }
+    generations = max((len(row) for row in values.values()), default=0)
+    pair = (of.get(control, ()), of.get(twin, ()))
+    return PartTiming(generations, tuple(kept), control if all(pair) else "", pair), members
+
+
+def latencies(timed: Mapping[str, Timed]) -> dict[str, list[float]]:
+    """The latency of each member in each generation, in milliseconds, of those that have all generations."""
+    found = {
+        name: [ratios.undisturbed(one.each_s) * 1e3 for one in of.generations]
+        for name, of in timed.items()
+        if of.ended is None and of.generations
+    }
+    most = max(map(len, found.values()), default=0)
+    return {name: row for name, row in found.items() if len(row) == most}
+
+
+def _member(
+    of: Timed, kept: Sequence[int], values: tuple[float, ...], anchor: tuple[float, ...], part: int
+) -> MemberTiming:
+    if of.ended is not None:
+        ended = of.ended
+        return MemberTiming(ended.status, ended.reason, ended.detail, part)
+    own = [of.generations[at] for at in kept]
+    calls = sorted(s * 1e3 for one in own for s in one.each_s)
+    return MemberTiming(
+        part=part,
+        values_ms=values,
+        anchor_ms=anchor,
+        turns=sum(one.turns for one in own),
+        calls=len(calls),
+        p50_ms=statistics.median(calls),
+        p90_ms=_percentile(calls, 0.90) if len(calls) >= P90_CALLS else None,
+        p99_ms=_percentile(calls, 0.99) if len(calls) >= P99_CALLS else None,
+        peak_rss_mb=of.peak_rss_mb,
+    )
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that this share of the values does not exceed."""
+    return ordered[math.ceil(share * len(ordered)) - 1]

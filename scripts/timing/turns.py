@@ -1,0 +1,303 @@
+"""Times the members of a group in turns, so that all of them meet the same seconds of the machine.
+
+A member is a process that has loaded a verified program. A turn is one slice of calls of every member, in random
+order. After some turns all members are started again, because processes of one program differ: by 5 % where a call
+takes some milliseconds, and no number of turns averages that away. One start of all members with its turns is a
+generation.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from scripts.timing.hostload import machine_times
+from scripts.timing.ratios import LEAST
+from scripts.timing.worker import CHECK, SLICE
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a group is timed: the defaults of `measure:` in config.yaml.
+
+    `budget_s`: seconds of turns of the whole group at most, without loading. `slice_s`: seconds of a slice; a longer
+    call is a slice of its own. `generations`: how often the members are started in that time. `until_decided`: go on
+    until every ratio is decided, for ten times the budget at most.
+    """
+
+    budget_s: float = 20.0
+    slice_s: float = 0.03
+    generations: int = 8
+    until_decided: bool = False
+
+    @property
+    def most_s(self) -> float:
+        """Seconds of turns that a group may take."""
+        return self.budget_s * (MOST if self.until_decided else 1)
+
+
+PAUSE_S = 0.008
+"""Seconds before a slice. OpenMP's threads spin for some milliseconds after the last call of a member."""
+UNCOUNTED = 0.1
+"""The share of a slice, one call at least, that is made before it and does not count: it fills the caches. A call that is
+longer than a slice needs none."""
+STEADY, STEADY_SLICES = 0.05, 3
+"""A member is warm when so many slices in a row were not faster by more than this share."""
+WARMUP_S = 10.0
+"""Seconds in which a member has to become warm."""
+LEAST_CALLS, LEAST_S, LONG = 5, 1.0, 3
+"""A warm-up has so many calls, or takes so many seconds: an LSTM of PyTorch still prepares in the fourth call. A member whose
+calls take LONG slices is steady as soon as a call is not faster than the one before."""
+LEAST_TURNS, AT_MOST = 8, 0.25
+"""A generation has so many turns, unless they take more than this share of the budget."""
+SHARE = 0.25
+"""Slices are at least this share of the slowest member's call, so that fast members make more than one in a slow turn."""
+HANG_S = 60.0
+"""A slice that takes this long, and twenty times its planned seconds, hangs."""
+MOST = 10
+"""How many budgets `until_decided` may take."""
+
+
+class MemberEnded(Exception):
+    """A member has ended, or does not answer. `status`, `reason` and `detail` as in an outcome."""
+
+    def __init__(self, status: str, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.reason, self.detail = status, reason, detail
+
+
+class Worker(Protocol):
+    """The process of a member."""
+
+    def wait_ready(self) -> None:
+        """Return when the program is loaded. Raises MemberEnded."""
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """The answer to a request. Raises MemberEnded if there is none within `limit_s` seconds."""
+
+    def rest(self) -> None:
+        """Release the program at the end of a generation."""
+
+    def close(self) -> None:
+        """End the process."""
+
+
+@dataclass
+class Generation:
+    """The calls of a member in one generation. `each_s`: seconds of every call that counts; `turns`: its slices;
+    `warmup`: calls before the first turn."""
+
+    each_s: list[float] = field(default_factory=list)
+    turns: int = 0
+    warmup: int = 0
+
+
+@dataclass
+class Timed:
+    """The generations of a member, in order. `ended`: why it left the group, if it did. `peak_rss_mb`: peak memory of
+    its process, in MiB."""
+
+    generations: list[Generation] = field(default_factory=list)
+    ended: MemberEnded | None = None
+    peak_rss_mb: float | None = None
+
+
+@dataclass
+class _Running:
+    """A member in a generation. `call_s`: its fastest call so far; `calls`: those of a slice; `is_timed`: whether its
+    turns have begun."""
+
+    worker: Worker
+    now: Generation
+    call_s: float = math.inf
+    calls: int = 1
+    peak_mb: float | None = None
+    is_timed: bool = False
+
+
+@dataclass
+class Load:
+    """What the machine did during the turns, in seconds: `busy_s` of all its CPUs, of which `own_s` were the members', and
+    `steal_s` that other guests of the hypervisor took; `wall_s` passed."""
+
+    busy_s: float = 0.0
+    steal_s: float = 0.0
+    own_s: float = 0.0
+    wall_s: float = 0.0
+
+    def add(
+        self, before: tuple[float, float] | None, after: tuple[float, float] | None, wall_s: float
+    ) -> None:
+        """Add the turns between two values of machine_times."""
+        if before and after:
+            self.busy_s += after[0] - before[0]
+            self.steal_s += after[1] - before[1]
+            self.wall_s += wall_s
+
+
+class Group:
+    """Times members. `start` starts the process of a member. `enough` is asked after each generation with what was timed
+    so far; True ends the group."""
+
+    def __init__(
+        self,
+        members: Sequence[str],
+        start: Callable[[str], Worker],
+        rule: Rule,
+        enough: Callable[[Mapping[str, Timed]], bool],
+        said: Callable[[str], None] = lambda _: None,
+        seed: int | None = None,
+    ) -> None:
+        self._start, self._rule, self._said = start, rule, said
+        self._enough = enough
+        self._random = random.Random(seed)
+        self._turn_s, self._slice_s = 0.0, rule.slice_s
+        self._left = list(members)
+        self.load = Load()
+        self.timed = {name: Timed() for name in members}
+
+    def run(self) -> None:
+        """Take generations until there is enough, or the budget is used up."""
+        rule = self._rule
+        budget_s, spent_s = rule.most_s, 0.0
+        while self._left:
+            each_s = rule.budget_s / rule.generations
+            each_s = max(each_s, min(LEAST_TURNS * self._turn_s, AT_MOST * rule.budget_s))
+            spent_s += self.generation(min(each_s, max(budget_s - spent_s, each_s / 2)))
+            taken = max(len(one.generations) for one in self.timed.values())
+            # One that would begin within the budget and end far beyond it is left out. What an interval needs may take
+            # twice the budget.
+            at_most_s = budget_s * (1 if taken >= min(LEAST, rule.generations) else 2)
+            if spent_s + min(each_s, max(self._turn_s, each_s / 2)) > at_most_s:
+                return
+            if self._enough(self.timed):
+                return
+
+    def generation(self, seconds: float) -> float:
+        """Start all members, warm them up and take turns for `seconds` seconds. Returns the seconds of the turns."""
+        with ExitStack() as opened:
+            begun = time.monotonic()
+            running: dict[str, _Running] = {}
+            for name in list(self._left):
+                try:
+                    running[name] = _Running(self._start(name), Generation())
+                    opened.callback(running[name].worker.rest)
+                except MemberEnded as error:
+                    self._left_by(name, error)
+            self._each(running, list(running), lambda one: one.worker.wait_ready())
+            loaded = time.monotonic()
+            self._each(running, list(running), self._warm_up)
+            slowest_s = max((one.call_s for one in running.values()), default=0.0)
+            self._slice_s = max(self._rule.slice_s, SHARE * slowest_s)
+            for one in running.values():
+                one.calls = self._planned(one)
+            start, busy = time.monotonic(), machine_times()
+            turns = 0
+            while running and (turns == 0 or time.monotonic() - start + self._turn_s / 2 < seconds):
+                began = time.monotonic()
+                self._each(running, self._random.sample(list(running), len(running)), self._slice)
+                self._turn_s = time.monotonic() - began
+                turns += 1
+            taken = time.monotonic() - start
+            self.load.add(busy, machine_times(), taken)
+            self._each(running, list(running), self._check)
+            self._said(
+                f"generation: {len(running)} members, loaded in {loaded - begun:.1f} s, warm in "
+                f"{start - loaded:.1f} s, {turns} turns in {taken:.1f} s"
+            )
+            for name, one in running.items():
+                self.timed[name].generations.append(one.now)
+                self.timed[name].peak_rss_mb = one.peak_mb
+            return taken
+
+    def _each(
+        self, running: dict[str, _Running], names: Sequence[str], do: Callable[[_Running], None]
+    ) -> None:
+        """Do something with each member. One that ends leaves the group, and the others go on."""
+        for name in names:
+            try:
+                do(running[name])
+            except MemberEnded as error:
+                running.pop(name).worker.close()
+                self._left_by(name, error)
+
+    def _left_by(self, name: str, error: MemberEnded) -> None:
+        self.timed[name].ended = error
+        self._said(f"{name} left the group: {error.status} ({error.reason}): {error.detail}")
+        self._left.remove(name)
+
+    def _warm_up(self, one: _Running) -> None:
+        """Make slices until they no longer get faster."""
+        begun, spent_s = time.monotonic(), 0.0
+        steady = 0
+        while steady < (1 if self._is_long(one) else STEADY_SLICES) or (
+            one.now.warmup < LEAST_CALLS and spent_s < LEAST_S
+        ):
+            before = one.call_s
+            made = self._ask(one, uncounted=0)
+            one.now.warmup += len(made)
+            one.call_s = min(one.call_s, *made)
+            one.calls = self._planned(one)
+            steady = 0 if one.call_s < before * (1 - STEADY) else steady + 1
+            spent_s = time.monotonic() - begun
+            if spent_s > WARMUP_S:
+                if steady == 0 and before < math.inf:
+                    detail = (
+                        f"after {one.now.warmup} calls in {WARMUP_S:g} s, calls still became faster"
+                    )
+                    raise MemberEnded("error", NOT_STEADY, detail)
+                return
+
+    def _is_long(self, one: _Running) -> bool:
+        """Whether a call is so long that what is prepared in the first ones does not matter any more."""
+        return one.call_s > LONG * self._rule.slice_s
+
+    def _planned(self, one: _Running) -> int:
+        """The calls of a slice of a member."""
+        return max(1, math.ceil(self._slice_s / one.call_s - 1e-9))
+
+    def _slice(self, one: _Running) -> None:
+        time.sleep(PAUSE_S)
+        one.is_timed = True
+        uncounted = max(1, round(UNCOUNTED * one.calls)) if one.call_s < self._rule.slice_s else 0
+        made = self._ask(one, uncounted)
+        if min(made) < one.call_s * (1 - STEADY) ** STEADY_SLICES:
+            # It was not warm: what was timed was still its warm-up.
+            one.now.warmup += len(one.now.each_s) + len(made)
+            one.now.each_s, one.now.turns = [], 0
+            one.call_s = min(made)
+            self._warm_up(one)
+            self._slice(one)
+            return
+        if min(made) < one.call_s:
+            one.call_s = min(made)
+            one.calls = self._planned(one)
+        one.now.each_s += made
+        one.now.turns += 1
+
+    def _ask(self, one: _Running, uncounted: int) -> list[float]:
+        """Seconds of each call of a slice."""
+        planned_s = one.calls * one.call_s if one.call_s < math.inf else 1.0
+        request = {
+            "calls": one.calls,
+            "uncounted": uncounted,
+            "seconds": 10 * max(planned_s, self._slice_s),
+        }
+        answer = one.worker.ask({SLICE: request}, max(HANG_S, 20 * planned_s))
+        if one.now.turns and answer["compiled"]:
+            detail = f"compilations while calls were timed: {answer['compiled']}; a value that the compiled code assumes has changed between calls"  # fmt: skip
+            raise MemberEnded("error", RECOMPILED, detail)
+        self.load.own_s += answer["cpu_s"] if one.is_timed else 0.0
+        return answer["each_s"]
+
+    def _check(self, one: _Running) -> None:
+        one.peak_mb = one.worker.ask({CHECK: True}, HANG_S)["peak_rss_mb"]
+
+
+NOT_STEADY, RECOMPILED = "not-steady", "recompilation"
+"""Reasons of members that leave the group."""

@@ -1,0 +1,133 @@
+"""A process that has loaded a program and times calls when the coordinator of its group asks (turns.py)."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.core import channel, process
+
+READY, LOAD, SLICE, CHECK, REST, WAKE = "ready", "load", "slice", "check", "rest", "wake"
+"""What a worker is asked for: `ready` is its own first message; `load` loads another program; `slice` times calls; `check`
+asks it to end with an error if the calls that it made do not represent the program; `rest` ends a generation, and `wake`
+begins the next one."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that is timed. `call`: one call. `finish`: returns when the device has finished it. `check`: exits if the
+    calls do not represent the program. `compilations`: how often the runtime has compiled so far (None: it does not
+    tell)."""
+
+    call: Callable[[], object]
+    finish: Callable[[], object] = lambda: None
+    check: Callable[[], object] = lambda: None
+    compilations: Callable[[], int | None] = lambda: None
+
+
+def serve(
+    call: Callable[[], object],
+    finish: Callable[[], object] = lambda: None,
+    check: Callable[[], object] = lambda: None,
+    compilations: Callable[[], int | None] = lambda: None,
+) -> None:
+    """Time calls on request until the coordinator closes the channel. For the arguments, see Program."""
+    _answer(Program(call, finish, check, compilations))
+
+
+def serve_generations(load: Callable[[], Program]) -> None:
+    """Time calls of a program that is loaded anew for each generation, in a process forked from this one.
+
+    What this process has built is built once. If a library has started threads, it cannot be forked (a fork copies only the
+    calling thread): then it serves one generation itself. A forked process that ends ends this one in the same way.
+    """
+    while True:
+        if len(os.listdir("/proc/self/task")) > 1:
+            _answer(load())
+            return
+        if not (pid := os.fork()):
+            process.die_with_parent()
+            rested = _answer(load(), rests=True)
+            os._exit(0 if rested else 1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code < 0:
+            faulthandler.disable()  # the forked process has printed its stack
+            os.kill(os.getpid(), -code)
+        if code:
+            os._exit(code)
+        channel.answer({REST: True})
+        if next(channel.requests(), None) is None:
+            return
+
+
+def serve_programs(load: Callable[[Any], Program]) -> None:
+    """The same for many programs, one at a time. `load`: loads the program that a request describes, after the one before
+    was released."""
+    _answer(None, load)
+
+
+def _answer(
+    program: Program | None,
+    load: Callable[[Any], Program] | None = None,
+    rests: bool = False,
+) -> bool:
+    """Answer requests until the coordinator closes the channel, or, returning True, until it asks for a rest."""
+    process.reset_peak_rss()
+    channel.answer({READY: True, REST: rests})
+    for request in channel.requests():
+        if REST in request:
+            return True
+        if load and LOAD in request:
+            program = None
+            program = load(request[LOAD])
+            channel.answer({LOAD: True})
+        elif program and CHECK in request:
+            program.check()
+            channel.answer({CHECK: True, "peak_rss_mb": process.peak_rss_mb()})
+        elif program:
+            channel.answer(
+                time_slice(program.call, program.finish, program.compilations, **request[SLICE])
+            )
+    return False
+
+
+def time_slice(
+    call: Callable[[], object],
+    finish: Callable[[], object],
+    compilations: Callable[[], int | None],
+    calls: int,
+    uncounted: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Make `uncounted` calls, then time `calls` calls one by one, and wait for each.
+
+    No call is begun after `seconds` seconds: what was planned for fast calls ends here if they have become slow.
+    Returns the seconds of each timed call, the CPU seconds of all of them, and how often the runtime compiled meanwhile.
+    """
+    compiled = compilations()
+    cpu = time.process_time()
+    clock = time.perf_counter
+    end = clock() + seconds
+    for _ in range(uncounted):
+        call()
+        finish()
+        if clock() > end:
+            break
+    each_s = []
+    for _ in range(calls):
+        start = clock()
+        call()
+        finish()
+        now = clock()
+        each_s.append(now - start)
+        if now > end:
+            break
+    return {
+        "each_s": each_s,
+        "cpu_s": time.process_time() - cpu,
+        "compiled": (compilations() or 0) - (compiled or 0),
+    }

@@ -1,0 +1,68 @@
+"""What is wrong with a model file when it runs, and which of its lines raised it."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from scripts.core import exits
+
+
+class Fault(enum.StrEnum):
+    """Reasons of rows for errors in model files; docs/troubleshooting.md explains them."""
+
+    FILE = "model-file"
+    IMPORT = "model-import"
+    PACKAGE = "missing-package"
+    FUNCTION = "model-function"
+    PRETRAINED = "pretrained-weights"
+    RETURN = "model-return"
+    WEIGHTS = "model-weights"
+    INPUTS = "model-inputs"
+    FORWARD = "model-forward"
+    OUTPUTS = "model-outputs"
+    MUTATION = "input-mutation"
+
+
+class ModelError(Exception):
+    """A model file has an error; the message names the part and what was found.
+
+    `reason`: a Fault, or "" if the reason follows from the message (supervise/diagnose.py).
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@contextlib.contextmanager
+def of(reason: Fault) -> Iterator[None]:
+    """Set the reason of a ModelError without a reason that is raised inside this context."""
+    try:
+        yield
+    except ModelError as error:
+        error.reason = error.reason or reason
+        raise
+
+
+def fail(error: Exception, before: str = "") -> NoReturn:
+    """Exit with the error of the model, after the text `before`."""
+    exits.fail(f"{before}{error}", reason=getattr(error, "reason", ""))
+
+
+def changes_buffer(name: str, kind: str = "BUFFER_MUTATION") -> str:
+    """What is wrong with a model whose calls depend on the calls before; `kind` is torch.export's
+    name for it (OutputKind)."""
+    return f"the model changes {name} in place ({kind}): a call would depend on the calls before it"
+
+
+def raised(error: BaseException, path: str | Path) -> str:
+    """What was raised, and by which line of the model file, in one line."""
+    resolved = str(Path(path).expanduser().resolve())
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == resolved]
+    where = f" ({Path(path).name}:{frames[-1].lineno}: {frames[-1].line})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

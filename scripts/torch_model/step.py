@@ -1,0 +1,216 @@
+"""A timed call of a baseline: a forward pass (eval) or a training step (train).
+
+Both take a model on its device. `call` is its module, or what a runtime compiled from it. A step
+returns all of its results, so that nothing can be removed as unused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from scripts.core import tensors
+from scripts.torch_model import errors, loading, trees
+from scripts.torch_model.optimizer import Optimizer
+from scripts.torch_model.updates import stepped
+
+Autocast = Callable[[], AbstractContextManager]
+Named = list[tuple[str, torch.Tensor]]
+
+
+class EvalStep:
+    """The forward pass without gradients; results are the model's tensor outputs."""
+
+    def __init__(
+        self, loaded: loading.LoadedModel, autocast: Autocast = contextlib.nullcontext
+    ) -> None:
+        self.loaded, self.autocast = loaded, autocast
+        self.call: Callable = loaded.module
+
+    def __call__(self) -> Any:
+        with torch.no_grad(), self.autocast():
+            return self.call(*self.loaded.args, **self.loaded.kwargs)
+
+    def results(self, outputs: Any) -> Named:
+        """(path, tensor) of every output."""
+        return trees.flat_tensors(outputs)
+
+
+class TrainStep:
+    """Forward, loss, backward, optimizer step; results are the loss and every gradient.
+
+    The loss is the model's own, if its output has a tensor `loss`. Otherwise it is the sum over the
+    floating-point outputs of mean(output * cotangent), with fixed cotangents. A plain mean, as in
+    PyTorch's dynamo benchmarks, has no gradient through a layer norm, so any gradient would pass.
+
+    Until an optimizer is set, the weights do not change.
+    """
+
+    def __init__(
+        self,
+        loaded: loading.LoadedModel,
+        cotangents: Sequence[torch.Tensor],
+        autocast: Autocast = contextlib.nullcontext,
+    ) -> None:
+        self.loaded, self.cotangents, self.autocast = loaded, cotangents, autocast
+        self.call: Callable = loaded.module
+        self.optimizer: torch.optim.Optimizer | None = None
+
+    def set_optimizer(
+        self, make: Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]
+    ) -> None:
+        """Let every step end with a step of the optimizer that `make` creates for the weights."""
+        self.optimizer = make([p for p in self.loaded.module.parameters() if p.requires_grad])
+
+    def __call__(self) -> Any:
+        self.loaded.module.zero_grad(set_to_none=True)
+        with self.autocast():
+            outputs = self.call(*self.loaded.args, **self.loaded.kwargs)
+            loss = self._loss(outputs)
+        if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
+            raise errors.ModelError(
+                "nothing to train: no floating-point output depends on a parameter that has a gradient"
+            )
+        loss.backward()
+        gradients = [
+            (f"{tensors.GRADIENT}{name}", weight.grad)
+            for name, weight in self.loaded.module.named_parameters()
+            if weight.grad is not None
+        ]
+        if self.optimizer:
+            self.optimizer.step()
+        return [(tensors.LOSS, loss.detach()), *gradients]
+
+    def results(self, observed: Named) -> Named:
+        """(name, tensor) of the loss and of every parameter's gradient."""
+        return observed
+
+    def _loss(self, outputs: Any) -> torch.Tensor:
+        return loss_of(outputs, self.cotangents)
+
+
+class WholeStep(TrainStep):
+    """A training step that has everything that it changes among its results: after the loss and the gradients,
+    the changes of the buffers that the step changes, of each parameter, and of each tensor of the optimizer's state.
+
+    The model and `state` (the optimizer's, by key; updates.py) stay as they are, so every call takes the
+    same step.
+    """
+
+    def __init__(
+        self,
+        loaded: loading.LoadedModel,
+        cotangents: Sequence[torch.Tensor],
+        optimizer: Optimizer,
+        state: Mapping[str, torch.Tensor],
+    ) -> None:
+        super().__init__(loaded, cotangents)
+        self.update, self.state = optimizer, state
+
+    def __call__(self) -> Any:
+        module = self.loaded.module
+        before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        observed = super().__call__()
+        changes = {}
+        for name, buffer in module.named_buffers():
+            if not torch.equal(buffer, before[name]):
+                old = before[name]
+                changes[name] = buffer ^ old if buffer.dtype is torch.bool else buffer - old
+                buffer.copy_(before[name])
+        weights = {n: w.detach() for n, w in module.named_parameters() if w.grad is not None}
+        gradients = {n: w.grad for n, w in module.named_parameters() if w.grad is not None}
+        for name, value in stepped(self.update, weights, gradients, self.state).items():
+            old = weights[name] if name in weights else self.state[name].to(value.dtype)
+            changes[name] = value - old
+        return observed + [(f"{tensors.CHANGE}{name}", value) for name, value in changes.items()]
+
+
+def loss_of(outputs: Any, cotangents: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The loss of a model's outputs, as TrainStep has it. Raises ModelError if the cotangents are those of other
+    outputs."""
+    own = own_loss(outputs)
+    if own is not None:
+        return own
+    floats = floating_outputs(outputs)
+    if [o.shape for o in floats] != [c.shape for c in cotangents]:
+        raise errors.ModelError(
+            f"outputs of shapes {[list(o.shape) for o in floats]}, expected those of the "
+            f"gradients stage: {[list(c.shape) for c in cotangents]}"
+        )
+    return sum((o.to(c.dtype) * c).mean() for o, c in zip(floats, cotangents, strict=True))
+
+
+def own_loss(outputs: Any) -> torch.Tensor | None:
+    """The loss that the model itself returns (as transformers' models do when given labels)."""
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
+    return loss if isinstance(loss, torch.Tensor) and loss.numel() == 1 else None
+
+
+def floating_outputs(outputs: Any) -> list[torch.Tensor]:
+    """The outputs that a gradient can come from."""
+    return [t for _, t in trees.flat_tensors(outputs) if t.is_floating_point()]
+
+
+def make_cotangents(outputs: Any, seed: int) -> list[np.ndarray]:
+    """Standard normal values of the shape of each floating-point output.
+
+    numpy's, since torch's generators differ between versions and devices.
+    """
+    if own_loss(outputs) is not None:
+        return []
+    random = np.random.default_rng(seed)
+    return [random.standard_normal(o.shape, np.float32) for o in floating_outputs(outputs)]
+
+
+def to_training(loaded: loading.LoadedModel) -> loading.LoadedModel:
+    """The model in train mode with gradients and without dropout, in place.
+
+    Dropout draws from each runtime's own generator: with it, no two runtimes could agree on a
+    gradient. Every probability is set to zero: `p` of torch's dropout layers and torchvision's
+    StochasticDepth, and any float attribute named after dropping (transformers, timm).
+    """
+    loaded.module.train()
+    for weight in loaded.module.parameters():
+        weight.requires_grad_(weight.is_floating_point())
+    for module in loaded.module.modules():
+        drops = "Dropout" in type(module).__name__ or "Stochastic" in type(module).__name__
+        for name, value in list(vars(module).items()):
+            if isinstance(value, float) and ("drop" in name or (drops and name == "p")):
+                setattr(module, name, 0.0)
+    return loaded
+
+
+def placed(loaded: loading.LoadedModel, device: torch.device) -> loading.LoadedModel:
+    """The model and its inputs on `device`; on the CPU, as they are.
+
+    Weights that are one stay one: moved to an XLA device, a tied weight becomes two, each with
+    half of the gradient (GPT-2's embedding and its head).
+    """
+    if device.type == "cpu":
+        return loaded
+    tied = _tied(loaded.module)
+    loaded.module.to(device)
+    for (owner, name), *others in tied:
+        for other, other_name in others:
+            setattr(other, other_name, getattr(owner, name))
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor, lambda t: t.to(device), (loaded.args, loaded.kwargs)
+    )
+    return dataclasses.replace(loaded, args=args, kwargs=kwargs)
+
+
+def _tied(module: torch.nn.Module) -> list[list[tuple[torch.nn.Module, str]]]:
+    """The places, (module, attribute), of each parameter that has more than one."""
+    places: dict[int, list[tuple[torch.nn.Module, str]]] = {}
+    for owner in module.modules():
+        for name, weight in owner._parameters.items():
+            if weight is not None:
+                places.setdefault(id(weight), []).append((owner, name))
+    return [found for found in places.values() if len(found) > 1]

@@ -1,0 +1,54 @@
+"""What the runtimes have in common that replace a kernel of models/kernels/ by that of a library for CUDA.
+
+The library's function gets the kernel's inputs by name and returns its results in their order. They are
+verified and timed as the kernel itself is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from scripts.core import exits
+from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.session import TorchSession
+from scripts.verify.arguments import Check
+
+Functions = Mapping[str, Callable]
+"""The library's functions by the names of kernels."""
+
+EPS = 1e-5
+"""The epsilon of the norms in models/kernels/."""
+
+
+def open_session(
+    work: Work, check: Check, device: Any, package: str, functions: Callable[[], Functions]
+) -> TorchSession:
+    """The session of a kernel, by the function of a library.
+
+    `functions` imports the library. Exits as unavailable if the package is not installed, and as
+    unsupported if it has no such kernel.
+    """
+    name = kernel_of(work.model.file)
+    try:
+        known = functions()
+    except ImportError as error:
+        env = Path(sys.prefix).name
+        exits.fail(
+            f"no package {package} in this environment ({error}); add it to envs/{env}.yaml and run "
+            f"`vmfbench lock {env}`",
+            exits.UNAVAILABLE,
+        )
+    if name not in known:
+        exits.fail(
+            f"{work.runtime} has no kernel {name or work.model.name}; it has {', '.join(known)}",
+            exits.UNSUPPORTED,
+        )
+    return TorchSession(work, check, device, lambda _: known[name])
+
+
+def kernel_of(file: Path) -> str:
+    """The name of the kernel in a model file; "" for other models."""
+    return file.stem if file.parent.parts[-2:] == ("models", "kernels") else ""

@@ -1,0 +1,195 @@
+"""A model with the archive's weights and the reference's inputs, in one of PyTorch's own runtimes."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from scripts.core import exits, tensors
+from scripts.matrix import plugins, precision
+from scripts.torch_model import convert, errors, golden, loading, source, trees
+from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
+from scripts.torch_model.weights import named_weights, set_weights, with_arrays, with_inputs
+from scripts.torch_runtime import profiling
+from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.runtime import open_runtime
+from scripts.verify.arguments import Check
+from scripts.verify.verify import Expected
+
+Prepare = Callable[[loading.LoadedModel], Callable]
+"""A runtime's function from a loaded model to the callable to measure."""
+
+PRECISIONS: dict[str, tuple[torch.dtype | None, torch.dtype | None]] = {
+    "none": (None, None),
+    "fp16": (torch.float16, None),
+    "bf16": (torch.bfloat16, None),
+    "amp-fp16": (None, torch.float16),
+    "amp-bf16": (None, torch.bfloat16),
+}
+"""By precision: (the type to which weights and floating-point inputs are cast, the type of autocast)."""
+
+
+class TorchSession:
+    """The model on its device; calling it is one timed call. `load_s`: seconds to fill and place the built
+    model. `rewrites`: names of the rewrites that have changed its graph."""
+
+    def __init__(self, work: Work, check: Check, device: Any, prepare: Prepare) -> None:
+        self._device = device
+        built = _ahead.pop() if _ahead else build(work)
+        start = time.perf_counter()
+        self.step, self.rewrites = _step(work, check, built, device, prepare)
+        self.load_s = time.perf_counter() - start
+
+    def __call__(self) -> Any:
+        return self.step()
+
+    def move_weights(self) -> None:
+        """Write each weight again, in a process that was forked after they were loaded: it gets pages of its own."""
+        weights, _ = named_weights(self.step.loaded.module)
+        with torch.no_grad():
+            for weight in weights.values():
+                weight.copy_(weight.clone())
+
+    def arrays(self, results: Any) -> dict[str, np.ndarray]:
+        """A call's results by name, on the host."""
+        return {name: convert.to_numpy(tensor) for name, tensor in self.step.results(results)}
+
+    def call_with(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results of a call on other inputs of the same shapes as the reference's, in the same order."""
+        own = self.step.loaded
+        self.step.loaded = with_arrays(own, arrays, self._device.device)
+        try:
+            return list(self.arrays(self.step()).values())
+        finally:
+            self.step.loaded = own
+
+    def check(self) -> None:
+        """Exit if a training loop has diverged: calls on infinities do not represent the model."""
+        if isinstance(self.step, TrainStep):
+            loss = float(self.step()[0][1])
+            if not math.isfinite(loss):
+                exits.fail(
+                    f"training diverged while it was timed: the loss is {loss}; lower train.lr"
+                )
+
+    def profile(self, kinds: Collection[str]) -> dict[str, Any]:
+        """Profiles by PyTorch's profiler and dynamo (profiling.collect)."""
+        return profiling.collect(kinds, self.step, self._device)
+
+
+_ahead: list[loading.LoadedModel] = []
+
+
+def prepare_fork(work: Work, check: Check) -> tuple[Any, Any, TorchSession] | None:
+    """Do before a fork what takes long and needs one thread: with more, this process could not be forked.
+
+    The model is built. For PyTorch's own runtimes on a CPU, its session is opened and compiled as well, and this returns the
+    runtime, its device and the session. Others start threads when they are opened: then it returns None.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    _ahead.append(build(replace(work, model=replace(work.model, load_threads=1))))
+    torch.set_num_threads(before)
+    if work.device != "cpu" or plugins.runtime(work.runtime).versions.keys() != {"torch"}:
+        return None
+    runtime, device = open_runtime(work)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    session = runtime.open_session(work, check, device)
+    torch.set_num_threads(threads)
+    if hasattr(runtime, "compile_ahead"):
+        runtime.compile_ahead(session)
+    return runtime, device, session
+
+
+def build(work: Work) -> loading.LoadedModel:
+    """The model as its file builds it."""
+    model = work.model
+    factor = plugins.runtime(work.runtime).memory_factor
+    stage = f"baseline {work.runtime}"
+    try:
+        return loading.load(
+            model.name, model.file, model.options, stage, factor, model.load_threads
+        )
+    except (errors.ModelError, source.ModelFileError) as error:
+        errors.fail(error)
+
+
+def eager_in_precision(work: Work, check: Check) -> Expected:
+    """The golden results for a precision of its own: eager in that precision on the CPU, and the
+    reference's float64 results, as in PyTorch's benchmarks."""
+    expected = check.expected(without=tensors.CHANGE)
+    loaded, autocast = _fill(work, build(work))
+    context = functools.partial(torch.autocast, "cpu", autocast) if autocast else None
+    dtype = precision.compute_dtype(expected.dtype, work.precision)
+    try:
+        step = _eager_step(work, check, loaded, torch.device("cpu"), context)
+        twice = golden.run_twice(step, dtype)
+        golden.check(work.model.file, twice.eager)
+    except errors.ModelError as error:
+        errors.fail(error, f"eager in {work.precision}: ")
+    return Expected(twice.types, twice.eager, expected.fp64, twice.deterministic, dtype)
+
+
+def _step(
+    work: Work, check: Check, built: loading.LoadedModel, device: Any, prepare: Prepare
+) -> tuple[EvalStep | TrainStep, tuple[str, ...]]:
+    """The model with the reference's weights and inputs on the device, as one timed call; and the names of
+    the rewrites that have changed its graph."""
+    loaded, autocast = _fill(work, built)
+    loaded = placed(loaded, device.device)
+    rewrites: tuple[str, ...] = ()
+    if work.rewrites:
+        from scripts.torch_runtime import rewritten  # imports torch.export and fx_rewrites
+
+        loaded, rewrites = rewritten.for_speed(loaded)
+    context = functools.partial(device.autocast, autocast) if autocast else None
+    step = _eager_step(work, check, loaded, device.device, context)
+    step.call = prepare(loaded)
+    if isinstance(step, TrainStep):
+        optimizer = getattr(torch.optim, work.optimizer.name)
+        arguments = dict(work.optimizer.arguments)
+        if arguments.get("nesterov") and not arguments.get("weight_decay"):
+            # PyTorch's foreach implementation, the default on GPUs, adds the momentum to the gradients in place
+            # (torch/optim/sgd.py, 2.9 and 2.15), and the gradients are results that are compared.
+            arguments["foreach"] = False
+        step.set_optimizer(lambda weights: optimizer(weights, **arguments))
+    device.finish()
+    return step, rewrites
+
+
+def _fill(
+    work: Work, loaded: loading.LoadedModel
+) -> tuple[loading.LoadedModel, torch.dtype | None]:
+    """The model with the reference's weights and inputs, in the mode of its test and in its precision, and
+    the type of autocast, or None."""
+    set_weights(loaded.module, work.weights)
+    loaded = with_inputs(loaded, work.inputs)
+    if work.test == "train":
+        to_training(loaded)
+    cast, autocast = PRECISIONS[work.precision]
+    if cast is not None:
+        loaded.module.to(cast)
+        loaded.args, loaded.kwargs = trees.cast_floats((loaded.args, loaded.kwargs), cast)
+    return loaded, autocast
+
+
+def _eager_step(
+    work: Work, check: Check, loaded: loading.LoadedModel, device: torch.device, autocast: Any
+) -> EvalStep | TrainStep:
+    """The step of the test in eager mode. A training step does not update the weights."""
+    options = {"autocast": autocast} if autocast else {}
+    if work.test == "eval":
+        return EvalStep(loaded, **options)
+    stored = tensors.load_npz(check.golden, tensors.COTANGENT)
+    kept = [
+        torch.from_numpy(stored[f"{tensors.COTANGENT}{i}"]).to(device) for i in range(len(stored))
+    ]
+    return TrainStep(loaded, kept, **options)

@@ -1,0 +1,144 @@
+"""Verify a baseline's results, or time its calls on request."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scripts.core import channel, exits, process, tensors
+from scripts.matrix import plugins
+from scripts.timing import calls, worker
+from scripts.timing.measurement import Run, Verification, Verified
+from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.runtime import (
+    Session,
+    compile_count,
+    compile_seconds,
+    open_runtime,
+    settle,
+)
+from scripts.verify import torch_same
+from scripts.verify.arguments import Check
+from scripts.verify.verify import Expected, follow_generation, verify
+
+WARM_CALLS = 3
+"""Calls after the first one within which a runtime stops compiling: training compiles again in the second."""
+
+
+def verify_baseline(work: Work, check: Check, collect: Collection[str], out: Path) -> None:
+    """Load a baseline, call it, compare its results with golden ones, and write what was found out.
+
+    `collect`: the profiles to take at the end. Exits if there is no device, if the results are wrong (the file is written
+    first), and if the model cannot be loaded.
+    """
+    declared = plugins.runtime(work.runtime)
+    runtime, device = open_runtime(work)
+    expected = runtime.eager_in_precision(work, check) if work.precision != "none" else None
+    process.reset_peak_rss()
+    compiled_before = compile_seconds(runtime, device) or 0.0
+    channel.working()
+    channel.mark("load")
+    session = runtime.open_session(work, check, device)
+    channel.mark("first call")
+    cold = _cold_run(session, device, declared.lazy)
+    peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
+    verification = _verification(session, work, check, cold, expected)
+    del expected
+    warm: Run | None = None
+    if verification.code == torch_same.PASS:
+        process.reset_peak_rss()
+        warm = _warm_run(session, device, runtime, declared.lazy, cold.watch)
+        peak_mb = max(peak_mb, process.peak_rss_mb())
+        session.check()
+    compiled_s = compile_seconds(runtime, device)
+    Verified(
+        device=device.kind,
+        device_name=device.name,
+        threads=work.threads if device.kind == "cpu" else None,
+        verification=verification,
+        load_ms=session.load_s * 1e3,
+        first_call_ms=cold.first_call_s * 1e3,
+        compile_s=None if compiled_s is None else compiled_s - compiled_before,
+        runs=(cold.run, warm) if warm else (cold.run,),
+        max_rss_mb=round(peak_mb, 1),
+        device_memory_mb=device.peak_memory_mb(),
+        profile=session.profile(collect) if collect and warm else None,
+        versions=plugins.installed(declared.versions),
+        rewrites=getattr(session, "rewrites", ()),
+    ).write(out)
+    if warm is None:
+        exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
+
+
+def serve(work: Work, check: Check, prepared: tuple[Any, Any, Any] | None) -> None:
+    """Time calls of a verified baseline on request (timing/worker.py).
+
+    `prepared`: its runtime, device and TorchSession, if they were opened once for all generations.
+    """
+
+    def load() -> worker.Program:
+        if prepared:
+            runtime, device, session = prepared
+            session.move_weights()
+        else:
+            runtime, device = open_runtime(work)
+            session = runtime.open_session(work, check, device)
+        session()
+        device.finish()
+        settle(runtime)
+        compilations = functools.partial(compile_count, runtime, device)
+        return worker.Program(session, device.finish, session.check, compilations)
+
+    worker.serve_generations(load)
+
+
+@dataclass(frozen=True)
+class _Cold:
+    """The cold run. `outputs`: the results of its first call on the host, `first_call_s` seconds after it
+    began. `watch`: whether a call executes something before it is waited for."""
+
+    run: Run
+    outputs: dict[str, np.ndarray]
+    first_call_s: float
+    watch: bool
+
+
+def _cold_run(session: Session, device: Any, lazy: bool) -> _Cold:
+    found = calls.run_calls(session, device, 1, keep=True, watch=True, lazy=lazy)
+    begin = time.perf_counter()
+    outputs = session.arrays(found.first)
+    first_call_s = found.first_s + time.perf_counter() - begin
+    return _Cold(found.run, outputs, first_call_s, found.inside)
+
+
+def _warm_run(session: Session, device: Any, runtime: Any, lazy: bool, watch: bool) -> Run:
+    """A call for which nothing is compiled any more, or the last of WARM_CALLS."""
+    for _ in range(WARM_CALLS):
+        before = compile_count(runtime, device)
+        made = calls.run_calls(session, device, 1, watch=watch, lazy=lazy)
+        if compile_count(runtime, device) == before:
+            break
+    return made.run
+
+
+def _verification(
+    session: Session, work: Work, check: Check, cold: _Cold, expected: Expected | None
+) -> Verification:
+    """Compare the first call's results with golden, or with `expected`, and the greedy tokens of a language model. The
+    results are released."""
+    names = list(cold.outputs) if work.test == "train" else None
+    outputs = list(cold.outputs.values())
+    cold.outputs.clear()
+    # A baseline changes its weights in place: it returns the loss and the gradients.
+    wanted = expected or check.expected(without=tensors.CHANGE)
+    found = verify(outputs, wanted, check.tolerance, names)
+    if work.test != "eval":
+        return found
+    start_from = list(tensors.load_npz(work.inputs).values())
+    return follow_generation(found, session.call_with, start_from, check.signature())

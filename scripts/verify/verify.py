@@ -1,0 +1,137 @@
+"""Compares results with a model's golden ones, in the same way for IREE and every baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scripts.core import tensors
+from scripts.timing.measurement import Verification
+from scripts.verify import codes, greedy_tokens, scaling, special_values, tolerances, torch_same
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What results are compared with: types and golden values in order, and float64 values if they exist."""
+
+    types: Sequence[tensors.TensorType]
+    golden: Sequence[np.ndarray]
+    fp64: Sequence[np.ndarray] | None
+    deterministic: bool
+    dtype: str
+    """The dtype of the computation (f32, f16, bf16), which determines the default tolerance."""
+
+    @classmethod
+    def read(
+        cls, golden: Path, signature: tensors.Signature, without: str | None = None
+    ) -> Expected:
+        """Read it from the files of the reference (or gradients) stage. `without`: the beginning of the names of
+        results that are left out."""
+        stored = tensors.load_npz(golden)
+        taken = [
+            (i, kind)
+            for i, kind in enumerate(signature.outputs)
+            if without is None or not kind.name.startswith(without)
+        ]
+        return cls(
+            types=[kind for _, kind in taken],
+            golden=[stored[f"golden.{i}"] for i, _ in taken],
+            fp64=[stored[f"fp64.{i}"] for i, _ in taken] if signature.has_fp64 else None,
+            deterministic=signature.deterministic,
+            dtype=signature.dtype,
+        )
+
+
+def verify(
+    outputs: Sequence[np.ndarray],
+    expected: Expected,
+    tolerance: Mapping[str, Any],
+    names: Sequence[str] | None = None,
+) -> Verification:
+    """Compare with golden under the tolerance of the dtype, or the model's own.
+
+    `names`: the names of the outputs if these are the loss and gradients of a training step. They are
+    sorted into golden's order.
+    """
+    default = tolerances.TOLERANCES if names is None else tolerances.TRAIN_TOLERANCES
+    allowed = torch_same.Tolerance(**{"tol": default[expected.dtype], **tolerance})
+    if names is not None and allowed.noise is not None:
+        # Noise was measured for outputs. Gradients have torch's rule with an equivalent tolerance.
+        allowed = dataclasses.replace(allowed, tol=max(allowed.tol, 2 * allowed.noise), noise=None)
+    actual = [np.asarray(output) for output in outputs]
+    wanted = [kind.name for kind in expected.types]
+    if names is not None and sorted(names) != sorted(wanted):
+        odd = sorted(set(names) ^ set(wanted))[0]
+        detail = f"{'no' if odd in wanted else 'an unexpected'} {odd}"
+        detail += f" ({len(names)} results, expected {len(wanted)})"
+        result = torch_same.Comparison(codes.FAIL, detail, None, None)
+    else:
+        if names is not None:
+            found = dict(zip(names, actual, strict=True))
+            actual = [found[name] for name in wanted]
+        result = _judge(actual, expected, allowed)
+    code, detail = result.code, result.detail
+    if not expected.deterministic:
+        code, detail = (
+            codes.NONDETERMINISTIC,
+            "two eager runs of the model differ: no golden output",
+        )
+    own = torch_same.rmse(expected.golden, expected.fp64) if expected.fp64 is not None else None
+    return Verification(
+        code=code,
+        detail=detail,
+        max_abs_error=result.max_abs_error,
+        rmse_vs_fp64=result.rmse_vs_fp64,
+        golden_rmse_vs_fp64=own,
+        tol=allowed.tol,
+        cosine=allowed.cosine,
+        noise=allowed.noise,
+    )
+
+
+def follow_generation(
+    passed: Verification,
+    call: greedy_tokens.Call,
+    inputs: Sequence[np.ndarray],
+    signature: tensors.Signature,
+) -> Verification:
+    """A passed verification, after comparing the greedy tokens of a language model as well.
+
+    `call` computes the program's outputs for other inputs than `inputs`, those of the reference.
+    """
+    if not signature.generation or passed.code != codes.PASS:
+        return passed
+    expected = greedy_tokens.Generation(**signature.generation)
+    found = greedy_tokens.follow(
+        call, inputs, signature.inputs, signature.outputs, expected, passed.tol, passed.noise
+    )
+    return dataclasses.replace(
+        passed,
+        code=codes.FAIL if found.problem else codes.PASS,
+        detail=found.problem or passed.detail,
+        greedy_tokens=found.matched,
+        greedy_expected=found.steps,
+    )
+
+
+def _judge(
+    actual: Sequence[np.ndarray], expected: Expected, allowed: torch_same.Tolerance
+) -> torch_same.Comparison:
+    """Compare by the rules of torch's `same` and by this project's additional ones."""
+    names = [kind.name for kind in expected.types]
+    found, outputs, golden, fp64 = special_values.settle(
+        actual, expected.golden, expected.fp64, names
+    )
+    dtypes = [kind.dtype for kind in expected.types]
+    result = torch_same.compare(
+        outputs, golden, fp64, allowed, dtypes, names, scale=scaling.scale_of(names)
+    )
+    if not found:
+        return result
+    detail = "; ".join([*found, *filter(None, [result.detail])][:3])
+    return dataclasses.replace(result, code=codes.FAIL, detail=detail)
