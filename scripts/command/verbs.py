@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import importlib
 import sys
@@ -12,15 +13,19 @@ from scripts.core import commands
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: the module whose `main()` runs it, imported when it is used, and what it does in one line."""
+    """A verb: the module that is imported when it is used, what it does in one line, and the function of the module that
+    runs it."""
 
     name: str
     module: str
     does: str
+    function: str = "main"
 
 
 FEATURES = "scripts.features"
 VERBS = (
+    Verb("run", "scripts.command.run", "make rows: all, or those of a model file or of models by name"),
+    Verb("doctor", "scripts.command.doctor", "what this machine can do, and what to do about what it lacks"),
     Verb("failed", f"{FEATURES}.report.verbs.failed", "the stages that failed: reason, log, and a command that repeats each"),
     Verb("why", f"{FEATURES}.profile.verbs.why", "where the time of a CPU cell goes, by nn.Module and by dispatch"),
     Verb("compare", f"{FEATURES}.compare.verbs.compare", "what differs between two runs or toolchains, by intervals"),
@@ -32,7 +37,11 @@ VERBS = (
     Verb("export", f"{FEATURES}.report.verbs.export", "the rows in formats of other tools"),
     Verb("suites", f"{FEATURES}.suites.verbs.list_suites", "the models that packages have, by name"),
     Verb("operators", f"{FEATURES}.operators.verbs.list_operators", "operator problems of a dataset or of traces"),
+    Verb("check", "scripts.command.run", "compare the rows with `expect:` of the configuration", "check"),
+    Verb("report", "scripts.command.run", "results/report.html, the page with all rows", "report"),
+    Verb("clean", "scripts.command.run", "delete what a later run makes again", "clean"),
     Verb("lock", "scripts.command.lock", "resolve the pins of environments again"),
+    Verb("completion", "scripts.command.verbs", "completion for bash: eval \"$(vmfbench completion)\"", "completion"),
     Verb("docs", "scripts.command.docs", "write the pages of docs/ that are made from declarations"),
 )  # fmt: skip
 
@@ -48,8 +57,9 @@ def main() -> None:
         hint = f"; did you mean {near[0]}?" if near else "."
         sys.stderr.write(f"vmfbench: no verb {word!r}{hint} `vmfbench --help` lists them.\n")
         raise SystemExit(2)
+    verb = named[word]
     sys.argv = [f"vmfbench {word}", *rest]
-    commands.run(importlib.import_module(named[word].module).main)
+    commands.run(getattr(importlib.import_module(verb.module), verb.function))
 
 
 def usage() -> None:
@@ -58,4 +68,23 @@ def usage() -> None:
     print("vmfbench <verb> [options]; vmfbench <verb> --help\n")
     for verb in VERBS:
         print(f"  {verb.name:<{width}}  {verb.does}")
-    print("\nRows are made by Snakemake: snakemake --cores 8 results/latency.csv")
+    print("\n`vmfbench run` prints the snakemake command that it runs.")
+
+
+COMPLETION = """\
+_vmfbench() {
+  local words="%s"
+  if [ "$COMP_CWORD" -gt 1 ]; then
+    words=$(vmfbench "${COMP_WORDS[1]}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+')
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -o default -F _vmfbench vmfbench
+"""
+"""The function of bash that completes verbs, their options, and file names."""
+
+
+def completion() -> None:
+    """Print the completion for bash."""
+    argparse.ArgumentParser(description=completion.__doc__).parse_args()
+    print(COMPLETION % " ".join(verb.name for verb in VERBS), end="")

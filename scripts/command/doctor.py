@@ -1,0 +1,152 @@
+"""Say what this machine can do, and what to do about what it lacks.
+
+It runs nothing of the workflow. Exits with 1 if the default run would not work here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes.util
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from scripts.core import checkout, machine
+from scripts.iree import tools
+from scripts.iree.backends import BACKENDS
+from scripts.run import environments
+
+OLDEST_PYTHON = (3, 11)
+DISK_GB, MEMORY_GB = 20, 8
+"""What the environments and the results of the default run take (README.md)."""
+LIBRARIES = {"cuda": "cuda", "rocm": "amdhip64", "vulkan": "vulkan"}
+"""The driver library that IREE opens, by the kind of device."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at, what was found, and what to do ("" if nothing). `needed`: by the default run."""
+
+    what: str
+    found: str
+    advice: str = ""
+    needed: bool = False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    args = parser.parse_args()
+    findings = list(look())
+    if args.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        width = max(len(finding.what) for finding in findings)
+        for finding in findings:
+            advice = f" → {finding.advice}" if finding.advice else ""
+            print(f"{finding.what:<{width}}  {finding.found}{advice}")
+    raise SystemExit(any(finding.needed and finding.advice for finding in findings))
+
+
+def look() -> Iterator[Finding]:
+    """Yield the findings, in the order in which a run needs them."""
+    yield _python()
+    yield from _installers()
+    compiler = next((c for c in ("c++", "g++", "clang++") if shutil.which(c)), "")
+    without = "install g++; without it the rows of inductor are errors"
+    yield Finding("C++ compiler", compiler or "none", "" if compiler else without)
+    yield Finding("CPU", f"{machine.cpu_name()}, {machine.physical_cores()} cores")
+    yield from _devices()
+    yield _amount("memory", psutil.virtual_memory().available, MEMORY_GB, "select fewer models")
+    free = shutil.disk_usage(checkout.ROOT).free
+    yield _amount("disk", free, DISK_GB, "docs/disk.md says what can be deleted")
+    for file in sorted((checkout.ROOT / "envs").glob("*.yaml")):
+        yield _environment(file.stem)
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    right = sys.version_info[:2] >= OLDEST_PYTHON
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    return Finding(
+        "Python", f"{version} ({sys.executable})", "" if right else f"use {oldest} or later", True
+    )
+
+
+def _installers() -> Iterator[Finding]:
+    try:
+        from uv import find_uv_bin
+
+        uv = find_uv_bin()
+    except (ImportError, FileNotFoundError):
+        uv = ""
+    advice = "" if uv else "python -m pip install -r requirements.txt"
+    yield Finding("uv", _first_line(uv, "--version") if uv else "none", advice, needed=True)
+    conda = shutil.which("conda")
+    yield Finding(
+        "conda", _first_line(conda, "--version") if conda else "none (only for --sdm conda)"
+    )
+
+
+def _devices() -> Iterator[Finding]:
+    """The devices of each backend other than the CPU: by IREE's runtime where it is installed, and the driver library."""
+    runtime = Path(environments.prefix("iree")) / "bin" / "iree-run-module"
+    for backend in BACKENDS.values():
+        kind = backend.device_kind
+        if kind == "cpu":
+            continue
+        library = ctypes.util.find_library(LIBRARIES[kind])
+        listed = (
+            _first_line(str(runtime), f"--list_devices={backend.drivers[0]}")
+            if runtime.is_file() and library
+            else ""
+        )
+        found = listed or (f"driver library {library}" if library else "no driver library")
+        if driver := _driver(kind):
+            found += f", driver {driver}"
+        advice = "" if library else f"programs for {backend.name} are compiled and not run"
+        yield Finding(f"device: {kind}", found, advice)
+
+
+def _driver(kind: str) -> str:
+    """The version of the kernel driver of a kind of device; "" if it does not say."""
+    if kind == "cuda":
+        return _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    file = Path("/sys/module/amdgpu/version")
+    return file.read_text(encoding="ascii").strip() if kind == "rocm" and file.is_file() else ""
+
+
+def _amount(what: str, free: int, wanted_gb: int, advice: str) -> Finding:
+    enough = free >= wanted_gb * 1e9
+    return Finding(
+        what,
+        f"{free / 1e9:.0f} GB free",
+        "" if enough else f"the default run takes {wanted_gb} GB: {advice}",
+    )
+
+
+def _environment(name: str) -> Finding:
+    folder = Path(environments.prefix(name))
+    what = f"environment {name}"
+    if not environments.whole(folder):
+        return Finding(what, "not made", "made by the first run that needs it")
+    if environments.whole(folder) != environments.pins_digest(name):
+        return Finding(what, "made from other pins", "made again by the next run")
+    compiler = tools.compiler_of(folder)
+    return Finding(what, f"made{f', iree-compile {tools.release(compiler)}' if compiler else ''}")
+
+
+def _first_line(*command: str) -> str:
+    """The first line that a command prints; "" if it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip().partition("\n")[0] if done.returncode == 0 else ""

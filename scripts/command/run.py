@@ -1,0 +1,104 @@
+"""Run the workflow. Prints the snakemake command that it is, and runs it.
+
+vmfbench run                              results/latency.csv of the whole matrix
+vmfbench run ~/mine.py --quick            one model file, timed shortly
+vmfbench run resnet 'gpt2*' --targets llvm-cpu --config tests=eval,train
+vmfbench run --make results/report.html -- --profile workflow/profiles/slurm
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from scripts.core import checkout
+
+SELECTED = ("targets", "frontends", "baselines", "tests", "toolchains")
+"""Keys of `--config` that are options here."""
+MAIN = "results/latency.csv"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", metavar="file|model", help="model files, names or globs")
+    for key in SELECTED:
+        parser.add_argument(f"--{key}", metavar="NAMES", help="names or globs, with commas")
+    parser.add_argument("--quick", action="store_true", help="one target and eager, timed shortly")
+    parser.add_argument("--cores", default="all", help="default: all")
+    parser.add_argument(
+        "--make", nargs="+", default=[MAIN], metavar="FILE", help=f"default: {MAIN}"
+    )
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only show what would run")
+    own, further = _split(sys.argv[1:])
+    args = parser.parse_args(own)
+    snakemake([*words(args), *further])
+
+
+def check() -> None:
+    """Compare the rows with `expect:` of the configuration; exits with 1 if they differ."""
+    _short(check.__doc__, lambda _: ["check"])
+
+
+def report() -> None:
+    """Make results/report.html, the page with all rows."""
+    _short(report.__doc__, lambda _: ["results/report.html"])
+
+
+def clean() -> None:
+    """Delete what a later run makes again: dumps, inputs, weights or environments (docs/disk.md)."""
+    _short(
+        clean.__doc__, lambda args: [f"clean_{args.what}"], ("dumps", "inputs", "weights", "envs")
+    )
+
+
+def _short(
+    description: str | None,
+    made: Callable[[argparse.Namespace], list[str]],
+    choices: Sequence[str] = (),
+) -> None:
+    """A verb that is a target of Snakemake, with one of `choices` as its argument."""
+    own, further = _split(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=description)
+    if choices:
+        parser.add_argument("what", choices=choices)
+    snakemake(["--cores", "all", *made(parser.parse_args(own)), *further])
+
+
+def words(args: argparse.Namespace) -> list[str]:
+    """The words after `snakemake` for the options of `vmfbench run`."""
+    files = [word for word in args.what if Path(word).expanduser().is_file()]
+    models = [word for word in args.what if word not in files]
+    config = {"file": ",".join(files), "models": ",".join(models)}
+    config |= {key: getattr(args, key) for key in SELECTED}
+    config["quick"] = "true" if args.quick else ""
+    said = [*(f"{key}={value}" for key, value in config.items() if value), *args.config]
+    return [
+        *("--cores", args.cores),
+        *args.make,
+        *(("--dry-run",) if args.dry_run else ()),
+        *(("--config", *said) if said else ()),
+    ]
+
+
+def snakemake(words: list[str]) -> None:
+    """Print a command of Snakemake, and run it in this process's place."""
+    elsewhere = not checkout.is_here()
+    place = ["-s", str(checkout.ROOT / "Snakefile"), "--directory", os.curdir] if elsewhere else []
+    command = ["snakemake", *place, *words]
+    print(shlex.join(command), file=sys.stderr, flush=True)
+    # Not `python -m snakemake`: with it, a scripts.py of the working folder would hide ours.
+    start = "import sys; from snakemake.cli import main; sys.exit(main())"
+    os.execv(sys.executable, [sys.executable, "-c", start, *command[1:]])
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words before `--`, and those after it, which are Snakemake's."""
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1 :]
