@@ -15,6 +15,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from scripts.features import registry
 from tests.checkouts import ENVIRONMENTS, LIMITS, ROOT, Checkout, made_environments, make_here
 
 settings.register_profile(
@@ -26,6 +27,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("reproducible")
+registry.load()
 
 
 class ByRun(LoadScopeScheduling):

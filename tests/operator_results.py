@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.batch import outcomes
-from scripts.features.operators.batch.outcomes import Line
 from scripts.features.operators.problems.problem import Facts, Problem
+from scripts.features.operators.settings import Operators
 from scripts.matrix.cell import Cell
-from scripts.matrix.entries import Baseline, Frontend, Operators, Target
+from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import OUTCOMES, Stage
 from scripts.matrix.stages import STAGES, status_path
-from scripts.supervise import outcome
+from scripts.supervise import outcome, outcomes
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.supervise.outcomes import Line
 from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.measurement import Verification, Verified
 

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 
 from scripts.core import commands
+from scripts.features import registry
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def main() -> None:
         hint = f"; did you mean {near[0]}?" if near else "."
         sys.stderr.write(f"vmfbench: no verb {word!r}{hint} `vmfbench --help` lists them.\n")
         raise SystemExit(2)
+    registry.load()
     verb = named[word]
     sys.argv = [f"vmfbench {word}", *rest]
     commands.run(getattr(importlib.import_module(verb.module), verb.function))

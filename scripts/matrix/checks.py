@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.features.suites.torchbench import TorchbenchFile
 from scripts.features.variants import tuning
 from scripts.matrix import models, plugins, settings, threads, toolchains, training
 from scripts.matrix.entries import Baseline, Frontend, Model, Target, by_threads, of_tests, varied
@@ -33,30 +32,34 @@ def problems(
     chosen: Mapping[str, dict],
     programs: Mapping[str, Frontend],
     root: Path,
-    torchbench: TorchbenchFile | None,
-    kernels: Mapping[str, Model],
+    named: Mapping[str, Model],
 ) -> list[str]:
     """Error messages about the entries. `known`: all of them. `chosen`: those that are selected.
 
-    `programs`: the frontends whose programs baselines run. `kernels`: the kernels at their shapes.
+    `programs`: the frontends whose programs baselines run. `named`: models of features' parts.
     """
-    found = entry_problems(chosen, programs, root, torchbench, list(known["frontends"]))
+    found = entry_problems(chosen, programs, root, has_lists(config), list(known["frontends"]))
     numbers = threads.numbers(config["measure"])
     found += expect_problems(
         config.get("expect", {}), known, config.get("toolchains") or (), numbers, root
     )
-    found += glob_problems({**known, "models": {**known["models"], **kernels}})
+    found += glob_problems({**known, "models": {**known["models"], **named}})
     found += node_problems(known, config.get("nodes", {}))
     found += reserved_problems(known)
     found += training.problems(config.get("train", {}))
     return found + reference_problems(config["reference"]["env"], root)
 
 
+def has_lists(config: Mapping[str, Any]) -> bool:
+    """Whether the configuration names a TorchBench file."""
+    return bool((config.get("torchbench") or {}).get("file"))
+
+
 def entry_problems(
     chosen: Mapping[str, Mapping],
     programs: Mapping[str, Frontend],
     root: Path,
-    torchbench: TorchbenchFile | None,
+    has_lists: bool,
     frontends: Collection[str],
 ) -> list[str]:
     """Error messages about the selected frontends and baselines. `frontends`: the names of all."""
@@ -65,7 +68,7 @@ def entry_problems(
     for frontend in lowering.values():
         found += option_problems(frontend, root)
     for baseline in chosen["baselines"].values():
-        found += baseline_problems(baseline, root, torchbench, frontends)
+        found += baseline_problems(baseline, root, has_lists, frontends)
     return found
 
 
@@ -138,13 +141,13 @@ def option_problems(frontend: Frontend, root: Path) -> list[str]:
 
 
 def baseline_problems(
-    baseline: Baseline, root: Path, torchbench: TorchbenchFile | None, frontends: Collection[str]
+    baseline: Baseline, root: Path, has_lists: bool, frontends: Collection[str]
 ) -> list[str]:
     """Error messages about a baseline that does not fit the declarations of its runtime: an unsupported
     device or key, a program that no frontend makes, or a TorchBench policy without a file."""
     where = f"baselines.{baseline.name}"
     problems = []
-    if baseline.precision == POLICY and torchbench is None:
+    if baseline.precision == POLICY and not has_lists:
         problems.append(
             f"{where}.precision: the policy {POLICY} needs the file that "
             "lists its exceptions; set torchbench.file"

@@ -1,24 +1,19 @@
-"""The entries of a matrix: models, frontends, targets and baselines; and what is said of operators and tuning."""
+"""The entries of a matrix: models, frontends, targets and baselines."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scripts.features.operators.problems.selection import Selection
 from scripts.features.variants.remedies import Hang, Remedy, Variant
 from scripts.iree.backends import BACKENDS, runs_on_cpu
 from scripts.matrix import cell, plugins, threads, training
-from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.stages import IREE_ENV
 from scripts.matrix.toolchains import PINNED, SEPARATOR, Toolchain
-from scripts.timing.turns import Rule
 
-OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
-"""How an operator problem is timed, where `operators.measure` does not set another."""
 NODE = "cpu"
 """The kind of cluster node of an entry that names none."""
 OWN_SUITES = ("vmfbench", "user")
@@ -268,90 +263,6 @@ def by_threads(entries: Mapping[str, Timed], numbers: Collection[int]) -> dict[s
             name = threads.named(entry.name, number)
             found[name] = dataclasses.replace(entry, name=name)
     return found
-
-
-@dataclass(frozen=True)
-class Operators:
-    """Operator problems, and the lowering paths, targets and baselines that they take.
-
-    `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a
-    trace, the traces of the models are the source. `batches`: the number of batches; a problem
-    belongs to one of them by its uuid. `targets` have no overrides, which are for models.
-    `compile_only`: names of targets whose modules are not run. `measure`: the values that differ from
-    OPERATOR_RULE.
-    """
-
-    dataset: str = ""
-    mapping: str = ""
-    traces: tuple[str, ...] = ()
-    selection: Selection = field(default_factory=Selection)
-    batches: int = 1
-    frontends: dict[str, Frontend] = field(default_factory=dict)
-    targets: dict[str, Target] = field(default_factory=dict)
-    baselines: dict[str, Baseline] = field(default_factory=dict)
-    compile_only: tuple[str, ...] = ()
-    measure: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def of_models(self) -> bool:
-        """Whether the problems are those of the traces of the models."""
-        return not self.dataset and not self.traces
-
-    @property
-    def rule(self) -> Rule:
-        """How a problem is timed."""
-        return dataclasses.replace(OPERATOR_RULE, **self.measure)
-
-    def batch_names(self) -> list[str]:
-        """Return the names of all batches, in order."""
-        return [self._batch(number) for number in range(self.batches)]
-
-    def batch_of(self, uuid: str) -> str:
-        """Return the name of the batch of a problem. It does not depend on other problems.
-
-        `uuid`: hexadecimal digits, at least 8.
-        """
-        return self._batch(int(uuid[:8], 16) * self.batches >> 32)
-
-    def _batch(self, number: int) -> str:
-        return f"{number:0{len(str(self.batches - 1))}d}"
-
-    def rows(self) -> Iterator[Cell]:
-        """Yield the cells of batches whose problems are rows: IREE's, then the baselines'."""
-        for batch in self.batch_names():
-            for frontend in self.frontends:
-                for target in self.targets:
-                    yield Cell.of(Kind.BATCH_IREE, batch=batch, frontend=frontend, target=target)
-        for batch in self.batch_names():
-            for baseline in self.baselines:
-                yield Cell.of(Kind.BATCH_BASELINE, batch=batch, baseline=baseline)
-
-    def group(self, row: Cell) -> Cell:
-        """The group in which a row is timed: the rows of its batch and device."""
-        if row.kind is Kind.BATCH_IREE:
-            device = BACKENDS[self.targets[row["target"]].backend].torch_device
-        else:
-            device = self.baselines[row["baseline"]].device
-        return Cell.of(Kind.BATCH_GROUP, batch=row["batch"], device=device)
-
-    def groups(self) -> dict[Cell, list[Cell]]:
-        """The rows of each group that are run."""
-        found: dict[Cell, list[Cell]] = {}
-        for row in self.rows():
-            if row.by_axis().get("target") not in self.compile_only:
-                found.setdefault(self.group(row), []).append(row)
-        return found
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """What results/tuned.csv covers: all models on these targets, `budget_s` seconds for each pair. `keep`: the
-    share of the modules that stay when slow ones leave. `specs`: the share of the seconds for tuning specs."""
-
-    targets: dict[str, Target] = field(default_factory=dict)
-    budget_s: float = 300.0
-    keep: float = 1 / 3
-    specs: float = 0.3
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.features.kernels import kernel_matrix, kernel_models
-from scripts.features.operators import settings as operators
-from scripts.features.suites import torchbench_pass
-from scripts.features.toolchains import declared
 from scripts.features.variants import flag_sets, remedies, tuning
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, checks, models, settings, stages, threads
+from scripts.matrix import checks, feature, models, settings, stages, threads, toolchains
 from scripts.matrix.entries import (
     Baseline,
     Frontend,
@@ -21,11 +17,11 @@ from scripts.matrix.entries import (
     StepOverride,
     Target,
     TargetOverride,
-    Tuning,
     by_threads,
     of_tests,
     varied,
 )
+from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import TESTS
 from scripts.matrix.settings import ConfigError
@@ -39,7 +35,6 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     `root` is the folder of the Snakefile. Raises settings.ConfigError with every problem.
     """
     problems: list[str] = []
-    lists = torchbench_pass.read(config.get("torchbench"), root, problems)
     known = _known(config, root, problems)
     selected = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
     tests = tuple(selected if "tests" in selections else config["tests"])
@@ -47,12 +42,19 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     chosen["models"] = _with_sizes(chosen["models"], root, problems)
     named_by_remedies = _remedied_by(config, chosen["targets"])
     programs = _programs(chosen["baselines"], named_by_remedies, known["frontends"])
-    of_kernels = kernel_models.listed(config, root, problems)
-    problems += checks.problems(config, known, chosen, programs, root, lists, of_kernels)
-    of_operators = operators.of(config, known, chosen, selections, problems)
-    taken = declared.selected(
-        config, selections.get("toolchains"), _environments(known["frontends"]), root, problems
-    )
+    named = {
+        name: model
+        for declared in feature.LOADED.values()
+        if declared.named
+        for name, model in declared.named(config, root, problems).items()
+    }
+    problems += checks.problems(config, known, chosen, programs, root, named)
+    draft = Draft(config, selections, root, problems, known, chosen)
+    taken = toolchains.pinned()
+    for declared in feature.LOADED.values():
+        if declared.toolchains:
+            envs = _environments(known["frontends"])
+            taken = declared.toolchains(config, selections.get("toolchains"), envs, root, problems)
     numbers = threads.numbers(config["measure"])
     problems += _tuned_for_one(chosen["targets"], taken, numbers)
     if problems:
@@ -76,17 +78,24 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         train=dict(config.get("train", {})),
         dumps=dict(config.get("dumps", {})),
         nodes={kind: dict(asked or {}) for kind, asked in config.get("nodes", {}).items()},
-        operators=of_operators,
         toolchains=taken,
     )
-    if lists:
-        matrix = torchbench_pass.apply(matrix, lists, root)
-    sized = {name: models.with_suite_size(model) for name, model in matrix.models.items()}
-    matrix = dataclasses.replace(matrix, models=sized)
-    kernels = kernel_matrix.expand(matrix, config, selections, known, of_kernels, root)
-    return dataclasses.replace(
-        matrix, kernels=kernels, tuning=_tuning(config, known, chosen, selections)
-    )
+    for declared in feature.LOADED.values():
+        if declared.extend:
+            matrix = declared.extend(draft, matrix)
+    return dataclasses.replace(matrix, parts=_parts(draft, matrix))
+
+
+def _parts(draft: Draft, matrix: Matrix) -> dict[str, Any]:
+    """The parts of the features, by their names. Raises ConfigError with every problem."""
+    parts = {
+        name: declared.read(draft, matrix)
+        for name, declared in feature.LOADED.items()
+        if declared.read
+    }
+    if draft.problems:
+        raise ConfigError("\n".join(draft.problems))
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def with_absolute_paths(matrix: Matrix, root: Path) -> Matrix:
@@ -94,15 +103,27 @@ def with_absolute_paths(matrix: Matrix, root: Path) -> Matrix:
     return dataclasses.replace(
         matrix,
         models={name: models.with_absolute_paths(one, root) for name, one in matrix.models.items()},
-        operators=operators.with_absolute_paths(matrix.operators, root),
-        kernels=matrix.kernels and with_absolute_paths(matrix.kernels, root),
+        parts={
+            name: absolute(part, root) if (absolute := feature.LOADED[name].absolute) else part
+            for name, part in matrix.parts.items()
+        },
     )
+
+
+def _of_features(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
+    """The models that features add."""
+    return {
+        name: model
+        for declared in feature.LOADED.values()
+        if declared.models
+        for name, model in declared.models(config, root, problems).items()
+    }
 
 
 def _known(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, dict]:
     """Everything that the configuration declares, selected or not."""
     return {
-        "models": models.listed(config["models"], root) | models.of_suites(config, root, problems),
+        "models": models.listed(config["models"], root) | _of_features(config, root, problems),
         "frontends": {k: _frontend(k, v, config) for k, v in config["frontends"].items()},
         "targets": {k: _target(k, v, config, problems) for k, v in config["targets"].items()},
         "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
@@ -126,23 +147,6 @@ def _chosen(
         for kind, entries in known.items()
     }
     return chosen | {"models": _filtered(chosen["models"], config, problems)}
-
-
-def _tuning(
-    config: Mapping[str, Any],
-    known: Mapping[str, dict],
-    chosen: Mapping[str, dict],
-    selections: Mapping[str, str],
-) -> Tuning:
-    """Return what is tuned: for the targets that the command line selects, or those of `tune.targets`."""
-    section = dict(config.get("tune") or {})
-    globs = section.pop("targets", ["*"])
-    targets = (
-        chosen["targets"]
-        if "targets" in selections
-        else {name: one for name, one in known["targets"].items() if cell.selects(globs, name)}
-    )
-    return Tuning(targets=targets, **section)
 
 
 def _with_sizes(found: Mapping[str, Model], root: Path, problems: list[str]) -> dict[str, Model]:

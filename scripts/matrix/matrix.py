@@ -14,22 +14,18 @@ from typing import Any
 
 import msgspec
 
-from scripts.features.variants import flag_sets, remedies, tuning
+from scripts.features.variants import remedies
 from scripts.features.variants.remedies import Attempt
-from scripts.features.variants.tuning import Candidate
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, stages, threads, toolchains, training
+from scripts.matrix import feature, stages, threads, toolchains, training
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.choices import BASES
 from scripts.matrix.entries import (
     NODE,
     Baseline,
     Frontend,
     Model,
-    Operators,
     Override,
     Target,
-    Tuning,
 )
 from scripts.matrix.stage import Stage
 from scripts.matrix.toolchains import PINNED, Toolchain
@@ -43,7 +39,7 @@ class Matrix:
     selected for IREE. `remedied_by`: the names of those that remedies may take.
     `toolchains`: those that are selected. `frontends` and `targets` have the entries of each. `targets` and
     `baselines` have an entry for each number of threads, where `measure` lists several.
-    `kernels`: the matrix of results/kernels.csv.
+    `parts`: those of features (Feature.part), by the name of the feature.
     """
 
     models: dict[str, Model]
@@ -61,31 +57,39 @@ class Matrix:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     programs: dict[str, Frontend] = field(default_factory=dict)
     remedied_by: tuple[str, ...] = ()
-    operators: Operators = field(default_factory=Operators)
-    tuning: Tuning = field(default_factory=Tuning)
     toolchains: dict[str, Toolchain] = field(default_factory=toolchains.pinned)
-    kernels: Matrix | None = None
+    parts: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def parts(self) -> tuple[Matrix, ...]:
-        """The matrices that have rows of their own: this one, and that of the kernels."""
-        return (self, self.kernels) if self.kernels else (self,)
+    def matrices(self) -> tuple[Matrix, ...]:
+        """The matrices whose rows are models': this one, and those that are parts of it."""
+        return (self, *(part for part in self.parts.values() if isinstance(part, Matrix)))
 
     def every(self) -> Matrix:
-        """A matrix with the entries of all parts, to look entries up by name. Its rows mean nothing."""
+        """A matrix with the entries of all matrices, to look entries up by name. Its rows mean nothing."""
+        own = {name: part for name, part in self.parts.items() if not isinstance(part, Matrix)}
         return dataclasses.replace(
             self,
-            models=_united(part.models for part in self.parts),
-            frontends=_united(part.frontends for part in self.parts),
-            targets=_united([self.tuning.targets, *(part.targets for part in self.parts[::-1])]),
-            baselines=_united(part.baselines for part in self.parts),
-            programs=_united(part.programs for part in self.parts),
-            kernels=None,
+            models=_united(matrix.models for matrix in self.matrices),
+            frontends=_united(matrix.frontends for matrix in self.matrices),
+            targets=self.of_parts("target")
+            | _united(matrix.targets for matrix in self.matrices[::-1]),
+            baselines=_united(matrix.baselines for matrix in self.matrices),
+            programs=_united(matrix.programs for matrix in self.matrices),
+            parts=own,
         )
 
-    def part_of(self, model: str) -> Matrix:
-        """The part that has a model of this name; this one for an unknown name."""
-        return next((part for part in self.parts if model in part.models), self)
+    def matrix_of(self, model: str) -> Matrix:
+        """The matrix that has a model of this name; this one for an unknown name."""
+        return next((matrix for matrix in self.matrices if model in matrix.models), self)
+
+    def of_parts(self, axis: str) -> dict[str, Any]:
+        """The entries of an axis (frontend, target, baseline) that the parts of features have, by name."""
+        return _united(
+            entries(self.parts[name]).get(axis, {})
+            for name, declared in feature.LOADED.items()
+            if (entries := declared.entries) and name in self.parts
+        )
 
     def cells(self) -> Iterator[tuple[Model, Frontend, Target]]:
         """Yield the cells of IREE, by toolchain those whose frontend and target belong together. Each target has
@@ -127,13 +131,9 @@ class Matrix:
         rows depend on."""
         if kind is Kind.MODEL:
             return [Cell.of(Kind.MODEL, model=name) for name in self.models]
-        if kind is Kind.BATCH_GROUP:
-            return list(self.operators.groups())
-        if kind in cell.OF_BATCHES:
-            from_rows = [row for row in self.operators.rows() if cell.stands_on(row.kind, kind)]
-            return list(dict.fromkeys(row.to(kind) for row in from_rows))
-        if kind is Kind.TUNING:
-            return list(dict.fromkeys(row.to(kind) for row in self.tuned_rows()))
+        for rows in feature.rows():
+            if kind in rows.kinds:
+                return rows.cells(self, kind)
         if kind is Kind.DEVICE:
             return [Cell.of(Kind.DEVICE, device=name) for name in self.devices()]
         of = Kind.BASELINE if kind is Kind.BASELINE else Kind.IREE
@@ -150,12 +150,7 @@ class Matrix:
     def devices(self) -> dict[str, Target | Baseline]:
         """The kinds of devices that rows run on, each with the first entry that does so. A CPU has limits for each
         number of threads: `cpu+2-threads`."""
-        return _devices(self.baselines.values(), self.targets.values())
-
-    def tuned_devices(self) -> dict[str, Target | Baseline]:
-        """The same of the rows of results/tuned.csv."""
-        baselines = dict.fromkeys(row["baseline"] for row in self.tuned_baselines())
-        return _devices((self.baselines[name] for name in baselines), self.tuning.targets.values())
+        return devices_of(self.baselines.values(), self.targets.values())
 
     def attempts(self, frontend: str, target: Target) -> list[Attempt]:
         """What is tried, in order, where the program of a frontend does not compile for a target (which
@@ -183,14 +178,13 @@ class Matrix:
 
     def chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
         """The stages on which a row depends, each with its cell, in order."""
-        if row.kind is Kind.IREE and row["frontend"] in tuning.FRONTENDS:
-            return [*stages.chain("tune", row.to(Kind.TUNING)), (stages.STAGES["verify"], row)]
+        for rows in feature.rows():
+            if rows.owns(row):
+                return rows.chain(self, row)
         found = stages.of_row(row)
         if row.kind is Kind.IREE and training.test(row["frontend"]) == training.TRAIN:
             gradients = stages.STAGES[training.REFERENCES[training.TRAIN]]
             found.insert(1, (gradients, row.to(gradients.kind)))
-        if row.kind is Kind.BATCH_IREE and row["target"] in self.operators.compile_only:
-            return found[:-1]
         if self.runs_program(row):
             found.insert(1, (stages.STAGES["export"], self.program(row)))
         return found
@@ -204,8 +198,8 @@ class Matrix:
         """The group in which a row is timed: the rows of its model, device, kind of node, number of threads and test."""
         entry: Target | Baseline
         if row.kind is Kind.IREE:
-            entry = (self.tuning.targets | self.targets)[row["target"]]
-            device, number = BACKENDS[entry.backend].torch_device, threads.of(row["target"])
+            entry = target = {**self.of_parts("target"), **self.targets}[row["target"]]
+            device, number = BACKENDS[target.backend].torch_device, threads.of(row["target"])
         else:
             entry = self.baselines[row["baseline"]]
             device, number = entry.device, threads.of(row["baseline"])
@@ -221,16 +215,10 @@ class Matrix:
     def timed(self, row: Cell, stage: str = "time") -> tuple[Stage, Cell]:
         """The stage that times a row, and its group. The rows of results/tuned.csv have groups of their own, of the stage
         `time_tuned`."""
-        if row.kind in cell.OF_BATCHES:
-            return stages.STAGES["operator_time"], self.operators.group(row)
+        for rows in feature.rows():
+            if rows.timed and rows.owns(row):
+                return rows.timed(self, row)
         return stages.STAGES[stage], self.group(row)
-
-    def tuned_groups(self) -> dict[Cell, list[Cell]]:
-        """The same of results/tuned.csv."""
-        found: dict[Cell, list[Cell]] = {}
-        for row in (*self.tuned_rows(), *self.tuned_baselines()):
-            found.setdefault(self.group(row), []).append(row)
-        return found
 
     def groups(self) -> dict[Cell, list[Cell]]:
         """The rows of each group."""
@@ -251,32 +239,6 @@ class Matrix:
             return self.targets[name]
         return {threads.shared(other): one for other, one in self.targets.items()}[name]
 
-    def tuned_rows(self) -> Iterator[Cell]:
-        """Yield the cells of IREE in results/tuned.csv: for each model and target the fastest candidate,
-        and the fastest one that is configured."""
-        for model in self.models:
-            for target in self.tuning.targets:
-                for frontend in tuning.FRONTENDS:
-                    yield Cell.of(Kind.IREE, model=model, frontend=frontend, target=target)
-
-    def tuned_baselines(self) -> Iterator[Cell]:
-        """Yield the cells of baselines that tuned modules are compared with: those of eager and inductor,
-        without options of their own, on the devices that are tuned for."""
-        devices = {BACKENDS[one.backend].torch_device for one in self.tuning.targets.values()}
-        for model, baseline, test in self.baseline_cells():
-            plain = baseline.runtime in BASES and baseline.precision == "none"
-            plain = plain and not baseline.compile and not baseline.rewrites
-            if plain and test == "eval" and baseline.device in devices:
-                yield baseline_cell(model, baseline, test)
-
-    def candidates(self, model: str, target: str) -> list[Candidate]:
-        """Return what is tried when a model is tuned for a target."""
-        known = self.models[model]
-        of = self.tuning.targets[target].of(known)
-        frontends = self.tuned_frontends
-        configured = [of.asked(f.name) for f in frontends.values() if of.takes(known, f)]
-        return tuning.candidates(of.backend, configured, frontends, flag_sets.table())
-
     def entry(self, axis: str, name: str) -> Frontend | Baseline:
         """The configuration's entry of that name for an axis that has environments: frontend or
         baseline."""
@@ -286,22 +248,13 @@ class Matrix:
         """The configuration's entries of such an axis that models or operators take, by name."""
         return self.all_frontends() if axis == "frontend" else self.all_baselines()
 
-    @property
-    def tuned_frontends(self) -> dict[str, Frontend]:
-        """The frontends whose programs are tuned: of forward passes, by the pinned toolchain."""
-        return {
-            name: one
-            for name, one in self.frontends.items()
-            if one.toolchain == PINNED and one.test == training.EVAL
-        }
-
     def all_frontends(self) -> dict[str, Frontend]:
-        """The frontends of models, of baselines and of operators, by name."""
-        return self.operators.frontends | self.frontends | self.programs
+        """The frontends of models, of baselines and of features, by name."""
+        return self.of_parts("frontend") | self.frontends | self.programs
 
     def all_baselines(self) -> dict[str, Baseline]:
-        """The baselines of models and of operators, by name."""
-        return self.operators.baselines | self.baselines
+        """The baselines of models and of features, by name."""
+        return self.of_parts("baseline") | self.baselines
 
     def override(self, name: str) -> Override:
         """What a TorchBench file sets for the cell of a row, by its name; empty without a file."""
@@ -324,13 +277,19 @@ class Matrix:
     def from_json(cls, values: Mapping[str, Any]) -> Matrix:
         """The matrix from plain values. Raises msgspec.ValidationError, a ValueError that names the key, if
         they have another form."""
-        return msgspec.convert(values, cls)
+        matrix = msgspec.convert(values, cls)
+        typed = {name: declared.part for name, declared in feature.LOADED.items() if declared.part}
+        parts = {
+            name: msgspec.convert(part, typed[name]) if name in typed and part is not None else part
+            for name, part in matrix.parts.items()
+        }
+        return dataclasses.replace(matrix, parts=parts)
 
 
 _NO_OVERRIDE = Override()
 
 
-def _united(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _united(entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: one for found in entries for name, one in found.items()}
 
 
@@ -349,7 +308,7 @@ def compact(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _devices(
+def devices_of(
     baselines: Iterable[Baseline], targets: Iterable[Target]
 ) -> dict[str, Target | Baseline]:
     """The kinds of devices that entries run on, each with the first of them."""

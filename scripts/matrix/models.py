@@ -9,9 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.features.kernels import kernel_models
-from scripts.features.suites import suites
-from scripts.matrix import schemas
+from scripts.matrix import feature, schemas
 from scripts.matrix.entries import Model
 from scripts.matrix.settings import ConfigError
 from scripts.torch_model import source
@@ -26,46 +24,18 @@ def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model
     """Every file of models/, then the entries that name a file of their own."""
     found = source.shipped(root)
     models: dict[str, Model] = {}
-    variants = [
+    entries_of = [
         variant
         for name in [*found, *(n for n in entries if n not in found)]
-        for variant in _variants(name, dict(entries.get(name) or {}))
+        for variant in variants(name, dict(entries.get(name) or {}))
     ]
-    for name, family, entry in variants:
+    for name, family, entry in entries_of:
         if name in models:
             raise ConfigError(f"models.{family}: its variant {name} is the name of another model")
         file = str(Path(entry.get("file", f"models/{family}.py")).expanduser())
         inside = _resolve(root, file).is_relative_to(root / "models")
         suite = "vmfbench" if inside else "user"
-        models[name] = _model(name, family, entry, file=file, suite=suite, known_as=family)
-    return models
-
-
-def of_suites(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
-    """The models that `suites:` names."""
-    checkout = (config.get("torchbench") or {}).get("path")
-    try:
-        _, named = kernel_models.of_suites(config.get("suites") or [])
-        entries = suites.entries(named, root, checkout)
-    except suites.SuiteError as error:
-        problems.append(str(error))
-        return {}
-    models: dict[str, Model] = {}
-    taken = set(listed(config["models"], root)) if entries else set()
-    for suite_entry in entries:
-        options = {"name": suite_entry.name} | suite_entry.options
-        for name, family, entry in _variants(suite_entry.cell, options):
-            if name in taken:
-                problems.append(f"suites.{suite_entry.where}: {name} is the name of another model")
-            taken.add(name)
-            models[name] = _model(
-                name,
-                family,
-                entry,
-                file=suite_entry.file,
-                suite=suite_entry.suite,
-                known_as=suite_entry.name,
-            )
+        models[name] = model_of(name, family, entry, file=file, suite=suite, known_as=family)
     return models
 
 
@@ -80,18 +50,10 @@ def with_default_size(model: Model, root: Path) -> Model:
     if "batch_size" in model.options:
         return model
     default = source.default_batch_size(path)
-    if _is_of_torchbench(model):
-        default = suites.batch_size(model.options, model.options["name"], root) or default
+    for declared in feature.LOADED.values():
+        if declared.batch_size:
+            default = declared.batch_size(model, root) or default
     return dataclasses.replace(model, default_batch_size=default)
-
-
-def with_suite_size(model: Model) -> Model:
-    """The model with its batch size as an option, for the suite torchbench, whose models have different
-    defaults."""
-    if not _is_of_torchbench(model) or "batch_size" in model.options:
-        return model
-    options = model.options | {"batch_size": model.default_batch_size}
-    return dataclasses.replace(model, options=options)
 
 
 def with_variants(wanted: str, models: Mapping[str, Model]) -> str:
@@ -103,17 +65,13 @@ def with_variants(wanted: str, models: Mapping[str, Model]) -> str:
 
 def with_absolute_paths(model: Model, root: Path) -> Model:
     """The model for a run in another folder than `root`, the folder of the Snakefile."""
-    options = dict(model.options)
-    if _is_of_torchbench(model):
-        options["path"] = str(root / Path(options["path"]).expanduser())
-    return dataclasses.replace(model, file=str(root / model.file), options=options)
+    for declared in feature.LOADED.values():
+        if declared.absolute_model:
+            model = declared.absolute_model(model, root)
+    return dataclasses.replace(model, file=str(root / model.file))
 
 
-def _is_of_torchbench(model: Model) -> bool:
-    return model.suite == "torchbench"
-
-
-def _model(
+def model_of(
     name: str, family: str, entry: Mapping[str, Any], *, file: str, suite: str, known_as: str
 ) -> Model:
     """The model of an entry. `known_as` is its name in a TorchBench file, unless the entry gives one."""
@@ -146,7 +104,7 @@ def could_be_variant(name: str, declared: Iterable[Model]) -> bool:
     return False
 
 
-def _variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+def variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     """(name, family, entry) for each value of the axes that are lists: bert-bf16-b8."""
     axes = {axis: entry[axis] for axis in AXES if isinstance(entry.get(axis), list)}
     found = []

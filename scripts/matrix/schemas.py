@@ -11,10 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from scripts.core import checkout, python_source
-from scripts.features.operators.problems import selection
-from scripts.features.operators.problems import values as operator_values
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
-from scripts.matrix import choices, plugins, precision, stages
+from scripts.matrix import choices, feature, plugins, precision, stages
 from scripts.supervise import outcome
 from scripts.timing.ratios import VERDICTS
 from scripts.verify import codes
@@ -52,8 +50,6 @@ def values() -> dict[str, list[str]]:
         "dump": (*choices.BASELINE_DUMPS, *choices.IREE_DUMPS, choices.MODULES),
         "ir_format": _literal("scripts/lowering/link.py", "FORMATS"),
         "matmul_precision": precision.MATMUL_PRECISIONS,
-        "operator_dtype": operator_values.FLOATING,
-        "operator_kind": selection.KINDS,
         "opt_level": OPT_LEVELS,
         "phase": _literal("models/parts/causal_lm.py", "PHASES"),
         "precision": precision.PRECISIONS,
@@ -64,6 +60,8 @@ def values() -> dict[str, list[str]]:
         "verdict": VERDICTS,
         "verification_code": codes.CODES,
     }
+    for declared in feature.LOADED.values():
+        found |= declared.values() if declared.values else {}
     return {name: list(dict.fromkeys(allowed)) for name, allowed in found.items()}
 
 

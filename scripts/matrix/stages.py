@@ -316,6 +316,12 @@ def of_row(row: Cell) -> list[tuple[Stage, Cell]]:
     return chain(LAST[row.kind], row)
 
 
+def made_good_by(folder: str) -> Stage | None:
+    """The stage whose failures another one, by its name in status files, tries to make good; None for other stages."""
+    tried = next((stage for stage in STAGES.values() if stage.folder == folder), None)
+    return STAGES[tried.remedies] if tried and tried.remedies else None
+
+
 def remedied(found: Iterable[tuple[Stage, Cell]]) -> list[tuple[Stage, Cell]]:
     """A chain in which the stages that a remedy has made good are replaced by those that did so."""
     instead = {stage.remedies: stage for stage in STAGES.values() if stage.remedies}

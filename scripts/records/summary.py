@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from scripts.core import checkout
-from scripts.features.kernels import screen as kernels_screen
-from scripts.features.kernels.table import Kernels
-from scripts.features.operators.report import records_file
-from scripts.features.operators.report import screen as operators_screen
-from scripts.features.operators.report.table import Table as OperatorsTable
-from scripts.features.variants import tuned_page as tuning_page
-from scripts.matrix import stages
+from scripts.matrix import feature, stages
 from scripts.records import remedied, results_table
 from scripts.records.screen import Screen, plain_table
 from scripts.run import outputs
@@ -41,8 +36,6 @@ def show(path: Path) -> None:
     if account.stages:
         console.print(seconds(account), "")
     began = time.time() - account.wall
-    if outputs.is_written(records_file.CSV, began):
-        show_operators(console)
     if (rows := outputs.written_rows(began)) is not None:
         console.print(counted(rows), "")
         if lines := list(compiled(rows)):
@@ -50,26 +43,17 @@ def show(path: Path) -> None:
         console.print(Screen(results_table.Table.of(records())), "")
         for line in pointers(rows):
             console.print(line, soft_wrap=True)
-    if (rows := outputs.written_rows(began, outputs.KERNEL_CSV)) is not None:
-        console.print(counted(rows), "")
-        console.print(kernels_screen.Screen(Kernels.of(list(records(outputs.KERNEL_JSONL)))), "")
-        for line in pointers(rows, outputs.KERNEL_CSV):
-            console.print(line, soft_wrap=True)
-
-    if (rows := outputs.written_rows(began, outputs.TUNED_CSV)) is not None:
-        console.print(counted(rows), "")
-        for line in tuning_page.said(list(records(outputs.TUNED_JSONL))):
-            console.print(line, soft_wrap=True)
-        console.print()
-        for line in pointers(rows, outputs.TUNED_CSV):
-            console.print(line, soft_wrap=True)
+    for declared in feature.LOADED.values():
+        if declared.summary:
+            for shown in importlib.import_module(declared.summary).summary(began):
+                console.print(shown, soft_wrap=isinstance(shown, str))
 
 
-def show_operators(console: Console) -> None:
-    """Print the summary of the operator problems."""
-    found = OperatorsTable.of(records_file.data(records_file.JSONL))
-    console.print(operators_screen.Screen(found), "")
-    console.print(f"results: {records_file.CSV}, {records_file.PAGE}", soft_wrap=True)
+def of_table(
+    shown: RenderableType, files: Sequence[Path], rows: list[dict[str, str]]
+) -> Iterator[RenderableType]:
+    """Yield the summary of a feature's rows: how many there are, `shown`, and where they are."""
+    yield from (counted(rows), "", shown, "", *pointers(rows, files[0]))
 
 
 def records(path: Path = outputs.JSONL) -> Iterator[dict[str, Any]]:

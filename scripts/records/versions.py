@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic
-from scripts.features.toolchains.build_trees import COMPILER
-from scripts.features.toolchains.environments import Environments
 from scripts.iree import tools
 from scripts.matrix import stages, toolchains
 from scripts.matrix.matrix import Matrix
+from scripts.run import environments
 
 OF_EVERY_RECORD = ("torch", "torch_xla", "frontend", "iree")
 """The packages whose versions every record has, None if it does not use them."""
@@ -34,7 +33,7 @@ def add(
 
 def pins(matrix: Matrix, env: str) -> dict[str, str]:
     """The versions that an environment of a matrix pins, by package."""
-    return Environments(matrix.toolchains).pins(env)
+    return environments.of_run(matrix.toolchains).pins(env)
 
 
 def iree(root: Path, matrix: Matrix, env: str, measured: str | None) -> dict[str, str | None]:
@@ -44,7 +43,7 @@ def iree(root: Path, matrix: Matrix, env: str, measured: str | None) -> dict[str
     is a local build.
     """
     build = _compiler(root, env)
-    pinned = pins(matrix, env).get(COMPILER)
+    pinned = pins(matrix, env).get(tools.PACKAGE)
     of_build = None if pinned else build.partition(" ")[0]
     known: dict[str, str | None] = {"iree": of_build or measured or pinned}
     return known | ({"iree_build": build} if build else {})

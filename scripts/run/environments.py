@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from scripts.core import checkout
 from scripts.core.checkout import ROOT
-from scripts.matrix import env_files
+from scripts.matrix import env_files, feature
+from scripts.matrix.toolchains import Toolchain
 from scripts.run import locks
 
 MARK = "made_of.txt"
@@ -92,3 +94,46 @@ def pins(env: str) -> dict[str, str]:
     """Package to version, for every exact pin of an environment."""
     exact = (r for r in env_files.declared(env_file(env)).requirements if "==" in r)
     return dict(requirement.split("==", 1) for requirement in exact)
+
+
+class Environments:
+    """Answers questions about the environments of a run, by name: those of envs/."""
+
+    def file(self, env: str) -> str:
+        """The file that pins an environment, as used in the working folder."""
+        return checkout.path(f"{env_files.FOLDER}/{env}.yaml")
+
+    def lock_files(self, env: str) -> list[str]:
+        """The lock beside that file."""
+        return lock_files(env)
+
+    def option(self, env: str) -> str:
+        """A further option of scripts.stages.make_env for an environment."""
+        return ""
+
+    def pins_digest(self, env: str) -> str:
+        """A value that changes when what the environment is made of changes."""
+        return pins_digest(env)
+
+    def is_of_pins(self, env: str) -> bool:
+        """Whether the environment was made of what it would be made of now."""
+        made = Path(made_of(env))
+        return made.is_file() and made.read_text("utf-8").strip() == self.pins_digest(env)
+
+    def is_gone(self, env: str) -> bool:
+        """Whether the environment has been removed or changed since this folder's runs made it."""
+        return is_gone(env)
+
+    def notes(self) -> list[str]:
+        """Messages for the start of a run."""
+        return []
+
+    def pins(self, env: str) -> dict[str, str]:
+        """Package to version, for every exact pin of an environment."""
+        return pins(env)
+
+
+def of_run(selected: Mapping[str, Toolchain]) -> Environments:
+    """The environments of a run with these toolchains: by the feature that makes them, if there is one."""
+    made = [declared.environments for declared in feature.LOADED.values() if declared.environments]
+    return made[0](selected) if made else Environments()

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.core import atomic
-from scripts.features.variants.remedy_plan import ASKED, REMEDY
-from scripts.matrix import settings
+from scripts.matrix import settings, stages
 from scripts.matrix.stage import STATUS, VERIFICATION
 from scripts.run import outputs, verdict
 from scripts.supervise import outcome
@@ -53,8 +52,9 @@ class Gate:
         if status is None:
             return ""
         ended = outcome.read_or_damaged(status)
-        if ended.stage == REMEDY.folder and ended.status == outcome.SKIPPED:  # no remedy has worked
-            status = Path(ASKED.path(ended.cell, STATUS))
+        asked = stages.made_good_by(ended.stage)
+        if asked and ended.status == outcome.SKIPPED:  # nothing has made it good
+            status = Path(asked.path(ended.cell, STATUS))
             ended = outcome.read_or_damaged(status)
         elif self._is_remedied(ended.stage, ended.cell):
             return ""
@@ -75,7 +75,7 @@ class Gate:
 
     def problem(self) -> str:
         """Return a message if the rows of a written CSV end the run, else ""."""
-        tables = (outputs.CSV, outputs.KERNEL_CSV, outputs.TUNED_CSV, outputs.OPERATOR_CSV)
+        tables = (outputs.CSV, *(files[0] for files in outputs.of_features()))
         for table in tables if self.wanted else ():
             if found := self.of_rows(outputs.written_rows(self._since, table) or ()):
                 more = f", and {len(found) - 1} more" if len(found) > 1 else ""

@@ -25,20 +25,20 @@ class Groups:
     def __init__(
         self, matrix: Matrix, rows: dict[Cell, list[Cell]], forked: Callable[[Cell], bool]
     ) -> None:
-        self._matrix, self._known, self._forked = matrix, matrix.every(), forked
+        self.matrix, self._known, self._forked = matrix, matrix.every(), forked
         self._rows = {group.name: members for group, members in rows.items()}
 
     def files(self, wildcards, file: str) -> list[str]:
         """A file of the verification of each member."""
-        return [_verified(row, file) for row in self._of(wildcards)]
+        return [_verified(row, file) for row in self.members(wildcards)]
 
     def given(self, wildcards) -> str:
         """What is timed, as JSON for the command line of the job."""
-        rows = self._of(wildcards)
+        rows = self.members(wildcards)
         plain = {base: name for base in BASES if (name := self._plain(rows, base))}
         found = Given(
             members={str(row): _verified(row).removesuffix("/") for row in rows},
-            rule=dataclasses.asdict(self._rule_of(wildcards)),
+            rule=dataclasses.asdict(self.rule_of(wildcards)),
             anchor=plain.get(BASES[0], ""),
             bases=tuple(plain.values()),
             forked=tuple(str(row) for row in rows if self._forked(row)),
@@ -47,18 +47,18 @@ class Groups:
 
     def rule(self, model: str) -> Rule:
         """How a model is timed: the defaults, replaced by the values of `measure:`."""
-        measure = self._matrix.part_of(model).measure
+        measure = self.matrix.matrix_of(model).measure
         return Rule(**{key: measure[key] for key in RULE_KEYS if key in measure})
 
     def on_device(self, wildcards) -> Target | Baseline:
         """An entry that runs on the device of a group, which names the node that has it."""
-        row = self._of(wildcards)[0]
-        return self._entry(row)
+        row = self.members(wildcards)[0]
+        return self.entry(row)
 
-    def _rule_of(self, wildcards) -> Rule:
+    def rule_of(self, wildcards) -> Rule:
         return self.rule(wildcards.model)
 
-    def _entry(self, row: Cell) -> Target | Baseline:
+    def entry(self, row: Cell) -> Target | Baseline:
         if row.kind is Kind.IREE:
             return self._known.target_of(row["target"])
         return self._known.baselines[row["baseline"]]
@@ -66,34 +66,15 @@ class Groups:
     def _plain(self, rows: Sequence[Cell], runtime: str) -> str:
         """The member that is a runtime of PyTorch without options of its own; "" if there is none."""
         for row in rows:
-            of = self._entry(row)
+            of = self.entry(row)
             if isinstance(of, Baseline):
                 own = of.precision != "none" or of.compile or of.rewrites
                 if of.runtime == runtime and not own:
                     return str(row)
         return ""
 
-    def _of(self, wildcards) -> list[Cell]:
+    def members(self, wildcards) -> list[Cell]:
         return self._rows[cell.name(Kind.GROUP, wildcards)]
-
-
-class OperatorGroups(Groups):
-    """The same of operator problems: the rows of a batch and device."""
-
-    def __init__(self, matrix: Matrix, forked: Callable[[Cell], bool]) -> None:
-        super().__init__(matrix, matrix.operators.groups(), forked)
-
-    def _rule_of(self, wildcards) -> Rule:
-        return self._matrix.operators.rule
-
-    def _entry(self, row: Cell) -> Target | Baseline:
-        of = self._matrix.operators
-        if row.kind is Kind.BATCH_IREE:
-            return of.targets[row["target"]]
-        return of.baselines[row["baseline"]]
-
-    def _of(self, wildcards) -> list[Cell]:
-        return self._rows[cell.name(Kind.BATCH_GROUP, wildcards)]
 
 
 def _verified(row: Cell, file: str = "") -> str:

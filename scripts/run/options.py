@@ -6,12 +6,9 @@ re-run.
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Sequence
 
-from scripts.features.variants import tuning
-from scripts.iree import tuning_spec
 from scripts.matrix import cell, stages, threads, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Target
@@ -36,6 +33,11 @@ def _quoted(word: str) -> str:
     if word.startswith("--") and equals:
         return f"{option}={shlex.quote(value)}"
     return shlex.quote(word)
+
+
+def for_target(target: Target) -> str:
+    """The same for the target as it is, as text for a shell."""
+    return " ".join(map(_quoted, compile_options(target, target.opt_level, target.flags)))
 
 
 class Options:
@@ -82,30 +84,8 @@ class Options:
 
     def compile(self, wildcards) -> str:
         """The target of a model's cell, as options of scripts.stages.compile_iree."""
-        return self._flags(
-            self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
-        )
-
-    def tuning_specs(self, wildcards) -> list[str]:
-        """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags. The names of those
-        that tuning has found have their CRC-32."""
         target = self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
-        path = tuning_spec.named(target.flags)
-        return [str(path)] if path and not path.is_relative_to(tuning.FOLDER) else []
-
-    def compile_operators(self, wildcards) -> str:
-        """The target of a batch, as options of scripts.stages.compile_operators."""
-        return self._flags(self.matrix.operators.targets[wildcards.target])
-
-    def operator_source(self) -> str:
-        """The source and the selection of the operator problems, as JSON."""
-        found = self.matrix.operators
-        source = {"dataset": found.dataset, "mapping": found.mapping, "batches": found.batches}
-        return compact(source | {"selection": dataclasses.asdict(found.selection)})
-
-    @staticmethod
-    def _flags(target: Target) -> str:
-        return " ".join(map(_quoted, compile_options(target, target.opt_level, target.flags)))
+        return for_target(target)
 
     def step(self, wildcards) -> str:
         """What a baseline's cell runs and how, as options of scripts.stages.verify_baseline."""

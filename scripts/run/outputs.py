@@ -15,18 +15,22 @@ from typing import Any
 
 from scripts.core import atomic, digest
 from scripts.core.digest import Digest
+from scripts.matrix import feature
 
 CSV = Path("results/latency.csv")
 JSONL = CSV.with_name("results.jsonl")
 FILES = (CSV, CSV.with_name("latency.md"), JSONL)
-KERNEL_CSV = Path("results/kernels.csv")
-KERNEL_JSONL = KERNEL_CSV.with_suffix(".jsonl")
-KERNEL_FILES = (KERNEL_CSV, KERNEL_CSV.with_suffix(".md"), KERNEL_JSONL)
-TUNED_CSV = Path("results/tuned.csv")
-TUNED_JSONL = TUNED_CSV.with_suffix(".jsonl")
-TUNED_FILES = (TUNED_CSV, TUNED_CSV.with_suffix(".md"), TUNED_JSONL)
-OPERATOR_CSV = Path("results/operators.csv")
-OPERATOR_FILES = (OPERATOR_CSV, OPERATOR_CSV.with_suffix(".md"))
+
+
+def files_of(name: str) -> tuple[Path, ...]:
+    """The CSV of a feature, and the page and the JSON lines beside it."""
+    csv = CSV.with_stem(name)
+    return csv, csv.with_suffix(".md"), csv.with_suffix(".jsonl")
+
+
+def of_features() -> list[tuple[Path, ...]]:
+    """The files that the features aggregate."""
+    return [declared.tables for declared in feature.LOADED.values() if declared.tables]
 
 
 def imported(results: Path = CSV.parent) -> list[str]:
@@ -53,8 +57,8 @@ def written_rows(since: float, table: Path = CSV) -> list[dict[str, str]] | None
 
 def record_path(file: Path) -> Path:
     """Return the path of the digests of a file that the aggregate writes into results/."""
-    own = {KERNEL_CSV.stem, OPERATOR_CSV.stem, TUNED_CSV.stem}
-    name = f"aggregate_{file.stem}.json" if file.stem in own else "aggregate.json"
+    stems = {path.stem for path in FILES}
+    name = "aggregate.json" if file.stem in stems else f"aggregate_{file.stem}.json"
     return file.parent / "logs" / name
 
 

@@ -14,7 +14,7 @@ from scripts.run import fingerprint, outputs
 
 BESIDE = (
     "results/operators/operators.jsonl",
-    str(outputs.KERNEL_JSONL),
+    str(outputs.files_of("kernels")[2]),
     "results/profile/*/*/**/profile.json",
     "results/machine_limits/*/limits.json",
     "results/comparison.json",

@@ -13,13 +13,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from scripts.core import checkout
-from scripts.features.operators.batch import outcomes
-from scripts.features.toolchains.environments import Environments
-from scripts.features.variants.remedy_plan import Remedies
-from scripts.features.variants.tuning_plan import Tuning
-from scripts.matrix import cell, plugins, settings, stages, threads, training
+from scripts.matrix import cell, feature, plugins, settings, stages, threads, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
@@ -27,9 +24,10 @@ from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.stage import OUTCOMES, Stage
 from scripts.run import environments, fingerprint, recorded, resources
 from scripts.run.aggregation import Aggregation
-from scripts.run.groups import Groups, OperatorGroups
+from scripts.run.groups import Groups
+from scripts.run.makers import Maker
 from scripts.run.options import Options
-from scripts.supervise import group, outcome
+from scripts.supervise import group, outcome, outcomes
 from scripts.supervise.outcome import Outcome
 from scripts.torch_model import source
 
@@ -79,22 +77,25 @@ class Plan:
     def __init__(self, matrix: Matrix, retry: frozenset[str], with_conda: bool) -> None:
         # Entries are looked up by name in the union of models and kernels. Rows are those of the parts.
         self.matrix = matrix.every()
-        self._configured = matrix
-        self.environments = Environments(matrix.toolchains)
+        self.configured = matrix
+        self.environments = environments.of_run(matrix.toolchains)
         self._has_toolchains = any(one.env != stages.IREE_ENV for one in matrix.targets.values())
         self.retry = retry
         self.with_conda = with_conda
         self.options = Options(matrix)
-        self.remedies = Remedies(self.matrix, self.environments)
-        self.tuning = Tuning(matrix, self.remedies)
-        groups = {group: rows for part in matrix.parts for group, rows in part.groups().items()}
-        self.groups = Groups(matrix, groups, self._row_forked)
-        self.tuned_groups = Groups(matrix, matrix.tuned_groups(), self._row_forked)
-        self.operator_groups = OperatorGroups(matrix, self._row_forked)
-        self.aggregation = Aggregation(matrix, self.remedies, self.tuning)
+        loaded = feature.LOADED.values()
+        self.maker: Maker = next((one.maker(self) for one in loaded if one.maker), Maker())
+        groups = {group: rows for own in matrix.matrices for group, rows in own.groups().items()}
+        self.groups = Groups(matrix, groups, self.row_forked)
+        self.aggregation = Aggregation(matrix, self.maker)
         self._memory_mb = {
             key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
         }
+        self._of_features = {one.name: one.plan(self) for one in loaded if one.plan}
+
+    def __getitem__(self, name: str) -> Any:
+        """What a feature answers the questions of its rules with."""
+        return self._of_features[name]
 
     def model(self, wildcards) -> Model:
         return self.matrix.models[wildcards.model]
@@ -117,13 +118,9 @@ class Plan:
     def baseline(self, wildcards) -> Baseline:
         return self.matrix.all_baselines()[wildcards.baseline]
 
-    def operator_target(self, wildcards) -> Target:
-        """The target of a batch of operator problems."""
-        return self.matrix.operators.targets[wildcards.target]
-
     def on_device(self, wildcards) -> Target | Baseline:
         """The first entry that runs on a device, which names the node that has it."""
-        found = self._configured.tuned_devices() | self.matrix.devices()
+        found = self.matrix.devices()
         return found.get(wildcards.device) or found[threads.shared(wildcards.device)]
 
     def cpus(self) -> list[str]:
@@ -180,7 +177,7 @@ class Plan:
         declared = stages.STAGES[stage]
         return declared.forked and _forkable(self._entry(declared, wildcards))
 
-    def _row_forked(self, row: Cell) -> bool:
+    def row_forked(self, row: Cell) -> bool:
         """Whether the process that times a row may be forked."""
         return self.forked(stages.LAST[row.kind], SimpleNamespace(**row.by_axis()))
 
@@ -216,7 +213,7 @@ class Plan:
         modules = stages.modules(declared, self._entry(declared, wildcards))
         if declared.remedies:
             code = fingerprint.code_of_stage(modules)
-            return self.remedies.due(wildcards, code, retry, self._met_limits(stage))
+            return self.maker.due(wildcards, code, retry, self._met_limits(stage))
         return fingerprint.due(
             self._status(declared, wildcards),
             fingerprint.of_stage(declared.folder, modules),
@@ -282,7 +279,7 @@ class Plan:
         model = getattr(wildcards, "model", "")  # a stage of a device has none
         weights = stages.STAGES["reference"].path(model, "weights.irpa")
         turns_s = self.groups.rule(model).most_s
-        before_s = self._configured.tuning.budget_s if declared.kind is Kind.TUNING else 0.0
+        before_s = self.maker.search_s if declared.kind is Kind.TUNING else 0.0
         step = training.is_of_stage(stage, wildcards)
         return resources.of(need, limit, _size_mb(weights), attempt, turns_s, before_s, step)
 
@@ -337,34 +334,15 @@ class Plan:
             return []
         return [stages.STAGES["export"].path(self.matrix.program(row), file)]
 
-    def traced(self) -> list[str]:
-        """The files of the traces that operator problems come from."""
-        operators = self.matrix.operators
-        if not operators.of_models:
-            return list(operators.traces)
-        return [f"results/operators/traces/{model}.txt" for model in self._configured.models]
-
-    def dataset_files(self) -> list[str]:
-        """The files of the dataset of operator problems; empty for a dataset of the hub."""
-        operators = self.matrix.operators
-        named = (operators.dataset, operators.mapping)
-        return [name for name in named if name and Path(name).is_file()]
-
-    def kernel_plots(self) -> list[str]:
-        """The plots of the selected kernels: results/kernels/<kernel>.svg and .png."""
-        of = self._configured.kernels
-        files = dict.fromkeys(model.file for model in of.models.values()) if of else ()
-        return [f"results/kernels/{Path(file).stem}.{kind}" for file in files for kind in PLOTS]
-
     def dumps(self) -> list[str]:
         """The list of dumped files of every cell for which a kind of dump is requested."""
-        kinds = set(self._configured.dumps.get("kinds", (*IREE_DUMPS, "profile")))
+        kinds = set(self.configured.dumps.get("kinds", (*IREE_DUMPS, "profile")))
         of_baselines = kinds - set(IREE_DUMPS) - {MODULES}
         wanted = {"dump_iree": kinds & set(IREE_DUMPS), "dump_baseline": of_baselines}
         cells = {
             # Of what is compiled: the same for all numbers of threads.
-            "dump_iree": [of.to(Kind.IREE_DUMP) for of in self._configured.of_kind(Kind.MODULE)],
-            "dump_baseline": self._configured.of_kind(Kind.BASELINE),
+            "dump_iree": [of.to(Kind.IREE_DUMP) for of in self.configured.of_kind(Kind.MODULE)],
+            "dump_baseline": self.configured.of_kind(Kind.BASELINE),
         }
         return [
             stages.STAGES[name].path(of, "files.json")
@@ -375,10 +353,10 @@ class Plan:
 
     def profiles(self) -> list[str]:
         """The profile of every selected IREE cell of a CPU, and of the baselines next to which they are shown."""
-        cells = [iree_cell(*one) for one in self._configured.cells() if one[2].on_cpu]
+        cells = [iree_cell(*one) for one in self.configured.cells() if one[2].on_cpu]
         baselines = [
             baseline_cell(*one)
-            for one in self._configured.baseline_cells()
+            for one in self.configured.baseline_cells()
             if one[1].runtime in MODULE_PROFILES and one[1].on_cpu and one[2] == "eval"
         ]
         by_stage = {"profile_iree": cells, "profile_baseline": baselines}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.core import commands, exits
+from scripts.features import registry
 from scripts.features.kernels import page, plots, rows
 from scripts.features.kernels.columns import COLUMNS, FIELDS
 from scripts.features.kernels.table import Kernels
@@ -13,10 +14,11 @@ from scripts.records import aggregates
 
 
 def main() -> None:
+    registry.load()
     parser = aggregates.parser("aggregate_kernels", __doc__)
     parser.add_argument("--out-plots", required=True, type=Path, help="folder of the plots")
     args = parser.parse_args()
-    matrix = aggregates.matrix(args).kernels
+    matrix = aggregates.matrix(args).parts.get("kernels")
     if matrix is None or not matrix.models:
         exits.fail(
             "the configuration selects no kernel; set kernels.select, or raise kernels.max_bytes"

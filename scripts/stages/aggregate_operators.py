@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, commands
+from scripts.features import registry
 from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.report import page, record, records_file
 from scripts.features.operators.report.columns import COLUMNS, FIELDS
 from scripts.features.operators.report.table import Table
+from scripts.features.operators.settings import part
 from scripts.matrix.matrix import Matrix
 from scripts.records import aggregates, fields, writing
 from scripts.run import outputs
 
 
 def main() -> None:
+    registry.load()
     parser = aggregates.parser("aggregate_operators", __doc__)
     parser.add_argument("--source", type=Path, help="results/operators/source.json")
     args = parser.parse_args()
@@ -43,7 +46,7 @@ def _kind(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]:
     """Yield the records of all problems, by batch."""
-    for batch in matrix.operators.batch_names():
+    for batch in part(matrix).batch_names():
         listed = root / f"results/operators/batches/{batch}.jsonl"
         lines = listed.read_text(encoding="utf-8").splitlines()
         problems = [Problem.from_json(json.loads(line)) for line in lines]

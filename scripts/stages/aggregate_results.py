@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scripts.core import commands, exits
+from scripts.features import registry
 from scripts.features.report import imported
 from scripts.records import aggregates, latency_page, record
 from scripts.records.columns import COLUMNS, FIELDS
@@ -10,6 +11,7 @@ from scripts.records.results_table import Table
 
 
 def main() -> None:
+    registry.load()
     args = aggregates.parser("aggregate_results", __doc__).parse_args()
     try:
         made = record.records(aggregates.matrix(args), further=imported.rows())

@@ -8,9 +8,10 @@ import msgspec
 import yaml
 
 from scripts.core import atomic, commands, exits
+from scripts.features import registry
+from scripts.features.variants import tuned_matrix, tuning
 from scripts.features.variants import tuned_page as page
 from scripts.features.variants import tuned_rows as rows
-from scripts.features.variants import tuning
 from scripts.features.variants.tuned_columns import COLUMNS, FIELDS
 from scripts.records import aggregates
 
@@ -18,11 +19,12 @@ HEAD = "# Made by `snakemake results/tuned.csv` (docs/tuning.md); used by target
 
 
 def main() -> None:
+    registry.load()
     parser = aggregates.parser("aggregate_tuned", __doc__)
     parser.add_argument("--out-results", required=True, type=Path, help="folder of the results")
     args = parser.parse_args()
     matrix = aggregates.matrix(args)
-    if not matrix.tuning.targets:
+    if not tuned_matrix.part(matrix).targets:
         exits.fail("the configuration selects no target to tune for; set tune.targets")
     try:
         made, reports = rows.records(matrix)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.core import atomic, commands, exits
+from scripts.features import registry
 from scripts.matrix import cell, threads
 from scripts.records import remedied
 from scripts.records.results_file import BadRecords, cell_of, read
@@ -22,6 +23,7 @@ AS_ASKED = "as_asked"
 
 
 def main() -> int:
+    registry.load()
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stages.check_expectations", description=__doc__
     )

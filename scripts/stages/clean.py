@@ -13,6 +13,7 @@ from typing import TextIO
 import psutil
 
 from scripts.core import checkout, commands, exits
+from scripts.features import registry
 from scripts.matrix.stages import STAGES
 from scripts.matrix.toolchains import SEPARATOR
 from scripts.run import environments, progress
@@ -30,6 +31,7 @@ ENVS = "envs"
 
 
 def main() -> int:
+    registry.load()
     parser = argparse.ArgumentParser(prog="python -m scripts.stages.clean", description=__doc__)
     parser.add_argument("step", choices=(*FILES, ENVS))
     parser.add_argument("--models", nargs="*", default=[], help="of these alone; default: of all")

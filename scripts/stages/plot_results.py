@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from scripts.core import commands, exits
+from scripts.features import registry
 from scripts.features.report import plots
 from scripts.records import results_file
 from scripts.records.results_file import BadRecords
@@ -13,6 +14,7 @@ from scripts.records.results_table import Table
 
 
 def main() -> None:
+    registry.load()
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stages.plot_results", description=__doc__
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.core import atomic, commands, exits
+from scripts.features import registry
 from scripts.matrix import cell
 from scripts.records import coverage, markdown, remedied
 from scripts.records.coverage import ENDINGS, FIELDS
@@ -32,6 +33,7 @@ rewrote the program, because the frontend does not accept it otherwise · †: a
 
 
 def main() -> None:
+    registry.load()
     args = _arguments()
     try:
         records = load(args.results, args.cell)

@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 
 from scripts.core import atomic, commands, exits
+from scripts.features import registry
 from scripts.features.operators.report import reach, records_file
 from scripts.features.operators.report.table import Table
 from scripts.records.results_file import BadRecords
@@ -19,6 +20,7 @@ BEGIN, END = "<!-- operators -->\n", "<!-- end of operators -->\n"
 
 
 def main() -> None:
+    registry.load()
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stages.report_operators", description=__doc__
     )

@@ -16,13 +16,15 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic, commands, exits
+from scripts.features import registry
 from scripts.features.operators.problems import dataset, selection, traces
 from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.problems.selection import Selection
-from scripts.matrix.entries import Operators
+from scripts.features.operators.settings import Operators
 
 
 def main() -> None:
+    registry.load()
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stages.select_operators", description=__doc__
     )

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from scripts.core import atomic, commands, exits
+from scripts.features import registry
 from scripts.features.report.web.page import page
 from scripts.features.report.web.source import Source
 from scripts.records import results_file
@@ -13,6 +14,7 @@ from scripts.records.results_file import BadRecords
 
 
 def main() -> None:
+    registry.load()
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stages.write_report", description=__doc__
     )

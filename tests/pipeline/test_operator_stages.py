@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from scripts.features.operators.batch import outcomes
-from scripts.features.operators.batch.outcomes import Line
+from scripts.supervise import outcomes
+from scripts.supervise.outcomes import Line
 from tests.checkouts import EAGER, ON_CPU
 
 TRACE = """\

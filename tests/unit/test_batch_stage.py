@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
-from scripts.features.operators.batch import artifacts, outcomes, stage
-from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.batch import artifacts, stage
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
-from scripts.supervise import outcome, supervise
+from scripts.supervise import outcome, outcomes, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcomes import Line
 
 ROOT = Path(__file__).parents[2]
 WORKER = """

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
-from scripts.features.operators.batch import outcomes, timing
-from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.batch import timing
 from scripts.features.operators.batch.stage import Batch
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
-from scripts.supervise import outcome, supervise
+from scripts.supervise import outcome, outcomes, supervise
 from scripts.supervise.group import Given
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.supervise.outcomes import Line
 
 ROOT = Path(__file__).parents[2]
 WORKER = """

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
-from scripts.features.operators.batch import outcomes
-from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.settings import Operators
 from scripts.features.report.verbs import failed
-from scripts.matrix.entries import Operators
 from scripts.matrix.stages import status_path
-from scripts.supervise import outcome
+from scripts.supervise import outcome, outcomes
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.supervise.outcomes import Line
 
 
 @pytest.fixture

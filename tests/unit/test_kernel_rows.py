@@ -26,6 +26,8 @@ from scripts.stages import aggregate_kernels
 from scripts.supervise.outcome import Outcome
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 
+CSV, _, JSONL = outputs.files_of("kernels")
+
 KERNEL = """
 DIMENSIONS = ("rows", "columns")
 SHAPES = ("100x200",)
@@ -281,9 +283,9 @@ def aggregate(tree, monkeypatch, capsys) -> str:
     atomic.write_json("results/logs/matrix.json", whole.to_json())
     given = {
         "matrix": "results/logs/matrix.json",
-        "out-csv": outputs.KERNEL_CSV,
-        "out-jsonl": outputs.KERNEL_JSONL,
-        "out-md": outputs.KERNEL_CSV.with_suffix(".md"),
+        "out-csv": CSV,
+        "out-jsonl": JSONL,
+        "out-md": CSV.with_suffix(".md"),
         "out-plots": "results/kernels",
     }
     monkeypatch.setattr(sys, "argv", ["x", *(f"--{key}={value}" for key, value in given.items())])
@@ -297,16 +299,16 @@ def aggregate(tree, monkeypatch, capsys) -> str:
 def test_the_command_writes_the_rows_the_page_and_the_plots(tree, monkeypatch, capsys):
     write(tree)
     assert aggregate(tree, monkeypatch, capsys) == ""
-    with outputs.KERNEL_CSV.open(newline="") as file:
+    with CSV.open(newline="") as file:
         found = list(csv.DictReader(file))
     assert list(found[0]) == [one.column for one in COLUMNS]
-    assert len(found) == len(outputs.KERNEL_JSONL.read_text().splitlines()) == 2 * len(SHAPES)
-    assert json.loads(outputs.KERNEL_JSONL.read_text().splitlines()[0])["kernel"]["name"] == "own"
+    assert len(found) == len(JSONL.read_text().splitlines()) == 2 * len(SHAPES)
+    assert json.loads(JSONL.read_text().splitlines()[0])["kernel"]["name"] == "own"
     assert Path("results/kernels/own.svg").is_file()
     assert Path("results/kernels.md").read_text().startswith("# Kernels\n")
-    assert list(map(outputs.difference, outputs.KERNEL_FILES)) == ["", "", ""]
-    outputs.KERNEL_CSV.write_text("cut")
-    assert "results/kernels.csv is damaged" in outputs.difference(outputs.KERNEL_CSV)
+    assert list(map(outputs.difference, outputs.files_of("kernels"))) == ["", "", ""]
+    CSV.write_text("cut")
+    assert "results/kernels.csv is damaged" in outputs.difference(CSV)
     assert not Path("results/logs/aggregate.json").exists()
 
 

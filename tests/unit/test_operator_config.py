@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from scripts.core.checkout import ROOT
 from scripts.features.operators.problems.selection import Selection
+from scripts.features.operators.settings import OPERATOR_RULE, Operators
 from scripts.matrix import expansion, settings
 from scripts.matrix.cell import Kind
-from scripts.matrix.entries import OPERATOR_RULE, Operators
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run.plan import Plan

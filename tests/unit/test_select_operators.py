@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from scripts.features.operators.problems.problem import Problem
-from scripts.matrix.entries import Operators
+from scripts.features.operators.settings import Operators
 from scripts.stages import select_operators
 
 TRACE = """\

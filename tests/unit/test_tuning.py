@@ -19,11 +19,11 @@ from scripts.features.variants import tuning_plan as of_driver
 from scripts.features.variants.remedies import Variant
 from scripts.features.variants.search.candidates import Search
 from scripts.features.variants.search.report import Line, Report, Specs, Timing, TunedOperation
+from scripts.features.variants.tuned_matrix import Tuning
 from scripts.features.variants.tuning import Result
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import expansion, settings
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.entries import Tuning
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES

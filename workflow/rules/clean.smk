@@ -7,8 +7,8 @@ and the lock of the run excludes other runs in this folder.
 # The models and kernels that the command line selects; "" selects all.
 CLEANED = " ".join(
     name
-    for kind, part in (("models", MATRIX), ("kernels", MATRIX.kernels))
-    if kind in _selections and part is not None
+    for kind, part in (("models", MATRIX), *MATRIX.parts.items())
+    if kind in _selections
     for name in part.models
 )
 

@@ -10,14 +10,15 @@ from snakemake.exceptions import WorkflowError
 
 # Snakemake has put the folder of the Snakefile on sys.path.
 from scripts import snakemake as snakemake_patches
-from scripts.matrix import cell, expansion, settings
+from scripts.features import registry
+from scripts.matrix import cell, expansion, feature, settings
 from scripts.matrix.toolchains import PINNED
 from scripts.core import checkout
 from scripts.run import environments, gate, live, outputs, plan, progress
-from scripts.features.variants import flag_checks, tuning_plan as tuning
 from scripts.snakemake import terminal
 
 IS_MODULE = not os.path.samefile(workflow.basedir, checkout.ROOT)
+registry.load()
 WITH_CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
 
 if WITH_CONDA and not checkout.is_here():
@@ -41,13 +42,13 @@ try:
         raise settings.ConfigError(
             f"toolchains: {further[0]} needs an environment that uv makes; leave --sdm conda out"
         )
-    MATRIX, not_used = tuning.with_results(MATRIX)
+    MATRIX, notes = feature.adjusted(MATRIX)
     PLAN = plan.Plan(
         MATRIX,
         retry=plan.parse_retry(_declared.get("retry")),
         with_conda=WITH_CONDA,
     )
-    GATE = gate.Gate(_declared.get("stop_on"), PLAN.remedies.may_make_good)
+    GATE = gate.Gate(_declared.get("stop_on"), PLAN.maker.may_make_good)
 except settings.ConfigError as problem:
     raise WorkflowError(f"configuration:\n{problem}")
 
@@ -67,16 +68,11 @@ if patches.may_submit and (
 if not patches.on_node:
     for problem in PLAN.broken_models():
         logger.warning(f"{problem}: its rows will be errors of stage reference")
-    for problem in (*not_used, *PLAN.environments.notes()):
+    for problem in (*notes, *PLAN.environments.notes()):
         logger.warning(problem)
-    if not WITH_CONDA and (problems := flag_checks.problems(MATRIX)):
+    if not WITH_CONDA and (problems := feature.problems(MATRIX)):
         raise WorkflowError("configuration:\n" + "\n".join(problems))
-    for files in (
-        outputs.FILES,
-        outputs.KERNEL_FILES,
-        outputs.TUNED_FILES,
-        outputs.OPERATOR_FILES,
-    ):
+    for files in (outputs.FILES, *outputs.of_features()):
         for problem in filter(None, map(outputs.difference, files)):
             logger.warning(f"{problem}; it is made again with {files[0]}")
 

@@ -7,7 +7,7 @@ rule compile_iree:
         **environment("compile"),
         program=artifact("export", "program.mlir"),
         export=artifact("export", "status.json"),
-        specs=of_cell(PLAN.options.tuning_specs),
+        specs=of_cell(PLAN.maker.specs),
     output:
         vmfb=artifact("compile", "module.vmfb"),
         report=artifact("compile", "report.json"),
@@ -25,7 +25,7 @@ rule compile_iree:
     params:
         **stage_params("compile"),
         target=of_cell(PLAN.options.compile),
-        hang=of_cell(PLAN.remedies.hang),
+        hang=of_cell(PLAN.maker.hang),
     shell:
         SUPERVISE + " --module scripts.stages.compile_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q}"

@@ -10,10 +10,10 @@ rule kernels:
 rule aggregate_kernels:
     """results/kernels.csv, its page and its plots."""
     input:
-        PLAN.aggregation.kernel_results(),
+        PLAN["kernels"].results(),
     output:
         report(
-            PLAN.kernel_plots(),
+            PLAN["kernels"].plots(),
             category="Kernels",
             labels={"what": "GB/s by shape"},
             caption="../report/kernels.rst",
@@ -33,9 +33,9 @@ rule aggregate_kernels:
         "../../envs/report.yaml"
     params:
         python=PLAN.report_python(),
-        matrix=PLAN.aggregation.digest(MATRIX.kernels),
-        code=PLAN.aggregation.measuring_code(MATRIX.kernels),
-        due=outputs.due(outputs.KERNEL_FILES),
+        matrix=PLAN["kernels"].digest(),
+        code=PLAN["kernels"].measuring_code(),
+        due=outputs.due(feature.LOADED["kernels"].tables),
         gate=GATE.param(),
     shell:
         f"{PREFIX}"

@@ -8,14 +8,14 @@ problems has to; the others are not handled again.
 rule select_operators:
     """The operator problems of this run, all of them and by batch."""
     input:
-        traces=PLAN.traced(),
-        dataset=PLAN.dataset_files(),
+        traces=PLAN["operators"].traced(),
+        dataset=PLAN["operators"].dataset_files(),
     output:
         problems="results/operators/problems.jsonl",
         source="results/operators/source.json",
         batches=expand(
             "results/operators/batches/{batch}.jsonl",
-            batch=MATRIX.operators.batch_names(),
+            batch=PLAN["operators"].batches(),
         ),
     log:
         "results/logs/select_operators.txt",
@@ -24,7 +24,7 @@ rule select_operators:
         "../../envs/report.yaml"
     params:
         python=PLAN.report_python(),
-        source=PLAN.options.operator_source(),
+        source=PLAN["operators"].source(),
     shell:
         f"{PREFIX}"
         "{params.python} -m scripts.stages.select_operators --source {params.source:q}"
@@ -110,7 +110,7 @@ rule compile_operators:
         **beside_others(),
     params:
         **stage_params("operator_compile"),
-        target=of_cell(PLAN.options.compile_operators),
+        target=of_cell(PLAN["operators"].compile),
     shell:
         f"{SUPERVISE_COMPILING} --module scripts.stages.compile_operators"
         " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
@@ -128,16 +128,16 @@ rule verify_operators:
     log:
         artifact("operator_verify", "log.txt"),
     group:
-        together(lambda w: group_on("verify", PLAN.operator_target(w).node))
+        together(lambda w: group_on("verify", PLAN["operators"].target(w).node))
     conda:
         "../../envs/iree.yaml"
     threads: slot_threads()
     resources:
         **asks("operator_verify"),
-        **verified_on(PLAN.operator_target),
+        **verified_on(PLAN["operators"].target),
     params:
         **stage_params("operator_verify"),
-        device=of_cell(lambda w: PLAN.operator_target(w).device),
+        device=of_cell(lambda w: PLAN["operators"].target(w).device),
         worker_threads=PLAN.options.threads(),
         folder=artifact("operator_verify"),
     shell:
@@ -185,8 +185,8 @@ rule time_operators:
     """The verified rows of a batch on a device; those of a problem are timed in turns."""
     input:
         batch="results/operators/batches/{batch}.jsonl",
-        before=of_cell(lambda w: PLAN.operator_groups.files(w, "status.json")),
-        verified=of_cell(lambda w: PLAN.operator_groups.files(w, "outcomes.jsonl")),
+        before=of_cell(lambda w: PLAN["operators"].groups.files(w, "status.json")),
+        verified=of_cell(lambda w: PLAN["operators"].groups.files(w, "outcomes.jsonl")),
     output:
         outcomes=artifact("operator_time", "outcomes.jsonl"),
         status=artifact("operator_time", "status.json"),
@@ -195,16 +195,16 @@ rule time_operators:
     # After all other stages, as the timing of models.
     priority: -2
     group:
-        together(lambda w: group_on("measure", PLAN.operator_groups.on_device(w).node))
+        together(lambda w: group_on("measure", PLAN["operators"].groups.on_device(w).node))
     conda:
         "../../envs/report.yaml"
     threads: all_threads()
     resources:
         **asks("operator_time"),
-        **alone_on(PLAN.operator_groups.on_device),
+        **alone_on(PLAN["operators"].groups.on_device),
     params:
         **stage_params("operator_time"),
-        group=of_cell(PLAN.operator_groups.given),
+        group=of_cell(PLAN["operators"].groups.given),
     shell:
         SUPERVISE_TIMING_BATCH
         + " --module scripts.stages.time_operators scripts.stages.verify_operators scripts.stages.verify_operator_baseline"

@@ -4,11 +4,11 @@
 rule aggregate_operators:
     """results/operators.csv: every operator problem, on each lowering path and under each baseline."""
     input:
-        PLAN.aggregation.operator_results(),
+        PLAN["operators"].results(),
         source="results/operators/source.json",
         batches=expand(
             "results/operators/batches/{batch}.jsonl",
-            batch=MATRIX.operators.batch_names(),
+            batch=PLAN["operators"].batches(),
         ),
     output:
         csv=report(
@@ -26,8 +26,8 @@ rule aggregate_operators:
         "../../envs/report.yaml"
     params:
         python=PLAN.report_python(),
-        matrix=PLAN.aggregation.operators_digest(),
-        due=outputs.due(outputs.OPERATOR_FILES),
+        matrix=PLAN["operators"].digest(),
+        due=outputs.due(feature.LOADED["operators"].tables),
         gate=GATE.param(),
     # Its errors go to the terminal too: on a full disk, there is no log.
     shell:

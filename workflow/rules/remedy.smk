@@ -6,8 +6,8 @@ rule compile_iree_by_remedy:
     input:
         **environment("remedy"),
         asked=artifact("compile", "status.json"),
-        programs=of_cell(lambda w: PLAN.remedies.exports(w, "program.mlir")),
-        exports=of_cell(lambda w: PLAN.remedies.exports(w, "status.json")),
+        programs=of_cell(lambda w: PLAN["variants"].remedies.exports(w, "program.mlir")),
+        exports=of_cell(lambda w: PLAN["variants"].remedies.exports(w, "status.json")),
     output:
         vmfb=artifact("remedy", "module.vmfb"),
         report=artifact("remedy", "report.json"),
@@ -26,7 +26,7 @@ rule compile_iree_by_remedy:
         **stage_params("remedy"),
         # Not a function of wildcards alone, so a change runs nothing by itself: `due` knows what a
         # changed table concerns.
-        remedies=lambda w, input: PLAN.remedies.text(w),
+        remedies=lambda w, input: PLAN["variants"].remedies.text(w),
     shell:
         SUPERVISE + " --module scripts.stages.compile_iree"
         " --asked {input.asked:q} --remedies {params.remedies:q} --pins {params.pins}"

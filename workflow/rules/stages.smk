@@ -119,10 +119,8 @@ def compiled():
     """
 
     def made(w, file):
-        if PLAN.tuning.is_row(w):
-            return [PLAN.tuning.made(w, file.removesuffix("module.vmfb"))]
-        asked, *remedied = PLAN.remedies.modules(w, file)
-        stands = PLAN.remedies.stand(w)
+        asked, *remedied = PLAN.maker.modules(w, file)
+        stands = PLAN.maker.stand(w)
         return [asked, *(ancient(f) if stands else f for f in remedied)]
 
     return {

@@ -5,9 +5,9 @@ rule tune_iree:
     """The fastest module of a model for a target, and the fastest one that is configured anyway."""
     input:
         **environment("tune"),
-        programs=of_cell(lambda w: PLAN.tuning.exports("program.mlir", w)),
-        exports=of_cell(lambda w: PLAN.tuning.exports("status.json", w)),
-        specs=of_cell(PLAN.tuning.specs),
+        programs=of_cell(lambda w: PLAN["variants"].tuning.exports("program.mlir", w)),
+        exports=of_cell(lambda w: PLAN["variants"].tuning.exports("status.json", w)),
+        specs=of_cell(PLAN["variants"].tuning.specs),
         before=artifact("reference", "status.json"),
         weights=artifact("reference", "weights.irpa"),
         inputs=artifact("reference", "inputs.npz"),
@@ -21,18 +21,18 @@ rule tune_iree:
     log:
         artifact("tune", "log.txt"),
     group:
-        together(lambda w: group_on("measure", PLAN.tuning.target(w).node))
+        together(lambda w: group_on("measure", PLAN["variants"].tuning.target(w).node))
     conda:
         "../../envs/iree.yaml"
     # All of them, for compilations beside each other.
     threads: all_threads()
     resources:
         **asks("tune"),
-        **alone_on(PLAN.tuning.target),
+        **alone_on(PLAN["variants"].tuning.target),
     params:
         **stage_params("tune"),
-        search=of_cell(PLAN.tuning.search),
-        device=of_cell(lambda w: PLAN.tuning.target(w).device),
+        search=of_cell(PLAN["variants"].tuning.search),
+        device=of_cell(lambda w: PLAN["variants"].tuning.target(w).device),
         tolerance=of_cell(lambda w: PLAN.options.tolerance("tune", w)),
         worker_threads=PLAN.options.threads(),
         verification=artifact("tune", "verification.json"),
@@ -54,27 +54,27 @@ rule tune_iree:
 use rule time_group as time_tuned with:
     """The tuned rows of a model, and those of eager and inductor, timed in turns."""
     input:
-        before=of_cell(lambda w: PLAN.tuned_groups.files(w, "status.json")),
-        verified=of_cell(lambda w: PLAN.tuned_groups.files(w, "verification.json")),
+        before=of_cell(lambda w: PLAN["variants"].groups.files(w, "status.json")),
+        verified=of_cell(lambda w: PLAN["variants"].groups.files(w, "verification.json")),
     output:
         timing=artifact("time_tuned", "timing.json"),
         status=artifact("time_tuned", "status.json"),
     log:
         artifact("time_tuned", "log.txt"),
     group:
-        together(lambda w: group_on("measure", PLAN.tuned_groups.on_device(w).node))
+        together(lambda w: group_on("measure", PLAN["variants"].groups.on_device(w).node))
     resources:
         **asks("time_tuned"),
-        **alone_on(PLAN.tuned_groups.on_device),
+        **alone_on(PLAN["variants"].groups.on_device),
     params:
         **stage_params("time_tuned"),
-        group=of_cell(PLAN.tuned_groups.given),
+        group=of_cell(PLAN["variants"].groups.given),
 
 
 rule aggregate_tuned:
     """The rows of results/tuned.csv, and results/tuned/<model>/<target>.yaml for `tuned: auto`."""
     input:
-        lambda w: PLAN.aggregation.tuned_results(),
+        lambda w: PLAN["variants"].results(),
     output:
         csv="results/tuned.csv",
         jsonl="results/tuned.jsonl",
@@ -86,9 +86,9 @@ rule aggregate_tuned:
         "../../envs/report.yaml"
     params:
         python=PLAN.report_python(),
-        matrix=lambda w: PLAN.aggregation.tuning_digest(),
+        matrix=lambda w: PLAN["variants"].digest(),
         code=PLAN.aggregation.measuring_code(),
-        due=outputs.due(outputs.TUNED_FILES),
+        due=outputs.due(feature.LOADED["variants"].tables),
         gate=GATE.param(),
     shell:
         f"{PREFIX}"

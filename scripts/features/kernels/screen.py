@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from scripts.features.kernels.page import mean_rows
 from scripts.features.kernels.table import Kernels
+from scripts.records import summary as records_summary
 from scripts.records import wording
 from scripts.records.screen import plain_table
+from scripts.run import outputs
 
 
 @dataclass(frozen=True)
@@ -35,3 +38,11 @@ class Screen:
         yield shown
         for one in table.absent:
             yield Text(wording.absent(one))
+
+
+def summary(since: float) -> Iterator[RenderableType]:
+    """Yield the summary of a run that wrote results/kernels.csv after `since`."""
+    files = outputs.files_of("kernels")
+    if (rows := outputs.written_rows(since, files[0])) is not None:
+        table = Kernels.of(list(records_summary.records(files[2])))
+        yield from records_summary.of_table(Screen(table), files, rows)

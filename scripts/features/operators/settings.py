@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,13 @@ import msgspec
 
 from scripts.features.operators.problems import dataset
 from scripts.features.operators.problems.selection import Selection
+from scripts.iree.backends import BACKENDS
 from scripts.matrix import settings
-from scripts.matrix.entries import Baseline, Operators
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.entries import Baseline, Frontend, Target
+from scripts.matrix.feature import Draft
+from scripts.matrix.matrix import Matrix
+from scripts.timing.turns import Rule
 
 RUNTIMES = ("eager", "inductor")
 """Runtimes of baselines that run single operators."""
@@ -25,23 +31,95 @@ DEFAULTS: dict[str, Any] = {"batches": 4, "max_elements": 1_000_000}
 PREFERRED = {"frontends": "torchmlir-stablehlo", "targets": "llvm-cpu", "baselines": "eager"}
 """The entry of each kind that is taken if `operators:` has no globs for the kind. A configuration
 without it takes the entries of the models."""
+OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
+"""How an operator problem is timed, where `operators.measure` does not set another."""
 _SELECTION = tuple(one.name for one in dataclasses.fields(Selection))
 
 
-def of(
-    config: Mapping[str, Any],
-    known: Mapping[str, dict],
-    chosen: Mapping[str, dict],
-    selections: Mapping[str, str],
-    problems: list[str],
-) -> Operators:
-    """Return the operators of a checked configuration. Errors are added to `problems`.
+@dataclass(frozen=True)
+class Operators:
+    """Operator problems, and the lowering paths, targets and baselines that they take.
 
-    `known`: the entries that the configuration declares, by kind and name. `chosen`: those that are
-    selected for models. They are taken for operators too if `selections` of the command line chose
-    them.
+    `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a
+    trace, the traces of the models are the source. `batches`: the number of batches; a problem
+    belongs to one of them by its uuid. `targets` have no overrides, which are for models.
+    `compile_only`: names of targets whose modules are not run. `measure`: the values that differ from
+    OPERATOR_RULE.
     """
-    given = DEFAULTS | (config.get("operators") or {})
+
+    dataset: str = ""
+    mapping: str = ""
+    traces: tuple[str, ...] = ()
+    selection: Selection = field(default_factory=Selection)
+    batches: int = 1
+    frontends: dict[str, Frontend] = field(default_factory=dict)
+    targets: dict[str, Target] = field(default_factory=dict)
+    baselines: dict[str, Baseline] = field(default_factory=dict)
+    compile_only: tuple[str, ...] = ()
+    measure: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def of_models(self) -> bool:
+        """Whether the problems are those of the traces of the models."""
+        return not self.dataset and not self.traces
+
+    @property
+    def rule(self) -> Rule:
+        """How a problem is timed."""
+        return dataclasses.replace(OPERATOR_RULE, **self.measure)
+
+    def batch_names(self) -> list[str]:
+        """Return the names of all batches, in order."""
+        return [self._batch(number) for number in range(self.batches)]
+
+    def batch_of(self, uuid: str) -> str:
+        """Return the name of the batch of a problem. It does not depend on other problems.
+
+        `uuid`: hexadecimal digits, at least 8.
+        """
+        return self._batch(int(uuid[:8], 16) * self.batches >> 32)
+
+    def _batch(self, number: int) -> str:
+        return f"{number:0{len(str(self.batches - 1))}d}"
+
+    def rows(self) -> Iterator[Cell]:
+        """Yield the cells of batches whose problems are rows: IREE's, then the baselines'."""
+        for batch in self.batch_names():
+            for frontend in self.frontends:
+                for target in self.targets:
+                    yield Cell.of(Kind.BATCH_IREE, batch=batch, frontend=frontend, target=target)
+        for batch in self.batch_names():
+            for baseline in self.baselines:
+                yield Cell.of(Kind.BATCH_BASELINE, batch=batch, baseline=baseline)
+
+    def group(self, row: Cell) -> Cell:
+        """The group in which a row is timed: the rows of its batch and device."""
+        if row.kind is Kind.BATCH_IREE:
+            device = BACKENDS[self.targets[row["target"]].backend].torch_device
+        else:
+            device = self.baselines[row["baseline"]].device
+        return Cell.of(Kind.BATCH_GROUP, batch=row["batch"], device=device)
+
+    def groups(self) -> dict[Cell, list[Cell]]:
+        """The rows of each group that are run."""
+        found: dict[Cell, list[Cell]] = {}
+        for row in self.rows():
+            if row.by_axis().get("target") not in self.compile_only:
+                found.setdefault(self.group(row), []).append(row)
+        return found
+
+
+def part(matrix: Matrix) -> Operators:
+    """The operator problems of a matrix."""
+    return matrix.parts.get("operators") or Operators()
+
+
+def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
+    """Return the operators of a configuration. The entries that are selected for models are taken for operators too if the
+    command line selects them."""
+    known, chosen, selections = draft.known, draft.chosen, draft.selections
+    problems = draft.problems
+    given = DEFAULTS | (draft.config.get("operators") or {})
     taken: dict[str, dict] = {}
     for kind, preferred in PREFERRED.items():
         if kind not in selections and given.get(kind) is not None:

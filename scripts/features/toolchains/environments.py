@@ -117,9 +117,8 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-class Environments:
-    """Answers questions about the environments of a run, by name: those of envs/, and those of the
-    selected toolchains."""
+class Environments(environments.Environments):
+    """The environments of envs/, and those of the selected toolchains."""
 
     def __init__(self, selected: Mapping[str, Toolchain]) -> None:
         self._selected = selected
@@ -155,11 +154,6 @@ class Environments:
             file = environments.env_file(toolchains.base(env))
             self._digests[env] = digest(file, changed)
         return self._digests[env]
-
-    def is_of_pins(self, env: str) -> bool:
-        """Whether the environment was made of what it would be made of now."""
-        made = Path(environments.made_of(env))
-        return made.is_file() and made.read_text("utf-8").strip() == self.pins_digest(env)
 
     def is_gone(self, env: str) -> bool:
         """Whether the environment has been removed or changed since this folder's runs made it.

@@ -14,12 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from scripts.core import atomic
-from scripts.features.toolchains.build_trees import COMPILER
-from scripts.features.toolchains.environments import Environments
 from scripts.features.variants import remedy_job as remedies
 from scripts.features.variants.remedies import Attempt as Declared
 from scripts.features.variants.remedies import Variant
 from scripts.features.variants.remedy_job import Attempt
+from scripts.iree import tools
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Target
@@ -27,6 +26,8 @@ from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.run import fingerprint, recorded
+from scripts.run.environments import Environments
+from scripts.run.makers import Maker
 from scripts.run.options import compile_options
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
@@ -37,7 +38,7 @@ _LIMITED = {"time-limit": "timeout", "memory-limit": "oom"}
 """The status of an attempt that reached a limit, by its reason."""
 
 
-class Remedies:
+class Remedies(Maker):
     """Answers the rules' questions about remedies. The wildcards are those of an IREE cell."""
 
     def __init__(self, matrix: Matrix, found: Environments) -> None:
@@ -168,7 +169,7 @@ class Remedies:
 
     def known_hang(self, model: str, target: Target, variant: Variant) -> str:
         """Why a variant is not compiled for a target; "" if it is."""
-        iree = self._environments.pins(target.env).get(COMPILER, "") if target.hangs else ""
+        iree = self._environments.pins(target.env).get(tools.PACKAGE, "") if target.hangs else ""
         return next(
             (
                 f"{hang.why} (workflow/remedies.yaml, IREE {iree})"

@@ -6,14 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.console import RenderableType
+
 from scripts.features.variants.search.report import Line, Specs, Timing, TunedOperation
 from scripts.features.variants.search.tried import NOT_APPLICABLE, OUT_OF_BUDGET
 from scripts.features.variants.tuned_rows import Reports
 from scripts.features.variants.tuning import AS_CONFIGURED, TUNED
 from scripts.iree.backends import BACKENDS
 from scripts.records import markdown, wording
+from scripts.records import summary as records_summary
 from scripts.records.markdown import text
 from scripts.records.results_table import Table
+from scripts.run import outputs
 from scripts.supervise import outcome
 
 Record = Mapping[str, Any]
@@ -189,3 +193,11 @@ def _timing(of: Timing | None) -> tuple[str, str, str]:
     if of.low_ms and of.high_ms:
         ms += f" ({wording.milliseconds(of.low_ms)} to {wording.milliseconds(of.high_ms)})"
     return ms, _gain(of.speedup, of.speedup_low, of.speedup_high), str(of.generations)
+
+
+def summary(since: float) -> Iterator[RenderableType]:
+    """Yield the summary of a run that wrote results/tuned.csv after `since`."""
+    files = outputs.files_of("tuned")
+    if (rows := outputs.written_rows(since, files[0])) is not None:
+        lines = said(list(records_summary.records(files[2])))
+        yield from records_summary.of_table("\n".join(lines), files, rows)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.features.variants import tuning
+from scripts.features.variants import tuned_matrix, tuning
 from scripts.features.variants.search import report
 from scripts.features.variants.search.report import Line, Report
 from scripts.features.variants.tuning import AS_CONFIGURED, TUNED, Result
@@ -30,14 +30,14 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
 
     Raises ValueError if the file with the limits of a device has another form.
     """
-    made = {row: tuned_record(root, matrix, row) for row in matrix.tuned_rows()}
+    made = {row: tuned_record(root, matrix, row) for row in tuned_matrix.rows(matrix)}
     reports = {(row["model"], row["target"]): found for row, (_, found) in made.items() if found}
     baselines = [
         record.baseline_record(root, matrix, matrix.models[of["model"]], matrix.baselines[of["baseline"]], of["test"], "time_tuned")
-        for of in matrix.tuned_baselines()
+        for of in tuned_matrix.baselines(matrix)
     ]  # fmt: skip
     found = [*(one for one, _ in made.values()), *baselines]
-    record.compare(found, matrix.tuned_devices(), root)
+    record.compare(found, tuned_matrix.devices(matrix), root)
     for one in baselines:
         one["tuning"] = None
     for row, (one, searched) in made.items():
@@ -48,7 +48,7 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
 
 def tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[dict, Report | None]:
     """The record of a row of results/tuned.csv, and the report of its tuning (None: there is none)."""
-    model, target = matrix.models[row["model"]], matrix.tuning.targets[row["target"]]
+    model, target = matrix.models[row["model"]], tuned_matrix.part(matrix).targets[row["target"]]
     target = target.of(model)
     made = record.common_record(
         root, matrix, row, matrix.chain(row), None, model, target.device_kind, "time_tuned"

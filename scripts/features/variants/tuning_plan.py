@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scripts.core.machine import cpu_name, physical_cores
 from scripts.features.toolchains.build_trees import COMPILER
-from scripts.features.variants import flag_sets, tuning
+from scripts.features.variants import flag_sets, tuned_matrix, tuning
 from scripts.features.variants.remedy_plan import Remedies
 from scripts.features.variants.search.candidates import Candidate, Search
 from scripts.features.variants.tuning import AS_CONFIGURED, TUNED, Result
@@ -50,29 +50,29 @@ class Tuning:
         """A file of every export whose program may be compiled for a model."""
         of = [
             Cell.of(Kind.PROGRAM, model=wildcards.model, frontend=frontend)
-            for frontend in self._matrix.tuned_frontends
+            for frontend in tuned_matrix.frontends(self._matrix)
         ]
         return [STAGES["export"].path(one, file) for one in of]
 
     def target(self, wildcards) -> Target:
         """The target that a model is tuned for, with its overrides for the model."""
         model = self._matrix.models[wildcards.model]
-        return self._matrix.tuning.targets[wildcards.target].of(model)
+        return tuned_matrix.part(self._matrix).targets[wildcards.target].of(model)
 
     def specs(self, wildcards) -> list[str]:
         """The tuning specs that the target's own flags name, as inputs (see Options.tuning_specs)."""
-        found = self._matrix.candidates(wildcards.model, wildcards.target)
+        found = tuned_matrix.candidates(self._matrix, wildcards.model, wildcards.target)
         named = (tuning_spec.named(one.variant.flags) for one in found)
         return list(dict.fromkeys(str(path) for path in named if path))
 
     def search(self, wildcards) -> str:
         """What is searched for a model on a target, as text for the command line."""
         target, table = self.target(wildcards), flag_sets.table()
-        found = self._matrix.candidates(wildcards.model, wildcards.target)
+        found = tuned_matrix.candidates(self._matrix, wildcards.model, wildcards.target)
         used = {name for one in found for name in (*one.needs, *one.avoid)}
         properties = {name: texts for name, texts in table.properties.items() if name in used}
         candidates = tuple(self._candidate(wildcards.model, target, one) for one in found)
-        of = self._matrix.tuning
+        of = tuned_matrix.part(self._matrix)
         specs = of.specs if BACKENDS[target.backend].tuning_specs else 0.0
         flag = tuning_spec.FLAG if specs else ""
         return Search(candidates, properties, of.budget_s, of.keep, specs, flag).to_text()

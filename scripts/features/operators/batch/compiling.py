@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from scripts.features.operators.batch.compiler import Compiler, Limits
-from scripts.features.operators.batch.outcomes import Line
 from scripts.features.operators.batch.program import FILE, Program
 from scripts.features.operators.batch.stage import Batch, Do, cell_of
 from scripts.features.operators.batch.together import Compiled, Folders, compile_all
 from scripts.supervise import outcome
 from scripts.supervise.job import Job
+from scripts.supervise.outcomes import Line
 from scripts.supervise.watch import Ended
 
 CACHE = Path("results/cache/compile")

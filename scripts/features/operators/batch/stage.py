@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.batch import artifacts, host, outcomes
+from scripts.features.operators.batch import artifacts, host
 from scripts.features.operators.batch.host import Handled, Task
-from scripts.features.operators.batch.outcomes import Line
 from scripts.features.operators.problems.problem import Problem
-from scripts.supervise import damage, outcome, supervise
+from scripts.supervise import damage, outcome, outcomes, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.damage import Damage
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcomes import Line
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended
 

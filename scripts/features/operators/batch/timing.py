@@ -17,16 +17,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.batch import outcomes, stage
-from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.batch import stage
 from scripts.features.operators.batch.stage import Batch, cell_of
-from scripts.supervise import damage, outcome, supervise, verdict
+from scripts.supervise import damage, outcome, outcomes, supervise, verdict
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.group import MEMBERS, TWIN, Given, log_name
 from scripts.supervise.job import Job
 from scripts.supervise.members import Member, Process, Workers, worker_command
 from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcomes import Line
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios

@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from scripts.features.operators.batch.outcomes import Line
 from scripts.features.operators.batch.timing import member_outcome
 from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.report import faults, stage_files
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.report.faults import Failure
+from scripts.features.operators.settings import part
 from scripts.features.toolchains.build_trees import COMPILER
 from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
@@ -34,6 +34,7 @@ from scripts.records.stage_files import deciding
 from scripts.run import fingerprint, verdict
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcomes import Line
 from scripts.timing.group import GroupTiming
 from scripts.verify import codes
 
@@ -82,7 +83,7 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
         return read[key]
 
     rows: dict[str, Row] = {}
-    for cell in matrix.operators.rows():
+    for cell in part(matrix).rows():
         if cell["batch"] == batch:
             made = _iree_row if cell.kind is Kind.BATCH_IREE else _baseline_row
             row = made(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)])
@@ -101,7 +102,7 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
 
 def _iree_row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]) -> Row:
     """Return the rows of a lowering path and target."""
-    operators = matrix.operators
+    operators = part(matrix)
     frontend = operators.frontends[cell["frontend"]]
     target = operators.targets[cell["target"]]
     experiment = of_model.of_target(cell, target) | {
@@ -126,7 +127,7 @@ def _baseline_row(
     matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]
 ) -> Row:
     """Return the rows of a baseline."""
-    baseline = matrix.operators.baselines[cell["baseline"]]
+    baseline = part(matrix).baselines[cell["baseline"]]
     experiment = of_model.of_baseline(cell, baseline) | {
         "device": baseline.device,
         "precision": baseline.precision,

@@ -12,7 +12,7 @@ from scripts.records.results_file import BadRecords
 from scripts.run import outputs
 
 JSONL = Path("results/operators/operators.jsonl")
-CSV = outputs.OPERATOR_CSV
+CSV = outputs.files_of("operators")[0]
 PAGE = CSV.with_suffix(".md")
 COMMAND = "snakemake --cores <n> results/operators.csv"
 

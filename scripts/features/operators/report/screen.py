@@ -6,17 +6,18 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from scripts.features.operators.report import fixes, page, scoring
+from scripts.features.operators.report import fixes, page, records_file, scoring
 from scripts.features.operators.report.fixes import Fix
 from scripts.features.operators.report.pass_rates import Rate, rates
 from scripts.features.operators.report.scoring import Scored
 from scripts.features.operators.report.table import Table
 from scripts.records import wording
 from scripts.records.screen import plain_table
+from scripts.run import outputs
 
 FIXES = 5
 """Failures on the screen; results/operators.md has all."""
@@ -84,3 +85,10 @@ def _counted(fix: Fix) -> str:
 def _shortened(detail: str, width: int) -> str:
     """Return a detail on an indented line."""
     return "  " + textwrap.shorten(detail, max(width, 40) - 2, placeholder=" …")
+
+
+def summary(since: float) -> Iterator[RenderableType]:
+    """Yield the summary of a run that wrote results/operators.csv after `since`."""
+    if outputs.is_written(records_file.CSV, since):
+        yield Screen(Table.of(records_file.data(records_file.JSONL)))
+        yield from ("", f"results: {records_file.CSV}, {records_file.PAGE}")

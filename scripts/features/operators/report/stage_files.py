@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from scripts.features.operators.batch import outcomes
-from scripts.features.operators.batch.outcomes import Line
 from scripts.matrix.cell import Cell
 from scripts.matrix.stage import OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.records import shapes
-from scripts.supervise import damage, outcome
+from scripts.supervise import damage, outcome, outcomes
 from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcomes import Line
 
 
 def read(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> dict[str, Line]:

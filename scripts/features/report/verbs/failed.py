@@ -14,15 +14,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from scripts.core import atomic, exits
-from scripts.features.operators.batch import outcomes, timing
-from scripts.features.operators.batch.outcomes import Line
+from scripts.features.operators.batch import timing
+from scripts.features.variants import tuned_matrix
 from scripts.matrix import cell, stages, toolchains
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import OUTCOMES, REPORT
 from scripts.records import remedied
-from scripts.supervise import group, outcome
+from scripts.supervise import group, outcome, outcomes
 from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcomes import Line
 
 TASKS = "--tasks"
 """The option for the tasks of a batch's worker, which are in the folder of the stage."""
@@ -105,7 +106,7 @@ def remedy(results: Path, matrix: Matrix | None, one: Outcome) -> Remedy:
 
 def _has_remedies(matrix: Matrix, one: Outcome) -> bool:
     of = Cell.parse(one.cell, Kind.IREE)
-    part = matrix.part_of(of["model"])
+    part = matrix.matrix_of(of["model"])
     target = part.target(of["model"], of["frontend"], of["target"])
     return bool(part.attempts(of["frontend"], target))
 
@@ -202,17 +203,17 @@ def _cells(matrix: Matrix) -> set[tuple[str, str]]:
         (stage.folder, str(of))
         for stage in stages.STAGES.values()
         if stage.kind not in (Kind.ENV, Kind.GROUP)
-        for part in matrix.parts
+        for part in matrix.matrices
         for of in part.of_kind(stage.kind)
     }
     # What is dumped is a module, which all numbers of threads share.
     dumped = stages.STAGES["dump_iree"]
     found |= {
         (dumped.folder, str(of.to(dumped.kind)))
-        for part in matrix.parts
+        for part in matrix.matrices
         for of in part.of_kind(Kind.MODULE)
     }
-    found |= {("time", str(of)) for part in matrix.parts for of in part.groups()}
-    found |= {("time_tuned", str(of)) for of in matrix.tuned_groups()}
-    rows = [stage for row in matrix.tuned_rows() for stage in matrix.chain(row)]
+    found |= {("time", str(of)) for part in matrix.matrices for of in part.groups()}
+    found |= {("time_tuned", str(of)) for of in tuned_matrix.groups(matrix)}
+    rows = [stage for row in tuned_matrix.rows(matrix) for stage in matrix.chain(row)]
     return found | {(stage.folder, str(of)) for stage, of in rows}

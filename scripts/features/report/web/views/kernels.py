@@ -19,7 +19,7 @@ _OF_KERNEL = (
 
 def select(source: Source) -> dict[str, Any] | None:
     """Return a row per kernel, shape and runtime; None if no kernel was measured."""
-    path = source.root / outputs.KERNEL_JSONL
+    path = source.root / outputs.files_of("kernels")[2]
     if not path.is_file():
         return None
     with path.open(encoding="utf-8", newline="\n") as lines:

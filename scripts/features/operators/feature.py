@@ -1,0 +1,60 @@
+"""The feature `operators`: single operators as programs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scripts.features.operators import settings
+from scripts.features.operators.plan import OperatorsPlan
+from scripts.features.operators.problems import selection, values
+from scripts.features.operators.settings import Operators, part
+from scripts.matrix import cell, stages
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.feature import Feature, Rows
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.stage import Stage
+from scripts.run import outputs
+
+
+def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
+    """All cells of a kind of batches."""
+    if kind is Kind.BATCH_GROUP:
+        return list(part(matrix).groups())
+    from_rows = [row for row in part(matrix).rows() if cell.stands_on(row.kind, kind)]
+    return list(dict.fromkeys(row.to(kind) for row in from_rows))
+
+
+def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
+    """The stages of a batch's problems; without the last one for targets that only compile."""
+    found = stages.of_row(row)
+    return found[:-1] if row.by_axis().get("target") in part(matrix).compile_only else found
+
+
+def timed(matrix: Matrix, row: Cell) -> tuple[Stage, Cell]:
+    """The stage that times the problems of a batch, and their group."""
+    return stages.STAGES["operator_time"], part(matrix).group(row)
+
+
+def entries(found: Operators) -> Mapping[str, Mapping[str, Any]]:
+    """The frontends and baselines of operator problems."""
+    return {"frontend": found.frontends, "baseline": found.baselines}
+
+
+def allowed() -> Mapping[str, Iterable[Any]]:
+    """The values of sets in schemas."""
+    return {"operator_dtype": values.FLOATING, "operator_kind": selection.KINDS}
+
+
+FEATURE = Feature(
+    "operators",
+    part=Operators,
+    read=settings.read,
+    absolute=settings.with_absolute_paths,
+    entries=entries,
+    rows=Rows(cell.OF_BATCHES, lambda row: row.kind in cell.OF_BATCHES, cells, chain, timed),
+    values=allowed,
+    plan=OperatorsPlan,
+    tables=outputs.files_of("operators")[:2],
+    summary="scripts.features.operators.report.screen",
+)

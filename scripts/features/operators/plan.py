@@ -1,0 +1,90 @@
+"""What the rules of operator problems ask."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from scripts.features.operators.settings import part
+from scripts.matrix import cell
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.entries import Baseline, Target
+from scripts.matrix.matrix import Matrix, compact
+from scripts.run import options
+from scripts.run.aggregation import digest_of
+from scripts.run.groups import Groups
+from scripts.run.plan import Plan
+from scripts.timing.turns import Rule
+
+
+class OperatorGroups(Groups):
+    """The groups of operator problems: the rows of a batch and device."""
+
+    def __init__(self, matrix: Matrix, forked: Callable[[Cell], bool]) -> None:
+        super().__init__(matrix, part(matrix).groups(), forked)
+
+    def rule_of(self, wildcards) -> Rule:
+        return part(self.matrix).rule
+
+    def entry(self, row: Cell) -> Target | Baseline:
+        of = part(self.matrix)
+        if row.kind is Kind.BATCH_IREE:
+            return of.targets[row["target"]]
+        return of.baselines[row["baseline"]]
+
+    def members(self, wildcards) -> list[Cell]:
+        return self._rows[cell.name(Kind.BATCH_GROUP, wildcards)]
+
+
+class OperatorsPlan:
+    """PLAN["operators"]. The wildcards are those of a batch."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._configured = plan.configured
+        self.part = part(plan.configured)
+        self.groups = OperatorGroups(plan.configured, plan.row_forked)
+
+    def batches(self) -> list[str]:
+        """The names of all batches."""
+        return self.part.batch_names()
+
+    def target(self, wildcards) -> Target:
+        """The target of a batch."""
+        return self.part.targets[wildcards.target]
+
+    def compile(self, wildcards) -> str:
+        """The target of a batch, as options of scripts.stages.compile_operators."""
+        return options.for_target(self.target(wildcards))
+
+    def results(self) -> list[str]:
+        """Every file of the stages that the aggregation reads."""
+        return list(
+            dict.fromkeys(
+                stage.path(of, file)
+                for row in self.part.rows()
+                for stage, of in self._configured.timed_chain(row)
+                for file in stage.aggregated
+            )
+        )
+
+    def digest(self) -> str:
+        """A hash of everything that the aggregation reads from the matrix."""
+        return digest_of(self._configured.to_json()["parts"]["operators"])
+
+    def source(self) -> str:
+        """The source and the selection of the operator problems, as JSON."""
+        found = self.part
+        source = {"dataset": found.dataset, "mapping": found.mapping, "batches": found.batches}
+        return compact(source | {"selection": dataclasses.asdict(found.selection)})
+
+    def traced(self) -> list[str]:
+        """The files of the traces that operator problems come from."""
+        if not self.part.of_models:
+            return list(self.part.traces)
+        return [f"results/operators/traces/{model}.txt" for model in self._configured.models]
+
+    def dataset_files(self) -> list[str]:
+        """The files of the dataset of operator problems; empty for a dataset of the hub."""
+        named = (self.part.dataset, self.part.mapping)
+        return [name for name in named if name and Path(name).is_file()]

@@ -1,0 +1,9 @@
+"""The feature `toolchains`: versions, wheels or local builds that differ from what envs/ pins."""
+
+from __future__ import annotations
+
+from scripts.features.toolchains import declared
+from scripts.features.toolchains.environments import Environments
+from scripts.matrix.feature import Feature
+
+FEATURE = Feature("toolchains", toolchains=declared.selected, environments=Environments)

@@ -1,0 +1,112 @@
+"""What results/tuned.csv covers: all models on some targets, and the baselines that they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from scripts.features.variants import flag_sets, tuning
+from scripts.features.variants.tuning import Candidate
+from scripts.iree.backends import BACKENDS
+from scripts.matrix import cell, stages, training
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.choices import BASES
+from scripts.matrix.entries import Baseline, Frontend, Target
+from scripts.matrix.feature import Draft
+from scripts.matrix.matrix import Matrix, baseline_cell, devices_of
+from scripts.matrix.stage import Stage
+from scripts.matrix.toolchains import PINNED
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What results/tuned.csv covers: all models on these targets, `budget_s` seconds for each pair. `keep`: the
+    share of the modules that stay when slow ones leave. `specs`: the share of the seconds for tuning specs."""
+
+    targets: dict[str, Target] = field(default_factory=dict)
+    budget_s: float = 300.0
+    keep: float = 1 / 3
+    specs: float = 0.3
+
+
+def part(matrix: Matrix) -> Tuning:
+    """What is tuned of a matrix."""
+    return matrix.parts.get("variants") or Tuning()
+
+
+def read(draft: Draft, matrix: Matrix) -> Tuning:
+    """Return what is tuned: for the targets that the command line selects, or those of `tune.targets`."""
+    section = dict(draft.config.get("tune") or {})
+    globs = section.pop("targets", ["*"])
+    targets = draft.chosen["targets"]
+    if "targets" not in draft.selections:
+        known = draft.known["targets"].items()
+        targets = {name: target for name, target in known if cell.selects(globs, name)}
+    return Tuning(targets=targets, **section)
+
+
+def owns(row: Cell) -> bool:
+    """Whether a row is a tuned one of results/tuned.csv."""
+    return row.kind is Kind.IREE and row["frontend"] in tuning.FRONTENDS
+
+
+def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
+    """The stages of a tuned row."""
+    return [*stages.chain("tune", row.to(Kind.TUNING)), (stages.STAGES["verify"], row)]
+
+
+def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
+    """All cells that are tuned."""
+    return list(dict.fromkeys(row.to(kind) for row in rows(matrix)))
+
+
+def devices(matrix: Matrix) -> dict[str, Target | Baseline]:
+    """The devices that rows of results/tuned.csv run on, each with the first entry that does so."""
+    names = dict.fromkeys(row["baseline"] for row in baselines(matrix))
+    return devices_of((matrix.baselines[name] for name in names), part(matrix).targets.values())
+
+
+def groups(matrix: Matrix) -> dict[Cell, list[Cell]]:
+    """The rows of each group of results/tuned.csv."""
+    found: dict[Cell, list[Cell]] = {}
+    for row in (*rows(matrix), *baselines(matrix)):
+        found.setdefault(matrix.group(row), []).append(row)
+    return found
+
+
+def rows(matrix: Matrix) -> Iterator[Cell]:
+    """Yield the cells of IREE in results/tuned.csv: for each model and target the fastest candidate,
+    and the fastest one that is configured."""
+    for model in matrix.models:
+        for target in part(matrix).targets:
+            for frontend in tuning.FRONTENDS:
+                yield Cell.of(Kind.IREE, model=model, frontend=frontend, target=target)
+
+
+def baselines(matrix: Matrix) -> Iterator[Cell]:
+    """Yield the cells of baselines that tuned modules are compared with: those of eager and inductor,
+    without options of their own, on the devices that are tuned for."""
+    devices = {BACKENDS[one.backend].torch_device for one in part(matrix).targets.values()}
+    for model, baseline, test in matrix.baseline_cells():
+        plain = baseline.runtime in BASES and baseline.precision == "none"
+        plain = plain and not baseline.compile and not baseline.rewrites
+        if plain and test == "eval" and baseline.device in devices:
+            yield baseline_cell(model, baseline, test)
+
+
+def candidates(matrix: Matrix, model: str, target: str) -> list[Candidate]:
+    """Return what is tried when a model is tuned for a target."""
+    known = matrix.models[model]
+    of = part(matrix).targets[target].of(known)
+    tuned = frontends(matrix)
+    configured = [of.asked(f.name) for f in tuned.values() if of.takes(known, f)]
+    return tuning.candidates(of.backend, configured, tuned, flag_sets.table())
+
+
+def frontends(matrix: Matrix) -> dict[str, Frontend]:
+    """The frontends whose programs are tuned: of forward passes, by the pinned toolchain."""
+    return {
+        name: one
+        for name, one in matrix.frontends.items()
+        if one.toolchain == PINNED and one.test == training.EVAL
+    }

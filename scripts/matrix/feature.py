@@ -1,0 +1,113 @@
+"""What a feature adds to the core. The core knows features by this declaration alone, and none by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.stage import Stage
+
+if TYPE_CHECKING:
+    from scripts.matrix.entries import Model
+    from scripts.matrix.matrix import Matrix
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A checked configuration while it is expanded.
+
+    `known`: its entries by kind (models, frontends, targets, baselines) and name. `chosen`: those that are selected.
+    `selections`: what the command line selects, by kind. `root`: the folder of the Snakefile. Messages about mistakes are
+    added to `problems`.
+    """
+
+    config: Mapping[str, Any]
+    selections: Mapping[str, str]
+    root: Path
+    problems: list[str]
+    known: dict[str, dict]
+    chosen: dict[str, dict]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a feature's own. `kinds`: the kinds of cell that it has. `owns`: whether a row is one of them. `cells`: all
+    cells of one of the kinds. `chain`: the stages of a row, each with its cell. `timed`: the stage that times a row, with
+    the cell of its group; None if that is the core's.
+    """
+
+    kinds: tuple[Kind, ...]
+    owns: Callable[[Cell], bool]
+    cells: Callable[[Matrix, Kind], list[Cell]]
+    chain: Callable[[Matrix, Cell], list[tuple[Stage, Cell]]]
+    timed: Callable[[Matrix, Cell], tuple[Stage, Cell]] | None = None
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature. What it leaves out changes nothing.
+
+    `part`: the type of its part of a matrix (Matrix.parts). `read`: makes the part from the draft and the matrix of
+    models; None: there is none. `absolute`: the part for a run in another folder. `entries`: the frontends, targets and
+    baselines of a part, by axis. `rows`: see Rows. `values`: the allowed values of sets in JSON schemas, by definition.
+    `models`: further models of a configuration, for a root and a list of problems. `named`: the same for models that only
+    the feature's part has, which globs of the configuration may name too. `suite`: the name of a suite that the feature reads
+    itself. `extend`: changes the matrix of models. `batch_size`: the one that a model has where its entry sets none; None: that
+    of its file. `absolute_model`: a model for a run in another folder.
+    `toolchains`: reads those that are selected (features/toolchains/declared.py, selected). `environments`: makes a
+    run.environments.Environments for selected toolchains. `maker`: makes a run.makers.Maker for a run.plan.Plan. `plan`:
+    makes the object that answers the questions of the feature's rules, PLAN["<name>"], for a Plan.
+    `adjust`: the matrix by what is on disk, and messages about that. `problems`: what keeps a matrix from being run.
+    `tables`: the CSV that the feature aggregates, and the files beside it. `summary`: the module whose `summary(since)` yields
+    what is printed at the end of a run that wrote them after `since` (seconds since the epoch), as renderables of rich.
+    """
+
+    name: str
+    part: type | None = None
+    read: Callable[[Draft, Matrix], Any] | None = None
+    absolute: Callable[[Any, Path], Any] | None = None
+    entries: Callable[[Any], Mapping[str, Mapping[str, Any]]] | None = None
+    rows: Rows | None = None
+    values: Callable[[], Mapping[str, Iterable[Any]]] | None = None
+    models: Callable[[Mapping[str, Any], Path, list[str]], Mapping[str, Any]] | None = None
+    named: Callable[[Mapping[str, Any], Path, list[str]], Mapping[str, Any]] | None = None
+    suite: str = ""
+    extend: Callable[[Draft, Matrix], Matrix] | None = None
+    batch_size: Callable[[Model, Path], int | None] | None = None
+    absolute_model: Callable[[Model, Path], Model] | None = None
+    toolchains: Callable[..., Any] | None = None
+    environments: Callable[..., Any] | None = None
+    maker: Callable[..., Any] | None = None
+    plan: Callable[[Any], Any] | None = None
+    adjust: Callable[[Matrix], tuple[Matrix, list[str]]] | None = None
+    problems: Callable[[Matrix], list[str]] | None = None
+    tables: tuple[Path, ...] = ()
+    summary: str = ""
+
+
+LOADED: dict[str, Feature] = {}
+"""The features of this process by name, in order. scripts/features/registry.py fills it; the process of a stage has none."""
+
+
+def rows() -> list[Rows]:
+    """The rows of the features that have rows of their own."""
+    return [declared.rows for declared in LOADED.values() if declared.rows]
+
+
+def adjusted(matrix: Matrix) -> tuple[Matrix, list[str]]:
+    """The matrix as the features adjust it, and their messages. Raises ConfigError for a file that cannot be read."""
+    notes: list[str] = []
+    for declared in LOADED.values():
+        if declared.adjust:
+            matrix, further = declared.adjust(matrix)
+            notes += further
+    return matrix, notes
+
+
+def problems(matrix: Matrix) -> list[str]:
+    """What keeps a matrix from being run, by the features."""
+    found = (declared.problems(matrix) for declared in LOADED.values() if declared.problems)
+    return [problem for problems in found for problem in problems]
