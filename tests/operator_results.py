@@ -67,12 +67,12 @@ class Tree:
         listed = Path("results/operators/batches/0.jsonl")
         listed.parent.mkdir(parents=True, exist_ok=True)
         listed.write_text("".join(json.dumps(p.to_json()) + "\n" for p in self.problems))
-        chains = [self.matrix.chain(row) for row in self.matrix.operators.rows()]
+        chains = [self.matrix.chain(row) for row in self.matrix.parts["operators"].rows()]
         for chain in chains:
             for number, (stage, cell) in enumerate(chain):
                 if not Path(status_path(stage.folder, cell)).exists():
                     self._write(stage, cell, [self._line(stage, cell, p, chain[:number]) for p in self.problems])  # fmt: skip
-        for group, rows in self.matrix.operators.groups().items():
+        for group, rows in self.matrix.parts["operators"].groups().items():
             stage = STAGES["operator_time"]
             if not Path(status_path(stage.folder, group)).exists():
                 self._write(stage, group, [self._timing(group, rows, p) for p in self.problems])

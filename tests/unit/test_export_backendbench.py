@@ -29,7 +29,7 @@ def tree(tmp_path, monkeypatch):
     """A product that is wrong and one that does not compile, by torch."""
     monkeypatch.chdir(tmp_path)
     return Tree(
-        dataclasses.replace(MATRIX, operators=OPERATORS),
+        dataclasses.replace(MATRIX, parts={"operators": OPERATORS}),
         endings={
             f"operator_verify 0/torch/llvm-cpu: {MM.name}": ("error", "wrong-result", "FAIL: all"),
             f"operator_compile 0/torch/llvm-cpu: {MM_16.name}": ("error", "bufferization", "failed to bufferize op"),

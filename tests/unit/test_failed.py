@@ -60,13 +60,13 @@ def test_a_failure_is_shown_with_reason_detail_log_and_command(listed):
         "export conv/mlir: unsupported (why)",
         "    what",
         "    log:    results/export/conv/mlir/log.txt",
-        "    repeat: mkdir -p results/repeat/export/conv/mlir && python -m scripts.export",
+        "    repeat: mkdir -p results/repeat/export/conv/mlir && python -m scripts.stages.export",
     ]
 
 
 def test_commands_are_printed_alone_for_a_shell(listed):
     said = listed("--commands", "--stage", "export")
-    assert said == "mkdir -p results/repeat/export/conv/mlir && python -m scripts.export\n"
+    assert said == "mkdir -p results/repeat/export/conv/mlir && python -m scripts.stages.export\n"
 
 
 def test_failures_are_a_list_of_objects_for_programs(listed):
@@ -79,7 +79,7 @@ def test_failures_are_a_list_of_objects_for_programs(listed):
         "detail": "what",
         "log": "results/compile/tiny/mlir/vulkan/log.txt",
         "fingerprint": "c0de",
-        "repeat": "mkdir -p results/repeat/compile/tiny/mlir/vulkan && python -m scripts.compile",
+        "repeat": "mkdir -p results/repeat/compile/tiny/mlir/vulkan && python -m scripts.stages.compile",
         "remedy": "",
         "tried": "",
     }
@@ -263,7 +263,7 @@ def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(
     operators = Operators(
         frontends=results.matrix.frontends, targets=results.matrix.targets, baselines={}
     )
-    results.matrix = dataclasses.replace(results.matrix, operators=operators)
+    results.matrix = dataclasses.replace(results.matrix, parts={"operators": operators})
     atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
     own = "results/operator_export/0/mlir"
     command = f"python -m scripts.stages.export_operators --out {own} --tasks {own}/tasks/x.json"

@@ -279,7 +279,7 @@ def test_what_a_remedy_compiled_by_another_lowering_path_is_not_stated_for_this_
 
 def aggregate(tree, monkeypatch, capsys) -> str:
     """Run scripts.stages.aggregate_kernels; return what it said on an error."""
-    whole = dataclasses.replace(tree.matrix, models={}, kernels=tree.matrix)
+    whole = dataclasses.replace(tree.matrix, models={}, parts={"kernels": tree.matrix})
     atomic.write_json("results/logs/matrix.json", whole.to_json())
     given = {
         "matrix": "results/logs/matrix.json",

@@ -102,13 +102,13 @@ def test_a_declaration_that_is_wrong_is_named(project, old, new, said):
 def test_latency_csv_has_no_kernel_and_kernels_csv_no_model():
     matrix = shipped()
     assert not any(model.suite == "kernels" for model in matrix.models.values())
-    assert {model.suite for model in matrix.kernels.models.values()} == {"kernels"}
+    assert {model.suite for model in matrix.parts["kernels"].models.values()} == {"kernels"}
     plan = Plan(matrix, frozenset(), with_conda=False)
     assert not any("/kernels-" in file for file in plan.aggregation.results())
     limits = ["results/machine_limits/cpu/limits.json"]
-    assert plan.aggregation.kernel_results()[-1:] == limits
-    assert all("/kernels-" in file for file in plan.aggregation.kernel_results()[:-1])
-    assert "results/kernels/softmax_forward.svg" in plan.kernel_plots()
+    assert plan["kernels"].results()[-1:] == limits
+    assert all("/kernels-" in file for file in plan["kernels"].results()[:-1])
+    assert "results/kernels/softmax_forward.svg" in plan["kernels"].plots()
     assert (
         plan.aggregation.digest()
         == Plan(shipped(kernels={"max_bytes": 1e12}), frozenset(), False).aggregation.digest()
@@ -116,21 +116,26 @@ def test_latency_csv_has_no_kernel_and_kernels_csv_no_model():
 
 
 def test_every_kernel_has_a_shape_in_the_default_run():
-    found = shipped().kernels.models.values()
+    found = shipped().parts["kernels"].models.values()
     assert {model.torchbench for model in found} == set(kernels.names(ROOT))
     assert all(model.dtype == "bf16" for model in found)
 
 
 def test_max_bytes_selects_the_shapes_that_fit():
     def shapes(**section) -> list[str]:
-        found = shipped(kernels={"select": ["softmax_forward"], **section}).kernels.models
+        found = shipped(kernels={"select": ["softmax_forward"], **section}).parts["kernels"].models
         return [model.options["shape"] for model in found.values()]
 
     moved = 2 * 32768 * 256 * 2
     assert shapes(max_bytes=moved) == ["32768x256"]
     assert shapes(max_bytes=2 * moved) == ["32768x256", "32768x512"]
     assert shapes(max_bytes=2 * moved, dtype="f32") == ["32768x256"]
-    assert shipped(kernels={"select": ["softmax_forward"], "max_bytes": moved - 1}).kernels is None
+    assert (
+        shipped(kernels={"select": ["softmax_forward"], "max_bytes": moved - 1}).parts.get(
+            "kernels"
+        )
+        is None
+    )
     assert len(shapes(max_bytes=1e12)) == 11
 
 
@@ -139,7 +144,7 @@ def test_an_entry_has_options_and_a_later_one_adds_to_it():
         {"softmax_*": {"dtype": ["f32", "bf16"], "shape": "16x32"}},
         {"softmax_forward": {"shape": ["8x8", "4x4"], "tolerance": {"tol": 0.5}}},
     ]
-    found = shipped(kernels={"select": select}).kernels.models
+    found = shipped(kernels={"select": select}).parts["kernels"].models
     assert list(found) == [
         *("kernels-softmax_backward-f32-16x32", "kernels-softmax_backward-bf16-16x32"),
         *("kernels-softmax_forward-f32-8x8", "kernels-softmax_forward-f32-4x4"),
@@ -153,14 +158,14 @@ def test_an_entry_has_options_and_a_later_one_adds_to_it():
 
 def test_kernels_are_selected_by_name_and_by_suite():
     def selected(wanted: str) -> set[str]:
-        return {m.torchbench for m in shipped({"kernels": wanted}).kernels.models.values()}
+        return {m.torchbench for m in shipped({"kernels": wanted}).parts["kernels"].models.values()}
 
     assert selected("softmax*,swiglu") == {"softmax_forward", "softmax_backward", "swiglu"}
     assert selected("kernels-softmax_forward-32768x256") == {"softmax_forward"}
     with pytest.raises(settings.ConfigError, match="unknown kernel 'softmx'"):
         shipped({"kernels": "softmx"})
     by_suite = shipped(kernels={"select": []}, suites=["kernels/swiglu"])
-    assert {m.torchbench for m in by_suite.kernels.models.values()} == {"swiglu"}
+    assert {m.torchbench for m in by_suite.parts["kernels"].models.values()} == {"swiglu"}
     assert not any(model.suite == "kernels" for model in by_suite.models.values())
 
 
@@ -179,17 +184,17 @@ def test_an_entry_that_is_wrong_is_named(select, said):
 
 def test_kernels_have_their_own_targets_baselines_and_stopping_rule():
     matrix = shipped(kernels={"targets": ["llvm-cpu*"], "baselines": ["xla", "no-such"]})
-    assert list(matrix.kernels.targets) == ["llvm-cpu", "llvm-cpu-o3"]
-    assert list(matrix.kernels.baselines) == ["xla"]
+    assert list(matrix.parts["kernels"].targets) == ["llvm-cpu", "llvm-cpu-o3"]
+    assert list(matrix.parts["kernels"].baselines) == ["xla"]
     assert "xla" not in matrix.baselines
     selected = shipped({"targets": "vulkan-ada", "baselines": "eager"})
-    assert list(selected.kernels.targets) == ["vulkan-ada"]
-    assert list(selected.kernels.baselines) == ["eager"]
+    assert list(selected.parts["kernels"].targets) == ["vulkan-ada"]
+    assert list(selected.parts["kernels"].baselines) == ["eager"]
     changed = shipped(
         measure={"generations": 4, "slice_s": 0.1}, kernels={"measure": {"generations": 8}}
     )
     rule = Plan(changed, frozenset(), with_conda=False).groups.rule
-    own = next(iter(shipped().kernels.models))
+    own = next(iter(shipped().parts["kernels"].models))
     assert (rule(own).generations, rule(own).slice_s) == (8, 0.1)
     assert rule("resnet").generations == 4
 

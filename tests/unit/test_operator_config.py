@@ -23,7 +23,7 @@ SHIPPED = ROOT / "config.yaml"
 def expanded(**asked) -> Operators:
     """Return the operators of the shipped configuration with these values of --config."""
     declared, selections = settings.load(copy.deepcopy(asked), [SHIPPED], ROOT)
-    return expansion.expand(declared, selections, ROOT).operators
+    return expansion.expand(declared, selections, ROOT).parts["operators"]
 
 
 def test_the_shipped_configuration_takes_the_traces_of_the_models_by_one_path_on_the_cpu():
@@ -72,9 +72,9 @@ def test_a_configuration_without_operators_or_the_preferred_entries_takes_those_
     declared["expect"] = {}
     settings.check(declared)
     matrix = expansion.expand(declared, {}, ROOT)
-    assert list(matrix.operators.frontends) == ["torchmlir-stablehlo"]
-    assert list(matrix.operators.targets) == ["mac"]
-    assert list(matrix.operators.baselines) == ["eager"]
+    assert list(matrix.parts["operators"].frontends) == ["torchmlir-stablehlo"]
+    assert list(matrix.parts["operators"].targets) == ["mac"]
+    assert list(matrix.parts["operators"].baselines) == ["eager"]
     assert matrix.limits["operators"]["timeout_s"] > 0
 
 
@@ -115,7 +115,7 @@ def test_a_path_is_found_from_where_the_command_was_typed(tmp_path):
 def test_a_run_in_another_folder_has_absolute_paths():
     declared, _ = settings.load({"operators": {"traces": ["config.yaml"]}}, [SHIPPED], ROOT)
     found = expansion.with_absolute_paths(expansion.expand(declared, {}, ROOT), ROOT)
-    assert found.operators.traces == (str(SHIPPED),)
+    assert found.parts["operators"].traces == (str(SHIPPED),)
 
 
 @given(st.integers(1, 10_000), st.integers(0, 2**32 - 1))
@@ -138,8 +138,10 @@ def test_the_cells_of_batches_and_their_stages(results):
         baselines=results.matrix.baselines,
         compile_only=("vulkan",),
     )
-    matrix = Matrix.from_json(results.matrix.to_json() | {"operators": _plain(operators)})
-    assert [str(row) for row in matrix.operators.rows()] == [
+    matrix = Matrix.from_json(
+        results.matrix.to_json() | {"parts": {"operators": _plain(operators)}}
+    )
+    assert [str(row) for row in matrix.parts["operators"].rows()] == [
         *(
             "0/mlir/llvm-cpu",
             "0/mlir/vulkan",
@@ -150,7 +152,8 @@ def test_the_cells_of_batches_and_their_stages(results):
         ),
     ]
     chains = {
-        str(row): [stage.name for stage, _ in matrix.chain(row)] for row in matrix.operators.rows()
+        str(row): [stage.name for stage, _ in matrix.chain(row)]
+        for row in matrix.parts["operators"].rows()
     }
     built = ["operator_reference", "operator_export", "operator_compile"]
     assert chains["0/mlir/llvm-cpu"] == [*built, "operator_verify"]
@@ -162,13 +165,13 @@ def test_the_cells_of_batches_and_their_stages(results):
     assert list(matrix.rows()) == list(results.matrix.rows())
     plans = [Plan(one, frozenset(), with_conda=False) for one in (matrix, results.matrix)]
     assert plans[0].aggregation.digest() == plans[1].aggregation.digest()
-    files = plans[0].aggregation.operator_results()
+    files = plans[0]["operators"].results()
     assert "results/operator_verify/0/mlir/llvm-cpu/outcomes.jsonl" in files
     assert not [file for file in files if file.startswith("results/operator_verify/0/mlir/vulkan")]
     timed = [file for file in files if file.startswith("results/operator_time/")]
     assert timed == [f"results/operator_time/{batch}/cpu/{file}" for batch in (0, 1) for file in ("status.json", "outcomes.jsonl")]  # fmt: skip
     assert [str(cell) for cell in matrix.of_kind(Kind.BATCH_GROUP)] == ["0/cpu", "1/cpu"]
-    asked = json.loads(plans[0].operator_groups.given(SimpleNamespace(batch="1", device="cpu")))
+    asked = json.loads(plans[0]["operators"].groups.given(SimpleNamespace(batch="1", device="cpu")))
     assert asked["members"] == {"1/mlir/llvm-cpu": "results/operator_verify/1/mlir/llvm-cpu", "1/eager": "results/operator_baseline/1/eager"}  # fmt: skip
     assert (asked["anchor"], asked["rule"]["slice_s"]) == ("1/eager", 0.005)
 

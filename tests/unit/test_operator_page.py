@@ -36,7 +36,7 @@ def stack(bytes_: int) -> tuple[str, str, str]:
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return Tree(dataclasses.replace(MATRIX, operators=OPERATORS))
+    return Tree(dataclasses.replace(MATRIX, parts={"operators": OPERATORS}))
 
 
 def table(tree: Tree) -> Table:
@@ -140,7 +140,7 @@ def test_a_module_that_does_not_run_passes_only_where_there_is_no_device(tree):
 
 def test_a_target_whose_device_is_missing_counts_what_compiles(tree):
     operators = dataclasses.replace(OPERATORS, compile_only=())
-    tree.matrix = dataclasses.replace(MATRIX, operators=operators)
+    tree.matrix = dataclasses.replace(MATRIX, parts={"operators": operators})
     tree.endings = {f"operator_verify 0/{path}/cuda: {p.name}": ("unavailable", "no-device", "no device cuda") for path in ("torch", "xla") for p in tree.problems}  # fmt: skip
     tree.endings |= {f"operator_compile 0/xla/cuda: {MM.name}": stack(1)}
     found = rates(table(tree), "cuda")

@@ -27,7 +27,7 @@ COLUMNS_OF = ["torch/llvm-cpu", "torch/cuda", "xla/llvm-cpu", "xla/cuda", "eager
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return Tree(dataclasses.replace(MATRIX, operators=OPERATORS))
+    return Tree(dataclasses.replace(MATRIX, parts={"operators": OPERATORS}))
 
 
 def records(tree: Tree) -> dict[str, dict]:

@@ -203,14 +203,14 @@ def tried(plan: Plan, works: str | None, reason: str = "why") -> None:
     """Record that the compilation of CELL failed, and that its remedies were tried until one worked."""
     outcome.write(status_path("compile", CELL), Outcome("error", "compile", CELL, reason, "what", log="compile.txt"), Usage(1, 1))  # fmt: skip
     Path(STAGES["compile"].path(CELL, "report.json")).write_text("")
-    attempts = trying.wanted(plan.remedies.attempts(OF), reason)
+    attempts = trying.wanted(plan.maker.attempts(OF), reason)
     found = []
     for one in attempts:
         ended = Outcome("ok" if one.remedy == works else "error", "remedy", CELL, "" if one.remedy == works else "bufferization", "")  # fmt: skip
         found.append(trying.Tried(one, ended, 1.0).to_json())
         if one.remedy == works:
             break
-    frontends = list(dict.fromkeys(one.frontend for one in plan.remedies.attempts(OF)))
+    frontends = list(dict.fromkeys(one.frontend for one in plan.maker.attempts(OF)))
     report = {
         "name": works,
         "tried": found,
@@ -223,7 +223,7 @@ def tried(plan: Plan, works: str | None, reason: str = "why") -> None:
     path = Path(STAGES["remedy"].path(CELL, "report.json"))
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, report)
-    current = trying.fingerprint(CODE, plan.remedies.attempts(OF))
+    current = trying.fingerprint(CODE, plan.maker.attempts(OF))
     by = "" if works else f"compile {CELL}"
     ended = Outcome("ok" if works else "skipped", "remedy", CELL, "" if works else reason, "" if works else "what", by, fingerprint=current, due=current)  # fmt: skip
     outcome.write(path.with_name("status.json"), ended, Usage(1, 1, {path.name: digest.of(path)}))
@@ -231,16 +231,16 @@ def tried(plan: Plan, works: str | None, reason: str = "why") -> None:
 
 def test_a_cell_with_remedies_needs_the_programs_of_all_of_them_before_anything_is_known(tree):
     plan = plan_of(tree)
-    assert plan.remedies.exports(OF, "program.mlir") == [
+    assert plan.maker.exports(OF, "program.mlir") == [
         "results/export/conv/mlir/program.mlir",
         "results/export/conv/xla/program.mlir",
     ]
-    assert plan.remedies.modules(OF, "module.vmfb") == [
+    assert plan.maker.modules(OF, "module.vmfb") == [
         f"results/compile/{CELL}/module.vmfb",
         f"results/remedy/{CELL}/module.vmfb",
     ]
     cpu = SimpleNamespace(model="conv", frontend="mlir", target="llvm-cpu")
-    assert plan.remedies.modules(cpu, "status.json") == [
+    assert plan.maker.modules(cpu, "status.json") == [
         "results/compile/conv/mlir/llvm-cpu/status.json"
     ]
     assert f"results/remedy/{CELL}/report.json" in plan.aggregation.results()
@@ -249,29 +249,29 @@ def test_a_cell_with_remedies_needs_the_programs_of_all_of_them_before_anything_
 def test_what_compiled_as_asked_depends_on_what_it_depended_on_whether_remedies_are_on_or_off(tree):
     tree.write()
     for plan in (plan_of(tree), plan_of(tree, remedies=())):
-        assert len(plan.remedies.modules(OF, "module.vmfb")) == 1  # of a version without remedies
+        assert len(plan.maker.modules(OF, "module.vmfb")) == 1  # of a version without remedies
     outcome.write(status_path("remedy", CELL), Outcome("ok", "remedy", CELL), Usage(0, 0))
     for plan in (plan_of(tree), plan_of(tree, remedies=(OTHER,))):
-        assert len(plan.remedies.modules(OF, "module.vmfb")) == 2
+        assert len(plan.maker.modules(OF, "module.vmfb")) == 2
 
 
 def test_remedies_do_not_stand_beside_a_module_that_was_compiled_after_them(tree):
     tree.write()
     plan, asked = plan_of(tree), status_path("compile", CELL)
-    assert plan.remedies.stand(OF)  # there are none
+    assert plan.maker.stand(OF)  # there are none
     outcome.write(status_path("remedy", CELL), Outcome("ok", "remedy", CELL), Usage(0, 0))
     left = os.path.getmtime(status_path("remedy", CELL))
     os.utime(asked, (left - 9, left - 9))
-    assert plan.remedies.stand(OF)
+    assert plan.maker.stand(OF)
     # A run compiled it again, and was killed before the remedies and the measurement.
     os.utime(asked, (left + 9, left + 9))
-    assert not plan.remedies.stand(OF)
+    assert not plan.maker.stand(OF)
 
 
 def test_a_failure_without_remedies_takes_no_module_that_they_once_made(tree):
     tried(plan_of(tree), works="O1")
-    assert len(plan_of(tree).remedies.modules(OF, "module.vmfb")) == 2
-    assert len(plan_of(tree, remedies=()).remedies.modules(OF, "module.vmfb")) == 1
+    assert len(plan_of(tree).maker.modules(OF, "module.vmfb")) == 2
+    assert len(plan_of(tree, remedies=()).maker.modules(OF, "module.vmfb")) == 1
 
 
 BEFORE, AFTER = remedy("before", add_flags=("--x",)), remedy("after", opt_level="O0")
@@ -299,9 +299,9 @@ def test_a_changed_table_repeats_what_it_concerns(tree, works, changed, is_due):
     recorded = plan.due("remedy", OF)
     due = plan_of(tree, remedies=changed).due("remedy", OF)
     assert (due != recorded) == is_due
-    before = plan.remedies.exports(OF, "program.mlir")
+    before = plan.maker.exports(OF, "program.mlir")
     if not is_due:  # Snakemake runs a job again whose inputs are others
-        assert plan_of(tree, remedies=changed).remedies.exports(OF, "program.mlir") == before
+        assert plan_of(tree, remedies=changed).maker.exports(OF, "program.mlir") == before
     if is_due:
         tried(plan_of(tree, remedies=changed), None)
         assert plan_of(tree).due("remedy", OF) == due
@@ -311,7 +311,7 @@ def test_a_changed_table_does_not_concern_what_compiled_as_asked_or_was_blocked(
     for endings in (None, ended("error", "export", "conv/mlir")):
         tree.write(endings)
         plan = plan_of(tree, remedies=(OTHER, LOWER))
-        current = trying.fingerprint(CODE, plan.remedies.attempts(OF))
+        current = trying.fingerprint(CODE, plan.maker.attempts(OF))
         of = Outcome("ok" if endings is None else "skipped", "remedy", CELL, fingerprint=current, due=current)  # fmt: skip
         outcome.write(status_path("remedy", CELL), of, Usage(0, 0))
         assert plan_of(tree, remedies=(AFTER,)).due("remedy", OF) == current
@@ -346,18 +346,18 @@ HANG = Hang(
 def test_a_known_hang_is_one_for_its_version_and_level_alone(tree, monkeypatch):
     monkeypatch.setattr(environments, "pins", lambda env: {"iree-base-compiler": "3.0"})
     plan = plan_of(tree, hangs=(HANG,))
-    assert plan.remedies.hang(OF) == "--hang 'it takes an hour (workflow/remedies.yaml, IREE 3.0)'"
-    assert [bool(one.hang) for one in plan.remedies.attempts(OF)] == [True, False]
+    assert plan.maker.hang(OF) == "--hang 'it takes an hour (workflow/remedies.yaml, IREE 3.0)'"
+    assert [bool(one.hang) for one in plan.maker.attempts(OF)] == [True, False]
     tiny = SimpleNamespace(model="tiny", frontend="mlir", target="vulkan")
-    assert plan.remedies.hang(tiny) == ""
+    assert plan.maker.hang(tiny) == ""
     monkeypatch.setattr(environments, "pins", lambda env: {"iree-base-compiler": "3.1"})
-    assert plan.remedies.hang(OF) == ""
+    assert plan.maker.hang(OF) == ""
 
 
 def test_a_run_that_stops_on_errors_waits_for_the_remedies(tree):
     plan = plan_of(tree)
     tried(plan, "O1")
-    gate = Gate("error", plan.remedies.may_make_good)
+    gate = Gate("error", plan.maker.may_make_good)
     assert gate.finished([status_path("compile", CELL)]) == ""
     assert gate.finished([status_path("remedy", CELL)]) == ""
     assert Gate("error").finished([status_path("compile", CELL)]) == f"compile {CELL}: error: what"
@@ -511,7 +511,7 @@ def test_first_errors_of_remedied_cells_are_listed_apart(rows, tree, monkeypatch
 
 def test_first_errors_of_remedied_kernels_are_listed_too(rows, tree, monkeypatch, capsys):
     rows("O1")
-    whole = dataclasses.replace(tree.matrix, models={}, kernels=tree.matrix)
+    whole = dataclasses.replace(tree.matrix, models={}, parts={"kernels": tree.matrix})
     atomic.write_json("results/logs/matrix.json", whole.to_json())
     monkeypatch.setattr(sys, "argv", ["failed"])
     assert failed.main() == 0

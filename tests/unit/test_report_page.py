@@ -329,7 +329,7 @@ def test_threads_are_shown_where_rows_have_several_numbers(source):
 def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
     assert operators.select(source) is None
     monkeypatch.chdir(tmp_path)
-    tree = Tree(dataclasses.replace(MATRIX, operators=OPERATORS))
+    tree = Tree(dataclasses.replace(MATRIX, parts={"operators": OPERATORS}))
     tree.endings = {
         f"operator_compile 0/torch/llvm-cpu: {MM.name}": ("error", "legalization", "no")
     }

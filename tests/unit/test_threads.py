@@ -191,9 +191,9 @@ def test_references_programs_and_modules_are_shared():
 def test_a_module_is_compiled_with_the_same_options_as_for_one_number():
     of = on(target="llvm-cpu")
     assert plan().options.compile(of) == plan(2).options.compile(of)
-    assert plan().remedies.text(of) == plan(2).remedies.text(of)
+    assert plan().maker.text(of) == plan(2).maker.text(of)
     for target in ("llvm-cpu+1-threads", "llvm-cpu+2-threads"):
-        made = plan().remedies.modules(on(target=target), "module.vmfb")
+        made = plan().maker.modules(on(target=target), "module.vmfb")
         assert made == ["results/compile/conv/mlir/llvm-cpu/module.vmfb"]
         assert plan().module(on(target=target), "module.vmfb") == made[0]
 
@@ -255,7 +255,7 @@ def test_another_number_adds_cells_and_leaves_the_others_as_they_are():
         assert few.matrix.chain(row) == more.matrix.chain(row)
         if row.kind is Kind.IREE:
             assert few.options.compile(of) == more.options.compile(of)
-            assert few.remedies.modules(of, "module.vmfb") == more.remedies.modules(of, "module.vmfb")  # fmt: skip
+            assert few.maker.modules(of, "module.vmfb") == more.maker.modules(of, "module.vmfb")  # fmt: skip
         else:
             assert few.options.step(of) == more.options.step(of)
 
@@ -313,8 +313,8 @@ def test_kept_results_of_tuning_are_not_used_with_several_numbers(root):
 
 def test_tuning_is_for_one_number():
     with pytest.raises(ConfigError, match=r"measure\.threads is the list \[1, 2\], but results/tuned\.csv needs a single number"):  # fmt: skip
-        plan().aggregation.tuned_results()
-    plan(2).aggregation.tuned_results()
+        plan()["variants"].results()
+    plan(2)["variants"].results()
 
 
 def test_an_unknown_flag_is_reported_once_for_all_numbers(monkeypatch):

@@ -11,6 +11,7 @@ from scripts.core import checkout
 from scripts.features.toolchains import environments as driver
 from scripts.features.toolchains.environments import Definition, Environments
 from scripts.matrix import expansion, overlay, settings, stages, toolchains
+from scripts.matrix.cell import Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run import environments
@@ -88,7 +89,7 @@ def test_a_toolchain_of_iree_multiplies_targets_and_shares_the_programs(root):
     assert cells(found) == SHARED | {f"{f}/{t}@old" for f in "fgh" for t in ("cpu", "gpu")}
     assert [*found.targets] == ["cpu", "cpu@old", "gpu", "gpu@old"]
     assert found.targets["cpu@old"].env == "iree@old"
-    assert {str(c) for c in found.of_kind(expansion.cell.Kind.PROGRAM)} == {"b/f", "b/g", "b/h"}
+    assert {str(c) for c in found.of_kind(Kind.PROGRAM)} == {"b/f", "b/g", "b/h"}
     assert cells(expanded(root, "old", old={"iree": "3.12.0"})) == cells(found) - SHARED
 
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import flag_checks, flag_sets, tuning
+from scripts.features.variants import flag_checks, flag_sets, tuned_matrix, tuning
 from scripts.features.variants import tuned_page as tuning_page
 from scripts.features.variants import tuning_plan as of_driver
 from scripts.features.variants.remedies import Variant
@@ -70,18 +70,18 @@ def test_candidates_are_what_is_configured_then_all_combinations_each_once():
 
 def test_every_configured_path_of_the_shipped_target_is_a_candidate():
     matrix = shipped({"models": "bert"})
-    found = matrix.candidates("bert", "llvm-cpu")
+    found = tuned_matrix.candidates(matrix, "bert", "llvm-cpu")
     assert [c.variant for c in found if c.configured] == [
-        matrix.tuning.targets["llvm-cpu"].of(matrix.models["bert"]).asked(name)
+        matrix.parts["variants"].targets["llvm-cpu"].of(matrix.models["bert"]).asked(name)
         for name in matrix.frontends
     ]
     assert len({c.variant for c in found}) == len({c.name for c in found}) == len(found)
 
 
 def test_targets_are_those_of_the_command_line_or_of_the_configuration():
-    assert list(shipped().tuning.targets) == ["llvm-cpu"]
-    assert list(shipped({"targets": "cuda,rocm"}).tuning.targets) == ["cuda", "rocm"]
-    assert shipped(tune={"budget_s": 7}).tuning.budget_s == 7
+    assert list(shipped().parts["variants"].targets) == ["llvm-cpu"]
+    assert list(shipped({"targets": "cuda,rocm"}).parts["variants"].targets) == ["cuda", "rocm"]
+    assert shipped(tune={"budget_s": 7}).parts["variants"].budget_s == 7
 
 
 def test_a_frontend_cannot_have_the_name_of_a_row():
@@ -100,25 +100,25 @@ def tree(results):
     results.matrix = dataclasses.replace(
         results.matrix,
         models={"conv": results.matrix.models["conv"]},
-        tuning=Tuning({"llvm-cpu": cpu}, budget_s=50),
+        parts={"variants": Tuning({"llvm-cpu": cpu}, budget_s=50)},
     )
     return results
 
 
 def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of_its_own(tree):
     plan = Plan(tree.matrix, frozenset(), with_conda=False)
-    files = plan.aggregation.tuned_results()
+    files = plan["variants"].results()
     for name in ("tuned", "default"):
         assert f"results/verify/conv/{name}/llvm-cpu/verification.json" in files
     assert "results/tune/conv/llvm-cpu/report.json" in files
     assert "results/time_tuned/conv/cpu/eval/timing.json" in files
     group = SimpleNamespace(model="conv", device="cpu", test="eval")
-    timed = msgspec.json.decode(plan.tuned_groups.given(group))
+    timed = msgspec.json.decode(plan["variants"].groups.given(group))
     assert list(timed["members"]) == ["conv/tuned/llvm-cpu", "conv/default/llvm-cpu", "conv/eager/eval"]  # fmt: skip
     assert "results/time/conv/cpu/eval/timing.json" not in files
     assert not [file for file in files if "/compile/" in file or "/mlir/" in file]
-    assert plan.tuning.is_row(TUNED)
-    assert plan.tuning.made(TUNED) == "results/tune/conv/llvm-cpu/tuned.vmfb"
+    assert plan["variants"].tuning.is_row(TUNED)
+    assert plan["variants"].tuning.made(TUNED) == "results/tune/conv/llvm-cpu/tuned.vmfb"
     assert not set(plan.aggregation.results()) & {
         f for f in files if "/tune" in f or "/default/" in f
     }
@@ -127,14 +127,16 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
 def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
     plan = Plan(tree.matrix, frozenset(), with_conda=False)
     of = SimpleNamespace(model="conv", target="llvm-cpu")
-    search = msgspec.json.decode(plan.tuning.search(of), type=Search)
+    search = msgspec.json.decode(plan["variants"].tuning.search(of), type=Search)
     first = search.candidates[0]
     assert (first.name, first.flags, first.configured) == ("mlir-as-configured", ("--x",), True)
     assert first.program == "results/export/conv/mlir/program.mlir"
     assert first.options[-1] == '["--x"]'
     assert search.budget_s == 50
     assert set(search.properties) == set(flag_sets.table().properties)
-    assert plan.tuning.exports("status.json", of) == ["results/export/conv/mlir/status.json"]
+    assert plan["variants"].tuning.exports("status.json", of) == [
+        "results/export/conv/mlir/status.json"
+    ]
 
 
 # results/tuned.csv
@@ -179,7 +181,7 @@ def aggregate(tree, monkeypatch):
         for name, ms, noise in (("tuned", tuned_ms, 1.005), ("default", default_ms, 1 / 1.005)):
             _verify(tree, name, ended, has_module=bool(best if name == "tuned" else default))
             tree.values_ms[f"conv/{name}/llvm-cpu"] = (ms, ms * noise, ms / noise)
-        [(group, rows)] = tree.matrix.tuned_groups().items()
+        [(group, rows)] = tuned_matrix.groups(tree.matrix).items()
         cells = {name: f"conv/{name}/llvm-cpu" for name in dict(left)}
         endings = {("time_tuned", of): Outcome(cell=of, stage="", **left[name]) for name, of in cells.items()}  # fmt: skip
         tree.time("time_tuned", group, rows, endings)
@@ -295,9 +297,9 @@ def test_a_failure_that_passes_leaves_the_earlier_result(aggregate, row):
 
 def test_the_limits_are_those_of_what_is_tuned_for(tree):
     other = dataclasses.replace(tree.matrix.targets["llvm-cpu"], name="gpu", backend="rocm")
-    of = dataclasses.replace(tree.matrix, tuning=Tuning({"gpu": other}, budget_s=50))
+    of = dataclasses.replace(tree.matrix, parts={"variants": Tuning({"gpu": other}, budget_s=50)})
     plan = Plan(of, frozenset(), with_conda=False)
-    files = [one for one in plan.aggregation.tuned_results() if "/machine_limits/" in one]
+    files = [one for one in plan["variants"].results() if "/machine_limits/" in one]
     assert files == ["results/machine_limits/rocm/limits.json"]
     assert plan.on_device(SimpleNamespace(device="rocm")) is other
 
@@ -311,12 +313,14 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
     ):
         named = dataclasses.replace(cpu, flags=(f"{flag}={path}",))
         of = dataclasses.replace(
-            tree.matrix, targets={"llvm-cpu": named}, tuning=Tuning({"llvm-cpu": named})
+            tree.matrix,
+            targets={"llvm-cpu": named},
+            parts={"variants": Tuning({"llvm-cpu": named})},
         )
         plan = Plan(of, frozenset(), with_conda=False)
         cell = SimpleNamespace(model="conv", frontend="mlir", target="llvm-cpu")
-        assert plan.options.tuning_specs(cell) == expected
-        assert path in plan.tuning.specs(cell)
+        assert plan.maker.specs(cell) == expected
+        assert path in plan["variants"].tuning.specs(cell)
         said = f"targets.llvm-cpu.flags: the tuning spec {path} does not exist"
         assert flag_checks.problems(of) == [said]
 
@@ -412,7 +416,9 @@ def test_a_kept_result_sets_flags_and_level_of_its_path_alone(auto, tmp_path):
     target = matrix.target("bert", "torchxla-stablehlo", "llvm-cpu")
     assert target.tuned_by == str(tmp_path / "bert/llvm-cpu.yaml")
     assert matrix.target("bert", "torchmlir-torch", "llvm-cpu").tuned_by == ""
-    assert matrix.tuning.targets["llvm-cpu"].choices == {}, "tuning starts from the configuration"
+    assert matrix.parts["variants"].targets["llvm-cpu"].choices == {}, (
+        "tuning starts from the configuration"
+    )
     assert Matrix.from_json(matrix.to_json()) == matrix
     plan = Plan(matrix, frozenset(), with_conda=False)
     of = SimpleNamespace(model="bert", frontend="torchxla-stablehlo", target="llvm-cpu")
@@ -452,7 +458,7 @@ def test_a_result_whose_tuning_spec_has_changed_is_not_used(auto, tmp_path):
 def test_specs_are_searched_for_where_configurations_are_tile_sizes(tree):
     of = SimpleNamespace(model="conv", target="llvm-cpu")
     search = msgspec.json.decode(
-        Plan(tree.matrix, frozenset(), with_conda=False).tuning.search(of), type=Search
+        Plan(tree.matrix, frozenset(), with_conda=False)["variants"].tuning.search(of), type=Search
     )
     assert (search.specs, search.spec_flag) == (0.3, "--iree-codegen-tuning-spec-path")
     assert [one.name for one in BACKENDS.values() if one.tuning_specs] == ["llvm-cpu"]
@@ -475,7 +481,7 @@ def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):
     of = SimpleNamespace(model="conv", target="llvm-cpu")
     limits = {stage: {"timeout_s": 600} for stage in tree.matrix.limits}
     for budget_s, minutes in ((60, 12), (600, 21)):
-        tuning_of = dataclasses.replace(tree.matrix.tuning, budget_s=budget_s)
-        matrix = dataclasses.replace(tree.matrix, limits=limits, tuning=tuning_of)
+        tuning_of = dataclasses.replace(tree.matrix.parts["variants"], budget_s=budget_s)
+        matrix = dataclasses.replace(tree.matrix, limits=limits, parts={"variants": tuning_of})
         asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3, submitted=True)
         assert (asked.timeout_s, asked.runtime) == (600, minutes)

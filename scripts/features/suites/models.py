@@ -20,7 +20,8 @@ TORCHBENCH = "torchbench"
 
 def of_suites(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
     """The models that `suites:` names."""
-    checkout = (config.get("torchbench") or {}).get("path")
+    torchbench_pass.read(config.get(TORCHBENCH), root, problems)  # what is wrong with the file
+    checkout = (config.get(TORCHBENCH) or {}).get("path")
     try:
         named = [entry for entry in config.get("suites") or [] if not _is_anothers(entry)]
         entries = suites.entries(named, root, checkout)
@@ -56,7 +57,7 @@ def _is_anothers(entry: str | Mapping[str, Any]) -> bool:
 def extend(draft: Draft, matrix: Matrix) -> Matrix:
     """The matrix with the changes of a TorchBench file, if there is one, and with the batch sizes of TorchBench's models
     as options."""
-    if lists := torchbench_pass.read(draft.config.get(TORCHBENCH), draft.root, draft.problems):
+    if lists := torchbench_pass.read(draft.config.get(TORCHBENCH), draft.root, []):
         matrix = torchbench_pass.apply(matrix, lists, draft.root)
     return dataclasses.replace(
         matrix, models={name: _sized(model) for name, model in matrix.models.items()}
