@@ -21,26 +21,20 @@ report: "workflow/report/workflow.rst"
 include: "workflow/rules/stages.smk"
 include: "workflow/rules/resources.smk"
 include: "workflow/rules/env.smk"
-include: "workflow/rules/machine_limits.smk"
 include: "workflow/rules/reference.smk"
-include: "workflow/rules/gradients.smk"
-include: "workflow/rules/trace.smk"
 include: "workflow/rules/export.smk"
 include: "workflow/rules/compile.smk"
-include: "workflow/rules/remedy.smk"
 include: "workflow/rules/verify.smk"
 include: "workflow/rules/baseline.smk"
 include: "workflow/rules/time.smk"
 include: "workflow/rules/aggregate.smk"
-include: "workflow/rules/coverage.smk"
-include: "workflow/rules/operators.smk"
-include: "workflow/rules/operators_report.smk"
-include: "workflow/rules/kernels.smk"
-include: "workflow/rules/tune.smk"
-include: "workflow/rules/dumps.smk"
-include: "workflow/rules/profile.smk"
-include: "workflow/rules/report.smk"
 include: "workflow/rules/clean.smk"
+
+
+# The rules of features: workflow/rules/<feature>.smk (scripts/features/registry.py lists the features).
+for file in registry.rule_files():
+
+    include: file
 
 
 rule all:

@@ -6,45 +6,28 @@ import argparse
 import difflib
 import importlib
 import sys
-from dataclasses import dataclass
 
 from scripts.core import commands
 from scripts.features import registry
+from scripts.matrix import feature
+from scripts.matrix.feature import Verb
 
-
-@dataclass(frozen=True)
-class Verb:
-    """A verb: the module that is imported when it is used, what it does in one line, and the function of the module that
-    runs it."""
-
-    name: str
-    module: str
-    does: str
-    function: str = "main"
-
-
-FEATURES = "scripts.features"
 VERBS = (
     Verb("run", "scripts.command.run", "make rows: all, or those of a model file or of models by name"),
     Verb("doctor", "scripts.command.doctor", "what this machine can do, and what to do about what it lacks"),
-    Verb("failed", f"{FEATURES}.report.verbs.failed", "the stages that failed: reason, log, and a command that repeats each"),
-    Verb("why", f"{FEATURES}.profile.verbs.why", "where the time of a CPU cell goes, by nn.Module and by dispatch"),
-    Verb("compare", f"{FEATURES}.compare.verbs.compare", "what differs between two runs or toolchains, by intervals"),
-    Verb("history", f"{FEATURES}.compare.verbs.history", "what changed in which run, from all results that were kept"),
-    Verb("bisect", f"{FEATURES}.compare.verbs.bisect", "the release of IREE in which a cell changed"),
-    Verb("bundle", f"{FEATURES}.reproduce.verbs.bundle", "a reproducer of a cell that needs IREE's wheels alone"),
-    Verb("import", f"{FEATURES}.report.verbs.import_record", "add a row that was measured on another machine"),
-    Verb("merge", f"{FEATURES}.report.verbs.merge", "the results of several folders as one"),
-    Verb("export", f"{FEATURES}.report.verbs.export", "the rows in formats of other tools"),
-    Verb("suites", f"{FEATURES}.suites.verbs.list_suites", "the models that packages have, by name"),
-    Verb("operators", f"{FEATURES}.operators.verbs.list_operators", "operator problems of a dataset or of traces"),
     Verb("check", "scripts.command.run", "compare the rows with `expect:` of the configuration", "check"),
-    Verb("report", "scripts.command.run", "results/report.html, the page with all rows", "report"),
     Verb("clean", "scripts.command.run", "delete what a later run makes again", "clean"),
     Verb("lock", "scripts.command.lock", "resolve the pins of environments again"),
     Verb("completion", "scripts.command.verbs", "completion for bash: eval \"$(vmfbench completion)\"", "completion"),
-    Verb("docs", "scripts.command.docs", "write the pages of docs/ that are made from declarations"),
 )  # fmt: skip
+"""The verbs of the core."""
+
+
+def all_verbs() -> dict[str, Verb]:
+    """The verbs of the core and of the features, by name."""
+    registry.load()
+    own = (verb for declared in feature.LOADED.values() for verb in declared.verbs)
+    return {verb.name: verb for verb in (*VERBS, *own)}
 
 
 def main() -> None:
@@ -52,13 +35,12 @@ def main() -> None:
     word, *rest = sys.argv[1:] or ["--help"]
     if word in ("-h", "--help"):
         commands.run(usage)
-    named = {verb.name: verb for verb in VERBS}
+    named = all_verbs()
     if word not in named:
         near = difflib.get_close_matches(word, named, 1)
         hint = f"; did you mean {near[0]}?" if near else "."
         sys.stderr.write(f"vmfbench: no verb {word!r}{hint} `vmfbench --help` lists them.\n")
         raise SystemExit(2)
-    registry.load()
     verb = named[word]
     sys.argv = [f"vmfbench {word}", *rest]
     commands.run(getattr(importlib.import_module(verb.module), verb.function))
@@ -66,9 +48,10 @@ def main() -> None:
 
 def usage() -> None:
     """Print the verbs."""
-    width = max(len(verb.name) for verb in VERBS)
+    verbs = all_verbs().values()
+    width = max(len(verb.name) for verb in verbs)
     print("vmfbench <verb> [options]; vmfbench <verb> --help\n")
-    for verb in VERBS:
+    for verb in verbs:
         print(f"  {verb.name:<{width}}  {verb.does}")
     print("\n`vmfbench run` prints the snakemake command that it runs.")
 
@@ -89,4 +72,4 @@ complete -o default -F _vmfbench vmfbench
 def completion() -> None:
     """Print the completion for bash."""
     argparse.ArgumentParser(description=completion.__doc__).parse_args()
-    print(COMPLETION % " ".join(verb.name for verb in VERBS), end="")
+    print(COMPLETION % " ".join(all_verbs()), end="")

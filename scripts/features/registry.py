@@ -7,9 +7,21 @@ from __future__ import annotations
 
 import importlib
 
+from scripts.core import checkout
 from scripts.matrix import feature
 
-NAMES = ("suites", "toolchains", "variants", "operators", "kernels")
+NAMES = (
+    "suites",
+    "toolchains",
+    "variants",
+    "limits",
+    "operators",
+    "kernels",
+    "profile",
+    "compare",
+    "reproduce",
+    "report",
+)
 """The packages of scripts/features/ that declare a FEATURE in their module `feature`, in the order in which they are asked."""
 
 
@@ -19,3 +31,9 @@ def load() -> None:
         if name not in feature.LOADED:
             declared = importlib.import_module(f"scripts.features.{name}.feature").FEATURE
             feature.LOADED[name] = declared
+
+
+def rule_files() -> list[str]:
+    """The files with the rules of the features that have rules, relative to the Snakefile."""
+    files = (f"workflow/rules/{name}.smk" for name in NAMES)
+    return [file for file in files if (checkout.ROOT / file).is_file()]

@@ -15,7 +15,7 @@ from scripts.matrix import models, plugins, settings, threads, toolchains, train
 from scripts.matrix.entries import Baseline, Frontend, Model, Target, by_threads, of_tests, varied
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import POLICY, TESTS
-from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import Toolchain
 
 # The kinds of files that entries name, and their folders.

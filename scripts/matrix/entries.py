@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from scripts.features.variants.remedies import Hang, Remedy, Variant
 from scripts.iree.backends import BACKENDS, runs_on_cpu
 from scripts.matrix import cell, plugins, threads, training
-from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import PINNED, SEPARATOR, Toolchain
 
 NODE = "cpu"

@@ -25,6 +25,7 @@ from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import TESTS
 from scripts.matrix.settings import ConfigError
+from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.training import EVAL
 from scripts.torch_model import source
 
@@ -209,7 +210,7 @@ def _remedied_by(config: Mapping[str, Any], targets: Mapping[str, Target]) -> tu
 
 def _environments(frontends: Mapping[str, Frontend]) -> list[str]:
     """Return the environments that a toolchain may change: those of IREE and of the frontends."""
-    return list(dict.fromkeys([stages.IREE_ENV, *(one.env for one in frontends.values())]))
+    return list(dict.fromkeys([IREE_ENV, *(one.env for one in frontends.values())]))
 
 
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,17 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Verb:
+    """A verb of `vmfbench`: the module that is imported when it is used, what it does in one line, and the function of the
+    module that runs it."""
+
+    name: str
+    module: str
+    does: str
+    function: str = "main"
+
+
+@dataclass(frozen=True)
 class Feature:
     """A feature. What it leaves out changes nothing.
 
@@ -63,6 +74,8 @@ class Feature:
     `adjust`: the matrix by what is on disk, and messages about that. `problems`: what keeps a matrix from being run.
     `tables`: the CSV that the feature aggregates, and the files beside it. `summary`: the module whose `summary(since)` yields
     what is printed at the end of a run that wrote them after `since` (seconds since the epoch), as renderables of rich.
+    `keep`: the module whose `keep(records, kind)` is called with each file of records that is written, and its kind. `verbs`: those of
+    `vmfbench`.
     """
 
     name: str
@@ -86,6 +99,8 @@ class Feature:
     problems: Callable[[Matrix], list[str]] | None = None
     tables: tuple[Path, ...] = ()
     summary: str = ""
+    keep: str = ""
+    verbs: tuple[Verb, ...] = ()
 
 
 LOADED: dict[str, Feature] = {}

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from scripts.matrix import cell
 from scripts.matrix.cell import Kind
 
+IREE_ENV = "iree"
+"""The environment of IREE's compiler and runtime."""
 STATUS = "status.json"
 VERIFICATION = "verification.json"
 TIMING = "timing.json"
@@ -45,6 +47,7 @@ class Stage:
     `forked`: its process may be forked from one that has imported the packages of its environment.
     `wants_device`: its outcome depends on devices or compilers of the machine. `skipped`: for what a
     TorchBench file may skip it: "cell", "model" or "training"; "" for never.
+    `own_rule`: the name of its rule, if that is the rule of another stage with other inputs.
     `aggregated`: its files that the aggregation reads. `checked_by`: the module whose `problem(data)` says what is wrong
     with the JSON of its report, if it has a form of its own. `remedies`: the stage whose failures it tries to
     make good; it is in the chain of a row in that stage's place if it has done so.
@@ -64,6 +67,7 @@ class Stage:
     skipped: str = ""
     aggregated: tuple[str, ...] = ()
     remedies: str = ""
+    own_rule: str = ""
     checked_by: str = ""
 
     @property
@@ -73,8 +77,8 @@ class Stage:
     @property
     def rule(self) -> str:
         """The rule that runs it: the name of its script; for what remedies failures, with `_by_remedy`."""
-        if self.name == "time_tuned":  # the rule of `time` with other members
-            return self.name
+        if self.own_rule:
+            return self.own_rule
         script = self.modules[0].removeprefix("scripts.stages.")
         return f"{script}_by_remedy" if self.remedies else script
 

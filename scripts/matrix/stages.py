@@ -1,17 +1,18 @@
 """The stages of the workflow: one entry each, from which params, limits, requests and tables come.
 
-A stage is an entry here, a rule in workflow/rules/, a script, and the include in the Snakefile.
+A stage is an entry here, or in the module `stages` of its feature, a rule in workflow/rules/ and a command in scripts/stages/.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scripts.core import checkout
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.stage import OUTCOMES, REPORT, STATUS, TIMING, VERIFICATION, Need, Stage
+from scripts.matrix.stage import IREE_ENV, REPORT, STATUS, TIMING, VERIFICATION, Need, Stage
 
-IREE_ENV = "iree"
 OPTIONAL_LIMITS = {"operators": {"timeout_s": 60}}
 """Entries of `limits` that a configuration may leave out, with their defaults."""
 
@@ -40,15 +41,6 @@ _DECLARED = (
         need=Need(3000, 120, 60, "weights"),
     ),
     Stage(
-        "trace",
-        Kind.MODEL,
-        ("scripts.stages.trace_operators",),
-        limits="reference",
-        skipped="model",
-        forked=True,
-        need=Need(3000, 120, 60, "weights"),
-    ),
-    Stage(
         "export",
         Kind.PROGRAM,
         ("scripts.stages.export_program", "scripts.exporters.{exporter}"),
@@ -68,37 +60,6 @@ _DECLARED = (
         forked=True,
         need=Need(3000, 120, 0),
         aggregated=(REPORT,),
-    ),
-    Stage(
-        "remedy",
-        Kind.MODULE,
-        ("scripts.stages.compile_iree",),
-        env=IREE_ENV,
-        after="compile",
-        limits="compile",
-        forked=True,
-        need=Need(3000, 360, 0),
-        aggregated=(REPORT,),
-        remedies="compile",
-    ),
-    Stage(
-        "tune",
-        Kind.TUNING,
-        (
-            "scripts.stages.tune_iree",
-            "scripts.stages.compile_iree",
-            "scripts.stages.verify_iree",
-            "scripts.stages.time_module",
-            "scripts.stages.tune_dispatches",
-        ),
-        env=IREE_ENV,
-        after="reference",
-        limits="compile",
-        forked=True,
-        need=Need(3000, 900, 60, "weights"),
-        wants_device=True,
-        aggregated=(STATUS, REPORT),
-        checked_by="scripts.features.variants.search.report",
     ),
     Stage(
         "verify",
@@ -124,15 +85,6 @@ _DECLARED = (
         aggregated=(STATUS, VERIFICATION),
     ),
     Stage(
-        "machine_limits",
-        Kind.DEVICE,
-        ("scripts.stages.measure_machine_limits",),
-        limits="baseline",
-        forked=True,
-        need=Need(4000, 300, 0),
-        wants_device=True,
-    ),
-    Stage(
         "time",
         Kind.GROUP,
         ("scripts.stages.time_group", "scripts.stages.time_module"),
@@ -140,133 +92,22 @@ _DECLARED = (
         wants_device=True,
         aggregated=(STATUS, TIMING),
     ),
-    Stage(
-        "time_tuned",
-        Kind.GROUP,
-        ("scripts.stages.time_group", "scripts.stages.time_module"),
-        limits="time",
-        need=Need(3000, 300, 120, "group", turns=True),
-        wants_device=True,
-        aggregated=(STATUS, TIMING),
-    ),
-    Stage(
-        "dump_iree",
-        Kind.IREE_DUMP,
-        ("scripts.stages.dump_iree",),
-        env=IREE_ENV,
-        after="export",
-        recorded_as="dumps",
-        limits="baseline",
-        skipped="cell",
-        need=Need(4000, 300, 60, "runtime"),
-        wants_device=True,
-    ),
-    Stage(
-        "dump_baseline",
-        Kind.BASELINE,
-        ("scripts.stages.dump_baseline", "scripts.baselines.{runtime}"),
-        entry="baseline",
-        after="reference",
-        recorded_as="dumps",
-        limits="baseline",
-        skipped="cell",
-        need=Need(4000, 300, 60, "runtime"),
-        wants_device=True,
-    ),
-    Stage(
-        "operator_reference",
-        Kind.BATCH,
-        ("scripts.stages.make_operator_references",),
-        limits="operators",
-        forked=True,
-        need=Need(3000, 1800, 0),
-        aggregated=(STATUS, OUTCOMES),
-    ),
-    Stage(
-        "operator_export",
-        Kind.BATCH_PROGRAM,
-        ("scripts.stages.export_operators", "scripts.exporters.{exporter}"),
-        entry="frontend",
-        after="operator_reference",
-        limits="operators",
-        forked=True,
-        need=Need(3000, 1800, 0),
-        aggregated=(STATUS, OUTCOMES),
-    ),
-    Stage(
-        "operator_compile",
-        Kind.BATCH_IREE,
-        ("scripts.stages.compile_operators",),
-        env=IREE_ENV,
-        after="operator_export",
-        limits="operators",
-        need=Need(3000, 1800, 0),
-        aggregated=(STATUS, OUTCOMES),
-    ),
-    Stage(
-        "operator_verify",
-        Kind.BATCH_IREE,
-        ("scripts.stages.verify_operators",),
-        env=IREE_ENV,
-        after="operator_compile",
-        limits="operators",
-        forked=True,
-        need=Need(3000, 1800, 0),
-        wants_device=True,
-        aggregated=(STATUS, OUTCOMES),
-    ),
-    Stage(
-        "operator_baseline",
-        Kind.BATCH_BASELINE,
-        ("scripts.stages.verify_operator_baseline", "scripts.baselines.{runtime}"),
-        entry="baseline",
-        after="operator_reference",
-        limits="operators",
-        forked=True,
-        need=Need(3000, 1800, 0),
-        wants_device=True,
-        aggregated=(STATUS, OUTCOMES),
-    ),
-    Stage(
-        "operator_time",
-        Kind.BATCH_GROUP,
-        (
-            "scripts.stages.time_operators",
-            "scripts.stages.verify_operators",
-            "scripts.stages.verify_operator_baseline",
-        ),
-        limits="operators",
-        need=Need(6000, 3600, 0),
-        wants_device=True,
-        aggregated=(STATUS, OUTCOMES),
-    ),
-    Stage(
-        "profile_iree",
-        Kind.IREE_DUMP,
-        ("scripts.stages.profile_iree",),
-        env=IREE_ENV,
-        after="compile",
-        recorded_as="profile",
-        limits="baseline",
-        skipped="cell",
-        need=Need(4000, 300, 60, "runtime"),
-        wants_device=True,
-    ),
-    Stage(
-        "profile_baseline",
-        Kind.BASELINE,
-        ("scripts.stages.profile_baseline", "scripts.baselines.{runtime}"),
-        entry="baseline",
-        after="reference",
-        recorded_as="profile",
-        limits="baseline",
-        skipped="cell",
-        need=Need(4000, 300, 60, "runtime"),
-        wants_device=True,
-    ),
 )
 
-STAGES: dict[str, Stage] = {stage.name: stage for stage in _DECLARED}
+
+def _all() -> dict[str, Stage]:
+    """The stages of the core and of features, by name. One that makes failures good comes after the stage whose they are."""
+    found = list(_DECLARED)
+    for file in sorted(checkout.ROOT.glob("scripts/features/*/stages.py")):
+        module = importlib.import_module(f"scripts.features.{file.parent.name}.stages")
+        for stage in module.STAGES:
+            names = [other.name for other in found]
+            at = names.index(stage.remedies) + 1 if stage.remedies else len(found)
+            found.insert(at, stage)
+    return {stage.name: stage for stage in found}
+
+
+STAGES = _all()
 """All stages by name, in the order of tables."""
 
 LAST = {

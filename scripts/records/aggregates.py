@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, exits
-from scripts.features.compare.history import store
+from scripts.matrix import feature
 from scripts.matrix.matrix import Matrix
 from scripts.records import fields, writing
 from scripts.records.fields import Field
@@ -64,4 +65,6 @@ def publish(
         atomic.write_text(args.out_csv, "".join(writing.csv(found, columns)))
         outputs.record(args.due, [args.out_csv, args.out_md, args.out_jsonl])
         writing.condemn_damaged(found)
-    store.keep(args.out_jsonl, kind)
+    for declared in feature.LOADED.values():
+        if declared.keep:
+            importlib.import_module(declared.keep).keep(args.out_jsonl, kind)

@@ -14,7 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.features.limits import shares as limits
 from scripts.matrix import plugins, stages, threads, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
@@ -22,6 +21,7 @@ from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.records import latency_section, speedups, stage_files, versions
+from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
 from scripts.records.fields import names
 from scripts.run import fingerprint, verdict

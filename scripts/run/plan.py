@@ -18,10 +18,9 @@ from typing import Any
 from scripts.core import checkout
 from scripts.matrix import cell, feature, plugins, settings, stages, threads, training
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
-from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
-from scripts.matrix.stage import OUTCOMES, Stage
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.stage import IREE_ENV, OUTCOMES, Stage
 from scripts.run import environments, fingerprint, recorded, resources
 from scripts.run.aggregation import Aggregation
 from scripts.run.groups import Groups
@@ -79,7 +78,7 @@ class Plan:
         self.matrix = matrix.every()
         self.configured = matrix
         self.environments = environments.of_run(matrix.toolchains)
-        self._has_toolchains = any(one.env != stages.IREE_ENV for one in matrix.targets.values())
+        self._has_toolchains = any(one.env != IREE_ENV for one in matrix.targets.values())
         self.retry = retry
         self.with_conda = with_conda
         self.options = Options(matrix)
@@ -333,35 +332,3 @@ class Plan:
         if not self.matrix.runs_program(row):
             return []
         return [stages.STAGES["export"].path(self.matrix.program(row), file)]
-
-    def dumps(self) -> list[str]:
-        """The list of dumped files of every cell for which a kind of dump is requested."""
-        kinds = set(self.configured.dumps.get("kinds", (*IREE_DUMPS, "profile")))
-        of_baselines = kinds - set(IREE_DUMPS) - {MODULES}
-        wanted = {"dump_iree": kinds & set(IREE_DUMPS), "dump_baseline": of_baselines}
-        cells = {
-            # Of what is compiled: the same for all numbers of threads.
-            "dump_iree": [of.to(Kind.IREE_DUMP) for of in self.configured.of_kind(Kind.MODULE)],
-            "dump_baseline": self.configured.of_kind(Kind.BASELINE),
-        }
-        return [
-            stages.STAGES[name].path(of, "files.json")
-            for name, found in wanted.items()
-            if found
-            for of in cells[name]
-        ] + (self.profiles() if MODULES in kinds else [])
-
-    def profiles(self) -> list[str]:
-        """The profile of every selected IREE cell of a CPU, and of the baselines next to which they are shown."""
-        cells = [iree_cell(*one) for one in self.configured.cells() if one[2].on_cpu]
-        baselines = [
-            baseline_cell(*one)
-            for one in self.configured.baseline_cells()
-            if one[1].runtime in MODULE_PROFILES and one[1].on_cpu and one[2] == "eval"
-        ]
-        by_stage = {"profile_iree": cells, "profile_baseline": baselines}
-        return [
-            stages.STAGES[name].path(of.to(stages.STAGES[name].kind), "profile.json")
-            for name, found in by_stage.items()
-            for of in found
-        ]

@@ -9,8 +9,8 @@ from scripts.features import registry
 from scripts.features.kernels import page, plots, rows
 from scripts.features.kernels.columns import COLUMNS, FIELDS
 from scripts.features.kernels.table import Kernels
-from scripts.features.limits import shares as limits
 from scripts.records import aggregates
+from scripts.records import limit_shares as limits
 
 
 def main() -> None:

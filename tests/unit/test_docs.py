@@ -206,7 +206,7 @@ def code_of(module: str) -> str:
 @pytest.mark.parametrize(("page", "command"), MODULES)
 def test_every_command_of_the_project_exists_with_its_options(page, command):
     words = shlex.split(command)
-    named = {verb.name: verb.module for verb in verbs.VERBS}
+    named = {verb.name: verb.module for verb in verbs.all_verbs().values()}
     module = named[words[1]] if words[0] == "vmfbench" else words[words.index("-m") + 1]
     assert ROOT.joinpath(*module.split(".")).with_suffix(".py").exists()
     options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)} - {"--help"}

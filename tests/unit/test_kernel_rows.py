@@ -16,10 +16,10 @@ from scripts.features.kernels import kernels, page, plots, rows
 from scripts.features.kernels.columns import COLUMNS, FIELDS
 from scripts.features.kernels.screen import Screen
 from scripts.features.kernels.table import Kernels
-from scripts.features.limits import shares as limits
 from scripts.matrix import stages
 from scripts.matrix.entries import Model
 from scripts.records import fields
+from scripts.records import limit_shares as limits
 from scripts.run import outputs
 from scripts.run.gate import Gate
 from scripts.stages import aggregate_kernels

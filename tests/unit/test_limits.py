@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
-from scripts.features.limits import shares as limits
+from scripts.records import limit_shares as limits
 from scripts.records import record
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from tests.rows import latency, steady

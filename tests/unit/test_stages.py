@@ -110,12 +110,12 @@ def test_a_stage_more_is_among_those_that_failed(polish, results, monkeypatch, c
     assert "gone" not in said
 
 
-def test_stages_are_in_the_order_of_a_run_and_each_is_after_one_that_is_before_it():
+def test_stages_of_the_core_are_in_the_order_of_a_run_and_each_is_after_one_that_is_before_it():
     assert stages.folders() == (
-        *("env", "reference", "gradients", "trace", "export", "compile", "remedy", "tune"),
-        *("verify", "baseline", "machine_limits", "time", "time_tuned", "dumps"),
-        *("operator_reference", "operator_export", "operator_compile", "operator_verify"),
-        *("operator_baseline", "operator_time", "profile"),
+        *("env", "reference", "gradients", "export", "compile", "remedy", "verify", "baseline"),
+        *("time", "machine_limits", "trace", "operator_reference", "operator_export"),
+        *("operator_compile", "operator_verify", "operator_baseline", "operator_time"),
+        *("dumps", "profile", "tune", "time_tuned"),
     )
     names = list(STAGES)
     for name, stage in STAGES.items():

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from scripts.features.kernels import kernel_matrix
-from scripts.features.limits import shares as limits
 from scripts.features.profile import reading
 from scripts.features.report.verbs import failed
 from scripts.features.report.web.stage_runs import of_row
@@ -26,6 +25,7 @@ from scripts.matrix.entries import Model, Override, by_threads
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stage import VERIFICATION
+from scripts.records import limit_shares as limits
 from scripts.records import record
 from scripts.records.results_file import cell_of
 from scripts.run.plan import Plan

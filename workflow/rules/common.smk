@@ -110,9 +110,13 @@ OF_BATCH = (
     f" --retry '{','.join(sorted(PLAN.retry))}'"
 )
 SUPERVISE_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.stages.supervise_batch{OF_BATCH}"
-SUPERVISE_COMPILING = f"exec {PREFIX}{DRIVER} -m scripts.stages.compile_operators{OF_BATCH}"
+SUPERVISE_COMPILING = (
+    f"exec {PREFIX}{DRIVER} -m scripts.stages.compile_operators{OF_BATCH}"
+)
 SUPERVISE_TIMING = f"exec {PREFIX}{DRIVER} -m scripts.stages.time_group{OF_JOB}"
-SUPERVISE_TIMING_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.stages.time_operators{OF_BATCH}"
+SUPERVISE_TIMING_BATCH = (
+    f"exec {PREFIX}{DRIVER} -m scripts.stages.time_operators{OF_BATCH}"
+)
 SUPERVISE_TUNING = f"exec {PREFIX}{DRIVER} -m scripts.stages.tune_iree{OF_JOB}"
 
 

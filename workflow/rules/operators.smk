@@ -1,8 +1,43 @@
-"""Operator problems, in batches: selected, then through the same stages as models.
+"""Operator problems, in batches: selected, then through the same stages as models; and traces of models.
 
 Each problem of a batch has an outcome of its own, in outcomes.jsonl. A batch runs again if one of its
 problems has to; the others are not handled again.
 """
+
+
+rule traces:
+    """The operator traces of all selected models."""
+    input:
+        expand("results/operators/traces/{model}.txt", model=MATRIX.models),
+
+
+rule trace_operators:
+    """The operators that a model calls in eval and training, as a trace file."""
+    input:
+        **environment("trace"),
+        **model_files(),
+    output:
+        trace="results/operators/traces/{model}.txt",
+        status=artifact("trace", "status.json"),
+    log:
+        artifact("trace", "log.txt"),
+    group:
+        together("reference")
+    conda:
+        f"../../envs/{MATRIX.reference_env}.yaml"
+    threads: slot_threads()
+    resources:
+        **asks("trace"),
+        **beside_others(),
+    params:
+        **stage_params("trace"),
+        options=of_cell(PLAN.options.model),
+    shell:
+        SUPERVISE + " --module scripts.stages.trace_operators {params.skip}"
+        " --upstream {input.env:q} --artifact {output.trace:q}"
+        " -- {params.python} -m scripts.stages.trace_operators"
+        + LOAD_MODEL
+        + " --options {params.options:q} --out-trace {output.trace:q}"
 
 
 rule select_operators:
@@ -195,7 +230,9 @@ rule time_operators:
     # After all other stages, as the timing of models.
     priority: -2
     group:
-        together(lambda w: group_on("measure", PLAN["operators"].groups.on_device(w).node))
+        together(
+            lambda w: group_on("measure", PLAN["operators"].groups.on_device(w).node)
+        )
     conda:
         "../../envs/report.yaml"
     threads: all_threads()
@@ -209,3 +246,40 @@ rule time_operators:
         SUPERVISE_TIMING_BATCH
         + " --module scripts.stages.time_operators scripts.stages.verify_operators scripts.stages.verify_operator_baseline"
         " --group {params.group:q} --artifact {output.outcomes:q}"
+
+
+rule aggregate_operators:
+    """results/operators.csv: every operator problem, on each lowering path and under each baseline."""
+    input:
+        PLAN["operators"].results(),
+        source="results/operators/source.json",
+        batches=expand(
+            "results/operators/batches/{batch}.jsonl",
+            batch=PLAN["operators"].batches(),
+        ),
+    output:
+        csv=report(
+            "results/operators.csv",
+            category="Operators",
+            labels={"what": "rows"},
+            caption="../report/operators.rst",
+        ),
+        jsonl="results/operators/operators.jsonl",
+        md="results/operators.md",
+    log:
+        "results/logs/aggregate_operators.txt",
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    params:
+        python=PLAN.report_python(),
+        matrix=PLAN["operators"].digest(),
+        due=outputs.due(feature.LOADED["operators"].tables),
+        gate=GATE.param(),
+    # Its errors go to the terminal too: on a full disk, there is no log.
+    shell:
+        f"{PREFIX}"
+        "{params.python} -m scripts.stages.aggregate_operators --matrix results/logs/matrix.json"
+        " --source {input.source:q} --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
+        " --due {params.due}"
+        " 2>&1 | tee {log:q}"

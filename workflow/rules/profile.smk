@@ -1,10 +1,82 @@
-"""`snakemake profile`: where the time of a call goes, by dispatch and nn.Module. Rows do not change."""
+"""`snakemake dumps` and `snakemake profile`: profiles, IR and metrics of the selected cells. Rows do not change."""
+
+
+rule dumps:
+    """Profiles, IR and metrics of the selected cells, under results/dumps/."""
+    input:
+        PLAN["profile"].dumps(),
+
+
+rule dump_baseline:
+    """Profiles, IR and metrics of one test of a baseline."""
+    input:
+        **environment("dump_baseline"),
+        **model_files(),
+        **compared_with(),
+        program=lambda w: PLAN.program(w, "program.mlir"),
+        export=lambda w: PLAN.program(w, "status.json"),
+    output:
+        listing=artifact("dump_baseline", "files.json"),
+        status=artifact("dump_baseline", "status.json"),
+    log:
+        artifact("dump_baseline", "log.txt"),
+    conda:
+        of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
+    threads: slot_threads()
+    resources:
+        **asks("dump_baseline"),
+        **on_node(PLAN.baseline),
+    params:
+        **stage_params("dump_baseline"),
+        runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
+        step=of_cell(PLAN.options.step),
+        what=PLAN.options.dump("kinds", "save_ir", "repeat", "iterations"),
+        folder=artifact("dump_baseline"),
+    shell:
+        SUPERVISE
+        + " --module scripts.stages.dump_baseline scripts.baselines.{params.runtime}"
+        " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
+        " --artifact {output.listing:q}"
+        " -- {params.python} -m scripts.stages.dump_baseline"
+        + LOAD_MODEL
+        + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
+        " --golden {input.golden:q} --signature {input.signature:q} {params.what}"
+        " --out-folder {params.folder:q} --out-listing {output.listing:q}"
+
+
+rule dump_iree:
+    """IR after each phase of iree-compile, and the graph of dispatches, of one cell."""
+    input:
+        **environment("dump_iree"),
+        program=artifact("export", "program.mlir"),
+        export=artifact("export", "status.json"),
+    output:
+        listing=artifact("dump_iree", "files.json"),
+        status=artifact("dump_iree", "status.json"),
+    log:
+        artifact("dump_iree", "log.txt"),
+    conda:
+        "../../envs/iree.yaml"
+    threads: slot_threads()
+    resources:
+        **asks("dump_iree"),
+    params:
+        **stage_params("dump_iree"),
+        target=of_cell(PLAN.options.compile),
+        what=PLAN.options.dump("kinds"),
+        folder=artifact("dump_iree"),
+    shell:
+        SUPERVISE + " --module scripts.stages.dump_iree {params.skip}"
+        " --upstream {input.env:q} {input.export:q} --artifact {output.listing:q}"
+        " -- {params.python} -m scripts.stages.dump_iree --program {input.program:q}"
+        " {params.target} {params.what}"
+        " --out-folder {params.folder:q} --out-listing {output.listing:q}"
 
 
 rule profile:
     """Profiles of the selected CPU cells, and of eager and inductor, under results/profile/."""
     input:
-        PLAN.profiles(),
+        PLAN["profile"].profiles(),
 
 
 rule profile_baseline:

@@ -10,9 +10,9 @@ from scripts.core import checkout
 from scripts.core.tensors import DTYPES, Signature, TensorType
 from scripts.features.kernels import kernels
 from scripts.features.kernels.kernels import BITS, Kernel
-from scripts.features.limits import shares as limits
 from scripts.matrix import stages
 from scripts.matrix.matrix import Matrix
+from scripts.records import limit_shares as limits
 from scripts.records import record
 from scripts.timing.machine_limits import MachineLimits
 

@@ -11,7 +11,7 @@ from scripts.features.operators.problems import selection, values
 from scripts.features.operators.settings import Operators, part
 from scripts.matrix import cell, stages
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.feature import Feature, Rows
+from scripts.matrix.feature import Feature, Rows, Verb
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import Stage
 from scripts.run import outputs
@@ -54,6 +54,13 @@ FEATURE = Feature(
     entries=entries,
     rows=Rows(cell.OF_BATCHES, lambda row: row.kind in cell.OF_BATCHES, cells, chain, timed),
     values=allowed,
+    verbs=(
+        Verb(
+            "operators",
+            "scripts.features.operators.verbs.list_operators",
+            "operator problems of a dataset or of traces",
+        ),
+    ),
     plan=OperatorsPlan,
     tables=outputs.files_of("operators")[:2],
     summary="scripts.features.operators.report.screen",

@@ -18,9 +18,9 @@ import jsonschema
 import msgspec
 
 from scripts.core import atomic
-from scripts.features.limits import shares as limits
 from scripts.matrix import stages
 from scripts.records import fields, latency_section, shapes, speedups
+from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
 from scripts.run import outputs, verdict
 from scripts.supervise import outcome

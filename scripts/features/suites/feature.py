@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.features.suites import models
-from scripts.matrix.feature import Feature
+from scripts.matrix.feature import Feature, Verb
 
 FEATURE = Feature(
     "suites",
@@ -11,4 +11,11 @@ FEATURE = Feature(
     extend=models.extend,
     batch_size=models.batch_size,
     absolute_model=models.absolute,
+    verbs=(
+        Verb(
+            "suites",
+            "scripts.features.suites.verbs.list_suites",
+            "the models that packages have, by name",
+        ),
+    ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 from scripts.features.toolchains import build_trees
 from scripts.features.toolchains.build_trees import PACKAGES, TreeError
 from scripts.matrix import env_files, settings
-from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import PINNED, Toolchain
 
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+!]*")

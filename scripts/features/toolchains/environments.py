@@ -21,7 +21,7 @@ from scripts.features.toolchains.build_trees import PACKAGES
 from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import env_files, toolchains
 from scripts.matrix.env_files import Declared
-from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import Toolchain
 from scripts.run import environments, installing, locks, resolving
 

@@ -21,8 +21,8 @@ from scripts.matrix import plugins
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Choice, Model, Target
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import STATUS
-from scripts.matrix.stages import IREE_ENV, STAGES
+from scripts.matrix.stage import IREE_ENV, STATUS
+from scripts.matrix.stages import STAGES
 from scripts.run import environments
 from scripts.run.options import compile_options
 

@@ -9,7 +9,7 @@ from scripts.features.compare.bisection.candidates import Candidate
 from scripts.features.toolchains.build_trees import COMPILER, RUNTIME
 from scripts.iree import tools
 from scripts.matrix import env_files
-from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.stage import IREE_ENV
 from scripts.run import environments, installing
 
 

@@ -25,8 +25,7 @@ from scripts.features.toolchains.build_trees import COMPILER
 from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import Stage
-from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.stage import IREE_ENV, Stage
 from scripts.records import latency_section, speedups, versions
 from scripts.records import record as of_model
 from scripts.records.fields import names

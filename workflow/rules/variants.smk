@@ -1,4 +1,38 @@
-"""`snakemake results/tuned.csv`: for each model the fastest way to compile it, found by measuring many."""
+"""Other ways to compile: remedies after a failed compilation, and `snakemake results/tuned.csv`."""
+
+
+rule compile_iree_by_remedy:
+    """Where a compilation fails: other programs, levels or flags, until one compiles."""
+    input:
+        **environment("remedy"),
+        asked=artifact("compile", "status.json"),
+        programs=of_cell(lambda w: PLAN["variants"].remedies.exports(w, "program.mlir")),
+        exports=of_cell(lambda w: PLAN["variants"].remedies.exports(w, "status.json")),
+    output:
+        vmfb=artifact("remedy", "module.vmfb"),
+        report=artifact("remedy", "report.json"),
+        status=artifact("remedy", "status.json"),
+    log:
+        artifact("remedy", "log.txt"),
+    group:
+        together("build-{model}")
+    conda:
+        "../../envs/iree.yaml"
+    threads: slot_threads()
+    resources:
+        **asks("remedy"),
+        **beside_others(),
+    params:
+        **stage_params("remedy"),
+        # Not a function of wildcards alone, so a change runs nothing by itself: `due` knows what a
+        # changed table concerns.
+        remedies=lambda w, input: PLAN["variants"].remedies.text(w),
+    shell:
+        SUPERVISE + " --module scripts.stages.compile_iree"
+        " --asked {input.asked:q} --remedies {params.remedies:q} --pins {params.pins}"
+        " --upstream {input.env:q} --artifact {output.vmfb:q} {output.report:q}"
+        " -- {params.python} -m scripts.stages.compile_iree"
+        " --out-vmfb {output.vmfb:q} --out-report {output.report:q}"
 
 
 rule tune_iree:
@@ -55,14 +89,18 @@ use rule time_group as time_tuned with:
     """The tuned rows of a model, and those of eager and inductor, timed in turns."""
     input:
         before=of_cell(lambda w: PLAN["variants"].groups.files(w, "status.json")),
-        verified=of_cell(lambda w: PLAN["variants"].groups.files(w, "verification.json")),
+        verified=of_cell(
+            lambda w: PLAN["variants"].groups.files(w, "verification.json")
+        ),
     output:
         timing=artifact("time_tuned", "timing.json"),
         status=artifact("time_tuned", "status.json"),
     log:
         artifact("time_tuned", "log.txt"),
     group:
-        together(lambda w: group_on("measure", PLAN["variants"].groups.on_device(w).node))
+        together(
+            lambda w: group_on("measure", PLAN["variants"].groups.on_device(w).node)
+        )
     resources:
         **asks("time_tuned"),
         **alone_on(PLAN["variants"].groups.on_device),

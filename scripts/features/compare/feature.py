@@ -1,0 +1,27 @@
+"""The feature `compare`: what differs between runs, toolchains and releases, and the history of all results."""
+
+from __future__ import annotations
+
+from scripts.matrix.feature import Feature, Verb
+
+FEATURE = Feature(
+    "compare",
+    keep="scripts.features.compare.history.store",
+    verbs=(
+        Verb(
+            "compare",
+            "scripts.features.compare.verbs.compare",
+            "what differs between two runs or toolchains, by intervals",
+        ),
+        Verb(
+            "history",
+            "scripts.features.compare.verbs.history",
+            "what changed in which run, from all results that were kept",
+        ),
+        Verb(
+            "bisect",
+            "scripts.features.compare.verbs.bisect",
+            "the release of IREE in which a cell changed",
+        ),
+    ),
+)

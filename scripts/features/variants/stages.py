@@ -1,0 +1,50 @@
+"""The stages of other ways to compile."""
+
+from __future__ import annotations
+
+from scripts.matrix.cell import Kind
+from scripts.matrix.stage import IREE_ENV, REPORT, STATUS, TIMING, Need, Stage
+
+STAGES = (
+    Stage(
+        "remedy",
+        Kind.MODULE,
+        ("scripts.stages.compile_iree",),
+        env=IREE_ENV,
+        after="compile",
+        limits="compile",
+        forked=True,
+        need=Need(3000, 360, 0),
+        aggregated=(REPORT,),
+        remedies="compile",
+    ),
+    Stage(
+        "tune",
+        Kind.TUNING,
+        (
+            "scripts.stages.tune_iree",
+            "scripts.stages.compile_iree",
+            "scripts.stages.verify_iree",
+            "scripts.stages.time_module",
+            "scripts.stages.tune_dispatches",
+        ),
+        env=IREE_ENV,
+        after="reference",
+        limits="compile",
+        forked=True,
+        need=Need(3000, 900, 60, "weights"),
+        wants_device=True,
+        aggregated=(STATUS, REPORT),
+        checked_by="scripts.features.variants.search.report",
+    ),
+    Stage(
+        "time_tuned",
+        Kind.GROUP,
+        ("scripts.stages.time_group", "scripts.stages.time_module"),
+        limits="time",
+        need=Need(3000, 300, 120, "group", turns=True),
+        wants_device=True,
+        own_rule="time_tuned",
+        aggregated=(STATUS, TIMING),
+    ),
+)
