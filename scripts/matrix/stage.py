@@ -43,7 +43,7 @@ class Stage:
     that of the references. `after`: the stage before it in the chain.
     `recorded_as`: its folder below results/, and its name in status files and tables.
     `limits`: the entry of the configuration's `limits` that applies to it. Both default to its
-    name. `need`: what it requests from a cluster; None for a stage that is never submitted.
+    name. `timeout_s`: its time limit where `limits` has no entry; 0: the entry has to be there. `need`: what it requests from a cluster; None for a stage that is never submitted.
     `forked`: its process may be forked from one that has imported the packages of its environment.
     `wants_device`: its outcome depends on devices or compilers of the machine. `skipped`: for what a
     TorchBench file may skip it: "cell", "model" or "training"; "" for never.
@@ -61,6 +61,7 @@ class Stage:
     after: str = ""
     recorded_as: str = ""
     limits: str = ""
+    timeout_s: float = 0
     need: Need | None = None
     wants_device: bool = False
     forked: bool = False

@@ -13,10 +13,6 @@ from scripts.core import checkout
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.stage import IREE_ENV, REPORT, STATUS, TIMING, VERIFICATION, Need, Stage
 
-OPTIONAL_LIMITS = {"operators": {"timeout_s": 60}}
-"""Entries of `limits` that a configuration may leave out, with their defaults."""
-
-
 # The needs are twice what the stages of the default run and the full-size language models of
 # docs/models.md took on two cores (at most: reference 2.6 GB and 109 s for 7.1 GB of weights, export
 # 2.8 GB and 61 s for 7.1 GB, compile 2.2 GB, baseline 36 s).
@@ -109,6 +105,11 @@ def _all() -> dict[str, Stage]:
 
 STAGES = _all()
 """All stages by name, in the order of tables."""
+
+OPTIONAL_LIMITS = {
+    stage.limits_key: {"timeout_s": stage.timeout_s} for stage in STAGES.values() if stage.timeout_s
+}
+"""Entries of `limits` that a configuration may leave out, with their defaults."""
 
 LAST = {
     Kind.IREE: "verify",

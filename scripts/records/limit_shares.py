@@ -19,7 +19,9 @@ NOT_COUNTED = "the FLOPs and bytes of a call were not counted; the log of the re
 def read(devices: Iterable[str], root: Path = Path()) -> list[MachineLimits]:
     """The limits of devices, of those that were measured. Raises ValueError for a file of another
     form."""
-    stage = stages.STAGES["machine_limits"]
+    stage = stages.STAGES.get("machine_limits")
+    if not stage:
+        return []
     paths = [root / stage.path(device, machine_limits.FILE) for device in devices]
     return [found for path in paths if (found := MachineLimits.read(path))]
 

@@ -29,8 +29,10 @@ class Aggregation:
         return self.with_limits(self._matrix)
 
     def machine_limits(self, devices: Iterable[str]) -> list[str]:
-        """The files with the limits of these devices (timing/machine_limits.py)."""
-        stage = stages.STAGES["machine_limits"]
+        """The files with the limits of these devices (timing/machine_limits.py); none without the feature that makes them."""
+        stage = stages.STAGES.get("machine_limits")
+        if not stage:
+            return []
         return [stage.path(device, machine_limits.FILE) for device in devices]
 
     def with_limits(self, matrix: Matrix) -> list[str]:

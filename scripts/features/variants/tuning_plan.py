@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.core.machine import cpu_name, physical_cores
-from scripts.features.toolchains.build_trees import COMPILER
 from scripts.features.variants import flag_sets, tuned_matrix, tuning
 from scripts.features.variants.remedy_plan import Remedies
 from scripts.features.variants.search.candidates import Candidate, Search
 from scripts.features.variants.tuning import AS_CONFIGURED, TUNED, Result
-from scripts.iree import tuning_spec
+from scripts.iree import tools, tuning_spec
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import plugins
 from scripts.matrix.cell import Cell, Kind
@@ -168,4 +167,4 @@ def versions(matrix: Matrix, frontend: str) -> dict[str, str]:
     pins = environments.pins(declared.env)
     called = plugins.exporter(declared.exporter).versions
     found = {name: pins[package] for package, name in called.items() if package in pins}
-    return found | {"iree": environments.pins(IREE_ENV)[COMPILER]}
+    return found | {"iree": environments.pins(IREE_ENV)[tools.PACKAGE]}
