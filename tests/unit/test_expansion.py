@@ -675,7 +675,7 @@ def test_every_cell_has_a_dump_of_its_own_whatever_the_names(root, entries):
         for kind, names in entries.items()
     }
     found = expansion.expand(config, {}, root)
-    dumps = Plan(found, frozenset(), with_conda=False).dumps()
+    dumps = Plan(found, frozenset(), with_conda=False)["profile"].dumps()
     assert len(set(dumps)) == len(dumps)
 
 

@@ -367,7 +367,7 @@ DUMP_MATRIX = {
 
 def test_every_cell_has_a_dump_of_its_own(plan):
     other = changed(plan, **DUMP_MATRIX)
-    assert other.dumps() == [
+    assert other["profile"].dumps() == [
         f"results/dumps/{name}/files.json"
         for name in [
             *("conv/iree/mlir/llvm-cpu", "conv/iree/mlir/vulkan"),
@@ -380,8 +380,8 @@ def test_every_cell_has_a_dump_of_its_own(plan):
 def test_profiles_are_a_kind_of_dump(plan):
     other = changed(plan, dumps={"kinds": ["modules"]})
     assert (
-        other.dumps()
-        == other.profiles()
+        other["profile"].dumps()
+        == other["profile"].profiles()
         == [
             f"results/profile/{name}/profile.json"
             for name in [
@@ -459,7 +459,7 @@ def test_every_stage_has_a_rule_and_modules_that_exist():
         own = [name for name in stage.modules if "{" not in name]
         files = [Path(fingerprint.ROOT, *name.split(".")).with_suffix(".py") for name in own]
         assert all(file.is_file() for file in files), stage
-    texts = [*rule_texts(), *(RULES / "tune.smk").read_text().split("\nuse rule ")[1:]]
+    texts = [*rule_texts(), *(RULES / "variants.smk").read_text().split("\nuse rule ")[1:]]
     found = [re.search(r'stage_params\("(\w+)"\)', rule)[1] for rule in texts]
     assert sorted(found) == sorted(STAGES)
 
@@ -478,7 +478,7 @@ def test_a_rule_records_under_the_modules_that_its_stage_declares(rule):
     recorded = re.search(r"--module ((?:scripts[\w.]+(?:\{[\w.]+\})? ?)+)", rule)[1].split()
     assert [name.replace("params.", "") for name in recorded] == list(stage.modules)
     # Compilations have no worker: the command that supervises them is the stage's own.
-    started = re.search(r"-m (scripts\.\w+)", rule.split(" -- ")[-1])
+    started = re.search(r"-m (scripts[.\w]+)", rule.split(" -- ")[-1])
     commands = {"SUPERVISE_COMPILING": "compile_operators", "SUPERVISE_TUNING": "tune_iree"}
     commands |= {"SUPERVISE_TIMING": "time_group", "SUPERVISE_TIMING_BATCH": "time_operators"}
     own = [

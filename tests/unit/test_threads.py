@@ -200,9 +200,9 @@ def test_a_module_is_compiled_with_the_same_options_as_for_one_number():
 
 def test_what_is_dumped_of_a_module_is_shared_and_profiles_are_of_each_number():
     found = plan()
-    dumps = [path for path in found.dumps() if "/conv/iree/" in path]
+    dumps = [path for path in found["profile"].dumps() if "/conv/iree/" in path]
     assert dumps == [f"results/dumps/conv/iree/mlir/{t}/files.json" for t in ("llvm-cpu", "vulkan")]
-    assert [path for path in found.profiles() if "/conv/" in path] == [
+    assert [path for path in found["profile"].profiles() if "/conv/" in path] == [
         *(f"results/profile/conv/iree/mlir/llvm-cpu+{n}-threads/profile.json" for n in (1, 2)),
         *(f"results/profile/conv/eager+{n}-threads/eval/profile.json" for n in (1, 2)),
     ]
