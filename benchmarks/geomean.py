@@ -39,7 +39,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from scripts.matrix.tests import EVAL
+from scripts.matrix.training import EVAL
 
 from scripts.core import exits
 from scripts.iree.backends import BACKENDS

@@ -1,3 +1,3 @@
 # Made by `vmfbench lock`. Snakemake runs it in the environment that conda made of torch-mlir.yaml.
-# envs/torch-mlir.lock has sha256 506cf1c90c2a90c31ffd03b1cc960d6620bc4df877fcadc37ac072c1c15d2cb5.
+# envs/torch-mlir.lock has sha256 b55afb20ec28dd591f023d897a5df450dd8596edc883921aca7ff87416fe2854.
 python -m pip install --no-deps --require-hashes --force-reinstall -r envs/torch-mlir.lock

@@ -1,3 +1,3 @@
 # Made by `vmfbench lock`. Snakemake runs it in the environment that conda made of xla-stablehlo.yaml.
-# envs/xla-stablehlo.lock has sha256 f0d6746da1789ff86d5098ca4e337d31ed1e2aba7221ea07615d76970d07bbc9.
+# envs/xla-stablehlo.lock has sha256 5dbc7de5f6ae3f962909174f3c536bbb53ea2a0a6bce0f4c639f612f6b58e45a.
 python -m pip install --no-deps --require-hashes --force-reinstall -r envs/xla-stablehlo.lock
