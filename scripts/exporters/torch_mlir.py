@@ -18,10 +18,10 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter
 
 from scripts.core.tensors import TensorType
-from scripts.lowering import capture, fx_rewrites, kernels, locations
+from scripts.lowering import capture, fx_rewrites, locations
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Input, Lowered
-from scripts.lowering.stablehlo import for_iree
+from scripts.lowering.stablehlo import changing_positions, for_iree
 from scripts.torch_model import loading
 
 OPTIONS = {
@@ -99,7 +99,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     if options["rewrites"] != "none" and dialect == "stablehlo":
         with timed(seconds, "rewrite"):
             changing = loaded.changing if options["rewrites"] == "all" else ()
-            text, names = for_iree(text, kernels.numbers(arguments, changing))
+            text, names = for_iree(text, changing_positions(arguments, changing))
         rewrites += tuple(names)
     lowered = Lowered(
         text=text,

@@ -32,6 +32,10 @@ BARRIER = "util.optimization_barrier"
 """Keeps IREE from computing what is behind it when the module is loaded, and from moving or fusing what is before it."""
 
 
+class UnsupportedProgram(Exception):
+    """A program that a lowering path does not support; names the construct."""
+
+
 class LinkError(Exception):
     """The lowered function and its arguments do not fit; says which argument and both types."""
 

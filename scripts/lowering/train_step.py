@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS
 from scripts.lowering.flat_model import PREFIX, FlatModel
 from scripts.lowering.fx_rewrites import edit
-from scripts.lowering.unsupported import UnsupportedProgram
+from scripts.lowering.link import UnsupportedProgram
 from scripts.torch_model.optimizer import Optimizer
 from scripts.torch_model.step import loss_of
 from scripts.torch_model.train_reference import Training
@@ -104,7 +104,7 @@ def completed(
 def _results(program: ExportedProgram, module: torch.nn.Module) -> dict[str, fx.Node]:
     """The results of a joint graph by their names; the gradient of a tied weight is the sum of all its uses."""
     _, aliases = named_weights(module)
-    output = next(node for node in reversed(program.graph.nodes) if node.op == "output")
+    output = program.graph.output_node()
     found: dict[str, fx.Node] = {}
     for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
         name = (spec.target or "").removeprefix(PREFIX)
@@ -199,7 +199,7 @@ class _Updates:
 
 def _inserted(graph: fx.Graph, update: fx.Graph, arguments: list[fx.Node]) -> list[fx.Node]:
     """The results of `update` for these arguments, as nodes before the end of `graph`."""
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    output = graph.output_node()
     holders = [node for node in update.nodes if node.op == "placeholder"]
     known = dict(zip(holders, arguments, strict=True))
     for node in update.nodes:
@@ -211,13 +211,12 @@ def _inserted(graph: fx.Graph, update: fx.Graph, arguments: list[fx.Node]) -> li
         with graph.inserting_before(output):
             known[node] = graph.node_copy(node, known.__getitem__)
         edit.retype(known[node])
-    ends = next(node for node in reversed(update.nodes) if node.op == "output")
-    return [known[node] for node in ends.args[0]]
+    return [known[node] for node in update.output_node().args[0]]
 
 
 def _return(program: ExportedProgram, results: list[fx.Node]) -> None:
     """Let a program return these nodes and nothing else, as results of the user's."""
-    output = next(node for node in reversed(program.graph.nodes) if node.op == "output")
+    output = program.graph.output_node()
     output.args = (tuple(results),)
     returned = [TensorArgument(node.name) for node in results]
     program.graph_signature.output_specs = [

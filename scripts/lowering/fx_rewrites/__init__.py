@@ -16,22 +16,19 @@ from torch.export import ExportedProgram
 
 from scripts.lowering.fx_rewrites import (
     aggregations,
-    bags,
     convolutions,
     edit,
     masks,
-    norms,
-    patches,
+    operators,
     pools,
     scatters,
-    slices,
     unpacking,
     values,
 )
 
 REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "fold-constant-nonzero": values.fold_constant_nonzero,
-    "scan-of-booleans-in-int64": values.scan_of_booleans_in_int64,
+    "scan-of-booleans-in-int64": operators.scan_of_booleans_in_int64,
     "index-from-the-front": values.index_from_the_front,
     "scatter-mean-as-sum": scatters.mean_as_sum,
     "scatter-without-self": scatters.without_self,
@@ -43,17 +40,17 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "mask-index-at-full-length": masks.at_full_length,
     "scatter-reduce-as-comparison": scatters.reduce_as_comparison,
     "scatter-from-memory": scatters.from_memory,
-    "embedding-bag-as-sum": bags.embedding_bag_as_sum,
+    "embedding-bag-as-sum": operators.embedding_bag_as_sum,
     "max-pool-with-end-padding": pools.ceil_mode_as_padding,
     "max-pool-indices-by-offsets": pools.indices_by_offsets,
     "max-pool-gradient-by-offsets": pools.gradient_by_offsets,
     "grouped-convolution-gradients-by-offsets": convolutions.grouped_gradients_by_offsets,
     "weight-gradients-by-offsets": convolutions.weight_gradients_by_offsets,
-    "slice-scatter-as-concatenation": slices.scatter_as_concatenation,
-    "empty-as-zeros": values.empty_as_zeros,
-    "batch-norm-by-deviations": norms.batch_norm_by_deviations,
+    "slice-scatter-as-concatenation": operators.slice_scatter_as_concatenation,
+    "empty-as-zeros": operators.empty_as_zeros,
+    "batch-norm-by-deviations": operators.batch_norm_by_deviations,
     "unpack-without-interleaving": unpacking.unpack_without_interleaving,
-    "patches-as-product": patches.patches_as_product,
+    "patches-as-product": convolutions.patches_as_product,
 }
 """All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite
 changes a program in place and returns whether it did."""

@@ -10,10 +10,17 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
-from scripts.lowering.fx_rewrites.edit import Builder, argument, aten, calls, replace, value
+from scripts.lowering.fx_rewrites.edit import (
+    WIDE,
+    Builder,
+    argument,
+    aten,
+    each,
+    replace,
+    value,
+)
 from scripts.lowering.fx_rewrites.scatters import rows_of_index
 
-_PRODUCTS = (aten.mm.default, aten.matmul.default, aten.addmm.default, aten.linear.default)
 _ADDITIONS = (aten.scatter_add.default, aten.scatter_reduce.two)
 _ZEROS = (aten.zeros.default, aten.new_zeros.default, aten.zeros_like.default)
 _FILLED = {
@@ -25,8 +32,6 @@ _FILLED = {
 """Operators whose result is one number everywhere, and which argument that is."""
 _OF_TYPE = {aten.new_zeros.default: 0, aten.new_ones.default: 1, aten.new_full.default: None}
 """Operators that take no value of their first argument, only its type, with their number (None: an argument)."""
-_DTYPES = (torch.float32, torch.float64)
-"""In types of 16 bits, rounding each step would make the two orders differ visibly."""
 
 
 def project_before_aggregation(program: ExportedProgram) -> bool:
@@ -41,52 +46,42 @@ def project_before_aggregation(program: ExportedProgram) -> bool:
     would still be computed, or if x has more rows than the aggregated tensor, because the product
     would need more FLOPs.
     """
-    changed = False
-    for node in calls(program, *_PRODUCTS):
-        product = _product(node)
-        chain = _aggregation(node, product.left) if product else []
-        if not product or not chain or not _moves_less(node, chain):
-            continue
-        for step in chain:
-            _detach(step.node)
-        result = product.again(Builder(node), chain[-1].operand)
-        for step in reversed(chain):
-            result = step.again(Builder(node, like=step.node), result)
-        if product.bias is not None:
-            result = Builder(node)(aten.add.Tensor, result, product.bias)
-        replace(node, result)
-        changed = True
+    changed = _projected(program)
     if changed:
         # Later rewrites must not find the aggregations that nothing uses any more.
         program.graph.eliminate_dead_code()
     return changed
 
 
-Again = Callable[[Builder, fx.Node], fx.Node]
-"""Builds an operator again, for another operand."""
-
-
-@dataclass(frozen=True)
-class _Product:
-    """A product of two matrices plus a bias or None. `again` has no bias."""
-
-    left: fx.Node
-    again: Again
-    bias: fx.Node | None
+@each(aten.mm.default, aten.matmul.default, aten.addmm.default, aten.linear.default)
+def _projected(node: fx.Node) -> fx.Node | None:
+    """The aggregation of a product, for a product of an aggregation."""
+    operands = _operands(node)
+    chain = _aggregation(node, operands[0]) if operands else []
+    if not operands or not chain or not _moves_less(node, chain):
+        return None
+    _, right, bias = operands
+    for step in chain:
+        _detach(step.node)
+    target = aten.linear.default if node.target is aten.linear.default else aten.mm.default
+    result = Builder(node)(target, chain[-1].operand, right)
+    for step in reversed(chain):
+        result = step.again(Builder(node, like=step.node), result)
+    return result if bias is None else Builder(node)(aten.add.Tensor, result, bias)
 
 
 @dataclass(frozen=True)
 class _Step:
-    """An operator of an aggregation. `moves`: whether it gathers or adds rows."""
+    """An operator of an aggregation. `moves`: whether it gathers or adds rows. `again` builds it for another operand."""
 
     node: fx.Node
     operand: fx.Node
     moves: bool
-    again: Again
+    again: Callable[[Builder, fx.Node], fx.Node]
 
 
-def _product(node: fx.Node) -> _Product | None:
-    """A product of two different matrices in a type of _DTYPES; None if a call is not one."""
+def _operands(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node | None] | None:
+    """The two different matrices of a product, and its bias or None; None for a product of something else."""
     bias = None
     if node.target is aten.linear.default:
         left, right = node.args[:2]
@@ -98,10 +93,8 @@ def _product(node: fx.Node) -> _Product | None:
     else:
         left, right = node.args
     shapes = (value(left).dim(), value(right).dim())
-    if value(node).dtype not in _DTYPES or shapes != (2, 2) or left is right:
-        return None
-    target = aten.linear.default if node.target is aten.linear.default else aten.mm.default
-    return _Product(left, lambda build, x: build(target, x, right), bias)
+    known = value(node).dtype in WIDE and shapes == (2, 2) and left is not right
+    return (left, right, bias) if known else None
 
 
 def _aggregation(product: fx.Node, left: fx.Node) -> list[_Step]:
@@ -130,9 +123,8 @@ def _detach(node: fx.Node) -> None:
         number = _OF_TYPE[user.target]
         if number is None:
             number = argument(user, "fill_value")
-        found = value(user)
-        build = Builder(user)
-        replace(user, build(aten.full.default, user.args[1], number, dtype=found.dtype, device=found.device))  # fmt: skip
+        kind = {"dtype": value(user).dtype, "device": value(user).device}
+        replace(user, Builder(user)(aten.full.default, user.args[1], number, **kind))
 
 
 def _moves_less(product: fx.Node, chain: list[_Step]) -> bool:
@@ -145,13 +137,10 @@ def _step(node: fx.Node) -> _Step | None:
     """A linear operator on a matrix that treats all columns alike; None if a node is not one."""
     if node.op != "call_function":
         return None
-    for rule in (_gather, _addition, _scale):
-        found = rule(node)
-        if found:
-            matrix = value(found.operand)
-            same = matrix.dim() == 2 and matrix.dtype is value(node).dtype
-            return found if same else None
-    return None
+    step = _gather(node) or _addition(node) or _scale(node)
+    if step is None or value(step.operand).dim() != 2:
+        return None
+    return step if value(step.operand).dtype is value(node).dtype else None
 
 
 def _gather(node: fx.Node) -> _Step | None:
@@ -164,7 +153,12 @@ def _gather(node: fx.Node) -> _Step | None:
         fits = len(indices) == 1 and _is_vector_of_indices(indices[0])
     else:
         return None
-    return _Step(node, operand, True, _with_operand(node, operand)) if fits else None
+
+    def again(build: Builder, x: fx.Node) -> fx.Node:
+        args = [x if given is operand else given for given in node.args]
+        return build(node.target, *args, **node.kwargs)
+
+    return _Step(node, operand, True, again) if fits else None
 
 
 def _addition(node: fx.Node) -> _Step | None:
@@ -197,17 +191,17 @@ def _scale(node: fx.Node) -> _Step | None:
     """A product or quotient with one number, or with one number per row."""
     if node.target not in (aten.mul.Tensor, aten.div.Tensor):
         return None
-    first, second = node.args
-    ways = [(first, second)]
+    ways = [node.args]
     if node.target is aten.mul.Tensor:
-        ways.append((second, first))
+        ways.append(node.args[::-1])
     for operand, factor in ways:
         if not isinstance(operand, fx.Node) or value(operand).shape != value(node).shape:
             continue
-        same = _without_columns(factor, value(node))
-        if same is not None:
-            return _Step(node, operand, False, _scaled(node.target, same))
-    return None
+        if (same := _without_columns(factor, value(node))) is not None:
+            break
+    else:
+        return None
+    return _Step(node, operand, False, lambda build, x: build(node.target, x, same))
 
 
 def _without_columns(factor: Any, result: torch.Tensor) -> Any:
@@ -218,21 +212,6 @@ def _without_columns(factor: Any, result: torch.Tensor) -> Any:
         factor = factor.args[0]
     shape = value(factor).shape
     return factor if not len(shape) or shape[-1] == 1 else None
-
-
-def _scaled(target: Any, factor: Any) -> Again:
-    """A product or quotient of a matrix and a factor."""
-    return lambda build, x: build(target, x, factor)
-
-
-def _with_operand(node: fx.Node, operand: fx.Node) -> Again:
-    """The same call with another tensor in place of an operand."""
-
-    def again(build: Builder, x: fx.Node) -> fx.Node:
-        args = [x if one is operand else one for one in node.args]
-        return build(node.target, *args, **node.kwargs)
-
-    return again
 
 
 def _is_vector_of_indices(index: fx.Node | None) -> bool:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import fx
 from torch.export import ExportedProgram
 
-from scripts.lowering.fx_rewrites.edit import Builder, argument, aten, calls, replace, value
+from scripts.lowering.fx_rewrites.edit import (
+    WIDE,
+    Builder,
+    argument,
+    aten,
+    calls,
+    each,
+    is_static,
+    value,
+)
 
 _CASTS = (torch.ops.prims.convert_element_type.default, aten._to_copy.default)
 _BINARY = (aten.mul.Tensor, aten.sub.Tensor, aten.add.Tensor, aten.div.Tensor)
 _CHECK = aten._assert_tensor_metadata.default
-_DTYPES = (torch.float32, torch.float64)
-"""In types of 16 bits, rounding both halves before they are added would be visible."""
 
 Halves = tuple[fx.Node, fx.Node]
 """The values with an even and with an odd index in the last dimension."""
@@ -28,20 +33,39 @@ def unpack_without_interleaving(program: ExportedProgram) -> bool:
     (scales, types) can be done for each half. Instead, the columns of x are split, which is less
     work because x has fewer rows than `w` (otherwise it is not done). The order of sums changes.
     """
-    changed = False
-    for node in calls(program, aten.mm.default, aten.linear.default):
-        found = _weight(node)
-        if found is None or not _is_less_work(node, found[0]):
-            continue
-        halves = _halves(*found, Builder(node))
-        if halves is None:
-            continue
-        replace(node, _sum_of_products(node, halves))
-        changed = True
+    changed = _split(program)
     if changed:
         program.graph.eliminate_dead_code()
-        _drop_checks(program)
+        # Capture has decided the assertions about the types of tensors that nothing else uses any more. They would keep
+        # the interleaved weights in the graph.
+        for check in calls(program, _CHECK):
+            if not _users(check.args[0]):
+                program.graph.erase_node(check)
+        program.graph.eliminate_dead_code()
     return changed
+
+
+@each(aten.mm.default, aten.linear.default)
+def _split(node: fx.Node) -> fx.Node | None:
+    """The sum of two products with the halves of a weight, with the bias of the original."""
+    found, x = _weight(node), node.args[0]
+    # Splitting x has to be less work than interleaving the weight.
+    if found is None or not is_static(x) or value(x).numel() >= value(found[0]).numel():
+        return None
+    build = Builder(node)
+    if (halves := _halves(*found, build)) is None:
+        return None
+    *shape, columns = value(x).shape
+    pairs = build(aten.reshape.default, x, [*shape, columns // 2, 2])
+    results = []
+    for number, half in enumerate(halves):
+        chosen = build(aten.select.int, pairs, -1, number)
+        if node.target is aten.mm.default:
+            half = build(aten.permute.default, half, [1, 0])
+        results.append(build(node.target, chosen, half))
+    result = build(aten.add.Tensor, *results)
+    bias = argument(node, "bias") if node.target is aten.linear.default else None
+    return result if bias is None else build(aten.add.Tensor, result, bias)
 
 
 def _weight(product: fx.Node) -> tuple[fx.Node, fx.Node] | None:
@@ -54,14 +78,8 @@ def _weight(product: fx.Node) -> tuple[fx.Node, fx.Node] | None:
         if _users(weight) != [product]:
             return None
         weight, user = weight.args[0], weight
-    fits = value(product).dtype in _DTYPES and value(weight).dim() == 2
+    fits = value(product).dtype in WIDE and value(weight).dim() == 2
     return (weight, user) if fits else None
-
-
-def _is_less_work(product: fx.Node, weight: fx.Node) -> bool:
-    """Whether the other operand of a product has fewer values than the weight."""
-    sizes = value(product.args[0]).shape
-    return all(isinstance(n, int) for n in sizes) and sizes.numel() < value(weight).numel()
 
 
 def _halves(node: fx.Node, user: fx.Node, build: Builder) -> Halves | None:
@@ -92,21 +110,17 @@ def _interleaved(node: fx.Node) -> Halves | None:
         if argument(node, "dim") not in (-1, rank - 1):
             return None
     elif node.target is aten.cat.default:
-        if argument(node, "dim") not in (-1, rank - 1) or not _are_columns(node.args[0], rank):
+        columns = node.args[0]
+        if argument(node, "dim") not in (-1, rank - 1):
             return None
-        parts = [part.args[0] for part in node.args[0]]
+        if any(c.target is not aten.unsqueeze.default or c.args[1] not in (-1, rank - 1) for c in columns):  # fmt: skip
+            return None
+        parts = [column.args[0] for column in columns]
     else:
         return None
     # A part of another type would be converted when it is stacked, before the steps that follow.
     alike = all(value(part).dtype is value(node).dtype for part in parts)
     return (parts[0], parts[1]) if len(parts) == 2 and alike else None
-
-
-def _are_columns(parts: Sequence[fx.Node], rank: int) -> bool:
-    """Whether tensors are made by adding a last dimension."""
-    return all(
-        part.target is aten.unsqueeze.default and part.args[1] in (-1, rank - 1) for part in parts
-    )
 
 
 def _keeps_halves(node: fx.Node) -> bool:
@@ -132,33 +146,6 @@ def _half_of(step: fx.Node, operand: fx.Node, build: Builder) -> fx.Node:
     return build(step.target, operand, *step.args[1:], **step.kwargs)
 
 
-def _sum_of_products(product: fx.Node, halves: Halves) -> fx.Node:
-    """The sum of the products of the halves, with the bias of the original."""
-    build, x = Builder(product), product.args[0]
-    *shape, columns = value(x).shape
-    pairs = build(aten.reshape.default, x, [*shape, columns // 2, 2])
-    results = []
-    for number, half in enumerate(halves):
-        chosen = build(aten.select.int, pairs, -1, number)
-        if product.target is aten.mm.default:
-            half = build(aten.permute.default, half, [1, 0])
-        results.append(build(product.target, chosen, half))
-    result = build(aten.add.Tensor, *results)
-    bias = argument(product, "bias") if product.target is aten.linear.default else None
-    return result if bias is None else build(aten.add.Tensor, result, bias)
-
-
 def _users(node: fx.Node) -> list[fx.Node]:
     """The calls that use a tensor, without assertions about its type."""
     return [user for user in node.users if user.target is not _CHECK]
-
-
-def _drop_checks(program: ExportedProgram) -> None:
-    """Remove assertions about the types of tensors that nothing else uses, and these tensors.
-
-    Capture has decided the assertions. They would keep the interleaved weights in the graph.
-    """
-    for check in calls(program, _CHECK):
-        if not _users(check.args[0]):
-            program.graph.erase_node(check)
-    program.graph.eliminate_dead_code()
