@@ -43,7 +43,7 @@ def capture(loaded: loading.LoadedModel) -> Captured:
     if loaded.training is None:
         program = torch.export.export(FlatModel(loaded).eval(), inputs, strict=False)
     else:
-        given = (*inputs, *loaded.training.cotangent_values())
+        given = (*inputs, *map(convert.zeros, loaded.training.cotangents))
         program = train_step.capture(train_step.Loss(loaded), given)
     return Captured(program, loaded, _without_quotes(program))
 

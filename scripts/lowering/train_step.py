@@ -29,10 +29,16 @@ from scripts.core.tensors import CHANGE, GRADIENT, LOSS
 from scripts.lowering.flat_model import PREFIX, FlatModel
 from scripts.lowering.fx_rewrites import edit
 from scripts.lowering.link import UnsupportedProgram
+from scripts.torch_model import convert
 from scripts.torch_model.optimizer import Optimizer
-from scripts.torch_model.step import loss_of
-from scripts.torch_model.train_reference import Training
-from scripts.torch_model.updates import key, make, put, slots
+from scripts.torch_model.step import (
+    Training,
+    loss_of,
+    make_optimizer,
+    set_state,
+    state_key,
+    state_slots,
+)
 from scripts.torch_model.weights import named_weights
 
 aten = torch.ops.aten
@@ -83,12 +89,12 @@ def completed(
     """
     found = _results(program, module)
     state = _state(program, training)
-    kept = slots(training.optimizer)
-    updates = _Updates(training.optimizer, kept)
+    slots = state_slots(training.optimizer)
+    updates = _Updates(training.optimizer, slots)
     for name, weight in _weights(program, module).items():
         if GRADIENT + name not in found:
             continue
-        keys = [key(slot, name) for slot in kept]
+        keys = [state_key(slot, name) for slot in slots]
         taken = [weight, found[GRADIENT + name], *(state[key] for key in keys)]
         new = _inserted(program.graph, updates.of(weight.meta["val"]), taken)
         found |= {CHANGE + key: value for key, value in zip([name, *keys], new, strict=True)}
@@ -143,7 +149,8 @@ def _state(program: ExportedProgram, training: Training) -> dict[str, fx.Node]:
     first = next(node for node in program.graph.nodes if node.op == "placeholder")
     found: dict[str, fx.Node] = {}
     specs = []
-    for number, (name, value) in enumerate(training.state_values().items()):
+    for number, (name, kind) in enumerate(training.state.items()):
+        value = convert.zeros(kind)
         with program.graph.inserting_before(first):
             node = program.graph.placeholder(f"b_optimizer_{number}")
         node.meta["val"] = mode.from_tensor(value, static_shapes=True)
@@ -167,9 +174,9 @@ class _Update(torch.nn.Module):
     ) -> tuple[torch.Tensor, ...]:
         weight = weight.clone()
         weight.grad = gradient
-        made = make(self.optimizer, [weight])
-        held = {key(slot, ""): value for slot, value in zip(self.slots, state, strict=True)}
-        put(made, weight, "", self.slots, held)
+        made = make_optimizer(self.optimizer, [weight])
+        held = {state_key(slot, ""): value for slot, value in zip(self.slots, state, strict=True)}
+        set_state(made, weight, "", self.slots, held)
         made.step()
         return (weight, *(made.state[weight][slot] for slot in self.slots))
 

@@ -16,7 +16,7 @@ from scripts.core.tensors import Signature, TensorType
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
 from scripts.matrix.precision import TESTS
-from scripts.torch_model import arguments, errors, loading, source, train_reference
+from scripts.torch_model import arguments, errors, loading, source, step
 from scripts.torch_model.optimizer import Optimizer
 
 
@@ -31,9 +31,7 @@ def main() -> None:
         "--exporter-options", default="{}", type=json.loads, help='JSON object: {"rewrites": "all"}'
     )
     parser.add_argument("--test", default="eval", choices=TESTS, help="what the program computes")
-    parser.add_argument(
-        "--optimizer", default="{}", type=json.loads, help='JSON: {"name": "SGD", "lr": 0.01}'
-    )
+    arguments.add_optimizer(parser)
     parser.add_argument("--ir-format", default="text", choices=link.FORMATS)
     parser.add_argument("--out-program", required=True, type=Path)
     parser.add_argument("--out-report", required=True, type=Path)
@@ -54,8 +52,7 @@ def main() -> None:
         errors.fail(error)
     signature = Signature.read(args.signature)
     if args.test == "train":
-        step = train_reference.of_signature(loaded, signature, Optimizer.of(**args.optimizer))
-        loaded = train_reference.for_capture(loaded, step)
+        loaded = step.for_capture(loaded, signature, Optimizer.of(**args.optimizer))
     program, report, located = export(
         loaded, signature.inputs, exporter, args.exporter_options, args.ir_format
     )

@@ -78,12 +78,6 @@ def functions(path: str | Path) -> dict[str, Function]:
     return {name: _function(path, name, node) for name, node in known.items()}
 
 
-def accepted_options(path: str | Path) -> dict[str, frozenset[str]]:
-    """The option names that each of a model file's functions has as parameters; raises as
-    `functions` does."""
-    return {name: function.options for name, function in functions(path).items()}
-
-
 def chosen_options(function: Function, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `options` that a function is called with.
 

@@ -66,9 +66,7 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--rewrites", default="", choices=("", "speed"), help="of the captured graph"
     )
-    parser.add_argument(
-        "--optimizer", default="{}", type=json.loads, help='JSON: {"name": "SGD", "lr": 0.01}'
-    )
+    arguments.add_optimizer(parser)
     parser.add_argument("--program", type=Path, help="for a runtime that runs a frontend's program")
     parser.add_argument("--weights", required=True, type=Path)
     parser.add_argument("--inputs", required=True, type=Path)

@@ -160,7 +160,8 @@ def _step(
             # PyTorch's foreach implementation, the default on GPUs, adds the momentum to the gradients in place
             # (torch/optim/sgd.py, 2.9 and 2.15), and the gradients are results that are compared.
             arguments["foreach"] = False
-        step.set_optimizer(lambda weights: optimizer(weights, **arguments))
+        weights = [p for p in loaded.module.parameters() if p.requires_grad]
+        step.optimizer = optimizer(weights, **arguments)
     device.finish()
     return step, rewrites
 
