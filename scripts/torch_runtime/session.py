@@ -147,9 +147,7 @@ def _step(
     loaded = placed(loaded, device.device)
     rewrites: tuple[str, ...] = ()
     if work.rewrites:
-        from scripts.torch_runtime import rewritten  # imports torch.export and fx_rewrites
-
-        loaded, rewrites = rewritten.for_speed(loaded)
+        loaded, rewrites = _rewritten_for_speed(loaded)
     context = functools.partial(device.autocast, autocast) if autocast else None
     step = _eager_step(work, check, loaded, device.device, context)
     step.call = prepare(loaded)
@@ -164,6 +162,29 @@ def _step(
         step.optimizer = optimizer(weights, **arguments)
     device.finish()
     return step, rewrites
+
+
+def _rewritten_for_speed(
+    loaded: loading.LoadedModel,
+) -> tuple[loading.LoadedModel, tuple[str, ...]]:
+    """The captured graph, rewritten as exporters do it, as a model of the flat tensor inputs; and the names of the rewrites.
+
+    Its outputs are the tensors among the model's outputs, in order. Exits as `unsupported` if no
+    rewrite changes the graph, because the row would repeat that of the model as it is.
+    """
+    from scripts.lowering import capture, fx_rewrites  # import torch.export
+
+    with torch.no_grad():
+        program = capture.functional(capture.capture(loaded), {})
+    capture.results(program)  # refuses a graph whose calls depend on the calls before
+    names = fx_rewrites.apply(program, fx_rewrites.SPEED)
+    if not names:
+        exits.fail("no rewrite for speed changes the graph of this model", exits.UNSUPPORTED)
+    inputs = tuple(tensor for _, tensor in loaded.inputs)
+    # Without the checks of the inputs, which no other baseline makes in each call.
+    module = program.module(check_guards=False)
+    module.validate_inputs = False
+    return replace(loaded, module=module, args=inputs, kwargs={}), names
 
 
 def _fill(
