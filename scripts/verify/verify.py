@@ -77,10 +77,8 @@ def verify(
         result = _judge(actual, expected, allowed)
     code, detail = result.code, result.detail
     if not expected.deterministic:
-        code, detail = (
-            codes.NONDETERMINISTIC,
-            "two eager runs of the model differ: no golden output",
-        )
+        code = codes.NONDETERMINISTIC
+        detail = "two eager runs of the model differ: no golden output"
     own = torch_same.rmse(expected.golden, expected.fp64) if expected.fp64 is not None else None
     return Verification(
         code=code,
@@ -107,15 +105,15 @@ def follow_generation(
     if not signature.generation or passed.code != codes.PASS:
         return passed
     expected = greedy_tokens.Generation(**signature.generation)
-    found = greedy_tokens.follow(
+    matched, problem = greedy_tokens.follow(
         call, inputs, signature.inputs, signature.outputs, expected, passed.tol, passed.noise
     )
     return dataclasses.replace(
         passed,
-        code=codes.FAIL if found.problem else codes.PASS,
-        detail=found.problem or passed.detail,
-        greedy_tokens=found.matched,
-        greedy_expected=found.steps,
+        code=codes.FAIL if problem else codes.PASS,
+        detail=problem or passed.detail,
+        greedy_tokens=matched,
+        greedy_expected=expected.steps,
     )
 
 
@@ -128,9 +126,8 @@ def _judge(
         actual, expected.golden, expected.fp64, names
     )
     dtypes = [kind.dtype for kind in expected.types]
-    result = torch_same.compare(
-        outputs, golden, fp64, allowed, dtypes, names, scale=scaling.scale_of(names)
-    )
+    scale = scaling.scale_of(names)
+    result = torch_same.compare(outputs, golden, fp64, allowed, dtypes, names, scale=scale)
     if not found:
         return result
     detail = "; ".join([*found, *filter(None, [result.detail])][:3])
