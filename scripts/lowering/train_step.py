@@ -9,6 +9,7 @@ tensor of the optimizer's state. So each call takes the same step from the weigh
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -90,13 +91,14 @@ def completed(
     found = _results(program, module)
     state = _state(program, training)
     slots = state_slots(training.optimizer)
-    updates = _Updates(training.optimizer, slots)
+    graph_of = functools.cache(functools.partial(_update_graph, _Update(training.optimizer, slots)))
     for name, weight in _weights(program, module).items():
         if GRADIENT + name not in found:
             continue
         keys = [state_key(slot, name) for slot in slots]
         taken = [weight, found[GRADIENT + name], *(state[key] for key in keys)]
-        new = _inserted(program.graph, updates.of(weight.meta["val"]), taken)
+        kind = weight.meta["val"]
+        new = _inserted(program.graph, graph_of(kind.shape, kind.dtype), taken)
         found |= {CHANGE + key: value for key, value in zip([name, *keys], new, strict=True)}
     if missing := [name for name in training.results if name not in found]:
         raise UnsupportedProgram(
@@ -181,27 +183,14 @@ class _Update(torch.nn.Module):
         return (weight, *(made.state[weight][slot] for slot in self.slots))
 
 
-class _Updates:
-    """The graphs of an optimizer's update, one per type of weight."""
-
-    def __init__(self, optimizer: Optimizer, slots: Sequence[str]) -> None:
-        self.module = _Update(optimizer, slots)
-        self.known: dict[tuple[torch.Size, torch.dtype], fx.Graph] = {}
-
-    def of(self, weight: torch.Tensor) -> fx.Graph:
-        """The graph for a weight of this type: from the weight, its gradient and the optimizer's tensors to
-        the new weight and the new tensors."""
-        kind = (weight.shape, weight.dtype)
-        if kind not in self.known:
-            # Each a tensor of its own: to torch.export, one tensor given twice is one argument.
-            shapes = [weight.shape] * 2 + [
-                () if s == "step" else weight.shape for s in self.module.slots
-            ]
-            given = tuple(torch.zeros(shape, dtype=weight.dtype) for shape in shapes)
-            with torch.no_grad():
-                exported = torch.export.export(self.module, given, strict=False)
-            self.known[kind] = exported.run_decompositions().graph
-        return self.known[kind]
+def _update_graph(update: _Update, shape: torch.Size, dtype: torch.dtype) -> fx.Graph:
+    """The graph of an update for weights of this type: from the weight, its gradient and the optimizer's tensors to
+    the new weight and the new tensors."""
+    # Each a tensor of its own: to torch.export, one tensor given twice is one argument.
+    shapes = [shape] * 2 + [() if slot == "step" else shape for slot in update.slots]
+    given = tuple(torch.zeros(each, dtype=dtype) for each in shapes)
+    with torch.no_grad():
+        return torch.export.export(update, given, strict=False).run_decompositions().graph
 
 
 def _inserted(graph: fx.Graph, update: fx.Graph, arguments: list[fx.Node]) -> list[fx.Node]:

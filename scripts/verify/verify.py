@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,26 +24,6 @@ class Expected:
     deterministic: bool
     dtype: str
     """The dtype of the computation (f32, f16, bf16), which determines the default tolerance."""
-
-    @classmethod
-    def read(
-        cls, golden: Path, signature: tensors.Signature, without: str | None = None
-    ) -> Expected:
-        """Read it from the files of the reference (or gradients) stage. `without`: the beginning of the names of
-        results that are left out."""
-        stored = tensors.load_npz(golden)
-        taken = [
-            (i, kind)
-            for i, kind in enumerate(signature.outputs)
-            if without is None or not kind.name.startswith(without)
-        ]
-        return cls(
-            types=[kind for _, kind in taken],
-            golden=[stored[f"golden.{i}"] for i, _ in taken],
-            fp64=[stored[f"fp64.{i}"] for i, _ in taken] if signature.has_fp64 else None,
-            deterministic=signature.deterministic,
-            dtype=signature.dtype,
-        )
 
 
 def verify(
