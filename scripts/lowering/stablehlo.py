@@ -6,6 +6,7 @@ Each rewrite is exact and has a name. The export's report lists those that were 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -176,7 +177,8 @@ def _sort_with_own_positions(ir, operation) -> str:
     """
     if operation.name != "stablehlo.sort" or not (places := _carried_positions(ir, operation)):
         return ""
-    start = _sorts_before(operation)
+    before = itertools.takewhile(lambda op: op.operation != operation, operation.block.operations)
+    start = sum(op.operation.name == operation.name for op in before)
     i32 = ir.IntegerType.get_signless(32)
     wide = {place: operation.operands[place].type for place in places}
     if not start and all(ir.RankedTensorType(kind).element_type == i32 for kind in wide.values()):
@@ -231,16 +233,6 @@ def _carried_positions(ir, operation) -> list[int]:
         and _is_iota(operand)
         and not any(list(arguments[2 * place + side].uses) for side in (0, 1))
     ]
-
-
-def _sorts_before(operation) -> int:
-    """The number of sorts before an operation in its block."""
-    count = 0
-    for other in operation.block.operations:
-        if other.operation == operation:
-            break
-        count += other.operation.name == operation.name
-    return count
 
 
 def _is_iota(value) -> bool:
