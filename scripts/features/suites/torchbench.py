@@ -92,15 +92,7 @@ class TorchbenchFile:
         """
         keys = ["skip.all", f"skip.device.{device}", f"skip.test.{_test_name(test)}"]
         keys += ["skip.multiprocess", "only_training"] if test == "eval" else ["skip.multiprocess"]
-        return self._first(keys, model)
-
-    def skip_model_reason(self, model: str) -> str:
-        """Why a model does not run on any device in any test, as `<key> of <file>`; else ""."""
-        return self._first(["skip.all", "skip.multiprocess", *VERIFY_LISTS], model)
-
-    def skip_test_reason(self, model: str, test: str) -> str:
-        """Why a model does not run in a test on any device, as `skip.test.… of <file>`; else ""."""
-        return self._first([f"skip.test.{_test_name(test)}"], model)
+        return self.first(keys, model)
 
     def skip_verify_reason(self, model: str) -> str:
         """Why a model's results cannot be compared with eager's, as `<key> of <file>`; "" if they can.
@@ -109,7 +101,7 @@ class TorchbenchFile:
         eager_not_deterministic in training only), and non_deterministic, whose failures PyTorch
         counts as passes.
         """
-        return self._first(VERIFY_LISTS, model)
+        return self.first(VERIFY_LISTS, model)
 
     def batch_size(self, model: str, test: str) -> int | None:
         """The batch size that the file sets for a model; None if the model's own applies.
@@ -188,7 +180,8 @@ class TorchbenchFile:
     def _names(self, key: str, model: str) -> bool:
         return model in self.lists.get(key, ())
 
-    def _first(self, keys: Iterable[str], model: str) -> str:
+    def first(self, keys: Iterable[str], model: str) -> str:
+        """The first of these lists that names a model, as `<key> of <file>`; "" if none does."""
         return next((f"{key} of {self.path}" for key in keys if self._names(key, model)), "")
 
 

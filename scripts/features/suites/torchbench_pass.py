@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from scripts.features.suites.torchbench import TorchbenchFile
+from scripts.features.suites.torchbench import VERIFY_LISTS, TorchbenchFile
 from scripts.iree.backends import BACKENDS
 from scripts.matrix.cell import Kind
 from scripts.matrix.entries import Model, Override
@@ -68,8 +68,9 @@ def _model(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
         size = next(iter(sizes.values()), own)
         if size != model.default_batch_size:
             options["batch_size"] = size
-    skip = file.skip_model_reason(model.torchbench)
-    skip_train = skip or file.skip_test_reason(model.torchbench, "train")
+    everywhere = ("skip.all", "skip.multiprocess", *VERIFY_LISTS)
+    skip = file.first(everywhere, model.torchbench)
+    skip_train = skip or file.first(["skip.test.training"], model.torchbench)
     return dataclasses.replace(model, options=options, skip=skip, skip_train=skip_train)
 
 
