@@ -283,23 +283,25 @@ def _kernels_transposed_first(ir: Any, module: Any, weights: Collection[int]) ->
         if function.name != "func.func" or "private" in str(function.attributes.get("sym_visibility")):  # fmt: skip
             continue
         block = function.regions[0].blocks[0]
-        found = [
+        convolutions = [
             (operation, order, moves)
             for operation in (op.operation for op in block.operations)
             if (order := _other_order(ir, operation))
             and (moves := _moves(ir, block, operation.operands[1], weights)) is not None
         ]
-        if found:
-            _transpose(ir, block, found)
+        if convolutions:
+            _transpose(ir, block, convolutions)
             applied = [KERNELS_FIRST]
     return applied
 
 
-def _transpose(ir: Any, block: Any, found: Sequence[tuple[Any, list[str], list[Any]]]) -> None:
+def _transpose(
+    ir: Any, block: Any, convolutions: Sequence[tuple[Any, list[str], list[Any]]]
+) -> None:
     """Transpose the kernels of convolutions at the start of their block."""
     start = ir.InsertionPoint(next(iter(block.operations)))
     kernels = []
-    for operation, order, moves in found:
+    for operation, order, moves in convolutions:
         value = moves[0].operands[0] if moves else operation.operands[1]
         for move in moves:
             copy = move.clone(ip=start)
@@ -317,7 +319,7 @@ def _transpose(ir: Any, block: Any, found: Sequence[tuple[Any, list[str], list[A
                 attributes={"permutation": permutation},
             )
         kernels.append(transposed.result)
-    for (operation, order, _), kernel in zip(found, kernels, strict=True):
+    for (operation, order, _), kernel in zip(convolutions, kernels, strict=True):
         with operation.location, start:
             kept = ir.Operation.create(BARRIER, results=[kernel.type], operands=[kernel])
         operation.operands[1] = kept.result

@@ -104,11 +104,11 @@ def count(build: Callable[[], Any], dtype: str) -> Weights | None:
     with os.fdopen(reader, encoding="utf-8") as answer:
         said = answer.read()
     os.waitpid(child, 0)
-    found = json.loads(said) if said else {"error": "the count did not end well"}
-    if "error" in found:
-        print(f"note: the weights are not counted before they are built: {found['error']}")
+    counts = json.loads(said) if said else {"error": "the count did not end well"}
+    if "error" in counts:
+        print(f"note: the weights are not counted before they are built: {counts['error']}")
         return None
-    return Weights(dtype=dtype, **found)
+    return Weights(dtype=dtype, **counts)
 
 
 def _count_and_exit(build: Callable[[], Any], dtype: str, writer: int) -> None:
@@ -130,10 +130,10 @@ def _count_and_exit(build: Callable[[], Any], dtype: str, writer: int) -> None:
         # This process's private memory, as RLIMIT_DATA counts it.
         held = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
         resource.setrlimit(resource.RLIMIT_DATA, (held + COUNT_BYTES, hard))
-        found: Mapping[str, int | str] = _counted(build, dtype)
+        counts: Mapping[str, int | str] = _counted(build, dtype)
     except BaseException as error:
-        found = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
-    os.write(writer, json.dumps(found).encode())
+        counts = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+    os.write(writer, json.dumps(counts).encode())
     os._exit(0)
 
 
@@ -143,11 +143,11 @@ def _counted(build: Callable[[], Any], dtype: str) -> dict[str, int]:
     sizes = {"f16": 2, "bf16": 2}
     with torch.device("meta"):
         module = build()
-    found = {"count": 0, "built_bytes": 0, "kept_bytes": 0}
+    counts = {"count": 0, "built_bytes": 0, "kept_bytes": 0}
     for weight in (*module.parameters(), *module.buffers()):
         size = weight.element_size()
         kept = sizes.get(dtype, size) if weight.is_floating_point() else size
-        found["count"] += weight.numel()
-        found["built_bytes"] += weight.numel() * size
-        found["kept_bytes"] += weight.numel() * kept
-    return found
+        counts["count"] += weight.numel()
+        counts["built_bytes"] += weight.numel() * size
+        counts["kept_bytes"] += weight.numel() * kept
+    return counts

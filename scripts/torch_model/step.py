@@ -232,11 +232,11 @@ def set_state(
 ) -> None:
     """Give an optimizer its state for a weight: copies of the tensors for `slots` in `state`, in the weight's dtype where
     they have its shape. Nothing, if `state` has none."""
-    found = {slot: state[state_key(slot, name)] for slot in slots if state_key(slot, name) in state}
-    if found:
+    given = {slot: state[state_key(slot, name)] for slot in slots if state_key(slot, name) in state}
+    if given:
         made.state[weight] = {
             slot: (value.to(weight.dtype) if value.shape == weight.shape else value).clone()
-            for slot, value in found.items()
+            for slot, value in given.items()
         }
 
 

@@ -15,14 +15,13 @@ from collections.abc import Callable, Collection
 from torch.export import ExportedProgram
 
 from scripts.lowering.fx_rewrites import (
-    aggregations,
     convolutions,
     edit,
     masks,
     operators,
     pools,
+    products,
     scatters,
-    unpacking,
     values,
 )
 
@@ -35,7 +34,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "scatter-sum-as-add": scatters.sum_as_add,
     "scatter-add-by-rows": scatters.add_by_rows,
     "gather-by-rows": scatters.gather_by_rows,
-    "project-before-aggregation": aggregations.project_before_aggregation,
+    "project-before-aggregation": products.project_before_aggregation,
     "scatter-reduce-by-columns": scatters.reduce_by_columns,
     "mask-index-at-full-length": masks.at_full_length,
     "scatter-reduce-as-comparison": scatters.reduce_as_comparison,
@@ -49,7 +48,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "slice-scatter-as-concatenation": operators.slice_scatter_as_concatenation,
     "empty-as-zeros": operators.empty_as_zeros,
     "batch-norm-by-deviations": operators.batch_norm_by_deviations,
-    "unpack-without-interleaving": unpacking.unpack_without_interleaving,
+    "unpack-without-interleaving": products.unpack_without_interleaving,
     "patches-as-product": convolutions.patches_as_product,
 }
 """All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite

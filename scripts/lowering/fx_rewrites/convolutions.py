@@ -87,9 +87,10 @@ def grouped_gradients_by_offsets(node: fx.Node) -> dict[int, fx.Node] | None:
     """
     if argument(node, "groups") == 1 or not _is_supported(node):
         return None
-    made = _Gradients(node)
-    of = (made.of_input, made.of_weight, made.of_bias)
-    return {user.args[1]: made.as_given(of[user.args[1]]()) for user in node.users}
+    gradients = _Gradients(node)
+    make = (gradients.of_input, gradients.of_weight, gradients.of_bias)
+    numbers = [user.args[1] for user in node.users]
+    return {number: gradients.as_given(make[number]()) for number in numbers}
 
 
 def weight_gradients_by_offsets(program: ExportedProgram) -> bool:
@@ -175,30 +176,30 @@ class _Gradients:
 
     def _apart(self) -> fx.Node:
         """The output's gradient with zeros between its elements, as many as the stride leaves out."""
-        call, found = self.call, self.output
+        call, spread = self.call, self.output
         if all(stride == 1 for stride in self.stride):
-            return found
-        outer = list(value(found).shape[:2])
+            return spread
+        outer = list(value(spread).shape[:2])
         alone = [size for place in self.places for size in (place, 1)]
-        found = self._reshaped(found, [*outer, *alone])
+        spread = self._reshaped(spread, [*outer, *alone])
         # From the last dimension on.
         pads = [pad for stride in reversed(self.stride) for pad in (0, stride - 1, 0, 0)]
-        found = call(aten.constant_pad_nd.default, found, pads, 0)
+        spread = call(aten.constant_pad_nd.default, spread, pads, 0)
         wide = [p * s for p, s in zip(self.places, self.stride, strict=True)]
-        found = call(aten.view.default, found, [*outer, *wide])
+        spread = call(aten.view.default, spread, [*outer, *wide])
         for dim, (size, stride) in enumerate(zip(wide, self.stride, strict=True)):
-            found = call(aten.slice.Tensor, found, dim + 2, 0, size - stride + 1)
-        return found
+            spread = call(aten.slice.Tensor, spread, dim + 2, 0, size - stride + 1)
+        return spread
 
     def _flipped_kernel(self) -> fx.Node:
         """The kernel from outputs to inputs, [C, K / groups, …], read backwards."""
         call, spatial = self.call, list(range(3, 3 + self.rank))
         outputs, inputs = value(self.weight).shape[:2]
         own = outputs // self.groups
-        found = call(aten.view.default, self.weight, [self.groups, own, inputs, *self.kernel])
-        found = call(aten.permute.default, found, [0, 2, 1, *spatial])
-        found = call(aten.flip.default, found, spatial)
-        return self._reshaped(found, [self.groups * inputs, own, *self.kernel])
+        kernel = call(aten.view.default, self.weight, [self.groups, own, inputs, *self.kernel])
+        kernel = call(aten.permute.default, kernel, [0, 2, 1, *spatial])
+        kernel = call(aten.flip.default, kernel, spatial)
+        return self._reshaped(kernel, [self.groups * inputs, own, *self.kernel])
 
     def of_weight(self) -> fx.Node:
         """The gradient of the weight, [K, C / groups, …]."""

@@ -44,9 +44,9 @@ def mean_as_sum(node: fx.Node) -> fx.Node | None:
     PyTorch/XLA 2.9 captures no scatter_reduce with `mean` ("aten::scatter_reduce.two");
     torch-mlir 20261001 lowers no scatter_reduce to StableHLO.
     """
-    if (found := _reduction(node, "mean")) is None:
+    if (scatter := _reduction(node, "mean")) is None:
         return None
-    base, dim, index, src, _ = found
+    base, dim, index, src, _ = scatter
     build, dtype = Builder(node), value(base).dtype
     ones = build(aten.full_like.default, index, 1, dtype=dtype)
     own = 1
@@ -70,10 +70,10 @@ def without_self(node: fx.Node) -> fx.Node | None:
     PyTorch/XLA 2.9 captures no scatter_reduce without self ("aten::scatter_reduce.two");
     torch-mlir 20261001 lowers no scatter_reduce to StableHLO.
     """
-    found = _reduction(node, "sum", "prod", "amax", "amin")
-    if found is None or argument(node, "include_self"):
+    scatter = _reduction(node, "sum", "prod", "amax", "amin")
+    if scatter is None or argument(node, "include_self"):
         return None
-    base, dim, index, src, reduction = found
+    base, dim, index, src, reduction = scatter
     build, dtype = Builder(node), value(base).dtype
     ones = build(aten.full_like.default, index, 1, dtype=torch.float32)
     none = build.full(list(value(base).shape), 0.0, torch.float32)
@@ -90,10 +90,10 @@ def sum_as_add(node: fx.Node) -> fx.Node | None:
 
     torch-mlir 20261001 lowers no scatter_reduce to StableHLO; scatter_add it does.
     """
-    found = _reduction(node, "sum")
-    if found is None or not argument(node, "include_self"):
+    scatter = _reduction(node, "sum")
+    if scatter is None or not argument(node, "include_self"):
         return None
-    return Builder(node)(aten.scatter_add.default, *found[:4])
+    return Builder(node)(aten.scatter_add.default, *scatter[:4])
 
 
 @each(aten.scatter_add.default)
@@ -134,10 +134,10 @@ def reduce_by_columns(node: fx.Node) -> fx.Node | None:
     As add_by_rows; PyTorch has no operator that both captures take and that reduces whole
     rows by anything but a sum. Up to COLUMNS columns.
     """
-    found = _reduction(node, "prod", "amax", "amin")
-    if found is None or not argument(node, "include_self"):
+    scatter = _reduction(node, "prod", "amax", "amin")
+    if scatter is None or not argument(node, "include_self"):
         return None
-    base, dim, index, src, reduction = found
+    base, dim, index, src, reduction = scatter
     rows = rows_of_index(base, dim, index, src)
     shape = value(base).shape
     width = math.prod(shape[1:])
@@ -165,10 +165,10 @@ def reduce_as_comparison(node: fx.Node) -> fx.Node | None:
     column, in one fused loop: 0.2 s for 2,708 × 13,264 × 8 on two cores, where a scatter
     takes milliseconds. A product's order of factors may change.
     """
-    found = _reduction(node, "prod", "amax", "amin")
-    if found is None or not argument(node, "include_self"):
+    scatter = _reduction(node, "prod", "amax", "amin")
+    if scatter is None or not argument(node, "include_self"):
         return None
-    base, dim, index, src, reduction = found
+    base, dim, index, src, reduction = scatter
     shape, given = value(base).shape, value(src).shape
     others = [d for d in range(len(shape)) if d != dim]
     fits = value(index).shape == given and all(shape[d] == given[d] for d in others)
