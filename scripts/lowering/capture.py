@@ -23,7 +23,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 from scripts.lowering import train_step
 from scripts.lowering.flat_model import PREFIX, FlatModel
 from scripts.lowering.link import Argument, Constant, Input, Parameter, UnsupportedProgram
-from scripts.torch_model import convert, errors, loading
+from scripts.torch_model import convert, errors
+from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.weights import named_weights
 
 
@@ -33,11 +34,11 @@ class Captured:
     model's own name of each state that has another name in the program."""
 
     program: ExportedProgram
-    loaded: loading.LoadedModel
+    loaded: LoadedModel
     renamed: Mapping[str, str]
 
 
-def capture(loaded: loading.LoadedModel) -> Captured:
+def capture(loaded: LoadedModel) -> Captured:
     """Export the model, or its training step; raises what torch.export raises."""
     inputs = tuple(tensor for _, tensor in loaded.inputs)
     if loaded.training is None:

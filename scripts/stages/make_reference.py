@@ -9,15 +9,7 @@ from pathlib import Path
 import torch
 
 from scripts.core import archive, channel, tensors
-from scripts.torch_model import (
-    arguments,
-    convert,
-    errors,
-    golden,
-    loading,
-    quantization,
-    source,
-)
+from scripts.torch_model import arguments, convert, errors, golden, loading, quantization, source
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.step import EvalStep
 from scripts.torch_model.weights import named_weights

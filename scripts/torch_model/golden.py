@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from scripts.core import tensors
-from scripts.torch_model import convert, errors, float64, loading, trees, work
+from scripts.torch_model import convert, errors, float64, trees, work
 from scripts.torch_model.errors import changes_buffer
+from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.step import EvalStep, TrainStep
 from scripts.verify import codes, scaling, tolerances, torch_same
 
@@ -46,10 +47,7 @@ class Golden:
 
 
 def observe(
-    loaded: loading.LoadedModel,
-    make_step: Callable[[loading.LoadedModel], Step],
-    file: Path,
-    dtype: str,
+    loaded: LoadedModel, make_step: Callable[[LoadedModel], Step], file: Path, dtype: str
 ) -> Golden:
     """Run the step of `make_step(loaded)` twice, then that of the model in float64.
 
@@ -83,7 +81,7 @@ def observe(
 
 
 @contextlib.contextmanager
-def calling(loaded: loading.LoadedModel, file: Path) -> Iterator[None]:
+def calling(loaded: LoadedModel, file: Path) -> Iterator[None]:
     """Make a ModelError that names the file and the inputs of whatever a call of the model raises."""
     try:
         yield
@@ -104,7 +102,7 @@ def _digests(module: torch.nn.Module) -> dict[str, bytes]:
     }
 
 
-def _seen(loaded: loading.LoadedModel) -> str:
+def _seen(loaded: LoadedModel) -> str:
     """The inputs of a forward pass and the dtypes of its weights, for messages."""
     inputs = [f"{path} {t.dtype}{list(t.shape)}".strip() for path, t in loaded.inputs]
     kinds = sorted({str(weight.dtype) for weight in loaded.module.parameters()})
@@ -160,9 +158,7 @@ def check(file: Path, golden: list[np.ndarray]) -> None:
 
 
 def _in_float64(
-    loaded: loading.LoadedModel,
-    make_step: Callable[[loading.LoadedModel], Step],
-    names: Sequence[str],
+    loaded: LoadedModel, make_step: Callable[[LoadedModel], Step], names: Sequence[str]
 ) -> list[np.ndarray] | None:
     """Results computed in float64 from the same (rounded) weights; None if torch cannot compute them, or if they
     have other names than those of the eager step (a buffer that changes in one precision alone)."""

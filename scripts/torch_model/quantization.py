@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from scripts.torch_model import convert, errors, loading, trees
+from scripts.torch_model import convert, errors, trees
+from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.weights import named_weights
 
 
-def report(loaded: loading.LoadedModel, outputs: Sequence[np.ndarray]) -> dict | None:
+def report(loaded: LoadedModel, outputs: Sequence[np.ndarray]) -> dict | None:
     """`float_bytes` and `sqnr_db` of a model whose file has get_float_model(); else None.
 
     `outputs` are those of the quantised model in eager mode. The float model is built here and runs on

@@ -20,7 +20,8 @@ from torch.utils import _pytree as pytree
 
 from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, OPTIMIZER, Signature, TensorType
-from scripts.torch_model import errors, loading, trees
+from scripts.torch_model import errors, trees
+from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.optimizer import Optimizer
 
 Autocast = Callable[[], AbstractContextManager]
@@ -31,9 +32,7 @@ Tensors = Mapping[str, torch.Tensor]
 class EvalStep:
     """The forward pass without gradients; results are the model's tensor outputs."""
 
-    def __init__(
-        self, loaded: loading.LoadedModel, autocast: Autocast = contextlib.nullcontext
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, autocast: Autocast = contextlib.nullcontext) -> None:
         self.loaded, self.autocast = loaded, autocast
         self.call: Callable = loaded.module
 
@@ -57,7 +56,7 @@ class TrainStep:
 
     def __init__(
         self,
-        loaded: loading.LoadedModel,
+        loaded: LoadedModel,
         cotangents: Sequence[torch.Tensor],
         autocast: Autocast = contextlib.nullcontext,
     ) -> None:
@@ -98,7 +97,7 @@ class WholeStep(TrainStep):
 
     def __init__(
         self,
-        loaded: loading.LoadedModel,
+        loaded: LoadedModel,
         cotangents: Sequence[torch.Tensor],
         optimizer: Optimizer,
         state: Tensors,
@@ -161,7 +160,7 @@ def _floating_outputs(outputs: Any) -> list[torch.Tensor]:
     return [t for _, t in trees.flat_tensors(outputs) if t.is_floating_point()]
 
 
-def to_training(loaded: loading.LoadedModel) -> loading.LoadedModel:
+def to_training(loaded: LoadedModel) -> LoadedModel:
     """The model in train mode with gradients and without dropout, in place.
 
     Dropout draws from each runtime's own generator: with it, no two runtimes could agree on a
@@ -179,7 +178,7 @@ def to_training(loaded: loading.LoadedModel) -> loading.LoadedModel:
     return loaded
 
 
-def placed(loaded: loading.LoadedModel, device: torch.device) -> loading.LoadedModel:
+def placed(loaded: LoadedModel, device: torch.device) -> LoadedModel:
     """The model and its inputs on `device`; on the CPU, as they are.
 
     Weights that are one stay one: moved to an XLA device, a tied weight becomes two, each with
@@ -284,9 +283,7 @@ class Training:
         return frozenset(name.removeprefix(prefix) for name in found)
 
 
-def for_capture(
-    loaded: loading.LoadedModel, signature: Signature, optimizer: Optimizer
-) -> loading.LoadedModel:
+def for_capture(loaded: LoadedModel, signature: Signature, optimizer: Optimizer) -> LoadedModel:
     """The model as a training step is captured of it, in place: in train mode, with gradients for those parameters
     that the step changes. `signature`: of the gradients stage."""
     kinds = {kind.name: kind for kind in signature.parameters}

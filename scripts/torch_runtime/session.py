@@ -15,6 +15,7 @@ import torch
 from scripts.core import exits, tensors
 from scripts.matrix import plugins, precision
 from scripts.torch_model import convert, errors, golden, loading, source, trees
+from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
 from scripts.torch_model.weights import named_weights, set_weights, with_arrays, with_inputs
 from scripts.torch_runtime import profiling
@@ -23,7 +24,7 @@ from scripts.torch_runtime.runtime import open_runtime
 from scripts.verify.arguments import Check
 from scripts.verify.verify import Expected
 
-Prepare = Callable[[loading.LoadedModel], Callable]
+Prepare = Callable[[LoadedModel], Callable]
 """A runtime's function from a loaded model to the callable to measure."""
 
 PRECISIONS: dict[str, tuple[torch.dtype | None, torch.dtype | None]] = {
@@ -84,7 +85,7 @@ class TorchSession:
         return profiling.collect(kinds, self.step, self._device)
 
 
-_ahead: list[loading.LoadedModel] = []
+_ahead: list[LoadedModel] = []
 
 
 def prepare_fork(work: Work, check: Check) -> tuple[Any, Any, TorchSession] | None:
@@ -109,7 +110,7 @@ def prepare_fork(work: Work, check: Check) -> tuple[Any, Any, TorchSession] | No
     return runtime, device, session
 
 
-def build(work: Work) -> loading.LoadedModel:
+def build(work: Work) -> LoadedModel:
     """The model as its file builds it."""
     model = work.model
     factor = plugins.runtime(work.runtime).memory_factor
@@ -139,7 +140,7 @@ def eager_in_precision(work: Work, check: Check) -> Expected:
 
 
 def _step(
-    work: Work, check: Check, built: loading.LoadedModel, device: Any, prepare: Prepare
+    work: Work, check: Check, built: LoadedModel, device: Any, prepare: Prepare
 ) -> tuple[EvalStep | TrainStep, tuple[str, ...]]:
     """The model with the reference's weights and inputs on the device, as one timed call; and the names of
     the rewrites that have changed its graph."""
@@ -164,9 +165,7 @@ def _step(
     return step, rewrites
 
 
-def _rewritten_for_speed(
-    loaded: loading.LoadedModel,
-) -> tuple[loading.LoadedModel, tuple[str, ...]]:
+def _rewritten_for_speed(loaded: LoadedModel) -> tuple[LoadedModel, tuple[str, ...]]:
     """The captured graph, rewritten as exporters do it, as a model of the flat tensor inputs; and the names of the rewrites.
 
     Its outputs are the tensors among the model's outputs, in order. Exits as `unsupported` if no
@@ -187,9 +186,7 @@ def _rewritten_for_speed(
     return replace(loaded, module=module, args=inputs, kwargs={}), names
 
 
-def _fill(
-    work: Work, loaded: loading.LoadedModel
-) -> tuple[loading.LoadedModel, torch.dtype | None]:
+def _fill(work: Work, loaded: LoadedModel) -> tuple[LoadedModel, torch.dtype | None]:
     """The model with the reference's weights and inputs, in the mode of its test and in its precision, and
     the type of autocast, or None."""
     set_weights(loaded.module, work.weights)
@@ -204,7 +201,7 @@ def _fill(
 
 
 def _eager_step(
-    work: Work, check: Check, loaded: loading.LoadedModel, device: torch.device, autocast: Any
+    work: Work, check: Check, loaded: LoadedModel, device: torch.device, autocast: Any
 ) -> EvalStep | TrainStep:
     """The step of the test in eager mode. A training step does not update the weights."""
     options = {"autocast": autocast} if autocast else {}

@@ -93,12 +93,7 @@ def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Over
 
 
 def _override(
-    model: Model,
-    device: str,
-    test: str,
-    policy: str | None,
-    precision: str,
-    file: TorchbenchFile,
+    model: Model, device: str, test: str, policy: str | None, precision: str, file: TorchbenchFile
 ) -> Override:
     name = model.torchbench
     skip = file.skip_reason(name, device, test) or file.skip_verify_reason(name)
