@@ -6,13 +6,10 @@ import argparse
 import importlib
 import json
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from scripts.core import atomic, channel, exits
-from scripts.core.tensors import Signature, TensorType
+from scripts.core.tensors import Signature
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
 from scripts.matrix.precision import TESTS
@@ -53,31 +50,14 @@ def main() -> None:
     signature = Signature.read(args.signature)
     if args.test == "train":
         loaded = step.for_capture(loaded, signature, Optimizer.of(**args.optimizer))
-    program, report, located = export(
-        loaded, signature.inputs, exporter, args.exporter_options, args.ir_format
-    )
-    for called, version in plugins.installed(declared.versions).items():
-        report[f"{called}_version"] = version
-    args.out_program.write_bytes(program)
-    atomic.write_json(args.out_report, report)
-    if args.out_locations:
-        atomic.write_json(args.out_locations, located)
-
-
-def export(
-    loaded: loading.LoadedModel,
-    inputs: Sequence[TensorType],
-    exporter: ModuleType,
-    options: Mapping[str, Any],
-    ir_format: str,
-) -> tuple[bytes, dict[str, Any], dict[str, Any]]:
-    """The program of a model, the report on it, and locations.json; exits where it is unsupported."""
     try:
-        lowered, seconds = exporter.export(loaded, options)
+        lowered, seconds = exporter.export(loaded, args.exporter_options)
     except capture.UnsupportedProgram as error:
         exits.fail(str(error), exits.UNSUPPORTED)
     start = time.perf_counter()
-    program, lines = link.link_located(lowered, inputs, ir_format, changing=loaded.changing)
+    program, lines = link.link_located(
+        lowered, signature.inputs, args.ir_format, changing=loaded.changing
+    )
     located = locations.to_json(lines, lowered.origins)
     seconds["link"] = round(time.perf_counter() - start, 4)
     report = {
@@ -86,7 +66,12 @@ def export(
         "program_bytes": len(program),
         "rewrites": list(lowered.rewrites),
     }
-    return program, report, located
+    for called, version in plugins.installed(declared.versions).items():
+        report[f"{called}_version"] = version
+    args.out_program.write_bytes(program)
+    atomic.write_json(args.out_report, report)
+    if args.out_locations:
+        atomic.write_json(args.out_locations, located)
 
 
 if __name__ == "__main__":
