@@ -66,6 +66,8 @@ _REWRITTEN = (
 )
 """What is in the names of operators that an FX rewrite may change."""
 
+_decompositions = functools.cache(get_decomposition_table)
+
 # What torch_mlir.fx.export_and_import runs between import and the output dialect.
 _TO_BACKEND_IR = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -138,11 +140,6 @@ def export_graph(
         names += changed
     arguments = [Input(kind, position) for position, kind in enumerate(types)]
     return Lowered(text, ENTRY, arguments, rewrites=tuple(names))
-
-
-@functools.cache
-def _decompositions() -> dict[Any, Callable]:
-    return get_decomposition_table()
 
 
 def _is_accepted(graph: fx.Graph, dialect: str) -> bool:
