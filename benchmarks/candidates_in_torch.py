@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from benchmarks import candidates
 from benchmarks.candidates import Arrays, Difference
 from scripts.torch_model import convert, golden, loading
-from scripts.torch_model.model_file import ModelFile
+from scripts.torch_model.loading import ModelFile
 from scripts.torch_model.step import EvalStep
 from scripts.torch_model.weights import named_weights, with_arrays
 from scripts.verify import tolerances

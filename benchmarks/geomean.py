@@ -39,12 +39,12 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from scripts.matrix.training import EVAL
 
 from scripts.core import exits
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import plugins, threads
 from scripts.matrix.choices import BASES
+from scripts.matrix.training import EVAL
 from scripts.records import remedied, speedups
 from scripts.records.results_file import BadRecords, Record, read
 from scripts.records.speedups import Latency, machine_of

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.core.tensors import CHANGE, GRADIENT, Signature
+from scripts.core.tensors import CHANGE, GRADIENT
 from scripts.verify import scaling, tolerances, torch_same
+from scripts.verify.arguments import Check
 from scripts.verify.codes import PASS
 from scripts.verify.torch_same import Tolerance
 from scripts.verify.verify import Expected
@@ -78,8 +79,8 @@ def main() -> None:
         "| model | material | pass | pass at the scale of the group |\n| --- | ---: | ---: | ---: |"
     )
     for folder in args.folders:
-        signature = Signature.read(folder / "signature.json")
-        found = passed(Expected.read(folder / "golden.npz", signature), tolerance)
+        check = Check(folder / "golden.npz", folder / "signature.json", {})
+        found = passed(check.expected(), tolerance)
         numbers = [str(len(found[key])) for key in ("material", "own", "group")]
         print(f"| {' | '.join([folder.name, *numbers])} |", flush=True)
         if args.verbose:

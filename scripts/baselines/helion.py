@@ -18,8 +18,6 @@ VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
 
-PACKAGE = "helion"
-
 
 def functions() -> Functions:
     """The functions by the names of kernels. Raises ImportError."""
@@ -28,4 +26,4 @@ def functions() -> Functions:
     return helion_kernels.FUNCTIONS
 
 
-open_session = functools.partial(kernel_library.open_session, package=PACKAGE, functions=functions)
+open_session = functools.partial(kernel_library.open_session, package="helion", functions=functions)

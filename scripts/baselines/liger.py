@@ -24,8 +24,6 @@ VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
 
-PACKAGE = "liger-kernel"
-
 
 def functions() -> Functions:
     """Liger's functions by the names of kernels. Raises ImportError."""
@@ -90,4 +88,6 @@ def functions() -> Functions:
     }
 
 
-open_session = functools.partial(kernel_library.open_session, package=PACKAGE, functions=functions)
+open_session = functools.partial(
+    kernel_library.open_session, package="liger-kernel", functions=functions
+)

@@ -23,8 +23,6 @@ VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
 
-PACKAGE = "quack-kernels"
-
 
 def functions() -> Functions:
     """QuACK's functions by the names of kernels. Raises ImportError.
@@ -86,4 +84,6 @@ def functions() -> Functions:
     }
 
 
-open_session = functools.partial(kernel_library.open_session, package=PACKAGE, functions=functions)
+open_session = functools.partial(
+    kernel_library.open_session, package="quack-kernels", functions=functions
+)

@@ -73,7 +73,7 @@ class Signature:
     inputs were made of. `generation` has a language model's greedy tokens (greedy_tokens.Generation).
     `quantization` has the error of a quantised model (quantization.py).
     `resolved` has the arguments that the functions of the model file were called with, by name.
-    `layers` and `vocab_size` come from the model's configuration (depth.py).
+    `layers` and `vocab_size` come from the model's configuration.
     `work` has the FLOPs and bytes of a call (torch_model/work.py); None if they were not counted.
     """
 

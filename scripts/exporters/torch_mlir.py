@@ -18,10 +18,10 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter
 
 from scripts.core.tensors import TensorType
-from scripts.lowering import capture, fx_rewrites, kernels, locations
+from scripts.lowering import capture, fx_rewrites, locations
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Input, Lowered
-from scripts.lowering.stablehlo import for_iree
+from scripts.lowering.stablehlo import changing_positions, for_iree
 from scripts.torch_model import loading
 
 OPTIONS = {
@@ -66,6 +66,8 @@ _REWRITTEN = (
 )
 """What is in the names of operators that an FX rewrite may change."""
 
+_decompositions = functools.cache(get_decomposition_table)
+
 # What torch_mlir.fx.export_and_import runs between import and the output dialect.
 _TO_BACKEND_IR = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -99,7 +101,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     if options["rewrites"] != "none" and dialect == "stablehlo":
         with timed(seconds, "rewrite"):
             changing = loaded.changing if options["rewrites"] == "all" else ()
-            text, names = for_iree(text, kernels.numbers(arguments, changing))
+            text, names = for_iree(text, changing_positions(arguments, changing))
         rewrites += tuple(names)
     lowered = Lowered(
         text=text,
@@ -138,11 +140,6 @@ def export_graph(
         names += changed
     arguments = [Input(kind, position) for position, kind in enumerate(types)]
     return Lowered(text, ENTRY, arguments, rewrites=tuple(names))
-
-
-@functools.cache
-def _decompositions() -> dict[Any, Callable]:
-    return get_decomposition_table()
 
 
 def _is_accepted(graph: fx.Graph, dialect: str) -> bool:

@@ -18,10 +18,10 @@ import torch
 from torch_xla import stablehlo
 
 from scripts.core.tensors import TensorType
-from scripts.lowering import capture, fx_rewrites, kernels, locations, xla_text
+from scripts.lowering import capture, fx_rewrites, locations, xla_text
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Argument, Constant, Input, Lowered
-from scripts.lowering.stablehlo import for_iree
+from scripts.lowering.stablehlo import changing_positions, for_iree
 from scripts.torch_model import loading
 
 OPTIONS = {"rewrites": ("all", "needed", "none")}
@@ -81,7 +81,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             changing = loaded.changing if options["rewrites"] == "all" else ()
-            text, names = for_iree(text, kernels.numbers(arguments, changing))
+            text, names = for_iree(text, changing_positions(arguments, changing))
         rewrites += names
     return Lowered(text, ENTRY, arguments, rewrites=tuple(rewrites), origins=origins), seconds
 

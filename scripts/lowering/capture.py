@@ -8,10 +8,11 @@ constants of the program.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +22,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from scripts.lowering import train_step
 from scripts.lowering.flat_model import PREFIX, FlatModel
-from scripts.lowering.link import Argument, Constant, Input, Parameter
-from scripts.lowering.unsupported import UnsupportedProgram
-from scripts.torch_model import convert, errors, loading
+from scripts.lowering.link import Argument, Constant, Input, Parameter, UnsupportedProgram
+from scripts.torch_model import convert, errors
+from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.weights import named_weights
 
 
@@ -33,17 +34,17 @@ class Captured:
     model's own name of each state that has another name in the program."""
 
     program: ExportedProgram
-    loaded: loading.LoadedModel
+    loaded: LoadedModel
     renamed: Mapping[str, str]
 
 
-def capture(loaded: loading.LoadedModel) -> Captured:
+def capture(loaded: LoadedModel) -> Captured:
     """Export the model, or its training step; raises what torch.export raises."""
     inputs = tuple(tensor for _, tensor in loaded.inputs)
     if loaded.training is None:
         program = torch.export.export(FlatModel(loaded).eval(), inputs, strict=False)
     else:
-        given = (*inputs, *loaded.training.cotangent_values())
+        given = (*inputs, *map(convert.zeros, loaded.training.cotangents))
         program = train_step.capture(train_step.Loss(loaded), given)
     return Captured(program, loaded, _without_quotes(program))
 
@@ -142,15 +143,11 @@ def warm_up() -> None:
     tiny.run_decompositions({})
 
 
-class timed:
-    """Context that adds the seconds spent in it to `into[step]`."""
-
-    def __init__(self, into: dict[str, float], step: str) -> None:
-        self.into, self.step = into, step
-
-    def __enter__(self) -> None:
-        self.start = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        spent = time.perf_counter() - self.start
-        self.into[self.step] = round(self.into.get(self.step, 0.0) + spent, 4)
+@contextlib.contextmanager
+def timed(into: dict[str, float], step: str) -> Iterator[None]:
+    """Add the seconds spent in this context to `into[step]`."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        into[step] = round(into.get(step, 0.0) + time.perf_counter() - start, 4)

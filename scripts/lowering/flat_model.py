@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.torch_model import loading, trees
+from scripts.torch_model import trees
+from scripts.torch_model.loading import LoadedModel
 
 PREFIX = "model."
 """What `FlatModel` puts before every name of the model's own."""
@@ -17,7 +18,7 @@ PREFIX = "model."
 class FlatModel(torch.nn.Module):
     """Takes the tensor inputs one by one and calls the model as `loaded` would."""
 
-    def __init__(self, loaded: loading.LoadedModel) -> None:
+    def __init__(self, loaded: LoadedModel) -> None:
         super().__init__()
         self.model = loaded.module
         leaves, self.spec = pytree.tree_flatten((loaded.args, loaded.kwargs))

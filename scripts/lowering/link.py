@@ -32,6 +32,10 @@ BARRIER = "util.optimization_barrier"
 """Keeps IREE from computing what is behind it when the module is loaded, and from moving or fusing what is before it."""
 
 
+class UnsupportedProgram(Exception):
+    """A program that a lowering path does not support; names the construct."""
+
+
 class LinkError(Exception):
     """The lowered function and its arguments do not fit; says which argument and both types."""
 
@@ -121,8 +125,7 @@ def _linked(
 
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(lowered.text)
-        entry = _find_function(module, lowered.entry)
-        _Linker(module, entry, lowered, inputs, changing).link()
+        _Linker(ir, module, lowered, inputs, changing).link()
         if not module.operation.verify():
             raise LinkError("the linked program does not verify")
         yield module
@@ -143,29 +146,24 @@ class _Linker:
 
     def __init__(
         self,
-        module,
-        entry,
+        ir: Any,
+        module: Any,
         lowered: Lowered,
         inputs: Sequence[TensorType],
         changing: Collection[str],
     ) -> None:
-        from iree.compiler import ir
-
-        self.ir = ir
-        self.module = module
-        self.entry = entry
-        self.lowered = lowered
-        self.inputs = inputs
-        self.changing = changing
-        function_type = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
-        self.entry_types = list(function_type.inputs)
-        self.result_types = list(function_type.results)
+        self.ir, self.module, self.lowered = ir, module, lowered
+        self.inputs, self.changing = inputs, changing
+        named = [op for op in module.body.operations if "sym_name" in op.attributes]
+        self.taken = {"main"} | {op.attributes["sym_name"].value for op in named}
+        functions = [op for op in named if op.operation.name == "func.func"]
+        entries = [op for op in functions if op.attributes["sym_name"].value == lowered.entry]
+        if not entries:
+            raise LinkError(f"the lowered module has no function @{lowered.entry}")
+        self.entry = entries[0].operation
+        kind = ir.FunctionType(ir.TypeAttr(self.entry.attributes["function_type"]).value)
+        self.entry_types, self.result_types = list(kind.inputs), list(kind.results)
         self.symbols: dict[str, str] = {}
-        self.taken = {"main"} | {
-            op.attributes["sym_name"].value
-            for op in module.body.operations
-            if "sym_name" in op.attributes
-        }
 
     def link(self) -> None:
         ir = self.ir
@@ -174,7 +172,13 @@ class _Linker:
                 f"@{self.lowered.entry} takes {len(self.entry_types)} arguments, "
                 f"the capture names {len(self.lowered.arguments)}"
             )
-        body = self._entry_block()
+        blocks = list(self.entry.regions[0].blocks)
+        if len(blocks) != 1:
+            raise LinkError(
+                f"@{self.lowered.entry} has {len(blocks)} blocks, expected structured control "
+                "flow in one"
+            )
+        [body] = blocks
         # Inference never reads some weights, such as the counters of batch norm.
         used = [
             (number, argument)
@@ -215,15 +219,6 @@ class _Linker:
             ir.Operation.create("func.return", operands=results)
         end.erase()
         self.entry.erase()
-
-    def _entry_block(self):
-        blocks = list(self.entry.regions[0].blocks)
-        if len(blocks) != 1:
-            raise LinkError(
-                f"@{self.lowered.entry} has {len(blocks)} blocks, expected structured control "
-                "flow in one"
-            )
-        return blocks[0]
 
     def _global(self, argument: Parameter, top) -> None:
         ir = self.ir
@@ -273,13 +268,6 @@ class _Linker:
                     attributes={"value": _elements(ir, array, builtin)},
                 ).result
         return _cast("torch_c.from_builtin_tensor", ir, value, want)
-
-
-def _find_function(module, name: str):
-    for op in module.body.operations:
-        if op.operation.name == "func.func" and op.attributes["sym_name"].value == name:
-            return op.operation
-    raise LinkError(f"the lowered module has no function @{name}")
 
 
 def _cast(op: str, ir, value, want):

@@ -9,6 +9,7 @@ tensor of the optimizer's state. So each call takes the same step from the weigh
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -28,11 +29,17 @@ from torch.utils import _pytree as pytree
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS
 from scripts.lowering.flat_model import PREFIX, FlatModel
 from scripts.lowering.fx_rewrites import edit
-from scripts.lowering.unsupported import UnsupportedProgram
+from scripts.lowering.link import UnsupportedProgram
+from scripts.torch_model import convert
 from scripts.torch_model.optimizer import Optimizer
-from scripts.torch_model.step import loss_of
-from scripts.torch_model.train_reference import Training
-from scripts.torch_model.updates import key, make, put, slots
+from scripts.torch_model.step import (
+    Training,
+    loss_of,
+    make_optimizer,
+    set_state,
+    state_key,
+    state_slots,
+)
 from scripts.torch_model.weights import named_weights
 
 aten = torch.ops.aten
@@ -83,14 +90,15 @@ def completed(
     """
     found = _results(program, module)
     state = _state(program, training)
-    kept = slots(training.optimizer)
-    updates = _Updates(training.optimizer, kept)
+    slots = state_slots(training.optimizer)
+    graph_of = functools.cache(functools.partial(_update_graph, _Update(training.optimizer, slots)))
     for name, weight in _weights(program, module).items():
         if GRADIENT + name not in found:
             continue
-        keys = [key(slot, name) for slot in kept]
+        keys = [state_key(slot, name) for slot in slots]
         taken = [weight, found[GRADIENT + name], *(state[key] for key in keys)]
-        new = _inserted(program.graph, updates.of(weight.meta["val"]), taken)
+        kind = weight.meta["val"]
+        new = _inserted(program.graph, graph_of(kind.shape, kind.dtype), taken)
         found |= {CHANGE + key: value for key, value in zip([name, *keys], new, strict=True)}
     if missing := [name for name in training.results if name not in found]:
         raise UnsupportedProgram(
@@ -104,7 +112,7 @@ def completed(
 def _results(program: ExportedProgram, module: torch.nn.Module) -> dict[str, fx.Node]:
     """The results of a joint graph by their names; the gradient of a tied weight is the sum of all its uses."""
     _, aliases = named_weights(module)
-    output = next(node for node in reversed(program.graph.nodes) if node.op == "output")
+    output = program.graph.output_node()
     found: dict[str, fx.Node] = {}
     for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
         name = (spec.target or "").removeprefix(PREFIX)
@@ -143,7 +151,8 @@ def _state(program: ExportedProgram, training: Training) -> dict[str, fx.Node]:
     first = next(node for node in program.graph.nodes if node.op == "placeholder")
     found: dict[str, fx.Node] = {}
     specs = []
-    for number, (name, value) in enumerate(training.state_values().items()):
+    for number, (name, kind) in enumerate(training.state.items()):
+        value = convert.zeros(kind)
         with program.graph.inserting_before(first):
             node = program.graph.placeholder(f"b_optimizer_{number}")
         node.meta["val"] = mode.from_tensor(value, static_shapes=True)
@@ -167,39 +176,26 @@ class _Update(torch.nn.Module):
     ) -> tuple[torch.Tensor, ...]:
         weight = weight.clone()
         weight.grad = gradient
-        made = make(self.optimizer, [weight])
-        held = {key(slot, ""): value for slot, value in zip(self.slots, state, strict=True)}
-        put(made, weight, "", self.slots, held)
+        made = make_optimizer(self.optimizer, [weight])
+        held = {state_key(slot, ""): value for slot, value in zip(self.slots, state, strict=True)}
+        set_state(made, weight, "", self.slots, held)
         made.step()
         return (weight, *(made.state[weight][slot] for slot in self.slots))
 
 
-class _Updates:
-    """The graphs of an optimizer's update, one per type of weight."""
-
-    def __init__(self, optimizer: Optimizer, slots: Sequence[str]) -> None:
-        self.module = _Update(optimizer, slots)
-        self.known: dict[tuple[torch.Size, torch.dtype], fx.Graph] = {}
-
-    def of(self, weight: torch.Tensor) -> fx.Graph:
-        """The graph for a weight of this type: from the weight, its gradient and the optimizer's tensors to
-        the new weight and the new tensors."""
-        kind = (weight.shape, weight.dtype)
-        if kind not in self.known:
-            # Each a tensor of its own: to torch.export, one tensor given twice is one argument.
-            shapes = [weight.shape] * 2 + [
-                () if s == "step" else weight.shape for s in self.module.slots
-            ]
-            given = tuple(torch.zeros(shape, dtype=weight.dtype) for shape in shapes)
-            with torch.no_grad():
-                exported = torch.export.export(self.module, given, strict=False)
-            self.known[kind] = exported.run_decompositions().graph
-        return self.known[kind]
+def _update_graph(update: _Update, shape: torch.Size, dtype: torch.dtype) -> fx.Graph:
+    """The graph of an update for weights of this type: from the weight, its gradient and the optimizer's tensors to
+    the new weight and the new tensors."""
+    # Each a tensor of its own: to torch.export, one tensor given twice is one argument.
+    shapes = [shape] * 2 + [() if slot == "step" else shape for slot in update.slots]
+    given = tuple(torch.zeros(each, dtype=dtype) for each in shapes)
+    with torch.no_grad():
+        return torch.export.export(update, given, strict=False).run_decompositions().graph
 
 
 def _inserted(graph: fx.Graph, update: fx.Graph, arguments: list[fx.Node]) -> list[fx.Node]:
     """The results of `update` for these arguments, as nodes before the end of `graph`."""
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    output = graph.output_node()
     holders = [node for node in update.nodes if node.op == "placeholder"]
     known = dict(zip(holders, arguments, strict=True))
     for node in update.nodes:
@@ -211,13 +207,12 @@ def _inserted(graph: fx.Graph, update: fx.Graph, arguments: list[fx.Node]) -> li
         with graph.inserting_before(output):
             known[node] = graph.node_copy(node, known.__getitem__)
         edit.retype(known[node])
-    ends = next(node for node in reversed(update.nodes) if node.op == "output")
-    return [known[node] for node in ends.args[0]]
+    return [known[node] for node in update.output_node().args[0]]
 
 
 def _return(program: ExportedProgram, results: list[fx.Node]) -> None:
     """Let a program return these nodes and nothing else, as results of the user's."""
-    output = next(node for node in reversed(program.graph.nodes) if node.op == "output")
+    output = program.graph.output_node()
     output.args = (tuple(results),)
     returned = [TensorArgument(node.name) for node in results]
     program.graph_signature.output_specs = [

@@ -40,7 +40,10 @@ def unlink(program: Path) -> Unlinked:
         main = None
         for op in list(module.body.operations):
             if op.operation.name == "util.global":
-                keys[op.attributes["sym_name"].value] = _key(str(op.attributes["initial_value"]))
+                value = str(op.attributes["initial_value"])
+                if (match := _PARAMETER.fullmatch(value)) is None:
+                    raise UnlinkError(f"a global is {value}, expected a parameter of the archive")
+                keys[op.attributes["sym_name"].value] = archive.name(match["key"])
                 op.operation.erase()
             elif op.operation.name == "func.func" and op.attributes["sym_name"].value == "main":
                 main = op.operation
@@ -49,14 +52,6 @@ def unlink(program: Path) -> Unlinked:
         loaded = _weights_as_arguments(ir, main)
         _only_stablehlo(module.operation)
         return Unlinked(str(module), tuple(keys[symbol] for symbol in loaded))
-
-
-def _key(value: str) -> str:
-    """The weight that a global's initial value names."""
-    match = _PARAMETER.fullmatch(value)
-    if match is None:
-        raise UnlinkError(f"a global is {value}, expected a parameter of the archive")
-    return archive.name(match["key"])
 
 
 def _weights_as_arguments(ir, main) -> list[str]:

@@ -6,17 +6,14 @@ import argparse
 import importlib
 import json
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from scripts.core import atomic, channel, exits
-from scripts.core.tensors import Signature, TensorType
+from scripts.core.tensors import Signature
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
 from scripts.matrix.precision import TESTS
-from scripts.torch_model import arguments, errors, loading, source, train_reference
+from scripts.torch_model import arguments, errors, loading, source, step
 from scripts.torch_model.optimizer import Optimizer
 
 
@@ -31,9 +28,7 @@ def main() -> None:
         "--exporter-options", default="{}", type=json.loads, help='JSON object: {"rewrites": "all"}'
     )
     parser.add_argument("--test", default="eval", choices=TESTS, help="what the program computes")
-    parser.add_argument(
-        "--optimizer", default="{}", type=json.loads, help='JSON: {"name": "SGD", "lr": 0.01}'
-    )
+    arguments.add_optimizer(parser)
     parser.add_argument("--ir-format", default="text", choices=link.FORMATS)
     parser.add_argument("--out-program", required=True, type=Path)
     parser.add_argument("--out-report", required=True, type=Path)
@@ -54,33 +49,15 @@ def main() -> None:
         errors.fail(error)
     signature = Signature.read(args.signature)
     if args.test == "train":
-        step = train_reference.of_signature(loaded, signature, Optimizer.of(**args.optimizer))
-        loaded = train_reference.for_capture(loaded, step)
-    program, report, located = export(
-        loaded, signature.inputs, exporter, args.exporter_options, args.ir_format
-    )
-    for called, version in plugins.installed(declared.versions).items():
-        report[f"{called}_version"] = version
-    args.out_program.write_bytes(program)
-    atomic.write_json(args.out_report, report)
-    if args.out_locations:
-        atomic.write_json(args.out_locations, located)
-
-
-def export(
-    loaded: loading.LoadedModel,
-    inputs: Sequence[TensorType],
-    exporter: ModuleType,
-    options: Mapping[str, Any],
-    ir_format: str,
-) -> tuple[bytes, dict[str, Any], dict[str, Any]]:
-    """The program of a model, the report on it, and locations.json; exits where it is unsupported."""
+        loaded = step.for_capture(loaded, signature, Optimizer.of(**args.optimizer))
     try:
-        lowered, seconds = exporter.export(loaded, options)
+        lowered, seconds = exporter.export(loaded, args.exporter_options)
     except capture.UnsupportedProgram as error:
         exits.fail(str(error), exits.UNSUPPORTED)
     start = time.perf_counter()
-    program, lines = link.link_located(lowered, inputs, ir_format, changing=loaded.changing)
+    program, lines = link.link_located(
+        lowered, signature.inputs, args.ir_format, changing=loaded.changing
+    )
     located = locations.to_json(lines, lowered.origins)
     seconds["link"] = round(time.perf_counter() - start, 4)
     report = {
@@ -89,7 +66,12 @@ def export(
         "program_bytes": len(program),
         "rewrites": list(lowered.rewrites),
     }
-    return program, report, located
+    for called, version in plugins.installed(declared.versions).items():
+        report[f"{called}_version"] = version
+    args.out_program.write_bytes(program)
+    atomic.write_json(args.out_report, report)
+    if args.out_locations:
+        atomic.write_json(args.out_locations, located)
 
 
 if __name__ == "__main__":

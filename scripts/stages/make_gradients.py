@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,29 +14,18 @@ from scripts.core import archive, channel, tensors
 from scripts.torch_model import arguments, convert, errors, golden, loading, source
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.optimizer import Optimizer
-from scripts.torch_model.step import TrainStep, WholeStep, make_cotangents, to_training
-from scripts.torch_model.updates import make, put, slots, stepped
+from scripts.torch_model.step import (
+    TrainStep,
+    WholeStep,
+    make_cotangents,
+    make_optimizer,
+    set_state,
+    state_slots,
+    stepped,
+    to_training,
+)
 from scripts.torch_model.weights import named_weights, set_weights, with_inputs
 from scripts.verify import train_results
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The files of the model's reference that a training step starts from."""
-
-    weights: Path
-    inputs: Path
-    signature: Path
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """The files of the training step. `weights` has the optimizer's state too, `inputs` the cotangents."""
-
-    weights: Path
-    inputs: Path
-    golden: Path
-    signature: Path
 
 
 def main() -> None:
@@ -47,71 +34,67 @@ def main() -> None:
         prog="python -m scripts.stages.make_gradients", description=__doc__
     )
     arguments.add_arguments(parser)
-    parser.add_argument(
-        "--optimizer", default="{}", type=json.loads, help='JSON: {"name": "SGD", "lr": 0.01}'
-    )
+    arguments.add_optimizer(parser)
     for name in ("weights", "inputs", "signature"):
         parser.add_argument(f"--{name}", required=True, type=Path)
     for name in ("weights", "inputs", "golden", "signature"):
         parser.add_argument(f"--out-{name}", required=True, type=Path)
     args = parser.parse_args()
-    reference = Reference(args.weights, args.inputs, args.signature)
-    files = Outputs(args.out_weights, args.out_inputs, args.out_golden, args.out_signature)
     try:
-        make_gradients(arguments.model(args), reference, Optimizer.of(**args.optimizer), files)
+        make_gradients(arguments.model(args), Optimizer.of(**args.optimizer), args)
     except (errors.ModelError, source.ModelFileError) as error:
         errors.fail(error)
 
 
-def make_gradients(
-    model: ModelChoice, reference: Reference, optimizer: Optimizer, files: Outputs
-) -> None:
-    """Write the golden results of a model's training step. Raises ModelError or ModelFileError."""
+def make_gradients(model: ModelChoice, optimizer: Optimizer, files: argparse.Namespace) -> None:
+    """Write the golden results of a model's training step. Raises ModelError or ModelFileError.
+
+    `files`: `weights`, `inputs` and `signature` of the model's reference, and those to write: `out_weights` with the
+    optimizer's state too, `out_inputs` with the cotangents, `out_golden` and `out_signature`.
+    """
     loaded = loading.load(
         model.name, model.file, model.options, "gradients", threads=model.load_threads
     )
-    set_weights(loaded.module, reference.weights)
-    loaded = to_training(with_inputs(loaded, reference.inputs))
+    set_weights(loaded.module, files.weights)
+    loaded = to_training(with_inputs(loaded, files.inputs))
     with golden.calling(loaded, model.file), torch.no_grad():
         outputs = loaded.module(*loaded.args, **loaded.kwargs)
     seed = int(model.options.get("seed", 0))
     cotangents = make_cotangents(outputs, seed)
     del outputs
-    set_weights(loaded.module, reference.weights)  # a call in train mode changes buffers
+    set_weights(loaded.module, files.weights)  # a call in train mode changes buffers
     first = TrainStep(loaded, [torch.from_numpy(c) for c in cotangents])
     with golden.calling(loaded, model.file):
         gradients = _gradients(first)
-        set_weights(loaded.module, reference.weights)
+        set_weights(loaded.module, files.weights)
         state = _state(loaded, gradients, optimizer)
         losses = _losses(first, gradients, optimizer, state)
     del first
-    set_weights(loaded.module, reference.weights)
+    set_weights(loaded.module, files.weights)
     weights, _ = named_weights(loaded.module)
     held = [*weights.items(), *state.items()]
-    archive.write(files.weights, ((key, convert.to_bytes(value)) for key, value in held))
+    archive.write(files.out_weights, ((key, convert.to_bytes(value)) for key, value in held))
     parameters = tuple(convert.tensor_type(key, value) for key, value in held)
     del weights, held
 
-    def step(of: loading.LoadedModel) -> WholeStep:
-        wide = any(weight.dtype is torch.float64 for weight in of.module.parameters())
-        kind = torch.float64 if wide else torch.float32
-        return WholeStep(of, [torch.from_numpy(c).to(kind) for c in cotangents], optimizer, state)
+    def step(model: loading.LoadedModel) -> WholeStep:
+        wide = any(weight.dtype is torch.float64 for weight in model.module.parameters())
+        dtype = torch.float64 if wide else torch.float32
+        fixed = [torch.from_numpy(array).to(dtype) for array in cotangents]
+        return WholeStep(model, fixed, optimizer, state)
 
-    signature = tensors.Signature.read(reference.signature)
+    signature = tensors.Signature.read(files.signature)
     found = golden.observe(loaded, step, model.file, signature.dtype)
     _require_change(model.file, found, gradients, optimizer)
-    inputs = tensors.load_npz(reference.inputs)
-    stored = {str(len(inputs) + i): array for i, array in enumerate(cotangents)}
-    tensors.save_npz(files.inputs, inputs | stored)
-    tensors.save_npz(
-        files.golden,
-        found.arrays()
-        | {f"{tensors.COTANGENT}{i}": array for i, array in enumerate(cotangents)}
-        | {train_results.LOSSES: losses},
-    )
+    inputs = tensors.load_npz(files.inputs)
+    further = {str(len(inputs) + i): array for i, array in enumerate(cotangents)}
+    tensors.save_npz(files.out_inputs, inputs | further)
+    named = {f"{tensors.COTANGENT}{i}": array for i, array in enumerate(cotangents)}
+    tensors.save_npz(files.out_golden, found.arrays() | named | {train_results.LOSSES: losses})
+    types = [tensors.TensorType(name, array.shape, "float32") for name, array in named.items()]
     dataclasses.replace(
         signature,
-        inputs=(*signature.inputs, *_types(cotangents)),
+        inputs=(*signature.inputs, *types),
         outputs=found.types,
         generation=None,
         parameters=parameters,
@@ -120,7 +103,7 @@ def make_gradients(
         rmse_vs_fp64=found.rmse_vs_fp64,
         deterministic=found.deterministic,
         work=found.work,
-    ).write(files.signature)
+    ).write(files.out_signature)
 
 
 def _gradients(step: TrainStep) -> dict[str, torch.Tensor]:
@@ -148,10 +131,9 @@ def _losses(
 ) -> np.ndarray:
     """The losses of successive training steps in eager mode, [train_results.STEPS], as float64. The model is trained."""
     weights = {n: w for n, w in step.loaded.module.named_parameters() if n in trained}
-    made, kept = make(optimizer, weights.values()), slots(optimizer)
+    step.optimizer, slots = make_optimizer(optimizer, weights.values()), state_slots(optimizer)
     for name, weight in weights.items():
-        put(made, weight, name, kept, state)
-    step.optimizer = made
+        set_state(step.optimizer, weight, name, slots, state)
     losses = []
     for _ in range(train_results.STEPS):
         found = dict(step.results(step()))
@@ -172,13 +154,6 @@ def _require_change(
         "is less than a unit in the last place; set a larger train.lr",
         errors.Fault.OUTPUTS,
     )
-
-
-def _types(cotangents: list) -> list[tensors.TensorType]:
-    return [
-        tensors.TensorType(f"{tensors.COTANGENT}{i}", array.shape, "float32")
-        for i, array in enumerate(cotangents)
-    ]
 
 
 if __name__ == "__main__":

@@ -31,6 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load-threads", type=int, help="CPU threads (default: torch's choice)")
 
 
+def add_optimizer(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the optimizer of training steps, for Optimizer.of."""
+    shown = 'JSON: {"name": "SGD", "lr": 0.01}'
+    parser.add_argument("--optimizer", default="{}", type=json.loads, help=shown)
+
+
 def model(args: argparse.Namespace) -> ModelChoice:
     """The values of `add_arguments`."""
     return ModelChoice(args.name, args.model_file, args.options, args.load_threads)

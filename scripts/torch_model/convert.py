@@ -22,6 +22,11 @@ def tensor_type(name: str, tensor: torch.Tensor) -> tensors.TensorType:
     return tensors.TensorType(name, tuple(tensor.shape), dtype)
 
 
+def zeros(kind: tensors.TensorType) -> torch.Tensor:
+    """A tensor of this type: a capture needs no values."""
+    return torch.zeros(kind.shape, dtype=getattr(torch, kind.dtype))
+
+
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     """A contiguous copy as a numpy array. bfloat16 becomes float32, which is exact."""
     tensor = tensor.detach().cpu()

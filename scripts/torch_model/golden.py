@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from scripts.core import tensors
-from scripts.torch_model import convert, errors, float64, loading, trees, work
+from scripts.torch_model import convert, errors, float64, trees, work
 from scripts.torch_model.errors import changes_buffer
+from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.step import EvalStep, TrainStep
 from scripts.verify import codes, scaling, tolerances, torch_same
 
@@ -46,10 +47,7 @@ class Golden:
 
 
 def observe(
-    loaded: loading.LoadedModel,
-    make_step: Callable[[loading.LoadedModel], Step],
-    file: Path,
-    dtype: str,
+    loaded: LoadedModel, make_step: Callable[[LoadedModel], Step], file: Path, dtype: str
 ) -> Golden:
     """Run the step of `make_step(loaded)` twice, then that of the model in float64.
 
@@ -67,15 +65,23 @@ def observe(
             raise errors.ModelError(text, errors.Fault.MUTATION)
     check(file, twice.eager)
     if not twice.deterministic:
-        raise errors.ModelError(f"{file}: {_why_undecided(loaded.module, buffers)}")
-    counted = _counted(step, loaded)
+        # An exporter says BUFFER_MUTATION of a model that changes a buffer too, and diagnose.py reads both names.
+        now = _digests(loaded.module)
+        changed = [name for name in now if now[name] != buffers.get(name)]
+        random = f"{codes.NONDETERMINISTIC}: two eager runs of the model differ: no golden output"
+        raise errors.ModelError(f"{file}: {changes_buffer(changed[0]) if changed else random}")
+    counted = None
+    try:
+        counted = work.count(step, loaded).totals()
+    except Exception as error:
+        print(f"note: its work could not be counted: {type(error).__name__}: {error}", flush=True)
     del step
     names = [kind.name for kind in twice.types]
     return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step, names), work=counted)
 
 
 @contextlib.contextmanager
-def calling(loaded: loading.LoadedModel, file: Path) -> Iterator[None]:
+def calling(loaded: LoadedModel, file: Path) -> Iterator[None]:
     """Make a ModelError that names the file and the inputs of whatever a call of the model raises."""
     try:
         yield
@@ -88,15 +94,6 @@ def calling(loaded: loading.LoadedModel, file: Path) -> Iterator[None]:
         ) from error
 
 
-def _counted(step: Step, loaded: loading.LoadedModel) -> dict[str, Any] | None:
-    """The work of a call; None, with a note, if an operator cannot be called while it is counted."""
-    try:
-        return work.count(step, loaded).totals()
-    except Exception as error:
-        print(f"note: its work could not be counted: {type(error).__name__}: {error}", flush=True)
-        return None
-
-
 def _digests(module: torch.nn.Module) -> dict[str, bytes]:
     """Digests of the values of every buffer, by name."""
     return {
@@ -105,19 +102,7 @@ def _digests(module: torch.nn.Module) -> dict[str, bytes]:
     }
 
 
-def _why_undecided(module: torch.nn.Module, before: Mapping[str, bytes]) -> str:
-    """Why two eager runs differ: a buffer that the model changes, else what it draws at random.
-
-    An exporter says BUFFER_MUTATION of such a model too, and diagnose.py reads both names.
-    """
-    now = _digests(module)
-    changed = [name for name in now if now[name] != before.get(name)]
-    if changed:
-        return changes_buffer(changed[0])
-    return f"{codes.NONDETERMINISTIC}: two eager runs of the model differ: no golden output"
-
-
-def _seen(loaded: loading.LoadedModel) -> str:
+def _seen(loaded: LoadedModel) -> str:
     """The inputs of a forward pass and the dtypes of its weights, for messages."""
     inputs = [f"{path} {t.dtype}{list(t.shape)}".strip() for path, t in loaded.inputs]
     kinds = sorted({str(weight.dtype) for weight in loaded.module.parameters()})
@@ -129,9 +114,7 @@ def run_twice(step: Step, dtype: str) -> Golden:
     """Results of a step in eager mode, and whether a second run gives the same ones."""
     outputs = step()
     for hidden in trees.opaque(outputs):
-        print(
-            f"note: output {hidden} is left out: torch does not know it as a structure of tensors"
-        )
+        print(f"note: output {hidden} is left out: torch does not know it as a structure of tensors")  # fmt: skip
     named = step.results(outputs)
     del outputs
     types = tuple(_output_type(name, tensor) for name, tensor in named)
@@ -151,13 +134,9 @@ def _output_type(name: str, tensor: torch.Tensor) -> tensors.TensorType:
         raise errors.ModelError(f"forward() returned {'a tensor that' if not name else ''}{error}") from error  # fmt: skip
 
 
+@errors.of(errors.Fault.OUTPUTS)
 def check(file: Path, golden: list[np.ndarray]) -> None:
     """Raise ModelError for results that cannot show whether a program is correct."""
-    with errors.of(errors.Fault.OUTPUTS):
-        _check(file, golden)
-
-
-def _check(file: Path, golden: list[np.ndarray]) -> None:
     if not golden:
         raise errors.ModelError(
             f"{file}: forward() returned no tensor; expected a tensor, or tensors in tuples, "
@@ -179,9 +158,7 @@ def _check(file: Path, golden: list[np.ndarray]) -> None:
 
 
 def _in_float64(
-    loaded: loading.LoadedModel,
-    make_step: Callable[[loading.LoadedModel], Step],
-    names: Sequence[str],
+    loaded: LoadedModel, make_step: Callable[[LoadedModel], Step], names: Sequence[str]
 ) -> list[np.ndarray] | None:
     """Results computed in float64 from the same (rounded) weights; None if torch cannot compute them, or if they
     have other names than those of the eager step (a buffer that changes in one precision alone)."""

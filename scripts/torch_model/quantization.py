@@ -1,7 +1,4 @@
-"""The error and the size of a quantised model, compared with the float model that it approximates.
-
-Imports torch: for stages in a torch environment.
-"""
+"""The error and the size of a quantised model, compared with the float model that it approximates."""
 
 from __future__ import annotations
 
@@ -11,21 +8,23 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from scripts.torch_model import convert, errors, loading, trees
+from scripts.torch_model import convert, errors, trees
+from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.weights import named_weights
 
 
-def report(loaded: loading.LoadedModel, outputs: Sequence[np.ndarray]) -> dict | None:
+def report(loaded: LoadedModel, outputs: Sequence[np.ndarray]) -> dict | None:
     """`float_bytes` and `sqnr_db` of a model whose file has get_float_model(); else None.
 
     `outputs` are those of the quantised model in eager mode. The float model is built here and runs on
     the same inputs. Only the inputs of `loaded` are used, so the caller can release the quantised model
-    before, and the two are never in memory together. Raises model.ModelError if the outputs of the two
+    before, and the two are never in memory together. Raises ModelError if the outputs of the two
     differ in number or shape.
     """
-    module = loaded.float_model()
-    if module is None:
+    file = loaded.file
+    if file is None or "get_float_model" not in file.functions:
         return None
+    module = file.build("get_float_model")
     weights, _ = named_weights(module)
     float_bytes = sum(w.numel() * w.element_size() for w in weights.values())
     del weights
@@ -35,8 +34,8 @@ def report(loaded: loading.LoadedModel, outputs: Sequence[np.ndarray]) -> dict |
     shapes = [[list(a.shape) for a in arrays] for arrays in (reference, outputs)]
     if shapes[0] != shapes[1]:
         raise errors.ModelError(
-            f"{loaded.file.path if loaded.file else loaded.name}: get_float_model() gives outputs of shapes {shapes[0]}, expected "
-            f"those of get_model(): {shapes[1]}",
+            f"{file.path}: get_float_model() gives outputs of shapes {shapes[0]}, expected those of "
+            f"get_model(): {shapes[1]}",
             errors.Fault.OUTPUTS,
         )
     return {"float_bytes": float_bytes, "sqnr_db": sqnr_db(reference, outputs)}

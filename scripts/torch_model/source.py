@@ -78,12 +78,6 @@ def functions(path: str | Path) -> dict[str, Function]:
     return {name: _function(path, name, node) for name, node in known.items()}
 
 
-def accepted_options(path: str | Path) -> dict[str, frozenset[str]]:
-    """The option names that each of a model file's functions has as parameters; raises as
-    `functions` does."""
-    return {name: function.options for name, function in functions(path).items()}
-
-
 def chosen_options(function: Function, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `options` that a function is called with.
 
@@ -126,24 +120,6 @@ def _is_shared(module: str) -> bool:
     return module.split(".")[0] == "models"
 
 
-def _default(path: Path, option: str) -> ast.expr | None:
-    """The default of an option in a model file, as it is written; None where it has none. Raises
-    ModelFileError where the file is missing or does not parse."""
-    for node in _parsed(path).body:
-        if not isinstance(node, ast.FunctionDef) or node.name not in FUNCTIONS:
-            continue
-        arguments = node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        pairs = [
-            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ]  # fmt: skip
-        for argument, value in pairs:
-            if argument.arg == option:
-                return value
-    return None
-
-
 def default_batch_size(path: str | Path) -> int:
     """The batch size of a model file's inputs where no entry sets one; 1 where it names none.
 
@@ -151,28 +127,28 @@ def default_batch_size(path: str | Path) -> int:
     ModelFileError for any other: rows count samples and tokens by it.
     """
     path = Path(path).expanduser()
-    written = _default(path, "batch_size")
-    if written is None:
+    body = _parsed(path).body
+    takers = [n for n in body if isinstance(n, ast.FunctionDef) and n.name in FUNCTIONS]
+    given = (_defaults(node.args).get("batch_size") for node in takers)
+    if (written := next(filter(None, given), None)) is None:
         return 1
     value = written
-    if isinstance(value, ast.Name):
-        value = _assigned(path, value.id) or value
+    if isinstance(written, ast.Name):
+        assigned = [
+            node.value
+            for node in body
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            and node.value
+            and written.id in _bound(node)
+        ]
+        if len(assigned) == 1:
+            value = assigned[0]
     if isinstance(value, ast.Constant) and type(value.value) is int:
         return value.value
     raise ModelFileError(
         f"{path}: the default of batch_size is `{ast.unparse(written)}`, which cannot be read without "
         "running the file; write a number, or set batch_size in the model's entry"
     )
-
-
-def _assigned(path: Path, name: str) -> ast.expr | None:
-    """What a file's top level assigns to a name, as it is written, where it does so once."""
-    values = [
-        node.value
-        for node in _parsed(path).body
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and name in _bound(node)
-    ]
-    return values[0] if len(values) == 1 else None
 
 
 def check_options(path: str | Path, options: Mapping[str, Any]) -> None:
@@ -250,20 +226,26 @@ def _function(path: Path, name: str, node: ast.stmt) -> Function:
             f"{path}: {name}() has the positional-only parameter {arguments.posonlyargs[0].arg!r}; "
             "options are given by name: take the '/' away"
         )
-    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    positional = arguments.args[: len(arguments.args) - len(arguments.defaults)]
-    without_default = [a.arg for a in positional] + [a.arg for a, d in keywords if d is None]
-    options = frozenset(a.arg for a in (*arguments.args, *arguments.kwonlyargs))
-    takes_model = MODEL_PARAMETER in options
+    defaults = _defaults(arguments)
+    takes_model = MODEL_PARAMETER in defaults
     if takes_model and name == "get_model":
         raise BrokenModelFile(
             f"{path}: get_model() has the parameter 'model', which is what get_model() returned in "
             "the file's other functions; give the option another name"
         )
-    for parameter in without_default:
-        if parameter != MODEL_PARAMETER:
+    for parameter, default in defaults.items():
+        if default is None and parameter != MODEL_PARAMETER:
             raise BrokenModelFile(
                 f"{path}: {name}() has the parameter {parameter!r} without a default; every option "
                 "of a model file needs one"
             )
-    return Function(options - {MODEL_PARAMETER}, arguments.kwarg is not None, takes_model)
+    options = frozenset(defaults) - {MODEL_PARAMETER}
+    return Function(options, arguments.kwarg is not None, takes_model)
+
+
+def _defaults(arguments: ast.arguments) -> dict[str, ast.expr | None]:
+    """The default of each named parameter, as it is written; None for those without one."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    without = [None] * (len(positional) - len(arguments.defaults))
+    names = [argument.arg for argument in (*positional, *arguments.kwonlyargs)]
+    return dict(zip(names, (*without, *arguments.defaults, *arguments.kw_defaults), strict=True))

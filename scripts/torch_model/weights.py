@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from scripts.core import archive, exits, tensors
-from scripts.torch_model import loading
+from scripts.torch_model.loading import LoadedModel
 
 
 def named_weights(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -49,7 +49,7 @@ def set_weights(module: torch.nn.Module, path: Path) -> None:
             weight.copy_(data)
 
 
-def with_inputs(loaded: loading.LoadedModel, path: Path) -> loading.LoadedModel:
+def with_inputs(loaded: LoadedModel, path: Path) -> LoadedModel:
     """The same model with every tensor input from the reference's file, as a new tensor.
 
     The input is not copied in place, because it may be an expanded view, whose memory overlaps.
@@ -59,10 +59,8 @@ def with_inputs(loaded: loading.LoadedModel, path: Path) -> loading.LoadedModel:
 
 
 def with_arrays(
-    loaded: loading.LoadedModel,
-    arrays: Sequence[np.ndarray],
-    device: torch.device | None = None,
-) -> loading.LoadedModel:
+    loaded: LoadedModel, arrays: Sequence[np.ndarray], device: torch.device | None = None
+) -> LoadedModel:
     """The same model with these values for its tensor inputs, in their order and dtypes."""
     values = iter(arrays)
     args, kwargs = pytree.tree_map_only(

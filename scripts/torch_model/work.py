@@ -77,8 +77,14 @@ def count(call: Callable[[], Any], loaded: LoadedModel) -> Work:
     stored = {_storage(t): "weight_bytes" for t in weights}
     stored |= {_storage(tensor): "input_bytes" for _, tensor in loaded.inputs}
     counter = _Counter(stored)
-    with _current_module(model, counter), _no_fast_path(), counter:
-        outputs = call()
+    # Let nn.MultiheadAttention call single operators. Its fast path is one operator without a FLOP formula.
+    usual = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with _current_module(model, counter), counter:
+            outputs = call()
+    finally:
+        torch.backends.mha.set_fastpath_enabled(usual)
     work = counter.finished()
     written = {_storage(t): t for _, t in trees.flat_tensors(outputs)}
     work.output_bytes = sum(_bytes(t) for key, t in written.items() if key not in stored)
@@ -198,17 +204,6 @@ def _current_module(model: torch.nn.Module, counter: _Counter) -> Iterator[None]
     finally:
         for handle in handles:
             handle.remove()
-
-
-@contextlib.contextmanager
-def _no_fast_path() -> Iterator[None]:
-    """Let nn.MultiheadAttention call single operators. Its fast path is one operator without a FLOP formula."""
-    usual = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(usual)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -7,7 +7,7 @@ import ctypes
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +66,7 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--rewrites", default="", choices=("", "speed"), help="of the captured graph"
     )
-    parser.add_argument(
-        "--optimizer", default="{}", type=json.loads, help='JSON: {"name": "SGD", "lr": 0.01}'
-    )
+    arguments.add_optimizer(parser)
     parser.add_argument("--program", type=Path, help="for a runtime that runs a frontend's program")
     parser.add_argument("--weights", required=True, type=Path)
     parser.add_argument("--inputs", required=True, type=Path)
@@ -79,44 +77,29 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
 
 def work(args: argparse.Namespace, scratch: Path) -> Work:
     """The values of `argument_parser`."""
-    return Work(
-        model=arguments.model(args),
-        weights=args.weights,
-        inputs=args.inputs,
-        runtime=args.runtime,
-        device=args.device,
-        threads=timing_arguments.threads(args),
-        test=args.test,
-        precision=args.precision,
-        matmul_precision=args.matmul_precision,
-        xla_flags=args.xla_flags,
-        compile=args.compile,
-        rewrites=args.rewrites,
-        optimizer=Optimizer.of(**args.optimizer),
-        program=args.program,
-        scratch=scratch,
-    )
+    given: dict[str, Any] = {f.name: getattr(args, f.name, None) for f in fields(Work)}
+    given |= {"model": arguments.model(args), "threads": timing_arguments.threads(args)}
+    given |= {"optimizer": Optimizer.of(**args.optimizer), "scratch": scratch}
+    return Work(**given)
 
 
 def prepare_process(work: Work) -> None:
     """Set what the runtime reads on import. Exits if the runtime cannot run this work."""
     declared = plugins.runtime(work.runtime)
+    refused = ""
     if work.test not in declared.tests:
-        exits.fail(
-            f"{work.runtime} runs {', '.join(declared.tests)}, not {work.test}", exits.UNSUPPORTED
+        refused = f"{work.runtime} runs {', '.join(declared.tests)}, not {work.test}"
+    elif work.rewrites and work.test != "eval":
+        refused = f"a graph is captured and rewritten for eval, not for {work.test}"
+    elif work.rewrites and work.precision != "none":
+        refused = (
+            f"a graph is rewritten for the model's own dtype, not for precision {work.precision}"
         )
+    if refused:
+        exits.fail(refused, exits.UNSUPPORTED)
     if ("program" in declared.takes) != (work.program is not None):
         needs = "needs" if "program" in declared.takes else "takes no"
         exits.fail(f"{work.runtime} {needs} --program")
-    if work.rewrites and work.test != "eval":
-        exits.fail(
-            f"a graph is captured and rewritten for eval, not for {work.test}", exits.UNSUPPORTED
-        )
-    if work.rewrites and work.precision != "none":
-        exits.fail(
-            f"a graph is rewritten for the model's own dtype, not for precision {work.precision}",
-            exits.UNSUPPORTED,
-        )
     if work.device == "cuda" and not has_cuda_driver():
         exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
     if work.xla_flags:

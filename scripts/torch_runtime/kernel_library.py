@@ -31,7 +31,8 @@ def open_session(
     `functions` imports the library. Exits as unavailable if the package is not installed, and as
     unsupported if it has no such kernel.
     """
-    name = kernel_of(work.model.file)
+    file = work.model.file
+    name = file.stem if file.parent.parts[-2:] == ("models", "kernels") else ""
     try:
         known = functions()
     except ImportError as error:
@@ -47,8 +48,3 @@ def open_session(
             exits.UNSUPPORTED,
         )
     return TorchSession(work, check, device, lambda _: known[name])
-
-
-def kernel_of(file: Path) -> str:
-    """The name of the kernel in a model file; "" for other models."""
-    return file.stem if file.parent.parts[-2:] == ("models", "kernels") else ""

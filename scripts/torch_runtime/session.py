@@ -15,6 +15,7 @@ import torch
 from scripts.core import exits, tensors
 from scripts.matrix import plugins, precision
 from scripts.torch_model import convert, errors, golden, loading, source, trees
+from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
 from scripts.torch_model.weights import named_weights, set_weights, with_arrays, with_inputs
 from scripts.torch_runtime import profiling
@@ -23,7 +24,7 @@ from scripts.torch_runtime.runtime import open_runtime
 from scripts.verify.arguments import Check
 from scripts.verify.verify import Expected
 
-Prepare = Callable[[loading.LoadedModel], Callable]
+Prepare = Callable[[LoadedModel], Callable]
 """A runtime's function from a loaded model to the callable to measure."""
 
 PRECISIONS: dict[str, tuple[torch.dtype | None, torch.dtype | None]] = {
@@ -84,7 +85,7 @@ class TorchSession:
         return profiling.collect(kinds, self.step, self._device)
 
 
-_ahead: list[loading.LoadedModel] = []
+_ahead: list[LoadedModel] = []
 
 
 def prepare_fork(work: Work, check: Check) -> tuple[Any, Any, TorchSession] | None:
@@ -109,7 +110,7 @@ def prepare_fork(work: Work, check: Check) -> tuple[Any, Any, TorchSession] | No
     return runtime, device, session
 
 
-def build(work: Work) -> loading.LoadedModel:
+def build(work: Work) -> LoadedModel:
     """The model as its file builds it."""
     model = work.model
     factor = plugins.runtime(work.runtime).memory_factor
@@ -139,7 +140,7 @@ def eager_in_precision(work: Work, check: Check) -> Expected:
 
 
 def _step(
-    work: Work, check: Check, built: loading.LoadedModel, device: Any, prepare: Prepare
+    work: Work, check: Check, built: LoadedModel, device: Any, prepare: Prepare
 ) -> tuple[EvalStep | TrainStep, tuple[str, ...]]:
     """The model with the reference's weights and inputs on the device, as one timed call; and the names of
     the rewrites that have changed its graph."""
@@ -147,9 +148,7 @@ def _step(
     loaded = placed(loaded, device.device)
     rewrites: tuple[str, ...] = ()
     if work.rewrites:
-        from scripts.torch_runtime import rewritten  # imports torch.export and fx_rewrites
-
-        loaded, rewrites = rewritten.for_speed(loaded)
+        loaded, rewrites = _rewritten_for_speed(loaded)
     context = functools.partial(device.autocast, autocast) if autocast else None
     step = _eager_step(work, check, loaded, device.device, context)
     step.call = prepare(loaded)
@@ -160,14 +159,34 @@ def _step(
             # PyTorch's foreach implementation, the default on GPUs, adds the momentum to the gradients in place
             # (torch/optim/sgd.py, 2.9 and 2.15), and the gradients are results that are compared.
             arguments["foreach"] = False
-        step.set_optimizer(lambda weights: optimizer(weights, **arguments))
+        weights = [p for p in loaded.module.parameters() if p.requires_grad]
+        step.optimizer = optimizer(weights, **arguments)
     device.finish()
     return step, rewrites
 
 
-def _fill(
-    work: Work, loaded: loading.LoadedModel
-) -> tuple[loading.LoadedModel, torch.dtype | None]:
+def _rewritten_for_speed(loaded: LoadedModel) -> tuple[LoadedModel, tuple[str, ...]]:
+    """The captured graph, rewritten as exporters do it, as a model of the flat tensor inputs; and the names of the rewrites.
+
+    Its outputs are the tensors among the model's outputs, in order. Exits as `unsupported` if no
+    rewrite changes the graph, because the row would repeat that of the model as it is.
+    """
+    from scripts.lowering import capture, fx_rewrites  # import torch.export
+
+    with torch.no_grad():
+        program = capture.functional(capture.capture(loaded), {})
+    capture.results(program)  # refuses a graph whose calls depend on the calls before
+    names = fx_rewrites.apply(program, fx_rewrites.SPEED)
+    if not names:
+        exits.fail("no rewrite for speed changes the graph of this model", exits.UNSUPPORTED)
+    inputs = tuple(tensor for _, tensor in loaded.inputs)
+    # Without the checks of the inputs, which no other baseline makes in each call.
+    module = program.module(check_guards=False)
+    module.validate_inputs = False
+    return replace(loaded, module=module, args=inputs, kwargs={}), names
+
+
+def _fill(work: Work, loaded: LoadedModel) -> tuple[LoadedModel, torch.dtype | None]:
     """The model with the reference's weights and inputs, in the mode of its test and in its precision, and
     the type of autocast, or None."""
     set_weights(loaded.module, work.weights)
@@ -182,7 +201,7 @@ def _fill(
 
 
 def _eager_step(
-    work: Work, check: Check, loaded: loading.LoadedModel, device: torch.device, autocast: Any
+    work: Work, check: Check, loaded: LoadedModel, device: torch.device, autocast: Any
 ) -> EvalStep | TrainStep:
     """The step of the test in eager mode. A training step does not update the weights."""
     options = {"autocast": autocast} if autocast else {}

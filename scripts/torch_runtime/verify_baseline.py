@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,18 @@ def verify_baseline(work: Work, check: Check, collect: Collection[str], out: Pat
     channel.mark("load")
     session = runtime.open_session(work, check, device)
     channel.mark("first call")
-    cold = _cold_run(session, device, declared.lazy)
+    cold = calls.run_calls(session, device, 1, keep=True, watch=True, lazy=declared.lazy)
+    begin = time.perf_counter()
+    outputs = session.arrays(cold.first)
+    first_call_s = cold.first_s + time.perf_counter() - begin
+    cold = dataclasses.replace(cold, first=None)  # releases the results on the device
     peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
-    verification = _verification(session, work, check, cold, expected)
-    del expected
+    verification = _verification(session, work, check, outputs, expected)
+    del expected, outputs
     warm: Run | None = None
     if verification.code == torch_same.PASS:
         process.reset_peak_rss()
-        warm = _warm_run(session, device, runtime, declared.lazy, cold.watch)
+        warm = _warm_run(session, device, runtime, declared.lazy, cold.inside)
         peak_mb = max(peak_mb, process.peak_rss_mb())
         session.check()
     compiled_s = compile_seconds(runtime, device)
@@ -63,7 +67,7 @@ def verify_baseline(work: Work, check: Check, collect: Collection[str], out: Pat
         threads=work.threads if device.kind == "cpu" else None,
         verification=verification,
         load_ms=session.load_s * 1e3,
-        first_call_ms=cold.first_call_s * 1e3,
+        first_call_ms=first_call_s * 1e3,
         compile_s=None if compiled_s is None else compiled_s - compiled_before,
         runs=(cold.run, warm) if warm else (cold.run,),
         max_rss_mb=round(peak_mb, 1),
@@ -98,25 +102,6 @@ def serve(work: Work, check: Check, prepared: tuple[Any, Any, Any] | None) -> No
     worker.serve_generations(load)
 
 
-@dataclass(frozen=True)
-class _Cold:
-    """The cold run. `outputs`: the results of its first call on the host, `first_call_s` seconds after it
-    began. `watch`: whether a call executes something before it is waited for."""
-
-    run: Run
-    outputs: dict[str, np.ndarray]
-    first_call_s: float
-    watch: bool
-
-
-def _cold_run(session: Session, device: Any, lazy: bool) -> _Cold:
-    found = calls.run_calls(session, device, 1, keep=True, watch=True, lazy=lazy)
-    begin = time.perf_counter()
-    outputs = session.arrays(found.first)
-    first_call_s = found.first_s + time.perf_counter() - begin
-    return _Cold(found.run, outputs, first_call_s, found.inside)
-
-
 def _warm_run(session: Session, device: Any, runtime: Any, lazy: bool, watch: bool) -> Run:
     """A call for which nothing is compiled any more, or the last of WARM_CALLS."""
     for _ in range(WARM_CALLS):
@@ -128,16 +113,17 @@ def _warm_run(session: Session, device: Any, runtime: Any, lazy: bool, watch: bo
 
 
 def _verification(
-    session: Session, work: Work, check: Check, cold: _Cold, expected: Expected | None
+    session: Session,
+    work: Work,
+    check: Check,
+    outputs: Mapping[str, np.ndarray],
+    expected: Expected | None,
 ) -> Verification:
-    """Compare the first call's results with golden, or with `expected`, and the greedy tokens of a language model. The
-    results are released."""
-    names = list(cold.outputs) if work.test == "train" else None
-    outputs = list(cold.outputs.values())
-    cold.outputs.clear()
+    """Compare the first call's results with golden, or with `expected`, and the greedy tokens of a language model."""
+    names = list(outputs) if work.test == "train" else None
     # A baseline changes its weights in place: it returns the loss and the gradients.
     wanted = expected or check.expected(without=tensors.CHANGE)
-    found = verify(outputs, wanted, check.tolerance, names)
+    found = verify(list(outputs.values()), wanted, check.tolerance, names)
     if work.test != "eval":
         return found
     start_from = list(tensors.load_npz(work.inputs).values())

@@ -37,16 +37,6 @@ class Generation:
         return len(self.tokens[0])
 
 
-@dataclass(frozen=True)
-class Followed:
-    """How many of `steps` steps gave the expected tokens. `problem` describes the first mismatch; "" if
-    there is none."""
-
-    matched: int
-    steps: int
-    problem: str
-
-
 def of(module: Any) -> Generation | None:
     """The expected tokens from a model's `generation()`, a mapping with the fields of Generation; None for
     models without it."""
@@ -65,8 +55,9 @@ def follow(
     expected: Generation,
     tol: float,
     noise: float | None = None,
-) -> Followed:
-    """Run the program step by step from the inputs `start` and compare its greedy tokens.
+) -> tuple[int, str]:
+    """Run the program step by step from the inputs `start` and compare its greedy tokens: the number of steps that gave
+    the expected ones, and the first mismatch, "" if there is none.
 
     Each step is given the expected token of the step before, so one wrong token is one mismatch.
     Another token than the expected one is not a mismatch if it is a tie, in the program and in
@@ -79,7 +70,9 @@ def follow(
     current, matched, problem = list(start), 0, ""
     for step in range(expected.steps):
         found = dict(zip(made, call(current), strict=True))
-        logits = _next_logits(found)
+        logits = found["logits"] if "logits" in found else next(iter(found.values()))
+        logits = np.asarray(logits).astype(np.float32)
+        logits = logits if logits.ndim == 2 else logits[:, -1]  # [batch_size, vocabulary]
         ties = [_tie(row, tol, noise) for row in logits]
         differs = _difference(logits, wanted[:, step], [m[step] for m in expected.margins], ties)
         matched += not differs
@@ -89,14 +82,7 @@ def follow(
             old + 1 if name == "position" else np.asarray(found.get(name, old))
             for name, old in zip(names, current, strict=True)
         ]
-    return Followed(matched, expected.steps, problem)
-
-
-def _next_logits(found: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The logits of the last position, [batch_size, vocabulary]."""
-    logits = found["logits"] if "logits" in found else next(iter(found.values()))
-    logits = np.asarray(logits).astype(np.float32)
-    return logits if logits.ndim == 2 else logits[:, -1]
+    return matched, problem
 
 
 def _tie(logits: np.ndarray, tol: float, noise: float | None) -> float:

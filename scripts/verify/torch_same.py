@@ -120,24 +120,17 @@ def compare(
         if problem:
             problems.append(f"{name}: {problem}")
     errors = [error for pair in comparable if (error := _largest_error(*pair)) is not None]
-    complete = len(comparable) == len(actual) == len(golden)
+    distance = None
+    if reference is not None and len(comparable) == len(actual) == len(golden):
+        pairs = zip(comparable, reference, strict=True)
+        if all(want.shape == exact.shape for (_, want), exact in pairs):
+            distance = rmse([got for got, _ in comparable], reference)
     return Comparison(
         code=FAIL if problems else PASS,
         detail="; ".join(problems[:3]),
         max_abs_error=_finite(max(errors)) if errors else None,
-        rmse_vs_fp64=_rmse_vs_fp64(comparable, reference) if complete else None,
+        rmse_vs_fp64=distance,
     )
-
-
-def _rmse_vs_fp64(
-    comparable: Sequence[tuple[np.ndarray, np.ndarray]], fp64: Sequence[np.ndarray] | None
-) -> float | None:
-    """The errors over all outputs as (actual, golden); None without float64 values of golden's shapes."""
-    if fp64 is None:
-        return None
-    if any(g.shape != w.shape for (_, g), w in zip(comparable, fp64, strict=True)):
-        return None
-    return rmse([got for got, _ in comparable], fp64)
 
 
 def rmse(actual: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> float | None:
@@ -317,18 +310,15 @@ def _judge_by_cosine(output: _Output, tol: float) -> str:
     close = _is_close(want, got, "float32", tol)
     if close.all():
         return ""
-    cosine = np.sum((want / _norm(want)) * (got / _norm(got)))
+    # Euclidean norms in float32 (infinite from about 1e19 on, as torch's), not below 1e-6.
+    norms = [np.maximum(np.sqrt(np.sum(np.square(v))), _LEAST_NORM) for v in (want, got)]
+    cosine = np.sum((want / norms[0]) * (got / norms[1]))
     if cosine >= _LEAST_COSINE:
         return ""
     return (
         f"cosine similarity {cosine:.6g}, expected at least {_LEAST_COSINE:g}; "
         f"{_describe(output, close.reshape(output.want.shape), tol)}"
     )
-
-
-def _norm(vector: np.ndarray) -> np.float32:
-    """Euclidean norm in float32 (infinite from about 1e19 on, as torch's), not below 1e-6."""
-    return np.maximum(np.sqrt(np.sum(np.square(vector))), _LEAST_NORM)
 
 
 def _describe(output: _Output, close: np.ndarray, tol: float) -> str:

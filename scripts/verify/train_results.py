@@ -34,14 +34,10 @@ Step = Callable[[Mapping[str, np.ndarray]], Sequence[np.ndarray]]
 """Runs a program with other weights (bytes by key, of those that differ from the archive's)."""
 
 
-def is_step(types: Sequence[TensorType]) -> bool:
-    """Whether results of these types are those of a training step."""
-    return any(kind.name == LOSS for kind in types)
-
-
 def names(types: Sequence[TensorType]) -> list[str] | None:
-    """The names of the results of a training step; None for those of a forward pass."""
-    return [kind.name for kind in types] if is_step(types) else None
+    """The names of the results of a training step; None for those of a forward pass, which have no loss."""
+    found = [kind.name for kind in types]
+    return found if LOSS in found else None
 
 
 def compared(
@@ -52,16 +48,22 @@ def compared(
     `weights`: the archive that the program reads. Other results are returned as they are, and so are those of
     another number or of other shapes, which verification reports.
     """
-    if not is_step(signature.outputs) or len(outputs) != len(signature.outputs):
+    if not names(signature.outputs) or len(outputs) != len(signature.outputs):
         return outputs
     stored = archive.read(weights)
     before = {
-        kind.name: _value(stored, kind) for kind in signature.parameters if kind.name in stored
+        CHANGE + kind.name: stored[kind.name].view(tensors.native(kind.dtype)).reshape(kind.shape)
+        for kind in signature.parameters
+        if kind.name in stored
     }
-    return [
-        _change(output, kind.name, before)
-        for output, kind in zip(outputs, signature.outputs, strict=True)
-    ]
+
+    def change(output: np.ndarray, old: np.ndarray | None) -> np.ndarray:
+        if old is None or old.shape != output.shape or old.dtype != output.dtype:
+            return output
+        return output ^ old if output.dtype == bool else output - old
+
+    pairs = zip(outputs, signature.outputs, strict=True)
+    return [change(output, before.get(kind.name)) for output, kind in pairs]
 
 
 def new_weights(outputs: Sequence[np.ndarray], signature: Signature) -> dict[str, np.ndarray]:
@@ -134,14 +136,3 @@ def follow(
         losses=tuple(losses),
         golden_losses=tuple(golden.tolist()),
     )
-
-
-def _change(output: np.ndarray, name: str, before: Mapping[str, np.ndarray]) -> np.ndarray:
-    old = before.get(name.removeprefix(CHANGE)) if name.startswith(CHANGE) else None
-    if old is None or old.shape != output.shape or old.dtype != output.dtype:
-        return output
-    return output ^ old if output.dtype == bool else output - old
-
-
-def _value(stored: Mapping[str, np.ndarray], kind: TensorType) -> np.ndarray:
-    return stored[kind.name].view(tensors.native(kind.dtype)).reshape(kind.shape)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,26 +24,6 @@ class Expected:
     deterministic: bool
     dtype: str
     """The dtype of the computation (f32, f16, bf16), which determines the default tolerance."""
-
-    @classmethod
-    def read(
-        cls, golden: Path, signature: tensors.Signature, without: str | None = None
-    ) -> Expected:
-        """Read it from the files of the reference (or gradients) stage. `without`: the beginning of the names of
-        results that are left out."""
-        stored = tensors.load_npz(golden)
-        taken = [
-            (i, kind)
-            for i, kind in enumerate(signature.outputs)
-            if without is None or not kind.name.startswith(without)
-        ]
-        return cls(
-            types=[kind for _, kind in taken],
-            golden=[stored[f"golden.{i}"] for i, _ in taken],
-            fp64=[stored[f"fp64.{i}"] for i, _ in taken] if signature.has_fp64 else None,
-            deterministic=signature.deterministic,
-            dtype=signature.dtype,
-        )
 
 
 def verify(
@@ -77,10 +56,8 @@ def verify(
         result = _judge(actual, expected, allowed)
     code, detail = result.code, result.detail
     if not expected.deterministic:
-        code, detail = (
-            codes.NONDETERMINISTIC,
-            "two eager runs of the model differ: no golden output",
-        )
+        code = codes.NONDETERMINISTIC
+        detail = "two eager runs of the model differ: no golden output"
     own = torch_same.rmse(expected.golden, expected.fp64) if expected.fp64 is not None else None
     return Verification(
         code=code,
@@ -107,15 +84,15 @@ def follow_generation(
     if not signature.generation or passed.code != codes.PASS:
         return passed
     expected = greedy_tokens.Generation(**signature.generation)
-    found = greedy_tokens.follow(
+    matched, problem = greedy_tokens.follow(
         call, inputs, signature.inputs, signature.outputs, expected, passed.tol, passed.noise
     )
     return dataclasses.replace(
         passed,
-        code=codes.FAIL if found.problem else codes.PASS,
-        detail=found.problem or passed.detail,
-        greedy_tokens=found.matched,
-        greedy_expected=found.steps,
+        code=codes.FAIL if problem else codes.PASS,
+        detail=problem or passed.detail,
+        greedy_tokens=matched,
+        greedy_expected=expected.steps,
     )
 
 
@@ -128,9 +105,8 @@ def _judge(
         actual, expected.golden, expected.fp64, names
     )
     dtypes = [kind.dtype for kind in expected.types]
-    result = torch_same.compare(
-        outputs, golden, fp64, allowed, dtypes, names, scale=scaling.scale_of(names)
-    )
+    scale = scaling.scale_of(names)
+    result = torch_same.compare(outputs, golden, fp64, allowed, dtypes, names, scale=scale)
     if not found:
         return result
     detail = "; ".join([*found, *filter(None, [result.detail])][:3])

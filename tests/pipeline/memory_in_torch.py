@@ -11,7 +11,7 @@ import os
 import torch
 
 from scripts.core import exits
-from scripts.torch_model import counting, float64, loading, trees
+from scripts.torch_model import float64, footprint, loading, trees
 
 FILES = {
     "gpt2": ("models/gpt2.py", {"size": "tiny", "seq_len": 8}),
@@ -28,7 +28,7 @@ def main() -> None:
 def observed(file: str, options: dict) -> dict:
     """Compare float64 results by blocks with those of one pass, and the count with the weights."""
     opened = loading.ModelFile(file, options)
-    counted = counting.count(lambda: opened.call("get_model"), options.get("dtype", "f32"))
+    counted = footprint.count(lambda: opened.call("get_model"), options.get("dtype", "f32"))
     loaded = loading.load("it", file, options)
     weights = [*loaded.module.parameters(), *loaded.module.buffers()]
     held = [sum(t.numel() for t in weights), sum(t.numel() * t.element_size() for t in weights)]

@@ -15,10 +15,17 @@ from torch.export.graph_signature import InputKind
 
 from scripts.core.tensors import CHANGE, OPTIMIZER, Signature
 from scripts.lowering import capture
-from scripts.torch_model import convert, loading, train_reference
+from scripts.torch_model import convert, loading
 from scripts.torch_model.optimizer import Optimizer
-from scripts.torch_model.step import TrainStep, WholeStep, make_cotangents, to_training
-from scripts.torch_model.updates import slots, stepped
+from scripts.torch_model.step import (
+    TrainStep,
+    WholeStep,
+    for_capture,
+    make_cotangents,
+    state_slots,
+    stepped,
+    to_training,
+)
 from scripts.torch_model.weights import named_weights
 
 
@@ -87,9 +94,7 @@ def _case(module: nn.Module, given: torch.Tensor, optimizer: Optimizer) -> dict[
     eager = dict(step.results(step()))
     module.zero_grad(set_to_none=True)
     weights = named_weights(module)[0] | state
-    fixed = train_reference.for_capture(
-        loaded, _training(loaded, cotangents, weights, eager, optimizer)
-    )
+    fixed = for_capture(loaded, _signature(loaded, cotangents, weights, eager), optimizer)
     program = capture.functional(capture.capture(fixed), {})
     results = _run(program, weights, [given, *cotangents])
     got = dict(zip(eager, results, strict=True))
@@ -102,7 +107,7 @@ def _case(module: nn.Module, given: torch.Tensor, optimizer: Optimizer) -> dict[
 
 
 def _state(loaded, cotangents, optimizer) -> dict[str, torch.Tensor]:
-    if not slots(optimizer):
+    if not state_slots(optimizer):
         return {}
     TrainStep(loaded, cotangents)()
     trained = {n: w for n, w in loaded.module.named_parameters() if w.grad is not None}
@@ -110,12 +115,12 @@ def _state(loaded, cotangents, optimizer) -> dict[str, torch.Tensor]:
     return {key: value for key, value in after.items() if key.startswith(OPTIMIZER)}
 
 
-def _training(loaded, cotangents, weights, eager, optimizer) -> train_reference.Training:
-    """What the signature of the gradients stage gives."""
+def _signature(loaded, cotangents, weights, eager) -> Signature:
+    """The signature that the gradients stage writes."""
     kind = convert.tensor_type
     given = [kind(path, t) for path, t in loaded.inputs]
     given += [kind(f"cotangent.{i}", t) for i, t in enumerate(cotangents)]
-    signature = Signature(
+    return Signature(
         model="m",
         dtype="f32",
         batch_size=1,
@@ -129,7 +134,6 @@ def _training(loaded, cotangents, weights, eager, optimizer) -> train_reference.
         rmse_vs_fp64=None,
         deterministic=True,
     )
-    return train_reference.of_signature(loaded, signature, optimizer)
 
 
 def _run(program, weights, inputs) -> list[torch.Tensor]:

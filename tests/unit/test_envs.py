@@ -28,7 +28,7 @@ def requirements() -> dict[str, list[str]]:
     """Requirements by the file that states them."""
     found = {path.name: list(env_files.declared(path).requirements) for path in ENVS}
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    found["requirements.txt"] = [line for line in lines if line and line[0] != "#"]
+    found["requirements.txt"] = [line for line in lines if line and line[0] not in "#-"]
     return found
 
 
@@ -230,7 +230,7 @@ def done(tmp_path_factory) -> Checkout:
     ("old", "new", "cells"),
     [
         ("sympy==1.14.0", "sympy==1.14.1", synthetic.TARGETS),
-        ("#    python -m", "# python -m", 0),
+        ("#    vmfbench", "# vmfbench", 0),
     ],
 )
 def test_another_version_in_a_lock_makes_the_environment_again_and_what_was_done_in_it(
@@ -269,8 +269,11 @@ def test_what_runs_in_the_environment_of_reports_needs_no_package_of_the_driver_
     """Under conda, the aggregations run in the environment `report`."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['uv', 'snakemake']))\n"
-        "from scripts import aggregate_kernels, aggregate_operators, aggregate_results, aggregate_tuned\n"
-        "from scripts import check_expectations, plot_results, report_coverage, write_report"
+        "from scripts.stages import aggregate_kernels, aggregate_operators, aggregate_results\n"
+        "from scripts.stages import aggregate_tuned, check_expectations, plot_results\n"
+        "from scripts.stages import report_coverage, write_report\n"
+        "from scripts.features import registry\n"
+        "registry.load()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False

@@ -9,7 +9,6 @@ from scripts.torch_model.source import (
     BrokenModelFile,
     Function,
     ModelFileError,
-    accepted_options,
     check_options,
     chosen_options,
     default_batch_size,
@@ -36,10 +35,9 @@ def file(tmp_path):
 
 
 def test_options_are_the_parameters_of_each_function(file):
-    assert accepted_options(file(GOOD)) == {
-        "get_model": {"size", "pretrained"},
-        "get_dummy_input": {"batch_size"},
-    }
+    found = functions(file(GOOD))
+    assert found["get_model"] == Function(frozenset({"size", "pretrained"}))
+    assert found["get_dummy_input"] == Function(frozenset({"batch_size"}))
 
 
 def test_options_of_either_function_and_of_the_pipeline_are_taken(file):
@@ -81,7 +79,7 @@ def test_an_option_that_no_one_takes_is_refused(file, option, message):
 )  # fmt: skip
 def test_a_file_that_cannot_work_is_named_with_what_is_wrong(file, text, message):
     with pytest.raises(BrokenModelFile, match=rf"m\.py: .*{message}"):
-        accepted_options(file(text))
+        functions(file(text))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
@@ -94,7 +92,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_a_file_that_python_would_not_import_is_named(file, name):
     path = file(GOOD)
     with pytest.raises(ModelFileError, match=rf"{name}: .* does not end in \.py"):
-        accepted_options(path.rename(path.with_name(name)))
+        functions(path.rename(path.with_name(name)))
 
 
 @pytest.mark.parametrize(

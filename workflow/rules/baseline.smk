@@ -32,13 +32,13 @@ rule verify_baseline:
         collect=PLAN.options.collect(),
         cache=artifact("baseline", "cache"),
     shell:
-        SUPERVISE
-        + " --module scripts.stages.verify_baseline scripts.baselines.{params.runtime}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.verify_baseline scripts.baselines.{params.runtime}"
         " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
         " --artifact {output.verification:q}"
         " -- {params.python} -m scripts.stages.verify_baseline"
-        + LOAD_MODEL
-        + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
+        f"{LOAD_MODEL}"
+        " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --tolerance {params.tolerance:q}"
         " --collect {params.collect:q} --cache {params.cache:q}"

@@ -25,8 +25,8 @@ rule clean_dumps:
         step="dumps",
         models=CLEANED,
     shell:
-        PREFIX
-        + "{params.python} -m scripts.stages.clean {params.step} --models {params.models}"
+        f"{PREFIX}"
+        "{params.python} -m scripts.stages.clean {params.step} --models {params.models}"
         " 2>&1 | tee {log:q}"
 
 

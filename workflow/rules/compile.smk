@@ -27,7 +27,8 @@ rule compile_iree:
         target=of_cell(PLAN.options.compile),
         hang=of_cell(PLAN.maker.hang),
     shell:
-        SUPERVISE + " --module scripts.stages.compile_iree {params.skip}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.compile_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q}"
         " --artifact {output.vmfb:q} {output.report:q} {params.hang}"
         " -- {params.python} -m scripts.stages.compile_iree --program {input.program:q}"

@@ -36,7 +36,8 @@ rule make_env:
         # need not be made again; `pins` changes with it.
         toolchain=lambda w, input: PLAN.environments.option(w.env),
     shell:
-        SUPERVISE + " --module scripts.stages.make_env"
+        f"{SUPERVISE}"
+        " --module scripts.stages.make_env"
         f" --artifact {{output.versions:q}} {{output.pins:q}} {TOOLS}"
         f" -- {DRIVER} -m scripts.stages.make_env"
         " --env-file {input.env_file:q} --prefix {params.prefix:q}"

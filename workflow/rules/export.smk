@@ -32,13 +32,13 @@ rule export_program:
         ir_format=of_cell(lambda w: PLAN.frontend(w).ir_format),
         computes=of_cell(PLAN.options.exported),
     shell:
-        SUPERVISE
-        + " --module scripts.stages.export_program scripts.exporters.{params.exporter}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.export_program scripts.exporters.{params.exporter}"
         " --upstream {input.env:q} {input.reference:q}"
         f" --artifact {{output.program:q}} {{output.report:q}} {LOCATIONS}"
         " -- {params.python} -m scripts.stages.export_program"
-        + LOAD_MODEL
-        + " --options {params.options:q} --signature {input.signature:q}"
+        f"{LOAD_MODEL}"
+        " --options {params.options:q} --signature {input.signature:q}"
         " --exporter {params.exporter:q} --exporter-options {params.exporter_options:q}"
         " --ir-format {params.ir_format} {params.computes}"
         " --out-program {output.program:q} --out-report {output.report:q}"

@@ -36,7 +36,8 @@ rule measure_machine_limits:
             f"{cpu_name()}, {job_resources.usable_cores()} cores" if ALL_HERE else ""
         ),
     shell:
-        SUPERVISE + " --module scripts.stages.measure_machine_limits"
+        f"{SUPERVISE}"
+        " --module scripts.stages.measure_machine_limits"
         " --upstream {input.env:q}"
         " --artifact {output.limits:q}"
         " -- {params.python} -m scripts.stages.measure_machine_limits --device {wildcards.device}"

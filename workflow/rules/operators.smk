@@ -33,11 +33,12 @@ rule trace_operators:
         **stage_params("trace"),
         options=of_cell(PLAN.options.model),
     shell:
-        SUPERVISE + " --module scripts.stages.trace_operators {params.skip}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.trace_operators {params.skip}"
         " --upstream {input.env:q} --artifact {output.trace:q}"
         " -- {params.python} -m scripts.stages.trace_operators"
-        + LOAD_MODEL
-        + " --options {params.options:q} --out-trace {output.trace:q}"
+        f"{LOAD_MODEL}"
+        " --options {params.options:q} --out-trace {output.trace:q}"
 
 
 rule select_operators:
@@ -117,8 +118,8 @@ rule export_operators:
         exporter_options=of_cell(PLAN.options.exporter),
         folder=artifact("operator_export"),
     shell:
-        SUPERVISE_BATCH
-        + " --module scripts.stages.export_operators scripts.exporters.{params.exporter}"
+        f"{SUPERVISE_BATCH}"
+        " --module scripts.stages.export_operators scripts.exporters.{params.exporter}"
         " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
         " --artifact {output.outcomes:q}"
         " -- {params.python} -m scripts.stages.export_operators --exporter {params.exporter}"
@@ -208,8 +209,8 @@ rule verify_operator_baseline:
         worker_threads=PLAN.options.threads(),
         cache=artifact("operator_baseline", "cache"),
     shell:
-        SUPERVISE_BATCH
-        + " --module scripts.stages.verify_operator_baseline scripts.baselines.{params.runtime}"
+        f"{SUPERVISE_BATCH}"
+        " --module scripts.stages.verify_operator_baseline scripts.baselines.{params.runtime}"
         " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
         " --artifact {output.outcomes:q}"
         " -- {params.python} -m scripts.stages.verify_operator_baseline --runtime {params.runtime}"
@@ -243,8 +244,8 @@ rule time_operators:
         **stage_params("operator_time"),
         group=of_cell(PLAN["operators"].groups.given),
     shell:
-        SUPERVISE_TIMING_BATCH
-        + " --module scripts.stages.time_operators scripts.stages.verify_operators scripts.stages.verify_operator_baseline"
+        f"{SUPERVISE_TIMING_BATCH}"
+        " --module scripts.stages.time_operators scripts.stages.verify_operators scripts.stages.verify_operator_baseline"
         " --group {params.group:q} --artifact {output.outcomes:q}"
 
 

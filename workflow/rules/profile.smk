@@ -33,13 +33,13 @@ rule dump_baseline:
         what=PLAN.options.dump("kinds", "save_ir", "repeat", "iterations"),
         folder=artifact("dump_baseline"),
     shell:
-        SUPERVISE
-        + " --module scripts.stages.dump_baseline scripts.baselines.{params.runtime}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.dump_baseline scripts.baselines.{params.runtime}"
         " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
         " --artifact {output.listing:q}"
         " -- {params.python} -m scripts.stages.dump_baseline"
-        + LOAD_MODEL
-        + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
+        f"{LOAD_MODEL}"
+        " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q} {params.what}"
         " --out-folder {params.folder:q} --out-listing {output.listing:q}"
 
@@ -66,7 +66,8 @@ rule dump_iree:
         what=PLAN.options.dump("kinds"),
         folder=artifact("dump_iree"),
     shell:
-        SUPERVISE + " --module scripts.stages.dump_iree {params.skip}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.dump_iree {params.skip}"
         " --upstream {input.env:q} {input.export:q} --artifact {output.listing:q}"
         " -- {params.python} -m scripts.stages.dump_iree --program {input.program:q}"
         " {params.target} {params.what}"
@@ -101,13 +102,13 @@ rule profile_baseline:
         runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
         step=of_cell(PLAN.options.step),
     shell:
-        SUPERVISE
-        + " --module scripts.stages.profile_baseline scripts.baselines.{params.runtime}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.profile_baseline scripts.baselines.{params.runtime}"
         " {params.skip} --upstream {input.env:q} {input.before:q}"
         " --artifact {output.profile:q}"
         " -- {params.python} -m scripts.stages.profile_baseline"
-        + LOAD_MODEL
-        + " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
+        f"{LOAD_MODEL}"
+        " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --out {output.profile:q}"
 
@@ -137,7 +138,8 @@ rule profile_iree:
         device=of_cell(lambda w: PLAN.target(w).device),
         worker_threads=of_cell(lambda w: PLAN.options.threads(w.target)),
     shell:
-        SUPERVISE + " --module scripts.stages.profile_iree {params.skip}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.profile_iree {params.skip}"
         " --upstream {input.env:q} {input.before:q} --artifact {output.profile:q}"
         " -- {params.python} -m scripts.stages.profile_iree --program {input.program:q}"
         f" --locations {LOCATIONS}"

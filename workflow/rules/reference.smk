@@ -26,12 +26,13 @@ rule make_reference:
         **stage_params("reference"),
         options=of_cell(PLAN.options.model),
     shell:
-        SUPERVISE + " --module scripts.stages.make_reference {params.skip}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.make_reference {params.skip}"
         " --upstream {input.env:q} --artifact"
         " {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.stages.make_reference"
-        + LOAD_MODEL
-        + " --options {params.options:q}"
+        f"{LOAD_MODEL}"
+        " --options {params.options:q}"
         " --out-weights {output.weights:q} --out-inputs {output.inputs:q}"
         " --out-golden {output.golden:q} --out-signature {output.signature:q}"
 
@@ -66,12 +67,13 @@ rule make_gradients:
         options=of_cell(PLAN.options.model),
         optimizer=PLAN.options.optimizer(),
     shell:
-        SUPERVISE + " --module scripts.stages.make_gradients {params.skip}"
+        f"{SUPERVISE}"
+        " --module scripts.stages.make_gradients {params.skip}"
         " --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.stages.make_gradients"
-        + LOAD_MODEL
-        + " --options {params.options:q} {params.optimizer} --weights {input.weights:q}"
+        f"{LOAD_MODEL}"
+        " --options {params.options:q} {params.optimizer} --weights {input.weights:q}"
         " --inputs {input.inputs:q} --signature {input.signature:q}"
         " --out-weights {output.weights:q} --out-inputs {output.inputs:q}"
         " --out-golden {output.golden:q} --out-signature {output.signature:q}"

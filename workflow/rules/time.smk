@@ -26,6 +26,6 @@ rule time_group:
         group=of_cell(PLAN.groups.given),
     # A member that is not verified is left out, so no verification has to be ok.
     shell:
-        SUPERVISE_TIMING
-        + " --module scripts.stages.time_group scripts.stages.time_module --group {params.group:q}"
+        f"{SUPERVISE_TIMING}"
+        " --module scripts.stages.time_group scripts.stages.time_module --group {params.group:q}"
         " --artifact {output.timing:q}"

@@ -28,7 +28,8 @@ rule compile_iree_by_remedy:
         # changed table concerns.
         remedies=lambda w, input: PLAN["variants"].remedies.text(w),
     shell:
-        SUPERVISE + " --module scripts.stages.compile_iree"
+        f"{SUPERVISE}"
+        " --module scripts.stages.compile_iree"
         " --asked {input.asked:q} --remedies {params.remedies:q} --pins {params.pins}"
         " --upstream {input.env:q} --artifact {output.vmfb:q} {output.report:q}"
         " -- {params.python} -m scripts.stages.compile_iree"
@@ -72,8 +73,8 @@ rule tune_iree:
         verification=artifact("tune", "verification.json"),
         raw_inputs=artifact("tune", "inputs"),
     shell:
-        SUPERVISE_TUNING
-        + " --module scripts.stages.tune_iree scripts.stages.compile_iree scripts.stages.verify_iree scripts.stages.time_module scripts.stages.tune_dispatches"
+        f"{SUPERVISE_TUNING}"
+        " --module scripts.stages.tune_iree scripts.stages.compile_iree scripts.stages.verify_iree scripts.stages.time_module scripts.stages.tune_dispatches"
         " --search {params.search:q} --cores {threads}"
         " --upstream {input.env:q} {input.before:q}"
         " --artifact {output.tuned:q} {output.default:q} {output.report:q}"

@@ -29,7 +29,8 @@ rule verify_iree:
         worker_threads=of_cell(lambda w: PLAN.options.threads(w.target)),
         raw_inputs=artifact("verify", "inputs"),
     shell:
-        SUPERVISE + " --module scripts.stages.verify_iree"
+        f"{SUPERVISE}"
+        " --module scripts.stages.verify_iree"
         " --upstream {input.env:q} {input.before:q}"
         " --artifact {output.verification:q}"
         " -- {params.python} -m scripts.stages.verify_iree --vmfb {input.vmfb:q}"

@@ -79,13 +79,14 @@ def entries(
     """
     problems: list[str] = []
     found: dict[str, Entry] = {}
-    for pattern, options in _pairs(declared):
-        try:
-            for entry in _expanded(pattern, options, root, checkout):
-                known = found.setdefault(entry.where, entry)
-                known.options |= entry.options
-        except SuiteError as error:
-            problems.append(f"suites.{pattern}: {error}")
+    for item in declared:
+        for pattern, options in ({item: None} if isinstance(item, str) else item).items():
+            try:
+                for entry in _expanded(str(pattern), options or {}, root, checkout):
+                    known = found.setdefault(entry.where, entry)
+                    known.options |= entry.options
+            except SuiteError as error:
+                problems.append(f"suites.{pattern}: {error}")
     cells: dict[str, str] = {}
     for entry in found.values():
         other = cells.setdefault(entry.cell, entry.where)
@@ -99,14 +100,6 @@ def entries(
     return list(found.values())
 
 
-def _pairs(declared: Iterable[str | Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for item in declared:
-        if isinstance(item, str):
-            yield item, {}
-        else:
-            yield from ((str(name), dict(options or {})) for name, options in item.items())
-
-
 def _expanded(
     pattern: str, options: dict[str, Any], root: Path, checkout: str | None
 ) -> Iterator[Entry]:
@@ -117,19 +110,16 @@ def _expanded(
         raise SuiteError("a model of a suite has no `default`; leave its name out of `suites`")
     suite, slash, name = pattern.partition("/")
     if not slash:
-        for listed, listed_options in read_list(pattern, root):
-            listed_suite, _, listed_name = listed.partition("/")
-            yield Entry(listed_suite, listed_name, _with_checkout(listed_suite, listed_options | options, checkout))  # fmt: skip
-        return
-    if suite not in SUITES:
+        chosen = [(model, listed | options) for model, listed in read_list(pattern, root)]
+    elif suite not in SUITES:
         raise SuiteError(_unknown("suite", suite, SUITES, "config.yaml takes"))
-    known = names(suite, root, checkout)
-    for match in _matches(suite, name, known, root):
-        yield Entry(suite, match, _with_checkout(suite, options, checkout))
-
-
-def _with_checkout(suite: str, options: dict[str, Any], checkout: str | None) -> dict[str, Any]:
-    return {"path": checkout, **options} if suite == "torchbench" else dict(options)
+    else:
+        known = names(suite, root, checkout)
+        chosen = [(f"{suite}/{match}", options) for match in _matches(suite, name, known, root)]
+    for model, given in chosen:
+        suite, _, name = model.partition("/")
+        path = {"path": checkout} if suite == "torchbench" else {}
+        yield Entry(suite, name, path | given)
 
 
 def _matches(suite: str, name: str, known: Names, root: Path) -> list[str]:
@@ -142,7 +132,9 @@ def _matches(suite: str, name: str, known: Names, root: Path) -> list[str]:
         return found if ":" in name else [n for n in found if ":" not in n]
     if name in known.globbed or name in known.exact or _is_elsewhere(suite, name, known):
         return [name]
-    if name in {listed.partition("/")[2] for listed in _listed(suite, root)}:
+    # A model of a list was in the package at some time.
+    lists = (path.stem for path in (root / FOLDER).glob("*.txt"))
+    if any(model == f"{suite}/{name}" for each in lists for model, _ in read_list(each, root)):
         return [name]
     raise SuiteError(_unknown("model", name, {*known.globbed, *known.exact}, known.source))
 
@@ -210,34 +202,22 @@ def read_list(name: str, root: Path) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def _listed(suite: str, root: Path) -> set[str]:
-    """Every model of a suite that occurs in a list, and therefore was in the package at some time."""
-    lists = sorted(p.stem for p in (root / FOLDER).glob("*.txt"))
-    found = {model for name in lists for model, _ in read_list(name, root)}
-    return {model for model in found if model.startswith(f"{suite}/")}
-
-
 def batch_size(entry_options: Mapping[str, Any], name: str, root: Path) -> int | None:
     """The batch size of a torchbench model for evaluation on a CPU, read without importing the model: that
     of its metadata for the device `cpu`, else DEFAULT_EVAL_BSIZE of its class; None if neither is a
     plain number. Raises BrokenModelFile if one of its files cannot be read."""
     folder = root / Path(entry_options["path"]).expanduser() / MODELS / name
+    metadata = folder / "metadata.yaml"
     try:
-        return _batch_size(folder)
+        told = yaml.safe_load(metadata.read_text(encoding="utf-8")) if metadata.is_file() else None
+        cpu = ((told or {}).get("devices") or {}).get("cpu") or {}
+        if isinstance(size := cpu.get("eval_batch_size"), int):
+            return size
+        code = ast.parse((folder / "__init__.py").read_bytes())
     except (OSError, SyntaxError, ValueError, yaml.YAMLError) as error:
         text = " ".join(str(error).split())
         raise BrokenModelFile(f"{folder}: its batch size cannot be read ({text})") from error
-
-
-def _batch_size(folder: Path) -> int | None:
-    """The same, of the folder of a torchbench model."""
-    metadata = folder / "metadata.yaml"
-    if metadata.is_file():
-        devices = (yaml.safe_load(metadata.read_text(encoding="utf-8")) or {}).get("devices") or {}
-        size = (devices.get("cpu") or {}).get("eval_batch_size")
-        if isinstance(size, int):
-            return size
-    for node in ast.walk(ast.parse((folder / "__init__.py").read_bytes())):
+    for node in ast.walk(code):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             targets = [t.id for t in node.targets if isinstance(t, ast.Name)]
             if "DEFAULT_EVAL_BSIZE" in targets and isinstance(node.value.value, int):

@@ -57,7 +57,10 @@ _TEST_NAMES = {"eval": "inference", "train": "training"}
 
 @dataclass(frozen=True)
 class TorchbenchFile:
-    """A file as read. `lists` and `sizes` are by dotted key, for instance `skip.device.cpu`."""
+    """A file as read. `lists` and `sizes` are by dotted key, for instance `skip.device.cpu`.
+
+    `test` is `eval` or `train`, `precision` one of precision.PRECISIONS; methods raise ValueError for others.
+    """
 
     path: str
     lists: Mapping[str, frozenset[str]]
@@ -83,23 +86,13 @@ class TorchbenchFile:
     def skip_reason(self, model: str, device: str, test: str) -> str:
         """Why a model does not run, as `skip.device.cpu of <file>`; "" if it does.
 
-        `device` is PyTorch's name of the device (`cuda` for ROCm); `test` is `eval` or `train`. Models
-        of skip.multiprocess are skipped because nothing here runs several processes. PyTorch runs
-        those of only_training in evaluation too. But the file says that their accuracy cannot be
-        checked there, and here only verified results have a latency.
-        Raises ValueError for another `test`.
+        `device` is PyTorch's name of the device (`cuda` for ROCm). Models of skip.multiprocess are skipped because
+        nothing here runs several processes. PyTorch runs those of only_training in evaluation too. But the file says
+        that their accuracy cannot be checked there, and here only verified results have a latency.
         """
         keys = ["skip.all", f"skip.device.{device}", f"skip.test.{_test_name(test)}"]
-        keys += ["skip.multiprocess"] + ["only_training"] * (test == "eval")
-        return self._first(keys, model)
-
-    def skip_model_reason(self, model: str) -> str:
-        """Why a model does not run on any device in any test, as `<key> of <file>`; else ""."""
-        return self._first(["skip.all", "skip.multiprocess", *VERIFY_LISTS], model)
-
-    def skip_test_reason(self, model: str, test: str) -> str:
-        """Why a model does not run in a test on any device, as `skip.test.… of <file>`; else ""."""
-        return self._first([f"skip.test.{_test_name(test)}"], model)
+        keys += ["skip.multiprocess", "only_training"] if test == "eval" else ["skip.multiprocess"]
+        return self.first(keys, model)
 
     def skip_verify_reason(self, model: str) -> str:
         """Why a model's results cannot be compared with eager's, as `<key> of <file>`; "" if they can.
@@ -108,7 +101,7 @@ class TorchbenchFile:
         eager_not_deterministic in training only), and non_deterministic, whose failures PyTorch
         counts as passes.
         """
-        return self._first(VERIFY_LISTS, model)
+        return self.first(VERIFY_LISTS, model)
 
     def batch_size(self, model: str, test: str) -> int | None:
         """The batch size that the file sets for a model; None if the model's own applies.
@@ -116,7 +109,6 @@ class TorchbenchFile:
         dont_change_batch_size does not matter here: for models of that list, PyTorch and PyTorch/XLA
         ignore a size from the command line but still use that of the file. accuracy.max_batch_size
         is not read, because PyTorch applies it to runs that are checked and not timed.
-        Raises ValueError for a `test` other than `eval` and `train`.
         """
         return self.sizes[f"batch_size.{_test_name(test)}"].get(model)
 
@@ -141,14 +133,11 @@ class TorchbenchFile:
         - `small_tensor_multiplier`, True: a larger tolerance for small tensors, as
           `use_larger_multiplier_for_smaller_tensor` of `torch._dynamo.utils.same`.
 
-        `precision` is one of precision.PRECISIONS. The lists that only huggingface.py and
-        timm_models.py have (`tolerance.higher_training` and so on) are not read: the same key
-        means 2e-2 in one and 4e-2 in the other, and a file does not say to which it belongs.
-        Raises ValueError for a `test` or a `precision` that is not known.
+        The lists that only huggingface.py and timm_models.py have (`tolerance.higher_training` and so on) are not read:
+        the same key means 2e-2 in one and 4e-2 in the other, and a file does not say to which it belongs.
         """
         found: dict[str, float | bool] = {}
-        tol = self._tol(model, device, test, precision)
-        if tol is not None:
+        if (tol := self._tol(model, device, test, precision)) is not None:
             found["tol"] = tol
         if self._names("tolerance.cosine", model):
             found["cosine"] = True
@@ -157,10 +146,10 @@ class TorchbenchFile:
         return found
 
     def precision(self, model: str, device: str, test: str) -> str:
-        """The precision of a model, one of precision.PRECISIONS, by precision.torchbench_policy.
+        """The precision of a model, by precision.torchbench_policy.
 
         A model of only_fp32 (huggingface.yaml) keeps its own dtype; PyTorch neither casts nor
-        autocasts it. Raises ValueError for a `test` other than `eval` and `train`.
+        autocasts it.
         """
         policy = torchbench_policy(
             device,
@@ -191,7 +180,8 @@ class TorchbenchFile:
     def _names(self, key: str, model: str) -> bool:
         return model in self.lists.get(key, ())
 
-    def _first(self, keys: Iterable[str], model: str) -> str:
+    def first(self, keys: Iterable[str], model: str) -> str:
+        """The first of these lists that names a model, as `<key> of <file>`; "" if none does."""
         return next((f"{key} of {self.path}" for key in keys if self._names(key, model)), "")
 
 

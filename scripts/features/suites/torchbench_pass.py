@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from scripts.features.suites.torchbench import TorchbenchFile
+from scripts.features.suites.torchbench import VERIFY_LISTS, TorchbenchFile
 from scripts.iree.backends import BACKENDS
 from scripts.matrix.cell import Kind
 from scripts.matrix.entries import Model, Override
@@ -57,24 +57,21 @@ def _model(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
     skip it. Raises ConfigError if the file has different sizes for `tests`."""
     options = dict(model.options)
     if "batch_size" not in options:
-        size = _batch_size(model, file, tests)
+        own = file.divided_batch_size(model.torchbench, model.default_batch_size)
+        sizes = {test: file.batch_size(model.torchbench, test) or own for test in tests}
+        if len(set(sizes.values())) > 1:
+            shown = ", ".join(f"{test} {size}" for test, size in sizes.items())
+            raise ConfigError(
+                f"{file.path} gives it batch sizes by test ({shown}), and its weights, "
+                "inputs and rows have one: set batch_size, or run the tests one by one"
+            )
+        size = next(iter(sizes.values()), own)
         if size != model.default_batch_size:
             options["batch_size"] = size
-    skip = file.skip_model_reason(model.torchbench)
-    skip_train = skip or file.skip_test_reason(model.torchbench, "train")
+    everywhere = ("skip.all", "skip.multiprocess", *VERIFY_LISTS)
+    skip = file.first(everywhere, model.torchbench)
+    skip_train = skip or file.first(["skip.test.training"], model.torchbench)
     return dataclasses.replace(model, options=options, skip=skip, skip_train=skip_train)
-
-
-def _batch_size(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> int:
-    own = file.divided_batch_size(model.torchbench, model.default_batch_size)
-    sizes = {test: file.batch_size(model.torchbench, test) or own for test in tests}
-    if len(set(sizes.values())) > 1:
-        shown = ", ".join(f"{test} {size}" for test, size in sizes.items())
-        raise ConfigError(
-            f"{file.path} gives it batch sizes by test ({shown}), and its weights, "
-            "inputs and rows have one: set batch_size, or run the tests one by one"
-        )
-    return next(iter(sizes.values()), own)
 
 
 def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Override]]:
@@ -89,29 +86,20 @@ def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Over
         policy = None
         if baseline.precision == POLICY:
             policy = file.precision(model.torchbench, baseline.device, test)
-        precision = policy or baseline.precision
+        precision = policy or baseline.precision or "none"
         override = _override(model, baseline.device, test, policy, precision, file)
         if override != Override():
             yield str(baseline_cell(model, baseline, test)), override
 
 
 def _override(
-    model: Model,
-    device: str,
-    test: str,
-    policy: str | None,
-    precision: str,
-    file: TorchbenchFile,
+    model: Model, device: str, test: str, policy: str | None, precision: str, file: TorchbenchFile
 ) -> Override:
     name = model.torchbench
     skip = file.skip_reason(name, device, test) or file.skip_verify_reason(name)
-    tolerance = dict(file.tolerance(name, device, test, precision or "none"))
+    tolerance = dict(file.tolerance(name, device, test, precision))
     # The lists raise PyTorch's default tolerance; the default of this project may be higher already.
-    if tolerance.get("tol", 0.0) <= _default_tol(model, test, precision):
+    default = tolerances.TOLERANCES if test == "eval" else tolerances.TRAIN_TOLERANCES
+    if tolerance.get("tol", 0.0) <= default[compute_dtype(model.dtype, precision)]:
         tolerance.pop("tol", None)
     return Override(skip, policy, tolerance)
-
-
-def _default_tol(model: Model, test: str, precision: str | None) -> float:
-    default = tolerances.TOLERANCES if test == "eval" else tolerances.TRAIN_TOLERANCES
-    return default[compute_dtype(model.dtype, precision or "none")]

@@ -1,9 +1,10 @@
-"""What the rewrites share: nodes with types, and a program that is whole again after them."""
+"""What the rewrites share: rules, nodes with types, and a program that is whole again after them."""
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -12,6 +13,37 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, TensorArgument
 
 aten = torch.ops.aten
+
+WIDE = (torch.float32, torch.float64)
+"""Types in which the order of a sum, and where a value is rounded, may change. In types of 16 bits this would be visible."""
+
+Rule = Callable[[fx.Node], fx.Node | dict[int, fx.Node] | None]
+"""Returns what replaces a call: a node, or a node for each of its results by number; None leaves the call as it is."""
+
+
+def each(*targets: Any) -> Callable[[Rule], Callable[[ExportedProgram], bool]]:
+    """Make a rewrite of a rule for calls of `targets`; it returns whether any was replaced."""
+
+    def decorate(rule: Rule) -> Callable[[ExportedProgram], bool]:
+        @functools.wraps(rule)
+        def rewrite(program: ExportedProgram) -> bool:
+            changed = False
+            for node in calls(program, *targets):
+                new = rule(node)
+                if new is None:
+                    continue
+                if isinstance(new, dict):
+                    for user in list(node.users):
+                        replace(user, new[user.args[1]])
+                    node.graph.erase_node(node)
+                else:
+                    replace(node, new)
+                changed = True
+            return changed
+
+        return rewrite
+
+    return decorate
 
 
 def value(node: fx.Node) -> Any:
@@ -37,6 +69,17 @@ def argument(node: fx.Node, name: str) -> Any:
 def is_symbolic(size: Any) -> bool:
     """Whether a size is known at run time only. Inputs are static, so it depends on data."""
     return not isinstance(size, int)
+
+
+def is_static(*tensors: fx.Node) -> bool:
+    """Whether all sizes of these tensors are numbers."""
+    return not any(is_symbolic(size) for tensor in tensors for size in value(tensor).shape)
+
+
+def per_dimension(node: fx.Node, name: str, rank: int = 2) -> list[int]:
+    """An argument of a convolution or pool for each of its dimensions; it may be given once for all."""
+    given = list(argument(node, name))
+    return given * rank if len(given) == 1 else given
 
 
 MODULES = "nn_module_stack"
@@ -65,6 +108,19 @@ class Builder:
         if self.typed:
             retype(node)
         return node
+
+    def arange(self, start: int, end: int, step: int) -> fx.Node:
+        """The positions from `start` to `end`, as int64."""
+        device = torch.device("cpu")
+        return self(aten.arange.start_step, start, end, step, dtype=torch.int64, device=device)
+
+    def cast(self, tensor: fx.Node, dtype: torch.dtype) -> fx.Node:
+        """The tensor in another type."""
+        return self(aten._to_copy.default, tensor, dtype=dtype)
+
+    def contiguous(self, tensor: fx.Node) -> fx.Node:
+        """A copy that may be viewed in any shape."""
+        return self(aten.clone.default, tensor, memory_format=torch.contiguous_format)
 
     def full(self, size: list[int], number: float | bool, dtype: torch.dtype) -> fx.Node:
         """A tensor of one number. PyTorch/XLA moves what names its device, and nothing else."""
@@ -105,11 +161,12 @@ def operands(node: fx.Node) -> Iterator[fx.Node]:
             yield operand
 
 
-_CHECKS = (
+CHECKS = (
     aten._assert_scalar.default,
     aten.sym_constrain_range.default,
     aten.sym_constrain_range_for_size.default,
 )
+"""Assertions about sizes."""
 
 
 def settle(program: ExportedProgram) -> None:
@@ -117,7 +174,7 @@ def settle(program: ExportedProgram) -> None:
     for node in list(program.graph.nodes):
         if node.op != "call_function":
             continue
-        if node.target in _CHECKS and not isinstance(node.args[0], fx.Node):
+        if node.target in CHECKS and not isinstance(node.args[0], fx.Node):
             node.graph.erase_node(node)  # what it asserts of a size has been decided
             continue
         retype(node)
@@ -134,14 +191,20 @@ def finish(program: ExportedProgram) -> None:
     """Drop what nothing uses, and let the signatures name the outputs that there are now."""
     graph, signature = program.graph, program.graph_signature
     graph.eliminate_dead_code()
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    output = graph.output_node()
     named = [_followed(node) for node in output.args[0]]
     output.args = (tuple(named),)
     graph.lint()
     for spec, node in zip(signature.output_specs, named, strict=True):
         if isinstance(node, fx.Node):
             spec.arg.name = node.name
-    _name_user_outputs(program)
+    # The signature of the call names the outputs too, and torch.export checks it.
+    call = program.module_call_graph[0].signature if program.module_call_graph else None
+    specs = [spec for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    if call is not None and len(call.outputs) == len(specs):
+        for declared, spec in zip(call.outputs, specs, strict=True):
+            if isinstance(spec.arg, TensorArgument) and isinstance(declared, TensorArgument):
+                declared.name = spec.arg.name
     program.graph_module.recompile()
 
 
@@ -157,16 +220,3 @@ def _followed(output: Any) -> Any:
         node = output.graph.call_function(aten.alias.default, (output,))
     node.meta = {key: output.meta[key] for key in ("val", MODULES) if key in output.meta}
     return node
-
-
-def _name_user_outputs(program: ExportedProgram) -> None:
-    """Name the outputs in the signature of the call, which torch.export checks too."""
-    call = program.module_call_graph[0].signature if program.module_call_graph else None
-    specs = [
-        spec for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT
-    ]
-    if call is None or len(call.outputs) != len(specs):
-        return
-    for argument_, spec in zip(call.outputs, specs, strict=True):
-        if isinstance(spec.arg, TensorArgument) and isinstance(argument_, TensorArgument):
-            argument_.name = spec.arg.name

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import torch
 from torch import fx
 from torch.export import ExportedProgram
 
 from scripts.lowering.fx_rewrites.edit import (
+    CHECKS,
     Builder,
     argument,
     aten,
@@ -58,25 +60,17 @@ def at_full_length(program: ExportedProgram) -> bool:
     return True
 
 
-_SIZED = {
-    aten.view.default: ("size",),
-    aten.expand.default: ("size",),
-    aten.full.default: ("size",),
-    aten.ones.default: ("size",),
-    aten.zeros.default: ("size",),
-    aten.new_ones.default: ("size",),
-    aten.new_zeros.default: ("size",),
-    aten.new_full.default: ("size",),
-    aten.empty_strided.default: ("size", "stride"),
-    aten.empty.memory_format: ("size",),
-}
-"""Operators that may be told a size that depends on data, and as which arguments."""
-_UNIFORM = (
+_FILLED = (
     *(aten.full.default, aten.ones.default, aten.zeros.default, aten.new_ones.default),
-    *(aten.new_zeros.default, aten.new_full.default, aten.empty_strided.default),
-    *(aten.empty.memory_format, aten.full_like.default, aten.ones_like.default),
-    *(aten.zeros_like.default,),
+    *(aten.new_zeros.default, aten.new_full.default, aten.empty.memory_format),
 )
+_SIZED: dict[Any, tuple[str, ...]] = dict.fromkeys(
+    (*_FILLED, aten.view.default, aten.expand.default), ("size",)
+)
+_SIZED[aten.empty_strided.default] = ("size", "stride")
+"""Operators that may be told a size that depends on data, and as which arguments."""
+_LIKE = (aten.full_like.default, aten.ones_like.default, aten.zeros_like.default)
+_UNIFORM = (*_FILLED, *_LIKE, aten.empty_strided.default)
 """Operators whose result is the same all along a dimension, whatever is masked."""
 _SAME_ROWS = (
     *(aten.clone.default, aten.alias.default, aten.detach.default, aten._to_copy.default),
@@ -93,9 +87,7 @@ _ALONG = (
 _SCATTERS = (aten.scatter_add.default, aten.scatter_reduce.two, aten.scatter.src)
 _ON_SIZES = (
     *(operator.add, operator.sub, operator.mul, operator.ge, operator.le),
-    *(operator.gt, operator.lt, operator.eq, operator.ne, aten.sym_size.int),
-    *(aten._assert_scalar.default, aten.sym_constrain_range.default),
-    *(aten.sym_constrain_range_for_size.default,),
+    *(operator.gt, operator.lt, operator.eq, operator.ne, aten.sym_size.int, *CHECKS),
 )
 
 

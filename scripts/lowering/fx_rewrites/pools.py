@@ -5,126 +5,113 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from dataclasses import dataclass
 
-import torch
 from torch import fx
-from torch.export import ExportedProgram
 
-from scripts.lowering.fx_rewrites.edit import Builder, argument, aten, calls, replace, value
+from scripts.lowering.fx_rewrites.edit import (
+    Builder,
+    argument,
+    aten,
+    each,
+    is_static,
+    is_symbolic,
+    per_dimension,
+    value,
+)
 
-_POOLS = (aten.max_pool2d.default, aten.max_pool2d_with_indices.default)
+
+@dataclass(frozen=True)
+class _Windows:
+    """The windows of a pool, each value for rows and columns."""
+
+    kernel: list[int]
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
+
+    @classmethod
+    def of(cls, node: fx.Node) -> _Windows:
+        kernel = per_dimension(node, "kernel_size")
+        stride = per_dimension(node, "stride") or kernel
+        return cls(kernel, stride, per_dimension(node, "padding"), per_dimension(node, "dilation"))
+
+    def end(self, dim: int, count: int) -> int:
+        """The first place after `count` windows, in the padded input."""
+        return (count - 1) * self.stride[dim] + self.dilation[dim] * (self.kernel[dim] - 1) + 1
 
 
-def ceil_mode_as_padding(program: ExportedProgram) -> bool:
+@each(aten.max_pool2d.default, aten.max_pool2d_with_indices.default)
+def ceil_mode_as_padding(node: fx.Node) -> fx.Node | None:
     """A maximum over windows with `ceil_mode=True` becomes one of an input that is padded at its end.
 
     With `ceil_mode`, the last window of a dimension may begin inside the input and end after it. torch-mlir
     20261001 lowers this to StableHLO with the missing rows on both sides, so that each window begins too early.
     """
-    changed = False
-    for node in calls(program, *_POOLS):
-        image = argument(node, "self")
-        if not argument(node, "ceil_mode") or not value(image).dtype.is_floating_point:
-            continue
-        if any(user.target is operator.getitem and user.args[1] for user in node.users):
-            continue  # indices into the input, which has another width when it is padded
-        missing = _missing(node)
-        if not all(isinstance(one, int) for one in missing):
-            continue
-        replace(node, _padded(node, missing))
-        changed = True
-    return changed
-
-
-def _missing(node: fx.Node) -> list[int]:
-    """How many rows and columns the last windows need after the input and its padding."""
-    kernel = _pair(argument(node, "kernel_size"))
-    stride = _pair(argument(node, "stride") or kernel)
-    padding, dilation = _pair(argument(node, "padding")), _pair(argument(node, "dilation"))
-    result = value(node)
-    made = (result[0] if isinstance(result, tuple | list) else result).shape[-2:]
-    found = value(argument(node, "self")).shape[-2:]
-    return [
-        max(0, (made[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1 - found[i] - 2 * padding[i])
-        for i in range(2)
-    ]  # fmt: skip
-
-
-def _pair(of: list[int]) -> list[int]:
-    """An argument for rows and columns, which may be given once."""
-    return (list(of) * 2)[:2]
-
-
-def _padded(node: fx.Node, missing: list[int]) -> fx.Node:
-    build, image = Builder(node), argument(node, "self")
-    if any(missing):
-        rows, columns = missing
+    image = argument(node, "self")
+    if not argument(node, "ceil_mode") or not value(image).dtype.is_floating_point:
+        return None
+    if any(user.target is operator.getitem and user.args[1] for user in node.users):
+        return None  # indices into the input, which has another width when it is padded
+    windows, result = _Windows.of(node), value(node)
+    counts = (result[0] if isinstance(result, tuple | list) else result).shape[-2:]
+    sizes = value(image).shape[-2:]
+    # What the last windows need after the input and its padding.
+    rows, columns = (
+        max(0, windows.end(i, counts[i]) - sizes[i] - 2 * windows.padding[i]) for i in range(2)
+    )
+    if is_symbolic(rows) or is_symbolic(columns):
+        return None
+    build = Builder(node)
+    if rows or columns:
         image = build(aten.constant_pad_nd.default, image, [0, columns, 0, rows], -math.inf)
     names = ("kernel_size", "stride", "padding", "dilation")
     return build(node.target, image, *(argument(node, name) for name in names), False)
 
 
-def indices_by_offsets(program: ExportedProgram) -> bool:
+@each(aten.max_pool2d_with_indices.default)
+def indices_by_offsets(node: fx.Node) -> dict[int, fx.Node] | None:
     """A maximum over windows of which the indices are used is computed offset by offset, as PyTorch does: an element
-    replaces the maximum so far if it is larger or NaN.
+    replaces the maximum so far if it is larger or NaN. The indices are into the rows and columns of the input.
 
     IREE 3.13 rejects the indices that torch-mlir 20261001 lowers, from O2 on ("One or more operations with large
     vector sizes"), and does not legalize the stablehlo.select_and_scatter of PyTorch/XLA 2.9.
     """
-    changed = False
-    for node in calls(program, aten.max_pool2d_with_indices.default):
-        image, users = argument(node, "self"), {user.args[1]: user for user in node.users}
-        sizes = value(image).shape
-        if 1 not in users or not value(image).dtype.is_floating_point:
-            continue
-        if not all(isinstance(size, int) for size in sizes):
-            continue
-        for user, new in zip((0, 1), _with_indices(node), strict=True):
-            if user in users:
-                replace(users[user], new)
-        node.graph.erase_node(node)
-        changed = True
-    return changed
-
-
-def _with_indices(node: fx.Node) -> tuple[fx.Node, fx.Node]:
-    """The maximum over windows and its indices into the rows and columns of the input."""
-    call, image = Builder(node), argument(node, "self")
-    kernel = _pair(argument(node, "kernel_size"))
-    stride = _pair(argument(node, "stride") or kernel)
-    padding, dilation = _pair(argument(node, "padding")), _pair(argument(node, "dilation"))
-    windows, sizes = list(value(node)[0].shape[-2:]), value(image).shape[-2:]
-    last = [(windows[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] for i in range(2)]
-    after = [max(0, last[i] + 1 - padding[i] - sizes[i]) for i in range(2)]
+    image = argument(node, "self")
+    if not any(user.args[1] == 1 for user in node.users):
+        return None
+    if not value(image).dtype.is_floating_point or not is_static(image):
+        return None
+    call, windows = Builder(node), _Windows.of(node)
+    kernel, stride, padding = windows.kernel, windows.stride, windows.padding
+    dilation = windows.dilation
+    counts, sizes = list(value(node)[0].shape[-2:]), value(image).shape[-2:]
+    after = [max(0, windows.end(i, counts[i]) - padding[i] - sizes[i]) for i in range(2)]
     pads = [padding[1], after[1], padding[0], after[0]]
     padded = call(aten.constant_pad_nd.default, image, pads, -math.inf)
-    starts = [_range(call, windows[i], stride[i], -padding[i]) for i in range(2)]
+    starts = [_range(call, counts[i], stride[i], -padding[i]) for i in range(2)]
     # Where nothing is larger than minus infinity, PyTorch gives the first element that is not padding.
     first = [_inside(call, starts[i], dilation[i], -(-padding[i] // dilation[i])) for i in range(2)]
-    shape = [*value(image).shape[:-2], *windows]
+    shape = [*value(image).shape[:-2], *counts]
     best = call.full(shape, -math.inf, value(image).dtype)
     index = call(aten.expand.default, _flat(call, first, sizes[1]), shape)
     own = _flat(call, starts, sizes[1])
     for offset in itertools.product(*(range(0, kernel[i] * dilation[i], dilation[i]) for i in range(2))):  # fmt: skip
         found = padded
         for dim in range(2):
-            end = offset[dim] + (windows[dim] - 1) * stride[dim] + 1
+            end = offset[dim] + (counts[dim] - 1) * stride[dim] + 1
             found = call(aten.slice.Tensor, found, dim - 2, offset[dim], end, stride[dim])
         larger = call(aten.gt.Tensor, found, best)
         taken = call(aten.logical_or.default, larger, call(aten.ne.Tensor, found, found))
         here = call(aten.add.Scalar, own, offset[0] * sizes[1] + offset[1])
         index = call(aten.where.self, taken, here, index)
         best = call(aten.where.self, taken, found, best)
-    return best, index
+    return {0: best, 1: index}
 
 
 def _range(call: Builder, count: int, step: int, start: int) -> fx.Node:
     """`count` positions from `start`, a step apart."""
-    return call(
-        *(aten.arange.start_step, start, start + count * step, step),
-        dtype=torch.int64,
-        device=torch.device("cpu"),
-    )
+    return call.arange(start, start + count * step, step)
 
 
 def _inside(call: Builder, starts: fx.Node, dilation: int, times: int) -> fx.Node:
@@ -142,7 +129,8 @@ def _flat(call: Builder, positions: list[fx.Node], width: int) -> fx.Node:
     return call(aten.add.Tensor, rows, positions[1])
 
 
-def gradient_by_offsets(program: ExportedProgram) -> bool:
+@each(aten.max_pool2d_with_indices_backward.default)
+def gradient_by_offsets(node: fx.Node) -> fx.Node | None:
     """The gradient of a maximum over windows is a sum over the offsets in a window, without a scatter.
 
     An element of the input is in at most as many windows as a window has offsets. It has the gradient of each of
@@ -151,13 +139,8 @@ def gradient_by_offsets(program: ExportedProgram) -> bool:
     torch-mlir 20261001 lowers max_pool2d_with_indices_backward to no StableHLO, and otherwise to a scatter of an index
     per element. PyTorch/XLA 2.9 makes it a stablehlo.select_and_scatter, which IREE 3.13 does not legalize.
     """
-    changed = False
-    for node in calls(program, aten.max_pool2d_with_indices_backward.default):
-        found = [*value(argument(node, "self")).shape, *value(node.args[0]).shape]
-        if all(isinstance(size, int) for size in found):
-            replace(node, _Gradient(node).build())
-            changed = True
-    return changed
+    gradient, image = argument(node, "grad_output"), argument(node, "self")
+    return _Gradient(node).build() if is_static(gradient, image) else None
 
 
 class _Gradient:
@@ -170,12 +153,11 @@ class _Gradient:
 
     def __init__(self, node: fx.Node) -> None:
         self.node, self.call = node, Builder(node)
-        self.kernel = _pair(argument(node, "kernel_size"))
-        self.stride = _pair(argument(node, "stride") or self.kernel)
-        self.padding = _pair(argument(node, "padding"))
-        self.dilation = _pair(argument(node, "dilation"))
+        windows = _Windows.of(node)
+        self.kernel, self.stride = windows.kernel, windows.stride
+        self.padding, self.dilation = windows.padding, windows.dilation
         self.shape = list(value(argument(node, "self")).shape)
-        self.windows = list(value(node.args[0]).shape[-2:])
+        self.windows = list(value(argument(node, "grad_output")).shape[-2:])
         self.places = [
             -(-(self.shape[i - 2] + self.padding[i]) // self.stride[i]) for i in range(2)
         ]
@@ -236,10 +218,9 @@ class _Gradient:
         joined = call(aten.view.default, joined, [down, across, *outer, rows, columns])
         order = [*range(2, 2 + count), 2 + count, 0, 3 + count, 1]
         joined = call(aten.permute.default, joined, order)
-        joined = call(aten.clone.default, joined, memory_format=torch.contiguous_format)
+        joined = call.contiguous(joined)
         joined = call(aten.view.default, joined, [*outer, rows * down, columns * across])
         for dim in range(2):
             start = self.padding[dim]
             joined = call(aten.slice.Tensor, joined, dim - 2, start, start + self.shape[dim - 2])
-        # The users of a gradient may view it.
-        return call(aten.clone.default, joined, memory_format=torch.contiguous_format)
+        return call.contiguous(joined)  # the users of a gradient may view it

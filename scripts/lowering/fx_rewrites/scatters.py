@@ -8,7 +8,7 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
-from scripts.lowering.fx_rewrites.edit import Builder, argument, aten, calls, replace, value
+from scripts.lowering.fx_rewrites.edit import Builder, argument, aten, calls, each, value
 
 _REDUCE = aten.scatter_reduce.two
 COLUMNS = 64
@@ -29,78 +29,75 @@ def _neutral(reduction: str, dtype: torch.dtype) -> float:
     return {"amax": limits.min, "amin": limits.max}[reduction]
 
 
-def _reductions(program: ExportedProgram, *names: str) -> list[tuple[fx.Node, ...]]:
-    """(node, self, dim, index, src, reduction) of each scatter_reduce by one of `names`."""
-    found = []
-    for node in calls(program, _REDUCE):
-        base, dim, index, src, reduction = node.args[:5]
-        if reduction in names and value(base).dtype is not torch.bool and value(base).dim():
-            found.append((node, base, dim % value(base).dim(), index, src, reduction))
-    return found
+def _reduction(node: fx.Node, *names: str) -> tuple[fx.Node, int, fx.Node, fx.Node, str] | None:
+    """(self, dim, index, src, reduction) of a scatter_reduce by one of `names`, None for others and for booleans."""
+    base, dim, index, src, reduction = node.args[:5]
+    if reduction not in names or value(base).dtype is torch.bool or not value(base).dim():
+        return None
+    return base, dim % value(base).dim(), index, src, reduction
 
 
-def mean_as_sum(program: ExportedProgram) -> bool:
+@each(_REDUCE)
+def mean_as_sum(node: fx.Node) -> fx.Node | None:
     """A mean is a sum divided by a count, as PyTorch computes it (integers: floored).
 
     PyTorch/XLA 2.9 captures no scatter_reduce with `mean` ("aten::scatter_reduce.two");
     torch-mlir 20261001 lowers no scatter_reduce to StableHLO.
     """
-    found = _reductions(program, "mean")
-    for node, base, dim, index, src, _ in found:
-        build, dtype = Builder(node), value(base).dtype
-        ones = build(aten.full_like.default, index, 1, dtype=dtype)
-        own = 1
-        if not argument(node, "include_self"):
-            own = 0
-            hits = build(aten.scatter_add.default, _full(build, base, 0), dim, index, ones)
-            touched = build(aten.gt.Scalar, hits, 0)
-            base = build(aten.where.self, touched, _full(build, base, 0), base)
-        count = build(aten.scatter_add.default, _full(build, base, own), dim, index, ones)
-        count = build(aten.clamp.default, count, 1)
-        total = build(aten.scatter_add.default, base, dim, index, src)
-        if dtype.is_floating_point:
-            mean = build(aten.div.Tensor, total, count)
-        else:
-            mean = build(aten.div.Tensor_mode, total, count, rounding_mode="floor")
-        replace(node, mean)
-    return bool(found)
+    if (scatter := _reduction(node, "mean")) is None:
+        return None
+    base, dim, index, src, _ = scatter
+    build, dtype = Builder(node), value(base).dtype
+    ones = build(aten.full_like.default, index, 1, dtype=dtype)
+    own = 1
+    if not argument(node, "include_self"):
+        own = 0
+        hits = build(aten.scatter_add.default, _full(build, base, 0), dim, index, ones)
+        touched = build(aten.gt.Scalar, hits, 0)
+        base = build(aten.where.self, touched, _full(build, base, 0), base)
+    count = build(aten.scatter_add.default, _full(build, base, own), dim, index, ones)
+    count = build(aten.clamp.default, count, 1)
+    total = build(aten.scatter_add.default, base, dim, index, src)
+    if dtype.is_floating_point:
+        return build(aten.div.Tensor, total, count)
+    return build(aten.div.Tensor_mode, total, count, rounding_mode="floor")
 
 
-def without_self(program: ExportedProgram) -> bool:
+@each(_REDUCE)
+def without_self(node: fx.Node) -> fx.Node | None:
     """`include_self=False` is a reduction into neutral elements where anything lands.
 
     PyTorch/XLA 2.9 captures no scatter_reduce without self ("aten::scatter_reduce.two");
     torch-mlir 20261001 lowers no scatter_reduce to StableHLO.
     """
-    found = [
-        each
-        for each in _reductions(program, "sum", "prod", "amax", "amin")
-        if not argument(each[0], "include_self")
-    ]
-    for node, base, dim, index, src, reduction in found:
-        build, dtype = Builder(node), value(base).dtype
-        ones = build(aten.full_like.default, index, 1, dtype=torch.float32)
-        none = build.full(list(value(base).shape), 0.0, torch.float32)
-        hits = build(aten.scatter_add.default, none, dim, index, ones)
-        touched = build(aten.gt.Scalar, hits, 0)
-        start = _full(build, base, _neutral(reduction, dtype))
-        start = build(aten.where.self, touched, start, base)
-        replace(node, build(_REDUCE, start, dim, index, src, reduction))
-    return bool(found)
+    scatter = _reduction(node, "sum", "prod", "amax", "amin")
+    if scatter is None or argument(node, "include_self"):
+        return None
+    base, dim, index, src, reduction = scatter
+    build, dtype = Builder(node), value(base).dtype
+    ones = build(aten.full_like.default, index, 1, dtype=torch.float32)
+    none = build.full(list(value(base).shape), 0.0, torch.float32)
+    hits = build(aten.scatter_add.default, none, dim, index, ones)
+    touched = build(aten.gt.Scalar, hits, 0)
+    start = _full(build, base, _neutral(reduction, dtype))
+    start = build(aten.where.self, touched, start, base)
+    return build(_REDUCE, start, dim, index, src, reduction)
 
 
-def sum_as_add(program: ExportedProgram) -> bool:
+@each(_REDUCE)
+def sum_as_add(node: fx.Node) -> fx.Node | None:
     """scatter_reduce with `sum` is scatter_add.
 
     torch-mlir 20261001 lowers no scatter_reduce to StableHLO; scatter_add it does.
     """
-    found = [e for e in _reductions(program, "sum") if argument(e[0], "include_self")]
-    for node, base, dim, index, src, _ in found:
-        replace(node, Builder(node)(aten.scatter_add.default, base, dim, index, src))
-    return bool(found)
+    scatter = _reduction(node, "sum")
+    if scatter is None or not argument(node, "include_self"):
+        return None
+    return Builder(node)(aten.scatter_add.default, *scatter[:4])
 
 
-def add_by_rows(program: ExportedProgram) -> bool:
+@each(aten.scatter_add.default)
+def add_by_rows(node: fx.Node) -> fx.Node | None:
     """A scatter_add whose index is the same along a row adds whole rows (index_put).
 
     PyTorch has an index for each element; as StableHLO that is an index tensor of the size of
@@ -109,74 +106,58 @@ def add_by_rows(program: ExportedProgram) -> bool:
     182 MB, in every frontend). Rows are also 3 to 12 times faster (13,264 rows of 8 and 64).
     The rows are added in the same order.
     """
-    changed = False
-    for node in calls(program, aten.scatter_add.default):
-        base, dim, index, src = node.args[:4]
-        rows = rows_of_index(base, dim, index, src)
-        if rows is not None:
-            build = Builder(node)
-            rows = build(aten.view.default, rows, [-1])
-            new = build(aten.index_put.default, base, [rows], src, True)
-            replace(node, new)
-            changed = True
-    return changed
+    base, dim, index, src = node.args[:4]
+    if (rows := rows_of_index(base, dim, index, src)) is None:
+        return None
+    build = Builder(node)
+    return build(aten.index_put.default, base, [build(aten.view.default, rows, [-1])], src, True)
 
 
-def gather_by_rows(program: ExportedProgram) -> bool:
+@each(aten.gather.default)
+def gather_by_rows(node: fx.Node) -> fx.Node | None:
     """A gather whose index is the same along a row takes whole rows (index_select).
 
     The gradient of a scatter that adds rows is such a gather. mask-index-at-full-length follows a mask through rows
     that are taken, not through an index for each element, and rows need an index that is as many times smaller.
     """
-    changed = False
-    for node in calls(program, aten.gather.default):
-        source, dim, index = node.args[:3]
-        rows = rows_of_index(source, dim, index, index)
-        if rows is not None:
-            build = Builder(node)
-            rows = build(aten.view.default, rows, [-1])
-            replace(node, build(aten.index_select.default, source, 0, rows))
-            changed = True
-    return changed
+    source, dim, index = node.args[:3]
+    if (rows := rows_of_index(source, dim, index, index)) is None:
+        return None
+    build = Builder(node)
+    return build(aten.index_select.default, source, 0, build(aten.view.default, rows, [-1]))
 
 
-def reduce_by_columns(program: ExportedProgram) -> bool:
+@each(_REDUCE)
+def reduce_by_columns(node: fx.Node) -> fx.Node | None:
     """A scatter_reduce whose index is the same along a row is one of vectors for each column.
 
     As add_by_rows; PyTorch has no operator that both captures take and that reduces whole
     rows by anything but a sum. Up to COLUMNS columns.
     """
-    changed = False
-    for node, base, dim, index, src, reduction in _reductions(program, "prod", "amax", "amin"):
-        rows = rows_of_index(base, dim, index, src)
-        shape = value(base).shape
-        width = math.prod(shape[1:])
-        column_by_column = len(shape) > 1 and 1 <= width <= COLUMNS
-        if rows is None or not column_by_column or not argument(node, "include_self"):
-            continue
-        build = Builder(node)
-        rows = build(aten.view.default, rows, [-1])
-        into = build(aten.view.default, base, [shape[0], width])
-        updates = build(aten.view.default, src, [value(src).shape[0], width])
-        columns = [
-            build(
-                _REDUCE,
-                build(aten.select.int, into, 1, column),
-                0,
-                rows,
-                build(aten.select.int, updates, 1, column),
-                reduction,
-            )
-            for column in range(width)
-        ]
-        columns = [build(aten.unsqueeze.default, column, 1) for column in columns]
-        joined = build(aten.cat.default, columns, 1) if width > 1 else columns[0]
-        replace(node, build(aten.view.default, joined, list(shape)))
-        changed = True
-    return changed
+    scatter = _reduction(node, "prod", "amax", "amin")
+    if scatter is None or not argument(node, "include_self"):
+        return None
+    base, dim, index, src, reduction = scatter
+    rows = rows_of_index(base, dim, index, src)
+    shape = value(base).shape
+    width = math.prod(shape[1:])
+    if rows is None or len(shape) == 1 or not 1 <= width <= COLUMNS:
+        return None
+    build = Builder(node)
+    rows = build(aten.view.default, rows, [-1])
+    into = build(aten.view.default, base, [shape[0], width])
+    updates = build(aten.view.default, src, [value(src).shape[0], width])
+    columns = []
+    for column in range(width):
+        vectors = [build(aten.select.int, matrix, 1, column) for matrix in (into, updates)]
+        columns.append(build(_REDUCE, vectors[0], 0, rows, vectors[1], reduction))
+    columns = [build(aten.unsqueeze.default, column, 1) for column in columns]
+    joined = build(aten.cat.default, columns, 1) if width > 1 else columns[0]
+    return build(aten.view.default, joined, list(shape))
 
 
-def reduce_as_comparison(program: ExportedProgram) -> bool:
+@each(_REDUCE)
+def reduce_as_comparison(node: fx.Node) -> fx.Node | None:
     """`out[n] = reduce over e of src[e] where index[e] == n`: no scatter at all.
 
     torch-mlir 20261001 lowers no scatter_reduce to StableHLO, and no other operator that could
@@ -184,33 +165,28 @@ def reduce_as_comparison(program: ExportedProgram) -> bool:
     column, in one fused loop: 0.2 s for 2,708 × 13,264 × 8 on two cores, where a scatter
     takes milliseconds. A product's order of factors may change.
     """
-    changed = False
-    for node, base, dim, index, src, reduction in _reductions(program, "prod", "amax", "amin"):
-        shape, given = value(base).shape, value(src).shape
-        others = [d for d in range(len(shape)) if d != dim]
-        fits = value(index).shape == given and all(shape[d] == given[d] for d in others)
-        if not fits or not given[dim] or not argument(node, "include_self"):
-            continue
-        build = Builder(node)
-        numbers = build(
-            aten.arange.start_step, 0, shape[dim], 1, dtype=torch.int64, device=torch.device("cpu")
-        )
-        spread = [1] * (len(shape) + 1)
-        spread[dim] = shape[dim]
-        numbers = build(aten.view.default, numbers, spread)
-        hit = build(aten.eq.Tensor, build(aten.unsqueeze.default, index, dim), numbers)
-        updates = build(aten.unsqueeze.default, src, dim)
-        updates = build.where(hit, updates, _neutral(reduction, value(src).dtype))
-        if reduction == "prod":
-            result = build(aten.prod.dim_int, updates, dim + 1, dtype=value(src).dtype)
-            result = build(aten.mul.Tensor, base, result)
-        else:
-            reduce = {"amax": aten.amax.default, "amin": aten.amin.default}[reduction]
-            join = {"amax": aten.maximum.default, "amin": aten.minimum.default}[reduction]
-            result = build(join, base, build(reduce, updates, [dim + 1]))
-        replace(node, result)
-        changed = True
-    return changed
+    scatter = _reduction(node, "prod", "amax", "amin")
+    if scatter is None or not argument(node, "include_self"):
+        return None
+    base, dim, index, src, reduction = scatter
+    shape, given = value(base).shape, value(src).shape
+    others = [d for d in range(len(shape)) if d != dim]
+    fits = value(index).shape == given and all(shape[d] == given[d] for d in others)
+    if not fits or not given[dim]:
+        return None
+    build = Builder(node)
+    spread = [1] * (len(shape) + 1)
+    spread[dim] = shape[dim]
+    numbers = build(aten.view.default, build.arange(0, shape[dim], 1), spread)
+    hit = build(aten.eq.Tensor, build(aten.unsqueeze.default, index, dim), numbers)
+    updates = build(aten.unsqueeze.default, src, dim)
+    updates = build.where(hit, updates, _neutral(reduction, value(src).dtype))
+    if reduction == "prod":
+        result = build(aten.prod.dim_int, updates, dim + 1, dtype=value(src).dtype)
+        return build(aten.mul.Tensor, base, result)
+    reduce = {"amax": aten.amax.default, "amin": aten.amin.default}[reduction]
+    join = {"amax": aten.maximum.default, "amin": aten.minimum.default}[reduction]
+    return build(join, base, build(reduce, updates, [dim + 1]))
 
 
 def from_memory(program: ExportedProgram) -> bool:
@@ -231,7 +207,8 @@ def from_memory(program: ExportedProgram) -> bool:
         index, updates, dim, reduction = found
         row = value(node.args[0]).shape[1:] if by_rows else ()
         items = value(index).numel() * math.prod(row)
-        if _bytes(index) + items * value(updates).element_size() < ON_STACK:
+        indices = value(index).numel() * value(index).element_size()
+        if indices + items * value(updates).element_size() < ON_STACK:
             continue
         build = Builder(node)
         if by_rows:
@@ -294,10 +271,6 @@ def _listed(
         build(aten.reshape.default, index, [-1]),
         build(aten.reshape.default, updates, [value(index).numel(), *row]),
     )
-
-
-def _bytes(node: fx.Node) -> int:
-    return value(node).numel() * value(node).element_size()
 
 
 def _full(build: Builder, like: fx.Node, number: float) -> fx.Node:

@@ -1,4 +1,4 @@
-"""Values that are known before the program runs, and scans of booleans."""
+"""Values that are known before the program runs."""
 
 from __future__ import annotations
 
@@ -17,31 +17,6 @@ from scripts.lowering.fx_rewrites.edit import (
     settle,
     value,
 )
-
-_SCANS = (aten.cumsum.default, aten.cumprod.default)
-
-
-def scan_of_booleans_in_int64(program: ExportedProgram) -> bool:
-    """A cumulative sum or product of booleans, of the same values as int64.
-
-    PyTorch/XLA 2.9 lowers the sum to a window over `i1` whose body is an `or`, which IREE 3.13
-    refuses and whose values would be wrong; the product it does not capture.
-    """
-    found = [n for n in calls(program, *_SCANS) if value(n.args[0]).dtype is torch.bool]
-    for node in found:
-        wide = Builder(node)(aten._to_copy.default, node.args[0], dtype=torch.int64)
-        node.replace_input_with(node.args[0], wide)
-    return bool(found)
-
-
-def empty_as_zeros(program: ExportedProgram) -> bool:
-    """A tensor whose values are not set is one of zeros. torch-mlir 20261001 has no `empty_permuted`, which
-    training steps of language models have."""
-    found = calls(program, aten.empty_permuted.default)
-    found = [node for node in found if not any(map(is_symbolic, value(node).shape))]
-    for node in found:
-        replace(node, Builder(node).full(list(value(node).shape), 0, value(node).dtype))
-    return bool(found)
 
 
 def index_from_the_front(program: ExportedProgram) -> bool:
