@@ -77,59 +77,51 @@ def with_results(graph: Graph, nodes: Sequence[fx.Node]) -> Part:
     copy, known = fx.Graph(), dict[fx.Node, fx.Node]()
     copy.graph_copy(graph.module.graph, known)
     copy.output([known[node] for node in nodes])
-    inputs = (n for n in graph.module.graph.nodes if n.op == "placeholder")
-    return Part(
-        fx.GraphModule(graph.module, copy), tuple(graph.eager[n] for n in inputs), tuple(nodes)
-    )
+    inputs = (graph.eager[n] for n in graph.module.graph.nodes if n.op == "placeholder")
+    return Part(fx.GraphModule(graph.module, copy), tuple(inputs), tuple(nodes))
 
 
 def around(graph: Graph, node: fx.Node, steps: int) -> Part:
     """An operator with the ones up to `steps` before it. All other tensors that it uses are inputs, also weights."""
     nodes = border = {node} | _not_tensors(graph, {node})
     for _ in range(steps):
-        before = {used for one in border for used in one.all_input_nodes} - nodes
-        border = {one for one in before if one.op == "call_function"}
+        before = {used for near in border for used in near.all_input_nodes} - nodes
+        border = {used for used in before if used.op == "call_function"}
         border |= _not_tensors(graph, border)
         nodes = nodes | border
-    return _part(graph, nodes, [node])
+    ordered = [each for each in graph.module.graph.nodes if each in nodes]
+    outer = dict.fromkeys(
+        used for each in ordered for used in each.all_input_nodes if used not in nodes
+    )
+    copy = fx.Graph()
+    known = {used: copy.placeholder(f"input_{number}") for number, used in enumerate(outer)}
+    for each in ordered:
+        known[each] = copy.node_copy(each, known.__getitem__)
+        known[each].meta = {}
+        _name_arguments(known[each])
+    copy.output([known[node]])
+    inputs = tuple(graph.eager[used] for used in outer)
+    operators = tuple(each for each in ordered if each.op != "get_attr")
+    return Part(fx.GraphModule(graph.module, copy), inputs, operators)
 
 
 def _not_tensors(graph: Graph, nodes: Collection[fx.Node]) -> set[fx.Node]:
     """The nodes behind others that compute something else than one tensor, such as a tuple."""
-    found: set[fx.Node] = set()
+    behind: set[fx.Node] = set()
     left = list(nodes)
     while left:
-        for used in left.pop().all_input_nodes:
-            if used not in graph.eager and used not in found:
-                found.add(used)
-                left.append(used)
-    return found
-
-
-def _part(graph: Graph, nodes: Collection[fx.Node], results: Sequence[fx.Node]) -> Part:
-    copy, known = fx.Graph(), dict[fx.Node, fx.Node]()
-    ordered = [one for one in graph.module.graph.nodes if one in nodes]
-    outer = dict.fromkeys(
-        used for one in ordered for used in one.all_input_nodes if used not in nodes
-    )
-    for number, used in enumerate(outer):
-        known[used] = copy.placeholder(f"input_{number}")
-    for one in ordered:
-        known[one] = copy.node_copy(one, known.__getitem__)
-        known[one].meta = {}
-        _name_arguments(known[one])
-    copy.output([known[one] for one in results])
-    inputs = tuple(graph.eager[used] for used in outer)
-    operators = tuple(one for one in ordered if one.op != "get_attr")
-    return Part(fx.GraphModule(graph.module, copy), inputs, operators)
+        new = {used for used in left.pop().all_input_nodes if used not in graph.eager} - behind
+        behind |= new
+        left += new
+    return behind
 
 
 def _name_arguments(node: fx.Node) -> None:
     """Give the arguments of an operator that are no tensors their names (`ceil_mode=True`), for people."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return
-    names = [one.name for one in node.target._schema.arguments]
-    first = next((n for n, one in enumerate(node.args) if not isinstance(one, fx.Node)), None)
+    names = [argument.name for argument in node.target._schema.arguments]
+    first = next((n for n, value in enumerate(node.args) if not isinstance(value, fx.Node)), None)
     if first is not None:
         node.kwargs = dict(zip(names[first:], node.args[first:], strict=False)) | node.kwargs
         node.args = node.args[:first]
