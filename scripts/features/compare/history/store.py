@@ -95,33 +95,31 @@ class Kept:
         yield from _decoded(text)
 
 
-def keep(records: Path, kind: str, folder: Path | None = None) -> None:
-    """Add an aggregate, a file of records, to the history, which is beside it unless `folder` is given.
+def keep(records: Path, kind: str) -> None:
+    """Add an aggregate, a file of records, to the history beside it.
 
     Nothing is written if the history has the same records already. An error is printed and does not stop the run: the results
     themselves are complete.
     """
+    import zstandard
+
+    folder = records.parent / FOLDER.name
     try:
-        _keep(records.read_bytes(), kind, folder or records.parent / FOLDER.name)
+        text = records.read_bytes()
+        name = _id(text)
+        about = folder / f"{name}.json"
+        if about.exists():
+            return
+        entry = _described(name, kind, _decoded(text))
+        # The description is last: an entry without one is not complete, and is written again.
+        atomic.write_bytes(folder / f"{name}.jsonl.zst", zstandard.compress(text, LEVEL))
+        atomic.write_json(about, msgspec.to_builtins(entry))
     except Exception as error:  # whatever it is: nothing of the run depends on the history
         print(f"note: {records} was not added to the history: {error}", file=sys.stderr)
 
 
-def _keep(text: bytes, kind: str, folder: Path) -> None:
-    import zstandard
-
-    name = _id(text)
-    about = folder / f"{name}.json"
-    if about.exists():
-        return
-    entry = describe(name, kind, _decoded(text))
-    # The description is last: an entry without one is not complete, and is written again.
-    atomic.write_bytes(folder / f"{name}.jsonl.zst", zstandard.compress(text, LEVEL))
-    atomic.write_json(about, msgspec.to_builtins(entry))
-
-
-def describe(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> Entry:
-    """Return the description of an aggregate that is made now, on this machine."""
+def _described(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> Entry:
+    """The description of an aggregate that is made now, on this machine."""
     statuses: Counter[str] = Counter()
     versions: dict[str, dict[str, set[str]]] = {}
     started: list[float] = []
