@@ -185,3 +185,10 @@ def test_a_compilation_ends_with_its_code_and_output_or_at_the_time_limit(tmp_pa
     compiler = Compiler(("--x",), tmp_path)
     assert compiler.run("fast\n", 60, tmp_path / "m") == Compiled(3, f"fast --x {tmp_path / 'm'}\n")
     assert compiler.run("slow\n", 0.1).returncode is None
+
+
+@given(st.integers(1, 40), st.data())
+def test_the_first_operation_that_shows_a_difference_ends_the_shortest_beginning(size, data):
+    first = data.draw(st.integers(0, size))
+    found = Search(lambda part: first in part, time.monotonic() + LATER)
+    assert search.first_failing(range(size), found) == (first if first < size else None)

@@ -66,6 +66,17 @@ class Entry(msgspec.Struct, frozen=True):
         return self.measured[1] if self.measured else self.made
 
     @property
+    def versions(self) -> str:
+        """The versions, such as `PyTorch 2.15.0, IREE 3.13.0`, by toolchain if there are several."""
+        texts = {
+            toolchain: ", ".join(f"{name} {' and '.join(of)}" for name, of in packages.items())
+            for toolchain, packages in self.toolchains.items()
+        }
+        if len(texts) == 1:
+            return next(iter(texts.values()))
+        return "; ".join(f"{toolchain}: {text}" for toolchain, text in texts.items())
+
+    @property
     def short(self) -> str:
         """The first digits of its id, for tables."""
         return self.id[:8]

@@ -39,20 +39,9 @@ def runs(entries: Sequence[Entry]) -> RenderableType:
     for one in entries:
         table.add_row(
             one.short, when(one.at), one.commit, f"{one.machine.name}: {one.machine.cpu}, {one.machine.cores} cores",
-            versions(one), str(one.rows), str(one.statuses.get("ok", 0)),
+            one.versions, str(one.rows), str(one.statuses.get("ok", 0)),
         )  # fmt: skip
     return table
-
-
-def versions(entry: Entry) -> str:
-    """The versions of an entry, such as `PyTorch 2.15.0, IREE 3.13.0`, by toolchain if there are several."""
-    texts = {
-        toolchain: ", ".join(f"{name} {' and '.join(known)}" for name, known in packages.items())
-        for toolchain, packages in entry.toolchains.items()
-    }
-    if len(texts) == 1:
-        return next(iter(texts.values()))
-    return "; ".join(f"{toolchain}: {text}" for toolchain, text in texts.items())
 
 
 def show(console: Console, shown: Shown, column: str) -> None:

@@ -113,7 +113,7 @@ def answer(kept: Sequence[Kept], sql: str) -> None:
             "commit": one.entry.commit,
             "machine": one.entry.machine.name,
             "cpu": one.entry.machine.cpu,
-            "versions": words.versions(one.entry),
+            "versions": one.entry.versions,
             "rows": one.entry.rows,
             "ok": one.entry.statuses.get("ok", 0),
         }

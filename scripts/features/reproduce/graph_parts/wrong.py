@@ -1,4 +1,4 @@
-"""Finds the operator: compares the values of all nodes of a graph, then the first wrong ones by themselves.
+"""Finds a wrong operator of a captured graph: compares the values of all nodes of a graph, then the first wrong ones by themselves.
 
 A node whose value is wrong may only have been given wrong values. So each candidate is also lowered as a program of its
 own, with the values of eager mode as its inputs.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -19,16 +19,13 @@ import torch
 from torch import fx
 
 from scripts.core import archive, tensors
-from scripts.core.tensors import TensorType
-from scripts.features.reproduce.graph_parts import graph as graphs
-from scripts.features.reproduce.graph_parts.graph import Graph, Part
 from scripts.features.reproduce.reduction import failures
 from scripts.features.reproduce.reduction.mismatch import differs
 from scripts.iree import float64
 from scripts.iree.backends import BACKENDS, compile_flags
 from scripts.iree.compiler import Compiler
 from scripts.iree.session import Module, Session
-from scripts.lowering import link
+from scripts.lowering import capture, link
 from scripts.torch_model import convert
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.weights import named_weights
@@ -42,10 +39,33 @@ CANDIDATES = 10
 """Nodes with wrong values that are tried by themselves, in the order of the graph."""
 SIZES = (1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 128)
 """Sizes of dimensions that are tried, the smallest first."""
+UNSET = "empty"
+"""In the names of operators whose results have no defined values (`aten.empty.memory_format`)."""
 
 
 class NotFound(Exception):
     """No operator computes other values. Says what was compared."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A functional graph with its weights, and what its nodes compute in eager mode.
+
+    `eager`: the tensors of inputs, weights and operators. `operators`: the nodes that compute one tensor, in order.
+    """
+
+    module: fx.GraphModule
+    eager: dict[fx.Node, torch.Tensor]
+    operators: tuple[fx.Node, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some operators of a graph, as a module that returns a list. `inputs`: what it is called with."""
+
+    module: fx.GraphModule
+    inputs: tuple[torch.Tensor, ...]
+    nodes: tuple[fx.Node, ...]
 
 
 @dataclass(frozen=True)
@@ -56,7 +76,6 @@ class Program:
     text: str
     rewrites: tuple[str, ...] = ()
     module: Module | None = None
-    types: Sequence[TensorType] = ()
     inputs: Sequence[np.ndarray] = ()
     why: str = ""
 
@@ -99,7 +118,7 @@ class Lowering:
 
     def compiled(self, part: Part) -> Program:
         """Lower a part, and compile it for the CPU."""
-        model = part.model()
+        model = LoadedModel("part", part.module, part.inputs, {}, file=None)
         try:
             lowered, _ = self.exporter.export(model, self.options)
         except Exception as error:  # each package has error classes of its own
@@ -122,7 +141,7 @@ class Lowering:
         if own:
             archive.write(weights, ((key, convert.to_bytes(one)) for key, one in own.items()))
         module = Module(vmfb, weights if own else None, BACKENDS[CPU].device)
-        return Program(text, lowered.rewrites, module, types, inputs)
+        return Program(text, lowered.rewrites, module, inputs)
 
     def outputs(self, program: Program) -> list[np.ndarray]:
         """The results of a program, bfloat16 as float32. Raises RuntimeError if it fails."""
@@ -152,7 +171,7 @@ def find(loaded: LoadedModel, lowering: Lowering) -> Found:
 
     After the deadline, the smallest inputs found so far are kept. Raises NotFound, and what torch and the exporter raise.
     """
-    graph = graphs.of(loaded)
+    graph = captured(loaded)
     count, wrong = len(graph.operators), _all_wrong(graph, lowering)
     if wrong == []:
         raise NotFound(f"at O0, the values of all {count} nodes are those of eager mode")
@@ -174,7 +193,7 @@ def find(loaded: LoadedModel, lowering: Lowering) -> Found:
 
 def _all_wrong(graph: Graph, lowering: Lowering) -> list[fx.Node] | None:
     """The nodes with other values than in eager mode; None if the program with the values of all nodes does not compile."""
-    whole = lowering.compiled(graphs.with_results(graph, graph.operators))
+    whole = lowering.compiled(_with_results(graph, graph.operators))
     if whole.module is None:
         print(f"the program with the values of all nodes does not compile: {whole.why}", flush=True)
         return None
@@ -186,11 +205,11 @@ def _candidates(graph: Graph, wrong: list[fx.Node] | None) -> Iterator[tuple[Par
     """The parts that are lowered by themselves: the first wrong nodes with more and more of the operators before them; if it
     is not known which nodes are wrong, each node."""
     if wrong is None:
-        yield from ((graphs.around(graph, node, 0), node) for node in graph.operators)
+        yield from ((_around(graph, node, 0), node) for node in graph.operators)
         return
     for steps in AROUND:
         for node in wrong[:CANDIDATES]:
-            yield graphs.around(graph, node, steps), node
+            yield _around(graph, node, steps), node
 
 
 def _shrunk(wrong: Wrong, lowering: Lowering) -> Wrong:
@@ -219,3 +238,89 @@ def _cut(tensor: torch.Tensor, size: int, wanted: int) -> torch.Tensor:
     """The beginning of each dimension of this size."""
     index = tuple(slice(wanted if n == size else None) for n in tensor.shape)
     return tensor[index].contiguous() if index else tensor
+
+
+def captured(loaded: LoadedModel) -> Graph:
+    """The graph of a model, run once. Raises what torch.export raises, and capture.UnsupportedProgram."""
+    # Only in a functional graph does each node have one value.
+    program = capture.functional(capture.capture(loaded), {})
+    capture.results(program)
+    module = program.module(check_guards=False)
+    recorder = _Recorder(module)
+    with torch.no_grad():
+        recorder.run(*(tensor for _, tensor in loaded.inputs))
+    operators = tuple(
+        node
+        for node in recorder.eager
+        if node.op == "call_function" and UNSET not in str(node.target)
+    )
+    return Graph(module, recorder.eager, operators)
+
+
+class _Recorder(fx.Interpreter):
+    """Runs a graph and keeps the tensors that its nodes compute."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.eager: dict[fx.Node, torch.Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, torch.Tensor) and n.op != "output":
+            self.eager[n] = value.detach()
+        return value
+
+
+def _with_results(graph: Graph, nodes: Sequence[fx.Node]) -> Part:
+    """The whole graph with the values of these nodes as its results."""
+    copy, known = fx.Graph(), dict[fx.Node, fx.Node]()
+    copy.graph_copy(graph.module.graph, known)
+    copy.output([known[node] for node in nodes])
+    inputs = (graph.eager[n] for n in graph.module.graph.nodes if n.op == "placeholder")
+    return Part(fx.GraphModule(graph.module, copy), tuple(inputs), tuple(nodes))
+
+
+def _around(graph: Graph, node: fx.Node, steps: int) -> Part:
+    """An operator with the ones up to `steps` before it. All other tensors that it uses are inputs, also weights."""
+    nodes = border = {node} | _not_tensors(graph, {node})
+    for _ in range(steps):
+        before = {used for near in border for used in near.all_input_nodes} - nodes
+        border = {used for used in before if used.op == "call_function"}
+        border |= _not_tensors(graph, border)
+        nodes = nodes | border
+    ordered = [each for each in graph.module.graph.nodes if each in nodes]
+    outer = dict.fromkeys(
+        used for each in ordered for used in each.all_input_nodes if used not in nodes
+    )
+    copy = fx.Graph()
+    known = {used: copy.placeholder(f"input_{number}") for number, used in enumerate(outer)}
+    for each in ordered:
+        known[each] = copy.node_copy(each, known.__getitem__)
+        known[each].meta = {}
+        _name_arguments(known[each])
+    copy.output([known[node]])
+    inputs = tuple(graph.eager[used] for used in outer)
+    operators = tuple(each for each in ordered if each.op != "get_attr")
+    return Part(fx.GraphModule(graph.module, copy), inputs, operators)
+
+
+def _not_tensors(graph: Graph, nodes: Collection[fx.Node]) -> set[fx.Node]:
+    """The nodes behind others that compute something else than one tensor, such as a tuple."""
+    behind: set[fx.Node] = set()
+    left = list(nodes)
+    while left:
+        new = {used for used in left.pop().all_input_nodes if used not in graph.eager} - behind
+        behind |= new
+        left += new
+    return behind
+
+
+def _name_arguments(node: fx.Node) -> None:
+    """Give the arguments of an operator that are no tensors their names (`ceil_mode=True`), for people."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return
+    names = [argument.name for argument in node.target._schema.arguments]
+    first = next((n for n, value in enumerate(node.args) if not isinstance(value, fx.Node)), None)
+    if first is not None:
+        node.kwargs = dict(zip(names[first:], node.args[first:], strict=False)) | node.kwargs
+        node.args = node.args[:first]

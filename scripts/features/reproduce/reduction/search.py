@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -116,14 +117,9 @@ def first_failing(operations: Sequence[int], search: Search) -> int | None:
     program does not fail. It assumes that a longer beginning fails too."""
     if not search.fails(operations):
         return None
-    passes, fails = 0, len(operations)
-    while fails - passes > 1:
-        middle = (passes + fails) // 2
-        if search.fails(operations[:middle]):
-            fails = middle
-        else:
-            passes = middle
-    return operations[fails - 1]
+    counts = range(1, len(operations))
+    place = bisect_left(counts, True, key=lambda count: search.fails(operations[:count]))
+    return operations[place]
 
 
 def bypassed(

@@ -7,7 +7,6 @@ from typing import Any
 from scripts.features.compare.history import series, store
 from scripts.features.compare.history.series import Shown
 from scripts.features.compare.history.store import Damaged, Entry
-from scripts.features.compare.history.words import versions
 from scripts.features.report.web.source import Source, View
 from scripts.records.results_file import cell_of
 
@@ -56,7 +55,7 @@ def _run(entry: Entry) -> dict[str, Any]:
         "when": series.when(entry.at),
         "commit": entry.commit,
         "machine": f"{entry.machine.cpu}, {entry.machine.cores} cores",
-        "versions": versions(entry),
+        "versions": entry.versions,
         "rows": entry.rows,
         "ok": entry.statuses.get("ok", 0),
     }
