@@ -12,7 +12,7 @@ from scipy import stats
 
 from scripts.features.compare import latencies
 from scripts.features.compare.latencies import FASTER, SAME, SLOWER, UNDECIDED
-from scripts.timing.ratios import Difference, Interval
+from scripts.timing.ratios import Difference
 
 DIFFERENCES = st.builds(
     Difference,
@@ -36,7 +36,7 @@ def test_intervals_exclude_1_exactly_for_the_discoveries_of_benjamini_and_hochbe
     adjusted = stats.false_discovery_control([one.p_value for one in found])
     for q, decision in zip(adjusted, latencies.decide(found, rate, 1.05), strict=True):
         assert decision.q == pytest.approx(q)
-        excludes = decision.interval.low > 1 or decision.interval.high < 1
+        excludes = decision.low > 1 or decision.high < 1
         assert (decision.verdict in (SLOWER, FASTER)) == (q <= rate)
         if abs(q - rate) > 1e-9:
             assert excludes == (q <= rate)
@@ -68,5 +68,5 @@ def test_equality_is_only_claimed_within_the_threshold():
 
 def test_what_is_exactly_equal_is_the_same_and_would_show_any_change():
     [one, other] = latencies.decide([Difference(0.0, 0.0, 7.0), Difference(0.1, 0.0, 7.0)], 0.05, 1.05)  # fmt: skip
-    assert (one.interval, one.q, one.smallest, one.verdict) == (Interval(1.0, 1.0, 1.0), 1.0, 1.0, SAME)  # fmt: skip
+    assert one == latencies.Decision(1.0, 1.0, 1.0, q=1.0, smallest=1.0, verdict=SAME)
     assert other.verdict == SLOWER

@@ -18,7 +18,7 @@ from scripts.features.compare.pairs import Pair, Record
 from scripts.matrix import toolchains
 from scripts.timing import ratios
 from scripts.timing.ratios import ALIKE as SAME
-from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Difference, Interval
+from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Difference
 
 TURNS, ANCHOR = "in turns", "by anchor"
 """How a change is known: both rows were timed in the same turns, or each in turns with the anchor of its group."""
@@ -57,19 +57,28 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class LatencyChange:
-    """`ratio`: latency after / latency before, with its interval. `basis`: see Estimate. `q`, `smallest`, `verdict`: see Decision."""
+class Decision:
+    """`ratio`: latency after / latency before, with its interval. `q`: the smallest rate of false discoveries at which the cell is
+    found to differ. `smallest`: a slow-down by this factor would have been found with the probability POWER. `verdict`: SLOWER or
+    FASTER if the interval excludes 1, SAME if it is within the threshold on both sides, UNDECIDED if it contains 1 and changes above
+    the threshold too."""
 
-    cell: str
-    basis: str
-    before_ms: float
-    after_ms: float
     ratio: float
     low: float
     high: float
     q: float
     smallest: float
     verdict: str
+
+
+@dataclass(frozen=True)
+class LatencyChange(Decision):
+    """The decided change of a cell; see Estimate."""
+
+    cell: str
+    basis: str
+    before_ms: float
+    after_ms: float
 
 
 @dataclass(frozen=True)
@@ -126,24 +135,14 @@ def decided(estimates: Sequence[Estimate], rate: float, threshold: float) -> lis
     decisions = decide([one.difference for one in estimates], rate, threshold)
     return [
         LatencyChange(
-            *(one.pair.cell, one.basis, one.before_ms, one.after_ms),
-            *(of.interval.ratio, of.interval.low, of.interval.high),
-            *(of.q, of.smallest, of.verdict),
+            **vars(decision),
+            cell=one.pair.cell,
+            basis=one.basis,
+            before_ms=one.before_ms,
+            after_ms=one.after_ms,
         )
-        for one, of in zip(estimates, decisions, strict=True)
+        for one, decision in zip(estimates, decisions, strict=True)
     ]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """`q`: the smallest rate of false discoveries at which the cell is found to differ. `smallest`: a
-    slow-down by this factor would have been found with the probability POWER. `verdict`: SLOWER or FASTER if the interval excludes 1,
-    SAME if it is within the threshold on both sides, UNDECIDED if it contains 1 and changes above the threshold too."""
-
-    interval: Interval
-    q: float
-    smallest: float
-    verdict: str
 
 
 def decide(differences: Sequence[Difference], rate: float, threshold: float) -> list[Decision]:
@@ -160,13 +159,13 @@ def decide(differences: Sequence[Difference], rate: float, threshold: float) -> 
     alpha = rate * max(1, sum(q <= rate for q in adjusted)) / len(differences)
     decisions = []
     for difference, q in zip(differences, adjusted, strict=True):
-        interval = difference.interval(1 - alpha)
+        at = difference.interval(1 - alpha)
         if q <= rate:
             verdict = SLOWER if difference.value > 0 else FASTER
         else:
-            within = interval.low > 1 / threshold and interval.high < threshold
-            verdict = SAME if within else UNDECIDED
-        decisions.append(Decision(interval, q, smallest(difference, alpha), verdict))
+            verdict = SAME if 1 / threshold < at.low and at.high < threshold else UNDECIDED
+        detectable = smallest(difference, alpha)
+        decisions.append(Decision(at.ratio, at.low, at.high, q, detectable, verdict))
     return decisions
 
 

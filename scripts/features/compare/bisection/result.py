@@ -18,6 +18,7 @@ from scripts.features.reproduce import bundle, issue
 from scripts.features.reproduce.case import COMPILE, Case
 from scripts.iree import shell, tools
 from scripts.iree.backends import renamed
+from scripts.records import markdown
 from scripts.supervise import outcome
 
 REPORT = "bisection.json"
@@ -118,11 +119,11 @@ def _write_issue(result: Result, folder: Path) -> None:
     """Write the issue about the change, with the commands that show the bad side."""
     case, before, after = result.subject.case, result.before, result.after
     last, first = result.in_time
-    rows = "\n".join(f"| {trial.version} | {trial.words} |" for trial in result.by_version)
+    tried = [(trial.version, trial.words) for trial in result.by_version]
     between = f" ({', '.join(result.between)} could not be judged)" if result.between else ""
     happened = (
         f"A program that {case.exporter} exported (input dialect: {case.dialect}), with the same flags:\n\n"
-        f"| IREE | result |\n| --- | --- |\n{rows}\n\n"
+        f"{markdown.table(('IREE', 'result'), tried)}\n"
         f"{first.version} is the first release of the new behaviour, {last.version} the last one of the old{between}:\n\n"
         f"- {last.said or last.version}\n- {first.said or first.version}"
     )
@@ -153,14 +154,12 @@ def _dispatches(result: Result) -> str:
         found = moved(*(_profile(result.subject, trial) for trial in (before, after)))
     except NoProfile as error:
         return f"There is no comparison of dispatches: {error}."
-    lines = [
-        f"| operation | ms with {before.version} | ms with {after.version} | dispatches |",
-        "| --- | ---: | ---: | --- |",
-    ]
-    for one in found:
-        functions = ", ".join(f"`{name}`" for name in one.functions)
-        lines.append(f"| {one.what} | {one.before_ms:.3g} | {one.after_ms:.3g} | {functions} |")
-    return "\n".join(lines)
+    rows = [
+        (one.what, f"{one.before_ms:.3g}", f"{one.after_ms:.3g}", ", ".join(map(markdown.code, one.functions)))
+        for one in found
+    ]  # fmt: skip
+    head = ("operation", f"ms with {before.version}", f"ms with {after.version}", "dispatches")
+    return markdown.table(head, rows, (1, 2)).strip()
 
 
 @dataclass(frozen=True)

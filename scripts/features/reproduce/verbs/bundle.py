@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.features.reproduce import bundle, elsewhere, reducing
+from scripts.features.reproduce import bundle, elsewhere
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import Case, NoCase
 from scripts.features.reproduce.reduction.failures import normalised
@@ -47,7 +47,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         bundle.write(case, folder, args.weights)
         if args.reduce:
-            reducing.add(root, case, folder, args.budget)
+            bundle.add_reduced(root, case, folder, args.budget)
         print(f"{folder}: {case.stage} {case.cell}: {case.status} ({case.reason or 'no failure'})")
         print(f"    {bundle.pack(folder)}")
     if not chosen:
