@@ -139,8 +139,8 @@ def compare(
 ) -> Comparison:
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
     those by their rows."""
-    found = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
-    estimates = [one for one in found if isinstance(one, Estimate)]
+    by_pair = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
+    estimates = [one for one in by_pair if isinstance(one, Estimate)]
     changed = [one for one in map(outcomes.change, pairs) if one]
     in_both = {pair.cell: pair.both for pair in pairs if pair.both}
     return Comparison(
@@ -152,7 +152,7 @@ def compare(
         versions=_versions(in_both.values()),
         outcomes=tuple(sorted(changed, key=lambda one: [*outcomes.KINDS].index(one.kind))),
         latencies=tuple(latencies.decided(estimates, settings.rate, settings.latency or MATTERS)),
-        not_compared=tuple(one for one in found if isinstance(one, NotCompared)),
+        not_compared=tuple(one for one in by_pair if isinstance(one, NotCompared)),
         amounts=_amounts(in_both, settings),
         means=tuple(latencies.means(estimates)),
     )
@@ -163,7 +163,7 @@ def _amounts(
 ) -> tuple[AmountChange, ...]:
     """The values that are larger, or smaller, than before by more than their thresholds, of rows that are the same measurement."""
     same = {cell: rows for cell, rows in in_both.items() if not difference(*rows)}
-    found = []
+    changes = []
     for amount in AMOUNTS:
         threshold = getattr(settings, amount.key)
         for cell, rows in same.items() if threshold is not None else ():
@@ -172,8 +172,8 @@ def _amounts(
                 continue
             is_small = before and 1 / threshold <= after / before <= threshold
             if abs(after - before) >= amount.least and not is_small:
-                found.append(AmountChange(cell, amount.key, before, after, after > before))
-    return tuple(found)
+                changes.append(AmountChange(cell, amount.key, before, after, after > before))
+    return tuple(changes)
 
 
 def _versions(in_both: Iterable[tuple[Record, Record]]) -> tuple[VersionChange, ...]:

@@ -132,16 +132,16 @@ def _sum(terms: Sequence[Term]) -> Difference:
 
 def decided(estimates: Sequence[Estimate], rate: float, threshold: float) -> list[LatencyChange]:
     """Return the change of each cell, decided over all of them together; see `decide`."""
-    decisions = decide([one.difference for one in estimates], rate, threshold)
+    decisions = decide([estimate.difference for estimate in estimates], rate, threshold)
     return [
         LatencyChange(
             **vars(decision),
-            cell=one.pair.cell,
-            basis=one.basis,
-            before_ms=one.before_ms,
-            after_ms=one.after_ms,
+            cell=estimate.pair.cell,
+            basis=estimate.basis,
+            before_ms=estimate.before_ms,
+            after_ms=estimate.after_ms,
         )
-        for one, decision in zip(estimates, decisions, strict=True)
+        for estimate, decision in zip(estimates, decisions, strict=True)
     ]
 
 
@@ -203,20 +203,20 @@ def means(estimates: Sequence[Estimate]) -> list[MeanChange]:
     generation, and only the means of different turns are independent.
     """
     groups: dict[tuple[str, str], list[Estimate]] = {}
-    for one in estimates:
-        assert one.pair.after is not None
-        for group in ((ALL, ""), *_groups(one.pair.after)):
-            groups.setdefault(group, []).append(one)
-    found = []
+    for estimate in estimates:
+        assert estimate.pair.after is not None
+        for group in ((ALL, ""), *_groups(estimate.pair.after)):
+            groups.setdefault(group, []).append(estimate)
+    changes = []
     for (by, name), members in groups.items():
         logs: dict[str, list[tuple[float, ...]]] = {}
-        for each in (term for one in members for term in one.terms):
+        for each in (term for estimate in members for term in estimate.terms):
             logs.setdefault(each.turns, []).append(each.logs)
         sums = ((turns, map(math.fsum, zip(*rows, strict=True))) for turns, rows in logs.items())
         terms = [Term(turns, tuple(total / len(members) for total in of)) for turns, of in sums]
         at = _sum(terms).interval()
-        found.append(MeanChange(by, name, len(members), at.ratio, at.low, at.high))
-    return sorted(found, key=lambda one: (ALL, *BY).index(one.by))
+        changes.append(MeanChange(by, name, len(members), at.ratio, at.low, at.high))
+    return sorted(changes, key=lambda mean: (ALL, *BY).index(mean.by))
 
 
 def _groups(record: Record) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +69,16 @@ class Case:
         return self.cell.replace("/", "__")
 
 
+def named(records: Iterable[Record], cell: str) -> Record:
+    """The record of a cell, by its name. Raises NoCase."""
+    by_name = {record["cell"]: record for record in records}
+    if cell not in by_name:
+        raise NoCase(
+            f"no row {cell!r} in results.jsonl; the rows are {', '.join(list(by_name)[:5])} …"
+        )
+    return by_name[cell]
+
+
 def of(root: Path, record: Record) -> Case:
     """The case of a record; `root`: the folder that has results/. Raises NoCase."""
     data, experiment = record.data, record.data["experiment"]
@@ -114,8 +124,9 @@ def of(root: Path, record: Record) -> Case:
     threads = None
     if BACKENDS[backend].device_kind == "cpu":
         # A verification that has failed has no record of them.
-        named = re.search(r" --threads (\d+)", ended.command)
-        threads = data["run"]["threads"] or (int(named[1]) if named else physical_cores())
+        given_to_it = re.search(r" --threads (\d+)", ended.command)
+        number = int(given_to_it[1]) if given_to_it else physical_cores()
+        threads = data["run"]["threads"] or number
     return Case(
         cell=str(cell),
         stage=ended.stage,

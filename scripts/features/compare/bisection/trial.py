@@ -13,7 +13,7 @@ from scripts.core import atomic
 from scripts.features.compare.bisection import candidates
 from scripts.features.compare.bisection.candidates import Candidate
 from scripts.features.reproduce import case as cases
-from scripts.features.reproduce.case import COMPILE, VERIFY, Case, NoCase
+from scripts.features.reproduce.case import COMPILE, VERIFY, Case
 from scripts.matrix.stage import VERIFICATION
 from scripts.records import results_file
 from scripts.run import resources
@@ -94,10 +94,8 @@ class Trial:
 
 def subject(results: Path, cell: str, timeout_s: float, runs: bool, timed: bool) -> Subject:
     """Return what is tried of a cell in a folder of results; `runs`: it is verified too. Raises BadRecords and NoCase."""
-    records = {record["cell"]: record for record in results_file.read(results / "results.jsonl")}
-    if cell not in records:
-        raise NoCase(f"no row {cell!r} in {results}/results.jsonl")
-    record, root = records[cell], results.absolute().parent
+    record = cases.named(results_file.read(results / "results.jsonl"), cell)
+    root = results.absolute().parent
     case, experiment = cases.of(root, record), record.data["experiment"]
     target = [
         *("--backend", experiment["backend"], f"--arch={experiment['arch'] or ''}"),

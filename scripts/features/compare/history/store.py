@@ -189,7 +189,7 @@ def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept],
     They are in the order in which they were made. A run in which the cell that fails was the last one to be measured has an older
     last timing than the run before it.
     """
-    found, wrong = [], []
+    kept, wrong = [], []
     for path in sorted(folder.glob("*.json")):
         try:
             entry = msgspec.json.decode(path.read_bytes(), type=Entry)
@@ -197,8 +197,8 @@ def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept],
             wrong.append(f"{path}: not an entry of a history ({error})")
             continue
         if entry.kind in kinds:
-            found.append(Kept(entry, path.with_name(f"{entry.id}.jsonl.zst")))
-    return sorted(found, key=lambda one: (one.entry.made, one.entry.id)), wrong
+            kept.append(Kept(entry, path.with_name(f"{entry.id}.jsonl.zst")))
+    return sorted(kept, key=lambda one: (one.entry.made, one.entry.id)), wrong
 
 
 def _decoded(text: bytes) -> Iterator[dict[str, Any]]:

@@ -36,10 +36,10 @@ def runs(entries: Sequence[Entry]) -> RenderableType:
         table.add_column(name)
     for name in ("rows", "ok"):
         table.add_column(name, justify="right")
-    for one in entries:
+    for entry in entries:
         table.add_row(
-            one.short, when(one.at), one.commit, f"{one.machine.name}: {one.machine.cpu}, {one.machine.cores} cores",
-            one.versions, str(one.rows), str(one.statuses.get("ok", 0)),
+            entry.short, when(entry.at), entry.commit, f"{entry.machine.name}: {entry.machine.cpu}, {entry.machine.cores} cores",
+            entry.versions, str(entry.rows), str(entry.statuses.get("ok", 0)),
         )  # fmt: skip
     return table
 
@@ -73,25 +73,27 @@ def show(console: Console, shown: Shown, column: str) -> None:
 def findings(shown: Shown, column: str) -> list[str]:
     """What was found in a series, as lines."""
     series, points = shown.series, shown.series.points
-    found = []
+    lines = []
     if series.follows:
-        found.append(f"starts anew with another anchor, after {series.follows}")
-    for one in shown.changed:
-        before, after = (_value(point, series, column, False) for point in (one.before, one.after))
-        found.append(
-            f"change in run {one.after.entry.short} ({when(one.after.at)}): {before} → {after}, {_interval(one.ratio)}"
-            + _differs(one.differs, one.before)
+        lines.append(f"starts anew with another anchor, after {series.follows}")
+    for changed in shown.changed:
+        before, after = (
+            _value(point, series, column, False) for point in (changed.before, changed.after)
+        )
+        lines.append(
+            f"change in run {changed.after.entry.short} ({when(changed.after.at)}): {before} → {after}, {_interval(changed.ratio)}"
+            + _differs(changed.differs, changed.before)
         )
     if drift := shown.drift:
         first, last = points[0], points[-1]
-        found.append(
+        lines.append(
             f"slow drift from run {first.entry.short} ({when(first.at)}) to {last.entry.short} ({when(last.at)}): {_interval(drift.ratio)} over "
             f"{len(points)} runs, × {drift.step:.4f} per run"
         )
     if not shown.has_finding:
         few = f"; {len(points)} of the {LEAST} runs that a change needs"
-        found.append(NO_CHANGE + (few if len(points) < LEAST else ""))
-    return found
+        lines.append(NO_CHANGE + (few if len(points) < LEAST else ""))
+    return lines
 
 
 def ended(of: Ended) -> str:

@@ -178,9 +178,9 @@ def find(loaded: LoadedModel, lowering: Lowering) -> Found:
     for part, node in _candidates(graph, wrong):
         if lowering.is_over:
             break
-        if found := lowering.wrong(part):
+        if wrong_part := lowering.wrong(part):
             known = None if wrong is None else len(wrong)
-            return Found(**vars(_shrunk(found, lowering)), node=node, nodes=count, wrong=known)
+            return Found(**vars(_shrunk(wrong_part, lowering)), node=node, nodes=count, wrong=known)
     if wrong is None:
         raise NotFound(
             f"no node by itself has other values at O0 than in eager mode, of {count}, or the time was over"

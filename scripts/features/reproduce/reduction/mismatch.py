@@ -71,9 +71,9 @@ class Comparison:
         wrong = right and self._outputs(self.wrong, text, given, count, limit_s)
         if not right or not wrong:
             return None
-        for number, (expected, found) in enumerate(zip(right, wrong, strict=True)):
-            if differs(expected, found):
-                return Difference(number, *_distance(expected, found), given, right)
+        for number, (expected, computed) in enumerate(zip(right, wrong, strict=True)):
+            if differs(expected, computed):
+                return Difference(number, *_distance(expected, computed), given, right)
         return None
 
     def _outputs(
@@ -100,20 +100,20 @@ class Comparison:
         return [np.load(folder / f"output_{number}.npy") for number in range(count)]
 
 
-def differs(expected: np.ndarray, found: np.ndarray) -> bool:
+def differs(expected: np.ndarray, computed: np.ndarray) -> bool:
     """Whether values are further apart than rounding explains, or have another shape. Expected values that are not all
     finite cannot be compared."""
-    if expected.shape != found.shape:
+    if expected.shape != computed.shape:
         return True
     if not np.isfinite(expected.astype(np.float64)).all():
         return False
-    largest, scale = _distance(expected, found)
+    largest, scale = _distance(expected, computed)
     return largest > RELATIVE * scale
 
 
-def _distance(expected: np.ndarray, found: np.ndarray) -> tuple[float, float]:
+def _distance(expected: np.ndarray, computed: np.ndarray) -> tuple[float, float]:
     """The largest difference, and the largest value that is expected."""
-    right, wrong = (one.astype(np.float64) for one in (expected, found))
+    right, wrong = (one.astype(np.float64) for one in (expected, computed))
     scale = float(np.abs(right).max(initial=0.0))
     return float(np.nan_to_num(np.abs(wrong - right), nan=np.inf).max(initial=0.0)), scale
 
@@ -125,7 +125,7 @@ def _inputs(arguments: str) -> list[np.ndarray] | None:
     layers stay finite. Vectors and scalars are between 0.5 and 1.5, because they may be variances. Integers are 0 or 1.
     """
     random = np.random.default_rng(0)
-    found = []
+    arrays = []
     for shape, kind in _types(arguments):
         if (dtype := _KINDS.get(kind.removeprefix("s"))) is None:
             return None
@@ -136,8 +136,8 @@ def _inputs(arguments: str) -> list[np.ndarray] | None:
             values = random.uniform(0.5, 1.5, shape)
         else:
             values = random.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:])))
-        found.append(np.asarray(values, dtype))
-    return found
+        arrays.append(np.asarray(values, dtype))
+    return arrays
 
 
 def _types(text: str) -> list[tuple[tuple[int, ...], str]]:

@@ -28,7 +28,7 @@ def main() -> None:
     try:
         records = results_file.read(args.results / "results.jsonl")
         if args.measure:
-            record = _record(records, args.cell)
+            record = cases.named(records, args.cell)
             folder = out / f"{args.cell.replace('/', '__')}__measure"
             shutil.rmtree(folder, ignore_errors=True)
             elsewhere.write(root, record, folder)
@@ -38,7 +38,7 @@ def main() -> None:
         chosen = (
             list(_one_per_group(root, records))
             if args.failed
-            else [cases.of(root, _record(records, args.cell))]
+            else [cases.of(root, cases.named(records, args.cell))]
         )
     except (NoCase, results_file.BadRecords) as error:
         exits.fail(str(error))
@@ -86,16 +86,6 @@ def _arguments() -> argparse.Namespace:
     if args.measure and not args.cell:
         parser.error("--measure needs a cell")
     return args
-
-
-def _record(records: Iterable[Record], cell: str) -> Record:
-    """The record of a cell, by its name. Raises NoCase."""
-    by_name = {record["cell"]: record for record in records}
-    if cell not in by_name:
-        raise NoCase(
-            f"no row {cell!r} in results.jsonl; the rows are {', '.join(list(by_name)[:5])} …"
-        )
-    return by_name[cell]
 
 
 def _one_per_group(root: Path, records: Iterable[Record]) -> Iterator[Case]:
