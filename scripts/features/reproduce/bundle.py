@@ -32,8 +32,8 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
     """Write the folder of a case, which must not exist. `with_weights`: with the model's own weights, although their
     values do not matter."""
     signature = Signature.read(case.files["signature.json"])
-    runs = case.stage != COMPILE
-    own_weights = runs and (with_weights or case.reason == WRONG_RESULT)
+    runs = case.ended.stage != COMPILE
+    own_weights = runs and (with_weights or case.ended.reason == WRONG_RESULT)
     # Golden outputs are those of eager mode with the model's own weights.
     has_golden = runs and case.compares_values and (own_weights or not signature.parameters)
     folder.mkdir(parents=True)
@@ -46,7 +46,10 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
         _write_tensors(folder / "golden", case.files["golden.npz"], "golden.", signature.outputs)
     steps = [compiling(case, PROGRAM, "module.vmfb")]
     if runs and signature.parameters and not own_weights:
-        splats = "".join(f"--splat={one.name}={_splat(one)}\n" for one in signature.parameters)
+        splats = ""
+        for weight in signature.parameters:
+            value = SPLAT if weight.dtype.startswith(("float", "bfloat")) else "1"
+            splats += f"--splat={weight.name}={weight.iree}={value}\n"
         (folder / SPLATS).write_text(splats, encoding="utf-8")
         steps.append(["iree-create-parameters", f"--flagfile={SPLATS}", f"--output={WEIGHTS}"])
     if runs:
@@ -78,7 +81,7 @@ def _calling(case: Case, signature: Signature, has_golden: bool) -> list[str]:
         *(runtime_flags(case.device, case.threads) if case.threads else []),
         *(f"--input={one.iree}=@inputs/{n}.bin" for n, one in enumerate(signature.inputs)),
     ]
-    if case.status == outcome.OK or case.stage == TIME:
+    if case.ended.status == outcome.OK or case.ended.stage == TIME:
         times = ["--benchmark_min_warmup_time=0.5", "--benchmark_repetitions=10"]
         return ["iree-benchmark-module", *call, *allocator_flags(case.device), *times]
     if not has_golden:
@@ -86,11 +89,6 @@ def _calling(case: Case, signature: Signature, has_golden: bool) -> list[str]:
     golden = enumerate(signature.outputs)
     call += [f"--expected_output={one.iree}=@golden/{n}.bin" for n, one in golden]
     return ["iree-run-module", *call, f"--expected_f32_threshold={case.tol or 1e-3:g}"]
-
-
-def _splat(weight: TensorType) -> str:
-    is_float = weight.iree.rpartition("x")[2].startswith(("f", "bf"))
-    return f"{weight.iree}={SPLAT if is_float else '1'}"
 
 
 def _write_tensors(folder: Path, file: Path, prefix: str, types: tuple[TensorType, ...]) -> None:
@@ -104,15 +102,15 @@ def _write_tensors(folder: Path, file: Path, prefix: str, types: tuple[TensorTyp
 def write_issue(case: Case, folder: Path, reduced: str = "") -> None:
     """Write the issue of a case beside its run.sh and log. `reduced`: the program of few operations that fails in the same
     way, if there is one."""
-    if case.stage == COMPILE:
+    if case.ended.stage == COMPILE:
         what = "does not compile"
-    elif case.reason == WRONG_RESULT:
+    elif case.ended.reason == WRONG_RESULT:
         what = "compiles, but computes other values than PyTorch in eager mode"
-    elif case.status == outcome.OK:
+    elif case.ended.status == outcome.OK:
         what = f"takes {case.latency_ms:.3g} ms per call" if case.latency_ms else "runs"
     else:
-        what = f"compiles, and fails when it runs ({case.status})"
-    log = issue.clipped((folder / LOG).read_text(encoding="utf-8"), case.detail)
+        what = f"compiles, and fails when it runs ({case.ended.status})"
+    log = issue.clipped((folder / LOG).read_text(encoding="utf-8"), case.ended.detail)
     happened = f"A program that {case.exporter} exported (input dialect: {case.dialect}) {what}:\n\n{issue.fenced('text', log)}"
     small = ""
     if reduced:
@@ -122,7 +120,7 @@ def write_issue(case: Case, folder: Path, reduced: str = "") -> None:
     issue.write(
         folder,
         issue.IREE,
-        f"[{case.reason or case.status}] {issue.shortened(case.detail, case.cell)}",
+        f"[{case.ended.reason or case.ended.status}] {issue.shortened(case.ended.detail, case.cell)}",
         {
             "What happened?": happened,
             "Steps to reproduce your issue": f"`./{SCRIPT}` in the attached folder does this, with nothing but the wheels of IREE{small}:\n\n"
@@ -130,25 +128,25 @@ def write_issue(case: Case, folder: Path, reduced: str = "") -> None:
             "Version information": issue.listed(
                 {case.exporter if name == "frontend" else name: versions[name] for name in versions}
             ),
-            "Additional context": f"Cell `{case.cell}` of vmfbench: {case.status} ({case.reason or 'no failure'}).",
+            "Additional context": f"Cell `{case.cell}` of vmfbench: {case.ended.status} ({case.ended.reason or 'no failure'}).",
         },
     )
 
 
 def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     """Add the reduced program of a case to its bundle, and to the issue. Of wrong results, the frontend is examined first."""
-    if case.reason == WRONG_RESULT and _wrong_operator(root, case, folder, budget_s):
+    if case.ended.reason == WRONG_RESULT and _wrong_operator(root, case, folder, budget_s):
         return
-    if case.stage == COMPILE and case.status in outcome.FAILED:
+    if case.ended.stage == COMPILE and case.ended.status in outcome.FAILED:
         mode = []
-    elif case.reason == WRONG_RESULT and case.threads:
+    elif case.ended.reason == WRONG_RESULT and case.threads:
         mode = ["--right-flags", json.dumps(case.right_flags)]
         mode += ["--device", case.device, "--threads", str(case.threads)]
     else:
-        why = f" ({case.reason})" if case.reason else f" on {case.device}"
+        why = f" ({case.ended.reason})" if case.ended.reason else f" on {case.device}"
         print(
             f"note: {case.cell}: only failures to compile and wrong results on a CPU are reduced; "
-            f"this is {case.stage}: {case.status}{why}"
+            f"this is {case.ended.stage}: {case.ended.status}{why}"
         )
         return
     place = folder.absolute()

@@ -19,6 +19,7 @@ from scripts.matrix import stages, training
 from scripts.matrix.cell import Kind
 from scripts.records.results_file import Record, cell_of
 from scripts.supervise import in_turns, outcome
+from scripts.supervise.outcome import Outcome
 
 COMPILE, VERIFY, TIME = "compile", "verify", "time"
 WRONG_RESULT = "wrong-result"
@@ -34,21 +35,18 @@ class NoCase(Exception):
 class Case:
     """A cell of which a reproducer is made.
 
-    `stage`: COMPILE if its compilation failed, TIME if it is verified and ended when it was timed, else VERIFY. `status`, `reason`, `detail`: how that stage ended.
+    `ended`: its compilation if that failed, its timing if it is verified and ended when it was timed, else its verification; `log`: of that stage.
     `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target. `files`: the artifacts that the tools read, by
     name. `threads`: None on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are
     values of outputs; those of a training step are changes.
     """
 
     cell: str
-    stage: str
-    status: str
-    reason: str
-    detail: str
+    ended: Outcome
+    log: Path
     flags: tuple[str, ...]
     right_flags: tuple[str, ...]
     files: Mapping[str, Path]
-    log: Path
     device: str
     threads: int | None
     tol: float | None
@@ -129,14 +127,11 @@ def of(root: Path, record: Record) -> Case:
         threads = data["run"]["threads"] or number
     return Case(
         cell=str(cell),
-        stage=ended.stage,
-        status=ended.status,
-        reason=ended.reason,
-        detail=ended.detail,
+        ended=ended,
+        log=root / ended.log,
         flags=(*renamed(flags, release), *added),
         right_flags=(*renamed(compile_flags(backend, arch, "O0", ()), release), *added),
         files=files,
-        log=root / ended.log,
         device=experiment["device_uri"],
         threads=threads,
         tol=data["verification"].get("tol"),
@@ -148,7 +143,7 @@ def of(root: Path, record: Record) -> Case:
     )
 
 
-def _ended(root: Path, stage: str, cell: str) -> outcome.Outcome:
+def _ended(root: Path, stage: str, cell: str) -> Outcome:
     return outcome.read_or_damaged(root / stages.status_path(stage, cell))
 
 

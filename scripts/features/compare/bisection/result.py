@@ -104,10 +104,7 @@ def _side(case: Case, trial: Trial) -> Case:
     ended = trial.outcome
     return dataclasses.replace(
         case,
-        stage=ended.stage if ended.stage != "env" else COMPILE,
-        status=ended.status,
-        reason=ended.reason,
-        detail=ended.detail,
+        ended=dataclasses.replace(ended, stage=COMPILE) if ended.stage == "env" else ended,
         log=trial.log,
         flags=tuple(renamed(case.flags, trial.version)),
         latency_ms=None,

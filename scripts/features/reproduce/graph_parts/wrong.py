@@ -236,8 +236,7 @@ def _smaller(part: Part, size: int, lowering: Lowering) -> Iterator[Wrong]:
 
 def _cut(tensor: torch.Tensor, size: int, wanted: int) -> torch.Tensor:
     """The beginning of each dimension of this size."""
-    index = tuple(slice(wanted if n == size else None) for n in tensor.shape)
-    return tensor[index].contiguous() if index else tensor
+    return tensor[tuple(slice(wanted if n == size else None) for n in tensor.shape)].contiguous()
 
 
 def captured(loaded: LoadedModel) -> Graph:

@@ -48,7 +48,9 @@ def main() -> None:
         bundle.write(case, folder, args.weights)
         if args.reduce:
             bundle.add_reduced(root, case, folder, args.budget)
-        print(f"{folder}: {case.stage} {case.cell}: {case.status} ({case.reason or 'no failure'})")
+        print(
+            f"{folder}: {case.ended.stage} {case.cell}: {case.ended.status} ({case.ended.reason or 'no failure'})"
+        )
         print(f"    {bundle.pack(folder)}")
     if not chosen:
         print("no stage of an IREE cell has failed")
@@ -99,7 +101,7 @@ def _one_per_group(root: Path, records: Iterable[Record]) -> Iterator[Case]:
         except NoCase as error:
             print(f"note: {error}")
             continue
-        group = (case.stage, case.reason, normalised(case.detail))
-        if case.status in outcome.FAILED and group not in seen:
+        group = (case.ended.stage, case.ended.reason, normalised(case.ended.detail))
+        if case.ended.status in outcome.FAILED and group not in seen:
             seen.add(group)
             yield case
