@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,16 +108,21 @@ class Reduction:
             compiled = compiler.run(text, min(limit_s, max(1.0, left_s)))
             return wanted in map(failures.signature, failures.diagnoses(compiled))
 
+        def bypassed(
+            of: Program, kept: Collection[int]
+        ) -> tuple[frozenset[int], dict[int, search.Operand]]:
+            return search.bypassed(
+                kept, of.stand_in, lambda some, moved: fails(of.part(some, None, moved))
+            )
+
         steps = Search(lambda keep: fails(program.part(keep)), self.deadline)
         named = program.at_lines(failures.lines(whole.log))
-        kept = search.reduce(program.operations, named, program.neighbours, steps)
-        if kept is None:
+        few = search.reduce(program.operations, named, program.neighbours, steps)
+        if few is None:
             raise NotReducible(
                 "its operations, taken out of the program, do not fail in the same way"
             )
-        kept, instead = search.bypassed(
-            kept, program.stand_in, lambda some, moved: fails(program.part(some, None, moved))
-        )
+        kept, instead = bypassed(program, few)
         results = search.fewer(
             program.results(kept, instead),
             lambda some: fails(program.part(kept, some, instead)),
@@ -126,7 +131,11 @@ class Reduction:
             program.part(kept, results, instead),
             lambda text: not steps.is_over and _is_valid(text) and fails(text),
         )
-        text = _connected(text, fails)
+        # Smaller shapes make operations superfluous, such as a reshape to the same shape.
+        small = Program(text)
+        kept, instead = bypassed(small, small.operations)
+        if instead:
+            text = small.part(kept, None, instead)
         return self._reduced(text, steps, {"signature": list(wanted)})
 
     def of_mismatch(self, comparison: Comparison, folder: Path) -> Reduced:
@@ -194,17 +203,6 @@ def _is_valid(text: str) -> bool:
     except NotReducible:
         return False
     return True
-
-
-def _connected(text: str, fails: Callable[[str], bool]) -> str:
-    """The program without the operations that smaller shapes have made superfluous, such as a reshape to the same shape."""
-    program = Program(text)
-    kept, instead = search.bypassed(
-        program.operations,
-        program.stand_in,
-        lambda some, moved: fails(program.part(some, None, moved)),
-    )
-    return program.part(kept, None, instead) if instead else text
 
 
 if __name__ == "__main__":

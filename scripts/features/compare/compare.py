@@ -45,10 +45,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Amount:
-    """A value of a row of which less is better, and which is not timed in turns. `key`: that of the threshold in Settings.
-    `least`: a smaller absolute difference is no change. `section` and `field`: where a record has it."""
+    """A value of a row of which less is better, and which is not timed in turns. `least`: a smaller absolute difference is no
+    change. `section` and `field`: where a record has it."""
 
-    key: str
     words: str
     unit: str
     least: float
@@ -56,15 +55,15 @@ class Amount:
     field: str
 
 
-AMOUNTS = (
-    Amount("compile_s", "compile time", "s", 1.0, "compile", "compile_s"),
-    Amount("compile_rss_mb", "memory of the compiler", "MiB", 32.0, "compile", "max_rss_mb"),
-    Amount("run_rss_mb", "memory", "MiB", 16.0, "run", "max_rss_mb"),
-    Amount("vmfb_bytes", "size of the module", "bytes", 16384.0, "compile", "vmfb_bytes"),
-    Amount("dispatch_count", "dispatches", "", 2.0, "compile", "dispatch_count"),
-    Amount("rmse_vs_fp64", "error against float64", "", 1e-8, "verification", "rmse_vs_fp64"),
-)
-"""The amounts that are compared, by one value per row."""
+AMOUNTS = {
+    "compile_s": Amount("compile time", "s", 1.0, "compile", "compile_s"),
+    "compile_rss_mb": Amount("memory of the compiler", "MiB", 32.0, "compile", "max_rss_mb"),
+    "run_rss_mb": Amount("memory", "MiB", 16.0, "run", "max_rss_mb"),
+    "vmfb_bytes": Amount("size of the module", "bytes", 16384.0, "compile", "vmfb_bytes"),
+    "dispatch_count": Amount("dispatches", "", 2.0, "compile", "dispatch_count"),
+    "rmse_vs_fp64": Amount("error against float64", "", 1e-8, "verification", "rmse_vs_fp64"),
+}
+"""The amounts that are compared, by one value per row, by the keys of their thresholds in Settings."""
 
 
 @dataclass(frozen=True)
@@ -164,15 +163,15 @@ def _amounts(
     """The values that are larger, or smaller, than before by more than their thresholds, of rows that are the same measurement."""
     same = {cell: rows for cell, rows in in_both.items() if not difference(*rows)}
     changes = []
-    for amount in AMOUNTS:
-        threshold = getattr(settings, amount.key)
+    for key, amount in AMOUNTS.items():
+        threshold = getattr(settings, key)
         for cell, rows in same.items() if threshold is not None else ():
             before, after = ((row.get(amount.section) or {}).get(amount.field) for row in rows)
             if before is None or after is None or before == after:
                 continue
             is_small = before and 1 / threshold <= after / before <= threshold
             if abs(after - before) >= amount.least and not is_small:
-                changes.append(AmountChange(cell, amount.key, before, after, after > before))
+                changes.append(AmountChange(cell, key, before, after, after > before))
     return tuple(changes)
 
 

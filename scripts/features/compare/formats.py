@@ -31,7 +31,6 @@ WIDTH = 160
 BY_ANCHOR = "By anchor: the ratio is that of the speed-ups over the anchor; the milliseconds are of different times."
 SHOWN = 40
 """Rows of a table of undecided or unchanged latencies."""
-_AMOUNTS = {amount.key: amount for amount in AMOUNTS}
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def _said(change: Change) -> str:
             is_change = change.verdict in (SLOWER, FASTER)
             return f"{change.verdict}: {_ratio(change)}" if is_change else ""
         case AmountChange():
-            return f"{_AMOUNTS[change.key].words}: {_amount(change)}"
+            return f"{AMOUNTS[change.key].words}: {_amount(change)}"
 
 
 def _command(kind: str, message: str, title: str) -> str:
@@ -153,7 +152,7 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
     undecided = [one for one in comparison.latencies if one.verdict in hidden]
     versions = [(one.name, one.before, one.after, str(one.rows)) for one in comparison.versions]
     amounts = [
-        ("worse" if one.worse else "better", _AMOUNTS[one.key].words, one.cell, _amount(one))
+        ("worse" if one.worse else "better", AMOUNTS[one.key].words, one.cell, _amount(one))
         for one in comparison.amounts
     ]
     means = [
@@ -193,7 +192,7 @@ def _ratio(change: LatencyChange | MeanChange) -> str:
 def _amount(change: AmountChange) -> str:
     """`1.53 × (2.1 s before, 3.2 s after)`."""
     factor = f"{change.after / change.before:.2f} × " if change.before else ""
-    unit = _AMOUNTS[change.key].unit
+    unit = AMOUNTS[change.key].unit
     before, after = (
         f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.4g} {unit}"
         for value in (change.before, change.after)
