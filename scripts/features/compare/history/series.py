@@ -127,19 +127,19 @@ def read(
                 continue
             seen.add(measurement)
             conditions = _conditions(one.entry, record)
-            for of in columns:
-                if (number := of.of(record)) is None:
+            for column in columns:
+                if (number := column.of(record)) is None:
                     continue
                 anchor, valued = "", replace(point, value=float(number))
-                if of.column == LATENCY:
+                if column.column == LATENCY:
                     anchor, valued = _latency(point, latency)
-                known, key = values[of.column], (cell, *conditions, anchor)
+                known, key = values[column.column], (cell, *conditions, anchor)
                 if key not in known:
-                    follows = begun.get((of.column, *key[:-1]), "")
+                    follows = begun.get((column.column, *key[:-1]), "")
                     known[key] = Series(cell, conditions, anchor, follows)
-                    begun[of.column, *key[:-1]] = anchor
+                    begun[column.column, *key[:-1]] = anchor
                 known[key].points.append(valued)
-    return [*outcomes.values()], {column: [*found.values()] for column, found in values.items()}
+    return [*outcomes.values()], {name: [*of.values()] for name, of in values.items()}
 
 
 def _latency(point: Point, latency: Mapping[str, Any]) -> tuple[str, Point]:

@@ -112,10 +112,10 @@ def keep(records: Path, kind: str) -> None:
     Nothing is written if the history has the same records already. An error is printed and does not stop the run: the results
     themselves are complete.
     """
-    import zstandard
-
     folder = records.parent / FOLDER.name
     try:
+        import zstandard
+
         text = records.read_bytes()
         name = _id(text)
         about = folder / f"{name}.json"
@@ -134,13 +134,13 @@ def _described(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> En
     statuses: Counter[str] = Counter()
     versions: dict[str, dict[str, set[str]]] = {}
     started: list[float] = []
-    for one in records:
-        statuses[one["outcome"]["status"]] += 1
-        known = versions.setdefault(toolchain_of(one), {})
-        for package, version in versions_of(one).items():
+    for record in records:
+        statuses[record["outcome"]["status"]] += 1
+        known = versions.setdefault(toolchain_of(record), {})
+        for package, version in versions_of(record).items():
             known.setdefault(package, set()).add(version)
-        if one.get("latency"):
-            started.append(one["latency"]["started"])
+        if latency := record.get("latency"):
+            started.append(latency["started"])
     return Entry(
         name,
         kind,
@@ -149,8 +149,8 @@ def _described(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> En
         commit(),
         Machine(platform.node(), machine.cpu_name(), machine.physical_cores()),
         {
-            toolchain: {package: sorted(found) for package, found in sorted(of.items())}
-            for toolchain, of in sorted(versions.items())
+            toolchain: {package: sorted(known) for package, known in sorted(packages.items())}
+            for toolchain, packages in sorted(versions.items())
         },
         dict(sorted(statuses.items())),
     )
