@@ -17,7 +17,6 @@ from pathlib import Path
 from scripts.core import commands, exits
 from scripts.core.machine import physical_cores
 from scripts.features.reproduce.graph_parts import writing, wrong
-from scripts.features.reproduce.graph_parts.computed import PLAIN, Lowering
 from scripts.lowering import capture
 from scripts.torch_model import arguments, errors, loading, source
 
@@ -34,26 +33,24 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS")
     parser.add_argument("--out", required=True, type=Path, help="folder, which must exist")
     args = parser.parse_args()
-    model = arguments.model(args)
+    model, options = arguments.model(args), args.exporter_options
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     deadline = time.monotonic() + args.budget
     try:
         loaded = loading.load(model.name, model.file, model.options, threads=model.load_threads)
         with tempfile.TemporaryDirectory() as folder:
-            lowering = Lowering(
-                exporter, args.exporter_options, PLAIN, Path(folder), physical_cores()
+            cores = physical_cores()
+            found = wrong.find(
+                loaded, wrong.Lowering(exporter, options, Path(folder), cores, deadline)
             )
-            found = wrong.find(loaded, lowering, deadline)
     except (errors.ModelError, source.ModelFileError) as error:
         errors.fail(error)
     except (wrong.NotFound, capture.UnsupportedProgram) as error:
         exits.fail(f"{model.name}: {error}")
-    frontend = writing.frontend(args.exporter, args.exporter_options)
-    versions = writing.versions(args.exporter, frontend)
-    case = writing.Case(model.name, found, frontend, args.exporter_options, versions)
-    writing.write(case, args.out)
+    frontend = writing.frontend(args.exporter, options)
+    report = writing.write(found, model.name, frontend, options, args.out)
     print(
-        f"{model.name}: {' → '.join(case.operators)} (node {found.node.name}, module {case.module}) is wrong"
+        f"{model.name}: {' → '.join(report['operators'])} (node {report['node']}, module {report['module']}) is wrong"
     )
 
 

@@ -32,7 +32,6 @@ MEMBER = "module"
 """The name of the module in the timing."""
 LOG_CHARS = 20_000
 """How much of the end of a log a record has."""
-_NAME = re.compile(r"[^\w.-]+")
 
 
 def main() -> None:
@@ -63,42 +62,34 @@ def main() -> None:
             f"this bundle is of a row with {number} threads, found --threads {args.threads}: leave the option out, or make a "
             "bundle of the row with that number"
         )
-    check(folder, bundle["files"])
-    made = {
+    for name, made in bundle["files"].items():
+        if what := digest.difference(folder / name, Digest(**made)):
+            exits.fail(f"{folder / name}: {what}; copy the bundle again")
+    options = list(bundle["command"])
+    if args.device:
+        options[options.index("--device") + 1] = args.device
+    if args.threads:
+        options += ["--threads", str(args.threads)]
+    record = {
         "format": FORMAT,
-        "name": _NAME.sub("-", args.name).strip("-.") or "elsewhere",
+        "name": re.sub(r"[^\w.-]+", "-", args.name).strip("-.") or "elsewhere",
         "system": f"{platform.system()} {platform.machine()}",
         "cores": physical_cores(),
         "row": bundle["row"],
         "fingerprint": bundle["fingerprint"],
-        **verified(folder, words(bundle["command"], args.threads, args.device)),
+        **verified(folder, options),
         "timing": None,
     }
-    if made["returncode"] == 0:
-        made["timing"] = timed(folder, made["verified"]["command"], Rule(budget_s=args.budget))
-    atomic.write_json(args.out, made)
-    if made["returncode"] != 0:
+    if record["returncode"] == 0:
+        record["timing"] = timed(folder, record["verified"]["command"], Rule(budget_s=args.budget))
+    atomic.write_json(args.out, record)
+    if record["returncode"] != 0:
         exits.fail(f"not measured, see above; {args.out} says why")
-    of = made["timing"]["members"][MEMBER]
-    if of["status"] != "ok":
-        exits.fail(f"{of['detail']}; {args.out} says it too")
-    print(f"verified; ms per call: {', '.join(f'{ms:.4g}' for ms in of['values_ms'])}")
+    member = record["timing"]["members"][MEMBER]
+    if member["status"] != "ok":
+        exits.fail(f"{member['detail']}; {args.out} says it too")
+    print(f"verified; ms per call: {', '.join(f'{ms:.4g}' for ms in member['values_ms'])}")
     print(f"{args.out}: vmfbench import {args.out} adds it to the results of a checkout")
-
-
-def check(folder: Path, files: dict[str, Any]) -> None:
-    """Exit if a file of the bundle is missing or has changed since it was made."""
-    for name, made in files.items():
-        if what := digest.difference(folder / name, Digest(**made)):
-            exits.fail(f"{folder / name}: {what}; copy the bundle again")
-
-
-def words(command: Sequence[str], threads: int | None, device: str | None) -> list[str]:
-    """The options of scripts.stages.verify_iree, with those that are different on this machine."""
-    found = list(command)
-    if device:
-        found[found.index("--device") + 1] = device
-    return [*found, *(["--threads", str(threads)] if threads else [])]
 
 
 def verified(folder: Path, options: Sequence[str]) -> dict[str, Any]:

@@ -11,18 +11,18 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, commands, exits
-from scripts.features.reproduce.reduction import mismatch, search, shapes, signature
+from scripts.features.reproduce.reduction import failures, search
 from scripts.features.reproduce.reduction.mismatch import Comparison
-from scripts.features.reproduce.reduction.oracle import TIMEOUT, Compiler
 from scripts.features.reproduce.reduction.program import NotReducible, Program
 from scripts.features.reproduce.reduction.search import Search
-from scripts.iree.tools import tool
+from scripts.iree.compiler import Compiler
 
 SLOWER = 3.0
 """A part may take this many times as long as the whole program, and at least LEAST_S."""
@@ -48,61 +48,27 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--out-report", required=True, type=Path)
     args = parser.parse_args()
-    text, started = args.program.read_text(encoding="utf-8"), time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as wrong, tempfile.TemporaryDirectory() as right:
+        compiler = Compiler(tuple(args.flags), Path(wrong))
         try:
-            program = Program(text)
-            reduction = Reduction(program, text, started, started + args.budget)
+            text = args.program.read_text(encoding="utf-8")
+            reduction = Reduction(text, Program(text), started, started + args.budget)
             if args.right_flags is None:
-                compiler = Compiler(tool("iree-compile"), tuple(args.flags), Path(folder))
-                found = of_failure(reduction, compiler)
+                reduced = reduction.of_failure(compiler)
             else:
-                found = of_mismatch(reduction, _comparison(args, Path(folder)), args.out.parent)
+                other = Compiler(tuple(args.right_flags), Path(right))
+                comparison = Comparison(compiler, other, args.device, args.threads)
+                reduced = reduction.of_mismatch(comparison, args.out.parent)
         except NotReducible as error:
             exits.fail(f"{args.program}: {error}")
-    args.out.write_text(found.text, encoding="utf-8")
-    atomic.write_json(args.out_report, found.report)
-    operations = sum(found.report["operations"].values())
+    report = reduced.report
+    args.out.write_text(reduced.text, encoding="utf-8")
+    atomic.write_json(args.out_report, report)
+    operations = sum(report["operations"].values())
     print(
-        f"{operations} of {found.report['of']} operations, {found.report['seconds']:.0f} s: {found.report['operations']}"
+        f"{operations} of {report['of']} operations, {report['seconds']:.0f} s: {report['operations']}"
     )
-
-
-def _comparison(args: argparse.Namespace, folder: Path) -> Comparison:
-    def compiler(name: str, flags: list[str]) -> Compiler:
-        (folder / name).mkdir()
-        return Compiler(tool("iree-compile"), tuple(flags), folder / name)
-
-    wrong, right = compiler("wrong", args.flags), compiler("right", args.right_flags)
-    return Comparison(wrong, right, args.device, args.threads)
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """A program to reduce, its text, and when the search began and ends (time.monotonic)."""
-
-    program: Program
-    text: str
-    started: float
-    deadline: float
-
-    def limit_s(self, since: float) -> float:
-        """The time limit of a part, if the whole program was begun at `since`."""
-        return max(LEAST_S, SLOWER * (time.monotonic() - since))
-
-    def report(self, text: str, steps: Search, said: dict[str, Any]) -> dict[str, Any]:
-        """How a reduced program was found, from its text."""
-        program = Program(text)
-        names = (program.name(one) for one in program.operations)
-        return {
-            "operations": dict(search.by_count(names)),
-            "of": len(self.program.operations),
-            "tests": steps.tests,
-            "complete": not steps.is_over,
-            "seconds": round(time.monotonic() - self.started, 1),
-            "cpu_seconds": round(sum(os.times()[:4]), 1),
-            **said,
-        }
 
 
 @dataclass(frozen=True)
@@ -113,44 +79,122 @@ class Reduced:
     report: dict[str, Any]
 
 
-def of_failure(of: Reduction, compiler: Compiler) -> Reduced:
-    """Reduce a program that fails to compile. Raises NotReducible."""
-    program, started = of.program, time.monotonic()
-    whole = compiler.run(of.text, of.deadline - started)
-    if whole.failure is None:
-        raise NotReducible("it compiles; there is no failure to reduce it for")
-    if whole.failure.status == TIMEOUT:
-        raise NotReducible(
-            "it reaches the time limit; only failures that end by themselves are reduced"
+@dataclass(frozen=True)
+class Reduction:
+    """A program to reduce, and when the search began and ends (time.monotonic)."""
+
+    text: str
+    program: Program
+    started: float
+    deadline: float
+
+    def of_failure(self, compiler: Compiler) -> Reduced:
+        """Reduce a program that fails to compile. Raises NotReducible."""
+        program, started = self.program, time.monotonic()
+        whole = compiler.run(self.text, self.deadline - started)
+        if whole.returncode is None:
+            raise NotReducible(
+                "it reaches the time limit; only failures that end by themselves are reduced"
+            )
+        if not whole.returncode:
+            raise NotReducible("it compiles; there is no failure to reduce it for")
+        limit_s = self._limit_s(started)
+        wanted = failures.signature(next(failures.diagnoses(whole)))
+
+        def fails(text: str) -> bool:
+            left_s = self.deadline - time.monotonic()
+            if left_s < 0:
+                return False
+            compiled = compiler.run(text, min(limit_s, max(1.0, left_s)))
+            return wanted in map(failures.signature, failures.diagnoses(compiled))
+
+        def bypassed(
+            of: Program, kept: Collection[int]
+        ) -> tuple[frozenset[int], dict[int, search.Operand]]:
+            return search.bypassed(
+                kept, of.stand_in, lambda some, moved: fails(of.part(some, None, moved))
+            )
+
+        steps = Search(lambda keep: fails(program.part(keep)), self.deadline)
+        named = program.at_lines(failures.lines(whole.log))
+        few = search.reduce(program.operations, named, program.neighbours, steps)
+        if few is None:
+            raise NotReducible(
+                "its operations, taken out of the program, do not fail in the same way"
+            )
+        kept, instead = bypassed(program, few)
+        results = search.fewer(
+            program.results(kept, instead),
+            lambda some: fails(program.part(kept, some, instead)),
         )
-    limit_s, wanted = of.limit_s(started), signature.of(whole.failure)
+        text = search.shrink(
+            program.part(kept, results, instead),
+            lambda text: not steps.is_over and _is_valid(text) and fails(text),
+        )
+        # Smaller shapes make operations superfluous, such as a reshape to the same shape.
+        small = Program(text)
+        kept, instead = bypassed(small, small.operations)
+        if instead:
+            text = small.part(kept, None, instead)
+        return self._reduced(text, steps, {"signature": list(wanted)})
 
-    def fails(part: str) -> bool:
-        found = compiler.run(part, min(limit_s, max(1.0, of.deadline - time.monotonic())))
-        if found.failure is None:
-            return False
-        return wanted in map(signature.of, (found.failure, *found.others))
+    def of_mismatch(self, comparison: Comparison, folder: Path) -> Reduced:
+        """Reduce a program that computes other values with one set of flags than with the other.
 
-    steps = Search(lambda keep: fails(program.part(keep)), of.deadline)
-    named = program.at_lines(signature.lines(whole.log))
-    kept = search.reduce(program.operations, named, program.neighbours, steps)
-    if kept is None:
-        raise NotReducible("its operations, taken out of the program, do not fail in the same way")
-    kept, instead = search.bypassed(
-        kept,
-        program.stand_in,
-        lambda some, moved: not steps.is_over and fails(program.part(some, None, moved)),
-    )
-    results = search.fewer(
-        program.results(kept, instead),
-        lambda some: not steps.is_over and fails(program.part(kept, some, instead)),
-    )
-    text = shapes.shrink(
-        program.part(kept, results, instead),
-        lambda one: not steps.is_over and _is_valid(one) and fails(one),
-    )
-    text = _connected(text, lambda one: not steps.is_over and fails(one))
-    return Reduced(text, of.report(text, steps, {"signature": list(wanted)}))
+        Writes inputs and right outputs of the reduced program into `folder`. Raises NotReducible.
+        """
+        program, started = self.program, time.monotonic()
+        computed = [place for place in program.operations if not program.is_weight(place)]
+        if comparison.difference(program.part(computed), self.deadline - started) is None:
+            raise NotReducible(
+                "no difference was found between both sets of flags, with random inputs and weights: the results are the "
+                "same, or one of the two does not compile or run, or an input has a type that is not supported. If the results "
+                "of the cell are wrong, the frontend may be at fault; snakemake results/operators.csv verifies each operator"
+            )
+        limit_s = self._limit_s(started)
+
+        def fails(text: str) -> bool:
+            return (
+                time.monotonic() <= self.deadline
+                and comparison.difference(text, limit_s) is not None
+            )
+
+        steps = Search(lambda keep: fails(program.part(keep)), self.deadline)
+        steps.known[frozenset(computed)] = True
+        first = search.first_failing(computed, steps)
+        neighbours = {place: program.neighbours(place) & set(computed) for place in computed}
+        named = () if first is None else (first,)
+        kept = search.reduce(computed, named, neighbours.__getitem__, steps)
+        if kept is None:
+            raise NotReducible("no part of it computes other values within the time limit")
+        text = search.shrink(program.part(kept), fails)
+        difference = comparison.difference(text, limit_s)
+        if difference is None:
+            raise NotReducible("its reduced program does not show the difference again")
+        difference.save(folder)
+        said = {
+            "output": difference.output,
+            "largest_difference": difference.largest,
+            "largest_value": difference.scale,
+        }
+        return self._reduced(text, steps, said)
+
+    def _limit_s(self, since: float) -> float:
+        """The time limit of a part, if the whole program was begun at `since`."""
+        return max(LEAST_S, SLOWER * (time.monotonic() - since))
+
+    def _reduced(self, text: str, steps: Search, said: dict[str, Any]) -> Reduced:
+        program = Program(text)
+        report = {
+            "operations": dict(Counter(map(program.name, program.operations))),
+            "of": len(self.program.operations),
+            "tests": steps.tests,
+            "complete": not steps.is_over,
+            "seconds": round(time.monotonic() - self.started, 1),
+            "cpu_seconds": round(sum(os.times()[:4]), 1),
+            **said,
+        }
+        return Reduced(text, report)
 
 
 def _is_valid(text: str) -> bool:
@@ -159,58 +203,6 @@ def _is_valid(text: str) -> bool:
     except NotReducible:
         return False
     return True
-
-
-def _connected(text: str, fails: Callable[[str], bool]) -> str:
-    """The program without the operations that smaller shapes have made superfluous, such as a reshape to the same shape."""
-    program = Program(text)
-    kept, instead = search.bypassed(
-        program.operations,
-        program.stand_in,
-        lambda some, moved: fails(program.part(some, None, moved)),
-    )
-    return program.part(kept, None, instead) if instead else text
-
-
-def of_mismatch(of: Reduction, comparison: Comparison, folder: Path) -> Reduced:
-    """Reduce a program that computes other values with one set of flags than with the other.
-
-    Writes inputs and right outputs of the reduced program into `folder`. Raises NotReducible.
-    """
-    program, started = of.program, time.monotonic()
-    computed = [one for one in program.operations if not program.is_weight(one)]
-    whole = comparison.difference(program.part(computed), of.deadline - started)
-    if whole is None:
-        raise NotReducible(
-            "no difference was found between both sets of flags, with random inputs and weights: the results are the "
-            "same, or one of the two does not compile or run, or an input has a type that is not supported. If the results "
-            "of the cell are wrong, the frontend may be at fault; snakemake results/operators.csv verifies each operator"
-        )
-    limit_s = of.limit_s(started)
-    steps = Search(
-        lambda keep: comparison.difference(program.part(keep), limit_s) is not None, of.deadline
-    )
-    steps.known[frozenset(computed)] = True
-    first = search.first_failing(computed, steps)
-    neighbours = {one: program.neighbours(one) & set(computed) for one in computed}
-    named = () if first is None else (first,)
-    kept = search.reduce(computed, named, neighbours.__getitem__, steps)
-    if kept is None:
-        raise NotReducible("no part of it computes other values within the time limit")
-    text = shapes.shrink(
-        program.part(kept),
-        lambda one: not steps.is_over and comparison.difference(one, limit_s) is not None,
-    )
-    found = comparison.difference(text, limit_s)
-    if found is None:
-        raise NotReducible("its reduced program does not show the difference again")
-    mismatch.save(found, folder)
-    said = {
-        "output": found.output,
-        "largest_difference": found.largest,
-        "largest_value": found.scale,
-    }
-    return Reduced(text, of.report(text, steps, said))
 
 
 if __name__ == "__main__":

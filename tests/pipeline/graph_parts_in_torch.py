@@ -14,7 +14,7 @@ import torch
 
 from scripts.exporters import torch_mlir
 from scripts.features.reproduce.graph_parts import writing, wrong
-from scripts.features.reproduce.graph_parts.computed import PLAIN, Compiled, Lowering
+from scripts.features.reproduce.graph_parts.wrong import Lowering, Program
 from scripts.torch_model.loading import LoadedModel
 
 OPTIONS = {"dialect": "stablehlo", "rewrites": "none"}
@@ -42,19 +42,11 @@ def with_wrong_tanh(loaded: LoadedModel, options: dict):
     return torch_mlir.export(dataclasses.replace(loaded, module=other), options)
 
 
-def lowering(exporter, folder: Path) -> Lowering:
-    return Lowering(exporter, OPTIONS, PLAIN, folder, 1)
-
-
 class OnlySmall(Lowering):
     """Does not compile programs of several operators."""
 
-    def compiled(self, part, limit_s):
-        return (
-            Compiled("", why="too large")
-            if len(part.nodes) > 1
-            else super().compiled(part, limit_s)
-        )
+    def compiled(self, part):
+        return Program("", why="too large") if len(part.nodes) > 1 else super().compiled(part)
 
 
 def report(folder: Path) -> dict:
@@ -71,23 +63,18 @@ def report(folder: Path) -> dict:
 
 
 frontend = writing.frontend("torch_mlir", OPTIONS)
-versions = writing.versions("torch_mlir", frontend)
 model = LoadedModel("small", Model().eval(), (torch.rand(8, 12),), {}, file=None)
-later = time.monotonic() + 300
+wrong_exporter = SimpleNamespace(export=with_wrong_tanh)
 made: dict = {}
 with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
-    found = wrong.find(
-        model, lowering(SimpleNamespace(export=with_wrong_tanh), Path(scratch)), later
-    )
-    case = writing.Case("small", found, frontend, OPTIONS, versions)
-    writing.write(case, Path(out))
-    made["wrong"] = writing.report(case) | report(Path(out))
+    limits = (Path(scratch), 1, time.monotonic() + 300)
+    found = wrong.find(model, Lowering(wrong_exporter, OPTIONS, *limits))
+    made["wrong"] = writing.write(found, "small", frontend, OPTIONS, Path(out)) | report(Path(out))
     made["script"] = Path(out, "wrong.py").read_text()
-    alone = OnlySmall(SimpleNamespace(export=with_wrong_tanh), OPTIONS, PLAIN, Path(scratch), 1)
-    one = wrong.find(model, alone, later)
-    made["alone"] = {"node": str(one.node), "wrong": one.wrong}
+    alone = wrong.find(model, OnlySmall(wrong_exporter, OPTIONS, *limits))
+    made["alone"] = {"node": str(alone.node), "wrong": alone.wrong}
     try:
-        wrong.find(model, lowering(torch_mlir, Path(scratch)), later)
+        wrong.find(model, Lowering(torch_mlir, OPTIONS, *limits))
     except wrong.NotFound as error:
         made["right"] = str(error)
 json.dump(made, sys.stdout)

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from scripts.features.reproduce.reduction.mismatch import Comparison
-from scripts.features.reproduce.reduction.oracle import Compiled, Compiler
 from scripts.features.reproduce.reduction.program import NotReducible, Program
 from scripts.iree import backends
-from scripts.iree.tools import tool
+from scripts.iree.compiler import Compiled, Compiler
 from scripts.stages import reduce_program
 
 STABLEHLO = """
@@ -96,14 +95,11 @@ def mismatch(kind: type[Compiler]) -> dict | str:
         out, below, beside = (Path(folder, name) for name in ("out", "wrong", "right"))
         for path in (out, below, beside):
             path.mkdir()
-        compiler = tool("iree-compile")
-        wrong, right = kind(compiler, flags, below), Compiler(compiler, flags, beside)
+        wrong, right = kind(flags, below), Compiler(flags, beside)
         now = time.monotonic()
-        whole = reduce_program.Reduction(Program(WITH_TANH), WITH_TANH, now, now + 300)
+        whole = reduce_program.Reduction(WITH_TANH, Program(WITH_TANH), now, now + 300)
         try:
-            found = reduce_program.of_mismatch(
-                whole, Comparison(wrong, right, "local-task", 1), out
-            )
+            found = whole.of_mismatch(Comparison(wrong, right, "local-task", 1), out)
         except NotReducible as error:
             return str(error)
         shapes = {path.name: list(np.load(path).shape) for path in out.glob("*.npy")}

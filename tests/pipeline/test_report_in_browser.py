@@ -14,8 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from scripts.features.compare import formats, pairs
-from scripts.features.compare.compare import compare
-from scripts.features.compare.settings import Settings
+from scripts.features.compare.compare import Settings, compare
 from scripts.features.report.web import page as web_page
 from scripts.features.report.web.source import Source
 from scripts.features.report.web.views import VIEWS, latency

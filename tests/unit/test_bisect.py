@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -11,16 +12,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from scripts.features.compare.bisection import (
-    candidates,
-    dispatches,
-    environment,
-    question,
-    slower,
-    trial,
-)
+from scripts.features.compare.bisection import candidates, question, result, trial
 from scripts.features.compare.bisection.candidates import Candidate, NoCandidates
-from scripts.features.compare.bisection.search import Side
+from scripts.features.compare.bisection.question import Side
 from scripts.features.compare.bisection.trial import Trial
 from scripts.features.compare.verbs import bisect
 from scripts.supervise.outcome import Outcome
@@ -32,6 +26,7 @@ tree = test_bundle.tree
 STANDIN = """\
 import json, pathlib, sys
 words = dict(zip(sys.argv[3:], sys.argv[4:]))
+assert "b" not in sys.argv  # a module of the run
 does = json.loads({does!r})
 print("iree-compile says this")
 if does.get("error"):
@@ -184,8 +179,15 @@ def test_a_size_belongs_to_the_end_that_it_is_nearer_to():
 
 def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monkeypatch):
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(environment, "_uv", lambda *words: asked.append(words))
-    python = environment.make(Candidate("3.9.0", ("iree-base-compiler==3.9.0",)), tmp_path / "e")
+
+    def uv(*words: str) -> subprocess.CompletedProcess:
+        asked.append(words)
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(candidates, "_uv", uv)
+    release = Candidate("3.9.0", ("iree-base-compiler==3.9.0",))
+    python, said = candidates.make(release, tmp_path / "e")
+    assert said == ""
     packages = asked[1][asked[1].index(str(python)) + 1 :]
     assert packages[0] == "iree-base-compiler==3.9.0"
     assert any(one.startswith("numpy==") for one in packages)
@@ -204,12 +206,6 @@ def test_a_release_gets_flags_by_the_names_that_it_has(releases, run, monkeypatc
     assert set(named) == {"3.8.0", "3.9.0"}
 
 
-def test_options_of_a_command_are_replaced_with_all_their_values():
-    words = ["--vmfb", "a", "b", "--device", "local-task", "--out", "c"]
-    found = trial.replaced(words, {"--vmfb": "x", "--out": "y"})
-    assert found == ["--vmfb", "x", "--device", "local-task", "--out", "y"]
-
-
 @pytest.fixture
 def bundled(tree) -> None:
     """A results tree whose artifacts are whole."""
@@ -225,20 +221,19 @@ def releases(bundled, monkeypatch, nothing_is_left):
         names = sorted(does, key=Version, reverse=Version(good) > Version(bad))
         return [Candidate(one, ()) for one in names[names.index(good) : names.index(bad) + 1]]
 
-    def make(candidate: Candidate, folder: Path) -> Path:
+    def make(candidate: Candidate, folder: Path) -> tuple[Path, str]:
         if does[candidate.version].get("missing"):
-            raise environment.CannotInstall("No solution found\nno wheel of this version")
+            raise candidates.CannotInstall("No solution found\nno wheel of this version")
         python = folder / "bin" / "python"
         python.parent.mkdir(parents=True)
         script = folder / "standin.py"
         script.write_text(STANDIN.format(does=json.dumps(does[candidate.version])))
         python.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
         python.chmod(python.stat().st_mode | stat.S_IXUSR)
-        return python
+        return python, "IREE compiler version X @ abc"
 
     monkeypatch.setattr(candidates, "of_index", listed)
-    monkeypatch.setattr(environment, "make", make)
-    monkeypatch.setattr(environment, "commit", lambda folder: "IREE compiler version X @ abc")
+    monkeypatch.setattr(candidates, "make", make)
     return does
 
 
@@ -315,7 +310,7 @@ def measured(releases) -> dict[str, dict]:
     """The same of a cell that was measured."""
     path = Path(f"results/verify/{CELL}/status.json")
     found = json.loads(path.read_text())
-    found["command"] = ".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb a --weights w --raw-inputs r --out o"  # fmt: skip
+    found["command"] = ".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb a b --weights w --raw-inputs r --out o"  # fmt: skip
     path.write_text(json.dumps(found))
     return releases
 
@@ -335,14 +330,14 @@ def in_turns(monkeypatch) -> list[list[str]]:
         found = {one.name: MemberTiming(values_ms=values(one, at)) for at, one in enumerate(members)}  # fmt: skip
         return GroupTiming(0.0, "{}", "", found, (PartTiming(8, tuple(range(8))),))
 
-    monkeypatch.setattr(slower.in_turns, "take", take)
+    monkeypatch.setattr(question.in_turns, "take", take)
     return sessions
 
 
 def test_a_slower_release_is_found_by_timing_it_beside_both_ends(
     measured, in_turns, run, monkeypatch
 ):
-    monkeypatch.setattr(dispatches.tools, "program", lambda name, env: env / name)
+    monkeypatch.setattr(result.tools, "program", lambda name, env: env / name)
     measured |= {"3.9.0": {"ms": 1.0}, "3.10.0": {"ms": 1.2}, "3.11.0": {"ms": 1.9}, "3.12.0": {"ms": 2.0}}  # fmt: skip
     said = run("--good", "3.9.0", "--bad", "3.12.0", "--if", "slower")
     assert "3.11.0 is the first bad release: ok, 100 bytes, 1.9 ms (3.10.0: ok, 100 bytes, 1.2 ms)" in said  # fmt: skip
@@ -363,7 +358,7 @@ def test_ends_of_about_the_same_latency_are_not_bisected(measured, in_turns, run
 
 
 def test_without_a_profiler_the_issue_says_so(measured, in_turns, run, monkeypatch):
-    monkeypatch.setattr(dispatches.tools, "program", lambda name, env: None)
+    monkeypatch.setattr(result.tools, "program", lambda name, env: None)
     measured |= {"3.9.0": {"ms": 1.0}, "3.10.0": {"ms": 2.0}}
     run("--good", "3.9.0", "--bad", "3.10.0", "--if", "slower")
     issue = Path("results/bisect/conv__mlir__llvm-cpu/ISSUE.md").read_text()
@@ -377,7 +372,7 @@ def test_dispatches_are_matched_by_what_they_compute():
     mm, add = ["a", "aten.mm", "fc"], ["b", "aten.add", ""]
     before = [one("d0_mm", 1.0, mm), one("d1_mm", 1.0, mm), one("d2", 5.0, add)]
     after = [one("d0_other_name", 3.0, mm, add), one("d9", 0.5)]
-    found = dispatches.moved(before, after)
+    found = result.moved(before, after)
     assert [(m.what, m.before_ms, m.after_ms) for m in found] == [
         ("aten.mm (fc)", 2.0, 3.0),
         ("d9", 0.0, 0.5),

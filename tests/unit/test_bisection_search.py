@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.compare.bisection.search import Boundary, Side, search
+from scripts.features.compare.bisection.question import Boundary, Side, search
 
 
 @given(st.integers(2, 200), st.data())

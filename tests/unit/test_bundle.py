@@ -11,9 +11,9 @@ import zstandard
 
 from scripts.core import atomic, tensors
 from scripts.core.tensors import Signature, TensorType
+from scripts.features.reproduce import bundle
 from scripts.features.reproduce import case as cases
-from scripts.features.reproduce import writing
-from scripts.features.reproduce.verbs import bundle
+from scripts.features.reproduce.verbs import bundle as command
 from scripts.records import results_file
 from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
@@ -59,7 +59,7 @@ def tree(results, monkeypatch):
 def run(monkeypatch, capsys):
     def call(*words: str) -> str:
         monkeypatch.setattr(sys, "argv", ["x", *words])
-        bundle.main()
+        command.main()
         return capsys.readouterr().out
 
     return call
@@ -155,7 +155,7 @@ def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, 
     written = tree(ended("crashed", "verify", CELL, "SIGSEGV", "signal 11"))
     [record] = [one for one in results_file.read(written) if one["cell"] == CELL]
     case = dataclasses.replace(cases.of(Path.cwd(), record), compares_values=False)
-    writing.write(case, tmp_path / "bundle", with_weights=True)
+    bundle.write(case, tmp_path / "bundle", with_weights=True)
     assert not (tmp_path / "bundle/golden").exists()
     script = (tmp_path / "bundle/run.sh").read_text()
     assert "iree-run-module" in script
@@ -208,4 +208,4 @@ def test_a_case_knows_its_flags(tree):
     [record] = [one for one in results_file.read(tree()) if one["cell"] == CELL]
     case = cases.of(Path(), record)
     assert case.flags[-1] == "--x"
-    assert case.program_path == "results/export/conv/mlir/program.mlir"
+    assert case.exported == "conv/mlir"

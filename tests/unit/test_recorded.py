@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.reproduce import recorded
-from scripts.features.reproduce.case import NoCase
+from scripts.features.reproduce.case import NoCase, recorded
 
 
 def test_options_and_values_are_those_of_the_command(tmp_path):
@@ -16,13 +15,12 @@ def test_options_and_values_are_those_of_the_command(tmp_path):
     path.write_text(
         json.dumps({"status": "ok", "stage": "export", "cell": "m/f", "command": command})
     )
-    found = recorded.of(tmp_path, "export", "m/f")
+    found = recorded(tmp_path, "export", "m/f")
     assert found.python == ".venvs/e/bin/python"
-    assert found.values("--vmfb") == ("a", "b")
-    assert found.values("--none") == ()
+    assert found.options["--vmfb"] == ["a", "b"]
     assert found.words("--options", "--name") == ["--name", "m", "--options", '{"a": 1}']
 
 
 def test_a_stage_without_a_command_says_what_to_do():
     with pytest.raises(NoCase, match="run the cell again"):
-        recorded.of(Path("/nowhere"), "export", "m/f")
+        recorded(Path("/nowhere"), "export", "m/f")

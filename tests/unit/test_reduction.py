@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.features.reproduce.reduction import search, shapes, signature
-from scripts.features.reproduce.reduction.oracle import Compiler
+from scripts.features.reproduce.reduction import failures, search
 from scripts.features.reproduce.reduction.search import Search
+from scripts.iree.compiler import Compiled, Compiler
 from scripts.supervise.diagnose import Diagnosis
 
 LATER = 1e9
@@ -91,19 +91,19 @@ SHARED = "function 'main_dispatch_4_conv_56x56x64x3x3x64_f32' uses 81920 bytes o
     ],
 )  # fmt: skip
 def test_names_numbers_and_types_do_not_make_another_failure(one, other):
-    assert signature.normalised(one) == signature.normalised(other)
+    assert failures.normalised(one) == failures.normalised(other)
 
 
 def test_other_words_or_another_reason_are_another_failure():
-    of = signature.of(Diagnosis("error", "shared-memory-limit", SHARED))
+    of = failures.signature(Diagnosis("error", "shared-memory-limit", SHARED))
     assert of[2] == "function '…' uses N bytes of shared memory; exceeded the limit of N bytes"
-    assert of != signature.of(Diagnosis("error", "distribution", SHARED))
-    assert of != signature.of(Diagnosis("error", "shared-memory-limit", "uses shared memory"))
+    assert of != failures.signature(Diagnosis("error", "distribution", SHARED))
+    assert of != failures.signature(Diagnosis("error", "shared-memory-limit", "uses shared memory"))
 
 
 def test_the_lines_that_a_compiler_names_are_those_of_the_program():
     log = "results/x/program.mlir:227:10: error: no\nprogram.mlir:104:3: note: called from\n  at f.cpp:12:3: x\n"
-    assert signature.lines(log) == {227, 104}
+    assert failures.lines(log) == {227, 104}
 
 
 PROGRAM = """
@@ -114,12 +114,12 @@ func.func @main(%arg0: tensor<1x64x56x56xf32>, %x56: !torch.vtensor<[56,2],f32>)
 
 
 def test_a_size_is_made_smaller_in_all_types():
-    small = shapes.shrink(PROGRAM, lambda text: "tensor<64xf32>" in text and "<1x64x" in text)
+    small = search.shrink(PROGRAM, lambda text: "tensor<64xf32>" in text and "<1x64x" in text)
     assert "tensor<1x64x1x1xf32>" in small
     assert "!torch.vtensor<[1,1],f32>" in small
     assert "%x56" in small
     assert "torch.constant.int 56" in small
-    assert shapes.sizes(small) == [64]
+    assert search.sizes(small) == [64]
 
 
 def test_a_number_that_stands_by_itself_is_replaced_where_the_types_alone_do_not_do():
@@ -127,7 +127,7 @@ def test_a_number_that_stands_by_itself_is_replaced_where_the_types_alone_do_not
         channels = re.search(r"tensor<1x(\d+)x", text)
         return channels is not None and f"0:{channels[1]}]" in text and int(channels[1]) >= 16
 
-    small = shapes.shrink(PROGRAM, is_valid_and_large)
+    small = search.shrink(PROGRAM, is_valid_and_large)
     assert "[0:1, 0:16] : tensor<1x16x1x1xf32>" in small
 
 
@@ -142,7 +142,7 @@ func.func @main(%arg0: tensor<1x1x8x4xf32>, %arg1: tensor<8xf32>) -> tensor<8x4x
 
 
 def test_first_dimensions_of_one_are_left_out_of_types_and_lists():
-    flat = shapes.shrink(BATCH_OF_ONE, lambda text: "8x4" in text)
+    flat = search.shrink(BATCH_OF_ONE, lambda text: "8x4" in text)
     assert "tensor<1x" not in flat
     assert "tensor<f32>" in flat
     assert "broadcast_in_dim %arg1, dims = [0] : (tensor<8xf32>) -> tensor<8x4xf32>" in flat
@@ -150,7 +150,7 @@ def test_first_dimensions_of_one_are_left_out_of_types_and_lists():
     assert "batching_dims = [] x [], contracting_dims = [1] x [0]" in flat
     assert "across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>" in flat
     assert "%arg1, %arg1, contracting_dims = [0] x [0]" in flat
-    assert shapes.shrink(BATCH_OF_ONE, lambda text: "<1x8x4" in text).count("tensor<1x8x4") == 4
+    assert search.shrink(BATCH_OF_ONE, lambda text: "<1x8x4" in text).count("tensor<1x8x4") == 4
 
 
 def test_an_operation_in_between_is_bypassed_if_the_ones_around_it_must_be_connected():
@@ -169,10 +169,26 @@ def test_an_operation_in_between_is_bypassed_if_the_ones_around_it_must_be_conne
     assert (kept, instead) == ({0, 3}, {2: (1, 0), 1: (0, 0)})
 
 
-def test_an_error_after_the_first_one_is_known_too(tmp_path):
-    tool = tmp_path / "compile"
-    tool.write_text("#!/bin/sh\necho 'program.mlir:3:1: error: failed to bufferize op' >&2\necho 'program.mlir:9:1: error: failed to distribute' >&2\nexit 1\n")  # fmt: skip
+def test_an_error_after_the_first_one_is_known_too():
+    log = "program.mlir:3:1: error: failed to bufferize op\nprogram.mlir:9:1: error: failed to distribute\n"
+    first, further = failures.diagnoses(Compiled(1, log))
+    assert (first.reason, further.reason) == ("bufferization", "distribution")
+    assert [one.status for one in failures.diagnoses(Compiled(-11, log))] == ["crashed"]
+    assert not [*failures.diagnoses(Compiled(0, log))]
+
+
+def test_a_compilation_ends_with_its_code_and_output_or_at_the_time_limit(tmp_path, monkeypatch):
+    tool = tmp_path / "iree-compile"
+    tool.write_text('#!/bin/sh\nread text < program.mlir\necho "$text" "$1" "$4" >&2\n[ "$text" = slow ] && exec sleep 60\nexit 3\n')  # fmt: skip
     tool.chmod(0o755)
-    found = Compiler(str(tool), (), tmp_path).run("", 60)
-    assert found.failure.reason == "bufferization"
-    assert [one.reason for one in found.others] == ["distribution"]
+    monkeypatch.setattr("scripts.iree.compiler.tool", lambda name: str(tmp_path / name))
+    compiler = Compiler(("--x",), tmp_path)
+    assert compiler.run("fast\n", 60, tmp_path / "m") == Compiled(3, f"fast --x {tmp_path / 'm'}\n")
+    assert compiler.run("slow\n", 0.1).returncode is None
+
+
+@given(st.integers(1, 40), st.data())
+def test_the_first_operation_that_shows_a_difference_ends_the_shortest_beginning(size, data):
+    first = data.draw(st.integers(0, size))
+    found = Search(lambda part: first in part, time.monotonic() + LATER)
+    assert search.first_failing(range(size), found) == (first if first < size else None)

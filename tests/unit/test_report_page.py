@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts.features.compare import formats, pairs
-from scripts.features.compare.compare import compare
-from scripts.features.compare.settings import Settings
+from scripts.features.compare.compare import Settings, compare
 from scripts.features.operators.report import record as operator_record
 from scripts.features.report.web import details, page, rows
 from scripts.features.report.web.packing import packed, policy_hash, unpacked

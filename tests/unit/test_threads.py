@@ -411,7 +411,7 @@ def test_a_reproducer_of_a_row_is_of_the_compilation_that_failed(results, ended)
     Path("results/export/conv/mlir/program.mlir").write_text("module {}")
     row = of_cell(record.records(results.matrix), "conv/mlir/llvm-cpu+2-threads")
     found = case.of(Path(), SimpleNamespace(data=row))
-    assert (found.stage, found.reason) == (case.COMPILE, "bufferization")
+    assert (found.ended.stage, found.ended.reason) == (case.COMPILE, "bufferization")
 
 
 def test_the_dumps_of_a_module_are_among_the_failures():

@@ -3,20 +3,78 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scripts.features.compare import amounts, comparable, latencies, means, outcomes
-from scripts.features.compare.amounts import AmountChange
-from scripts.features.compare.decisions import SLOWER, UNDECIDED
-from scripts.features.compare.latencies import Estimate, LatencyChange, NotCompared
-from scripts.features.compare.means import MeanChange
-from scripts.features.compare.outcomes import OutcomeChange
-from scripts.features.compare.pairs import Pair
-from scripts.features.compare.settings import Settings
+from scripts.features.compare import latencies, outcomes
+from scripts.features.compare.latencies import (
+    SLOWER,
+    UNDECIDED,
+    Estimate,
+    LatencyChange,
+    MeanChange,
+    NotCompared,
+)
+from scripts.features.compare.outcomes import BROKEN, NEWLY_WRONG, OutcomeChange
+from scripts.features.compare.pairs import Pair, Record, difference
 
-Record = Mapping[str, Any]
+MATTERS = 1.05
+"""The default of the ratio of latencies from which a change matters."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What counts as a change, the key `compare` of the configuration: ratios after / before from which a change for the worse
+    counts; None: never.
+
+    `rate`: of false discoveries among latencies. `outcomes`: the kinds of outcome changes that count.
+    The fields and their defaults are those of docs/comparison.md.
+    """
+
+    latency: float | None = MATTERS
+    compile_s: float | None = 2.0
+    compile_rss_mb: float | None = 1.5
+    run_rss_mb: float | None = 1.2
+    vmfb_bytes: float | None = 1.2
+    dispatch_count: float | None = 1.1
+    rmse_vs_fp64: float | None = 2.0
+    outcomes: tuple[str, ...] = (BROKEN, NEWLY_WRONG)
+    rate: float = 0.05
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A value of a row of which less is better, and which is not timed in turns. `least`: a smaller absolute difference is no
+    change. `section` and `field`: where a record has it."""
+
+    words: str
+    unit: str
+    least: float
+    section: str
+    field: str
+
+
+AMOUNTS = {
+    "compile_s": Amount("compile time", "s", 1.0, "compile", "compile_s"),
+    "compile_rss_mb": Amount("memory of the compiler", "MiB", 32.0, "compile", "max_rss_mb"),
+    "run_rss_mb": Amount("memory", "MiB", 16.0, "run", "max_rss_mb"),
+    "vmfb_bytes": Amount("size of the module", "bytes", 16384.0, "compile", "vmfb_bytes"),
+    "dispatch_count": Amount("dispatches", "", 2.0, "compile", "dispatch_count"),
+    "rmse_vs_fp64": Amount("error against float64", "", 1e-8, "verification", "rmse_vs_fp64"),
+}
+"""The amounts that are compared, by one value per row, by the keys of their thresholds in Settings."""
+
+
+@dataclass(frozen=True)
+class AmountChange:
+    """A value that has changed by more than its threshold. `worse`: it has grown."""
+
+    cell: str
+    key: str
+    before: float
+    after: float
+    worse: bool
 
 
 @dataclass(frozen=True)
@@ -29,10 +87,12 @@ class VersionChange:
     rows: int
 
 
+Change = OutcomeChange | LatencyChange | AmountChange
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """`before`, `after`: what was compared. `cells`: in both. `unchanged`: those of them with the same outcome.
-    See the modules of each kind of change."""
+    """`before`, `after`: what was compared. `cells`: in both. `unchanged`: those of them with the same outcome."""
 
     before: str
     after: str
@@ -47,26 +107,26 @@ class Comparison:
     means: tuple[MeanChange, ...]
 
     @property
-    def undecided(self) -> list[LatencyChange]:
-        return [one for one in self.latencies if one.verdict == UNDECIDED]
+    def measurable(self) -> list[str]:
+        """The cells whose change may be found if both programs are timed in turns: the undecided ones, and those that have no
+        common anchor."""
+        undecided = [one.cell for one in self.latencies if one.verdict == UNDECIDED]
+        return undecided + [one.cell for one in self.not_compared if one.is_measurable]
 
     @property
-    def alarms(self) -> list[OutcomeChange | LatencyChange | AmountChange]:
+    def alarms(self) -> list[Change]:
         """The changes for the worse that count, by the settings."""
-        found: list[OutcomeChange | LatencyChange | AmountChange] = []
-        found += [one for one in self.outcomes if one.kind in self.settings.outcomes]
-        found += [one for one in self.latencies if is_alarm(one, self.settings)]
-        found += [one for one in self.amounts if one.worse]
-        return found
+        least = self.settings.latency
+        slower = [one for one in self.latencies if one.verdict == SLOWER]
+        return [
+            *(one for one in self.outcomes if one.kind in self.settings.outcomes),
+            *(one for one in slower if least is not None and one.ratio >= least),
+            *(one for one in self.amounts if one.worse),
+        ]
 
     def as_json(self) -> dict[str, Any]:
-        """The comparison as JSON, with the alarms as text."""
+        """The comparison as JSON, with the cells of the alarms."""
         return asdict(self) | {"alarms": [one.cell for one in self.alarms]}
-
-
-def is_alarm(one: LatencyChange, settings: Settings) -> bool:
-    """Return whether a cell is found to be slower, by at least the threshold."""
-    return settings.latency is not None and one.verdict == SLOWER and one.ratio >= settings.latency
 
 
 def compare(
@@ -78,55 +138,52 @@ def compare(
 ) -> Comparison:
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
     those by their rows."""
-    estimates, not_compared = _estimates(pairs, in_turns or {})
-    both = [pair for pair in pairs if pair.both]
+    by_pair = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
+    estimates = [one for one in by_pair if isinstance(one, Estimate)]
     changed = [one for one in map(outcomes.change, pairs) if one]
-    order = list(outcomes.KINDS)
-    in_both = {pair.cell for pair in both}
+    in_both = {pair.cell: pair.both for pair in pairs if pair.both}
     return Comparison(
         before,
         after,
         settings,
-        cells=len(both),
-        unchanged=len(both) - sum(one.cell in in_both for one in changed),
-        versions=_versions(both),
-        outcomes=tuple(sorted(changed, key=lambda one: order.index(one.kind))),
-        latencies=tuple(latencies.decided(estimates, settings.rate, settings.matters)),
-        not_compared=tuple(not_compared),
-        amounts=tuple(amounts.changes(_comparable(both), settings)),
-        means=tuple(means.means(estimates, pairs)),
+        cells=len(in_both),
+        unchanged=len(in_both) - sum(one.cell in in_both for one in changed),
+        versions=_versions(in_both.values()),
+        outcomes=tuple(sorted(changed, key=lambda one: [*outcomes.KINDS].index(one.kind))),
+        latencies=tuple(latencies.decided(estimates, settings.rate, settings.latency or MATTERS)),
+        not_compared=tuple(one for one in by_pair if isinstance(one, NotCompared)),
+        amounts=_amounts(in_both, settings),
+        means=tuple(latencies.means(estimates)),
     )
 
 
-def _estimates(
-    pairs: Sequence[Pair], in_turns: Mapping[str, Estimate]
-) -> tuple[list[Estimate], list[NotCompared]]:
-    estimates: list[Estimate] = []
-    not_compared: list[NotCompared] = []
-    for pair in pairs:
-        found = latencies.of_pair(pair, in_turns.get(pair.cell))
-        if isinstance(found, Estimate):
-            estimates.append(found)
-        elif found is not None:
-            not_compared.append(found)
-    return estimates, not_compared
+def _amounts(
+    in_both: Mapping[str, tuple[Record, Record]], settings: Settings
+) -> tuple[AmountChange, ...]:
+    """The values that are larger, or smaller, than before by more than their thresholds, of rows that are the same measurement."""
+    same = {cell: rows for cell, rows in in_both.items() if not difference(*rows)}
+    changes = []
+    for key, amount in AMOUNTS.items():
+        threshold = getattr(settings, key)
+        for cell, rows in same.items() if threshold is not None else ():
+            before, after = ((row.get(amount.section) or {}).get(amount.field) for row in rows)
+            if before is None or after is None or before == after:
+                continue
+            is_small = before and 1 / threshold <= after / before <= threshold
+            if abs(after - before) >= amount.least and not is_small:
+                changes.append(AmountChange(cell, key, before, after, after > before))
+    return tuple(changes)
 
 
-def _comparable(both: Sequence[Pair]) -> list[Pair]:
-    """The pairs without those that are not the same measurement; the turns do not matter here."""
-    return [pair for pair in both if pair.both and not comparable.difference(*pair.both)]
-
-
-def _versions(both: Sequence[Pair]) -> tuple[VersionChange, ...]:
+def _versions(in_both: Iterable[tuple[Record, Record]]) -> tuple[VersionChange, ...]:
     """The versions and options that differ, the most frequent change first."""
-    found: Counter[tuple[str, str, str]] = Counter()
-    for pair in both:
-        assert pair.both is not None
-        was, now = map(_made_with, pair.both)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for rows in in_both:
+        was, now = map(_made_with, rows)
         for name in dict.fromkeys([*was, *now]):
             if was.get(name) != now.get(name):
-                found[name, was.get(name) or "none", now.get(name) or "none"] += 1
-    return tuple(VersionChange(*key, count) for key, count in found.most_common())
+                counts[name, was.get(name) or "none", now.get(name) or "none"] += 1
+    return tuple(VersionChange(*key, count) for key, count in counts.most_common())
 
 
 def _made_with(record: Record) -> dict[str, str | None]:

@@ -4,97 +4,119 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from scripts.features.compare import outcomes
-from scripts.features.compare.amounts import BY_KEY, AmountChange
-from scripts.features.compare.compare import Comparison
-from scripts.features.compare.latencies import LatencyChange
-from scripts.features.compare.outcomes import OutcomeChange
-from scripts.features.compare.sections import amount, ratio, sections, summary
+from scripts.features.compare.compare import AMOUNTS, AmountChange, Change, Comparison
+from scripts.features.compare.latencies import (
+    ALL,
+    FASTER,
+    POWER,
+    SAME,
+    SLOWER,
+    UNDECIDED,
+    LatencyChange,
+    MeanChange,
+)
+from scripts.features.compare.outcomes import GONE, KINDS, NEW, OutcomeChange
 from scripts.records import markdown
+from scripts.records.wording import milliseconds
 
 WIDTH = 160
+BY_ANCHOR = "By anchor: the ratio is that of the speed-ups over the anchor; the milliseconds are of different times."
+SHOWN = 40
+"""Rows of a table of undecided or unchanged latencies."""
 
-Change = OutcomeChange | LatencyChange | AmountChange
+
+@dataclass(frozen=True)
+class Section:
+    """A table. `note`: what its columns mean. `right`: the columns with numbers."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    right: tuple[int, ...] = ()
+    note: str = ""
 
 
-def as_text(found: Comparison, with_all: bool = False) -> str:
+def as_text(comparison: Comparison, with_all: bool = False) -> str:
     """Return the comparison for a terminal."""
     out = io.StringIO()
     console = Console(file=out, width=WIDTH, highlight=False)
-    console.print(escape(f"{found.before} → {found.after}"))
-    for one in sections(found, with_all):
-        table = Table(title=one.title, title_justify="left", caption=one.note or None, caption_justify="left")  # fmt: skip
-        for place, name in enumerate(one.head):
-            table.add_column(name, justify="right" if place in one.right else "left")
-        for row in one.rows:
+    console.print(escape(f"{comparison.before} → {comparison.after}"))
+    for section in sections(comparison, with_all):
+        table = Table(title=section.title, title_justify="left", caption=section.note or None, caption_justify="left")  # fmt: skip
+        for place, name in enumerate(section.head):
+            table.add_column(name, justify="right" if place in section.right else "left")
+        for row in section.rows:
             table.add_row(*map(escape, row))
         console.print(table)
-    for line in summary(found):
+    for line in summary(comparison):
         console.print(escape(line))
     return out.getvalue()
 
 
-def as_markdown(found: Comparison, with_all: bool = False) -> str:
+def as_markdown(comparison: Comparison, with_all: bool = False) -> str:
     """Return the comparison as a comment on a pull request: the result first."""
-    parts = [f"### {markdown.text(found.before)} → {markdown.text(found.after)}\n"]
-    parts.append("".join(f"- {markdown.text(line)}\n" for line in summary(found)))
-    for one in sections(found, with_all):
-        rows = [tuple(map(markdown.text, row)) for row in one.rows]
-        note = f"\n{markdown.text(one.note)}\n" if one.note else ""
-        parts.append(f"#### {one.title}\n\n{markdown.table(one.head, rows, one.right)}{note}")
+    parts = [f"### {markdown.text(comparison.before)} → {markdown.text(comparison.after)}\n"]
+    parts.append("".join(f"- {markdown.text(line)}\n" for line in summary(comparison)))
+    for section in sections(comparison, with_all):
+        rows = [tuple(map(markdown.text, row)) for row in section.rows]
+        note = f"\n{markdown.text(section.note)}\n" if section.note else ""
+        table = markdown.table(section.head, rows, section.right)
+        parts.append(f"#### {section.title}\n\n{table}{note}")
     return "\n".join(parts)
 
 
-def as_json(found: Comparison, with_all: bool = False) -> str:
+def as_json(comparison: Comparison, with_all: bool = False) -> str:
     """Return the whole comparison, also as sentences and tables (for results/report.html)."""
-    tables = [asdict(one) for one in sections(found, with_all)]
-    whole = found.as_json() | {"summary": summary(found), "tables": tables}
+    tables = [asdict(section) for section in sections(comparison, with_all)]
+    whole = comparison.as_json() | {"summary": summary(comparison), "tables": tables}
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
 
-def as_annotations(found: Comparison, with_all: bool = False) -> str:
+def as_annotations(comparison: Comparison, with_all: bool = False) -> str:
     """Return workflow commands of GitHub Actions: an error for each change for the worse, a notice for each
     other change, and the summary (docs.github.com, "Workflow commands for GitHub Actions")."""
-    return "".join(f"{line}\n" for line in _annotations(found))
+    return "".join(f"{line}\n" for line in _annotations(comparison))
 
 
-def _annotations(found: Comparison) -> Iterator[str]:
-    alarms = found.alarms
-    changes: list[Change] = [*found.outcomes, *found.latencies, *found.amounts]
-    for one in changes:
-        said = _said(one)
-        if one in alarms:
-            yield _command("error", said, one.cell)
-        elif said:
-            yield _command("notice", said, one.cell)
-    yield _command("notice", "\n".join(summary(found)), f"{found.before} → {found.after}")
+def _annotations(comparison: Comparison) -> Iterator[str]:
+    alarms = comparison.alarms
+    changes: list[Change] = [*comparison.outcomes, *comparison.latencies, *comparison.amounts]
+    for change in changes:
+        said = _said(change)
+        if change in alarms or said:
+            yield _command("error" if change in alarms else "notice", said, change.cell)
+    title = f"{comparison.before} → {comparison.after}"
+    yield _command("notice", "\n".join(summary(comparison)), title)
 
 
-def _said(one: Change) -> str:
+def _said(change: Change) -> str:
     """A change in one line; "" for a latency of which no change was found."""
-    match one:
+    match change:
         case OutcomeChange():
-            detail = f": {one.detail}" if one.detail else ""
-            return f"{one.kind} ({outcomes.KINDS[one.kind]}): {one.before or '–'} → {one.after or '–'}{detail}"  # fmt: skip
+            detail = f": {change.detail}" if change.detail else ""
+            return f"{change.kind} ({KINDS[change.kind]}): {change.before or '–'} → {change.after or '–'}{detail}"  # fmt: skip
         case LatencyChange():
-            return f"{one.verdict}: {ratio(one)}" if one.verdict in ("slower", "faster") else ""
+            is_change = change.verdict in (SLOWER, FASTER)
+            return f"{change.verdict}: {_ratio(change)}" if is_change else ""
         case AmountChange():
-            return f"{BY_KEY[one.key].words}: {amount(one)}"
+            return f"{AMOUNTS[change.key].words}: {_amount(change)}"
 
 
 def _command(kind: str, message: str, title: str) -> str:
     """A workflow command. Its parts are escaped as @actions/core does it."""
-    body = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    head = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    head = head.replace(":", "%3A").replace(",", "%2C")
-    return f"::{kind} title={head}::{body}"
+    body, head = (
+        text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        for text in (message, title)
+    )
+    return f"::{kind} title={head.replace(':', '%3A').replace(',', '%2C')}::{body}"
 
 
 FORMATS: dict[str, Callable[[Comparison, bool], str]] = {
@@ -103,3 +125,118 @@ FORMATS: dict[str, Callable[[Comparison, bool], str]] = {
     "json": as_json,
     "github": as_annotations,
 }
+
+
+def summary(comparison: Comparison) -> list[str]:
+    """Return the result in a few sentences, the most important first."""
+    verdicts = Counter(one.verdict for one in comparison.latencies)
+    kinds = Counter(one.kind for one in comparison.outcomes)
+    counted = [f"{comparison.cells} cells in both: {comparison.unchanged} with the same outcome"]
+    said = [", ".join(counted + [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]])]
+    if comparison.latencies:
+        words = [f"{verdicts[one]} {one}" for one in (SLOWER, FASTER, SAME, UNDECIDED)]
+        said.append(f"{len(comparison.latencies)} latencies compared: {', '.join(words)}")
+    if comparison.not_compared:
+        said.append(f"{len(comparison.not_compared)} latencies not compared")
+    for mean in comparison.means:
+        if mean.by == ALL:
+            said.append(f"geometric mean of the ratios after / before: {_ratio(mean)}")
+    worse = len(comparison.alarms)
+    return [*said, f"{worse} changes for the worse" if worse else "no change for the worse"]
+
+
+def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
+    """Return the tables that have rows. `with_all`: also latencies of which no change was found."""
+    shown = [one for one in comparison.latencies if one.verdict in (SLOWER, FASTER)]
+    hidden = (UNDECIDED, SAME) if with_all else (UNDECIDED,)
+    undecided = [one for one in comparison.latencies if one.verdict in hidden]
+    versions = [(one.name, one.before, one.after, str(one.rows)) for one in comparison.versions]
+    amounts = [
+        ("worse" if one.worse else "better", AMOUNTS[one.key].words, one.cell, _amount(one))
+        for one in comparison.amounts
+    ]
+    means = [
+        (f"{one.by} {one.name}".strip(), str(one.cells), _ratio(one)) for one in comparison.means
+    ]
+    made = [
+        Section("Versions and options", ("what", "before", "after", "rows"), versions, (3,)),
+        _outcomes(comparison, with_all),
+        _latencies(
+            "Latency",
+            sorted(shown, key=lambda one: -one.ratio),
+            f"Ratio: after / before, with an interval that excludes 1 exactly for the cells that differ at a rate of false "
+            f"discoveries of {comparison.settings.rate:.0%} over all cells (Benjamini and Hochberg). {BY_ANCHOR}",
+        ),
+        Section(
+            "Compilation, memory, size and error", ("change", "what", "cell", "ratio"), amounts
+        ),
+        Section(
+            *("Means", ("over", "cells", "ratio"), means, (1, 2)),
+            "Geometric means of latency after / latency before, with 99 % intervals of each mean alone.",
+        ),
+        _latencies(
+            "Latencies of which no change was found" if with_all else "Undecided latencies",
+            sorted(undecided, key=lambda one: -one.smallest)[: None if with_all else SHOWN],
+            f"Smallest: the slow-down that would have been found with a probability of {POWER:.0%}. {BY_ANCHOR}",
+        ),
+        _not_compared(comparison, with_all),
+    ]
+    return [one for one in made if one.rows]
+
+
+def _ratio(change: LatencyChange | MeanChange) -> str:
+    """`1.12 (1.05 to 1.19)`."""
+    return f"{change.ratio:.3f} ({change.low:.3f} to {change.high:.3f})"
+
+
+def _amount(change: AmountChange) -> str:
+    """`1.53 × (2.1 s before, 3.2 s after)`."""
+    factor = f"{change.after / change.before:.2f} × " if change.before else ""
+    unit = AMOUNTS[change.key].unit
+    before, after = (
+        f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.4g} {unit}"
+        for value in (change.before, change.after)
+    )
+    return f"{factor}({before.strip()} before, {after.strip()} after)"
+
+
+def _outcomes(comparison: Comparison, with_all: bool) -> Section:
+    """The changes of outcomes. Cells that only one side has are listed without their models, unless `with_all`."""
+    rows, alike = [], Counter[tuple[str, str, str, str]]()
+    for change in comparison.outcomes:
+        if with_all or change.kind not in (GONE, NEW):
+            rows.append((change.kind, change.cell, change.before, change.after, change.detail))
+        else:
+            alike[change.kind, _path(change.cell), change.before, change.after] += 1
+    for (kind, path, before, after), count in alike.items():
+        rows.append((kind, f"{count} × */{path}", before, after, ""))
+    return Section("Outcomes", ("change", "cell", "before", "after", "detail"), rows)
+
+
+def _latencies(title: str, changes: Sequence[LatencyChange], note: str) -> Section:
+    head = ("change", "cell", "before, ms", "after, ms", "ratio", "q", "smallest", "measured")
+    rows = [
+        (
+            change.verdict, change.cell, milliseconds(change.before_ms), milliseconds(change.after_ms),
+            _ratio(change), f"{change.q:.2g}", f"{change.smallest:.3f}", change.basis,
+        )
+        for change in changes
+    ]  # fmt: skip
+    return Section(title, head, rows, (2, 3, 4, 5, 6), note)
+
+
+def _not_compared(comparison: Comparison, with_all: bool) -> Section:
+    """The cells with a reason. Those of several models with the same reason are listed without their models, unless
+    `with_all`."""
+    alike = Counter((_path(one.cell), one.why) for one in comparison.not_compared)
+    rows: dict[tuple[str, str], None] = {}
+    for one in comparison.not_compared:
+        path = _path(one.cell)
+        count = 1 if with_all else alike[path, one.why]
+        rows[f"{count} × */{path}" if count > 1 else one.cell, one.why] = None
+    return Section("Latencies not compared", ("cell", "why"), tuple(rows))
+
+
+def _path(cell: str) -> str:
+    """A cell without its model."""
+    return cell.partition("/")[2]

@@ -1,31 +1,41 @@
-"""The change of the latency of each cell, by turns in which both rows were timed, or by the ratios of both to an anchor."""
+"""The change of the latency of each cell, which of the changes are real, and their geometric means.
+
+A change is known by turns in which both rows were timed, or by the ratios of both to an anchor. Which are real is decided at a
+stated rate of false discoveries: the p-values of all cells are adjusted by Benjamini and Hochberg (1995, "Controlling the false
+discovery rate"). The intervals have the level that belongs to that: 1 - rate × max(R, 1) / m, where R of m cells are found to
+differ (Benjamini and Yekutieli 2005, "False discovery rate-adjusted multiple confidence intervals"). So an
+interval excludes 1 exactly for the cells that are found to differ.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from scripts.features.compare import comparable, decisions
-from scripts.features.compare.decisions import Decision
-from scripts.features.compare.pairs import Pair
+from scripts.features.compare import pairs
+from scripts.features.compare.pairs import Pair, Record
+from scripts.matrix import toolchains
 from scripts.timing import ratios
-from scripts.timing.ratios import Difference
-
-Record = Mapping[str, Any]
+from scripts.timing.ratios import ALIKE as SAME
+from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Difference
 
 TURNS, ANCHOR = "in turns", "by anchor"
 """How a change is known: both rows were timed in the same turns, or each in turns with the anchor of its group."""
 IS_ANCHOR = "it is the anchor of both runs, with which their other rows are compared"
+POWER = 0.8
+"""The probability with which the smallest detectable change would be found."""
+ALL = "all"
+BY = ("path", "target", "suite")
+"""What cells are grouped by for means, beside ALL. The target of a baseline is its name."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """A part of the error of a change. `of`: the name of what was timed in turns. `logs`: the logarithm of latency after /
+    """A part of the error of a change. `turns`: the name of what was timed in turns. `logs`: the logarithm of latency after /
     latency before, or the part of it that these turns tell, in each generation."""
 
-    of: str
+    turns: str
     logs: tuple[float, ...]
 
 
@@ -34,7 +44,7 @@ class Estimate:
     """The change of a cell. `basis`: TURNS or ANCHOR. `before_ms`, `after_ms`: both latencies. `terms`: the sum of their
     means is the logarithm of latency after / latency before."""
 
-    cell: str
+    pair: Pair
     basis: str
     before_ms: float
     after_ms: float
@@ -43,23 +53,32 @@ class Estimate:
     @property
     def difference(self) -> Difference:
         """The logarithm of latency after / latency before."""
-        return of_terms(self.terms)
+        return _sum(self.terms)
 
 
 @dataclass(frozen=True)
-class LatencyChange:
-    """`ratio`: latency after / latency before, with its interval. See decisions.Decision for the rest."""
+class Decision:
+    """`ratio`: latency after / latency before, with its interval. `q`: the smallest rate of false discoveries at which the cell is
+    found to differ. `smallest`: a slow-down by this factor would have been found with the probability POWER. `verdict`: SLOWER or
+    FASTER if the interval excludes 1, SAME if it is within the threshold on both sides, UNDECIDED if it contains 1 and changes above
+    the threshold too."""
 
-    cell: str
-    basis: str
-    before_ms: float
-    after_ms: float
     ratio: float
     low: float
     high: float
     q: float
     smallest: float
     verdict: str
+
+
+@dataclass(frozen=True)
+class LatencyChange(Decision):
+    """The decided change of a cell; see Estimate."""
+
+    cell: str
+    basis: str
+    before_ms: float
+    after_ms: float
 
 
 @dataclass(frozen=True)
@@ -72,67 +91,137 @@ class NotCompared:
     is_measurable: bool = False
 
 
-def of_terms(terms: Sequence[Term]) -> Difference:
-    """The sum of independent terms. One measurement, compared with itself, has no error however few generations it has."""
-    return ratios.combined([(1, ratios.of_logs(one.logs) or Difference(0.0, 0.0, 1.0)) for one in terms])  # fmt: skip
-
-
 def of_pair(pair: Pair, in_turns: Estimate | None = None) -> Estimate | NotCompared | None:
     """Return the change of a cell: `in_turns`, if both were timed again, or else that by their rows; None if not both rows
     have a latency. Rows that are not the same measurement are not compared, however they were timed."""
-    rows = measured(pair)
-    if rows is None:
+    if pair.measured is None:
         return None
-    if why := comparable.difference(*rows):
+    if why := pairs.difference(*pair.measured):
         return NotCompared(pair.cell, why)
     if in_turns:
         return in_turns
-    before, after = (one["latency"] for one in rows)
+    before, after = (row["latency"] for row in pair.measured)
     shared = before["group"] == after["group"]
-    if why := "" if shared else _no_anchor(before, after):
-        return NotCompared(pair.cell, why, is_measurable=why != IS_ANCHOR)
-    counts = [one["generations"] for one in (before, after)]
+    if not shared:
+        was, now = (latency["anchor"] or "none" for latency in (before, after))
+        if was != now or was == "none":
+            return NotCompared(pair.cell, f"anchor: {was} before, {now} after", True)
+        if before["anchor_ms"] == before["values_ms"]:
+            return NotCompared(pair.cell, IS_ANCHOR)
+    counts = [latency["generations"] for latency in (before, after)]
     if min(counts) < ratios.LEAST and not (shared and before["values_ms"] == after["values_ms"]):
         why = f"{counts[0]} generations before, {counts[1]} after; an interval needs {ratios.LEAST}"
-        return NotCompared(pair.cell, why, is_measurable=True)
-    if shared:
-        terms = [term(before["group"], before["values_ms"], after["values_ms"])]
-    else:
-        terms = [
-            term(before["group"], before["values_ms"], before["anchor_ms"]),
-            term(after["group"], after["anchor_ms"], after["values_ms"]),
-        ]
-    return Estimate(pair.cell, TURNS if shared else ANCHOR, before["ms"], after["ms"], tuple(terms))
+        return NotCompared(pair.cell, why, True)
+    terms = [term(before["group"], before["values_ms"], after["values_ms"])] if shared else [
+        term(before["group"], before["values_ms"], before["anchor_ms"]),
+        term(after["group"], after["anchor_ms"], after["values_ms"]),
+    ]  # fmt: skip
+    return Estimate(pair, TURNS if shared else ANCHOR, before["ms"], after["ms"], tuple(terms))
 
 
-def term(of: str, before_ms: Sequence[float], after_ms: Sequence[float]) -> Term:
+def term(turns: str, before_ms: Sequence[float], after_ms: Sequence[float]) -> Term:
     """The term of two series of latencies, one per generation, that were timed in the same turns."""
-    return Term(of, tuple(math.log(b / a) for a, b in zip(before_ms, after_ms, strict=True)))
+    return Term(turns, tuple(math.log(b / a) for a, b in zip(before_ms, after_ms, strict=True)))
 
 
-def _no_anchor(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Why two latencies cannot be compared by the anchors of their groups; "" if they can."""
-    was, now = (one["anchor"] or "none" for one in (before, after))
-    if was != now or was == "none":
-        return f"anchor: {was} before, {now} after"
-    return IS_ANCHOR if before["anchor_ms"] == before["values_ms"] else ""
-
-
-def measured(pair: Pair) -> tuple[Record, Record] | None:
-    """Return both rows of a cell if both have a latency."""
-    both = pair.both
-    return both if both and all(one["latency"] for one in both) else None
+def _sum(terms: Sequence[Term]) -> Difference:
+    """The sum of independent terms. One measurement, compared with itself, has no error however few generations it has."""
+    exact = Difference(0.0, 0.0, 1.0)
+    return ratios.combined([(1, ratios.of_logs(term.logs) or exact) for term in terms])
 
 
 def decided(estimates: Sequence[Estimate], rate: float, threshold: float) -> list[LatencyChange]:
-    """Return the change of each cell, decided over all of them together."""
-    found = decisions.decide([one.difference for one in estimates], rate, threshold)
-    return [_change(*both) for both in zip(estimates, found, strict=True)]
+    """Return the change of each cell, decided over all of them together; see `decide`."""
+    decisions = decide([estimate.difference for estimate in estimates], rate, threshold)
+    return [
+        LatencyChange(
+            **vars(decision),
+            cell=estimate.pair.cell,
+            basis=estimate.basis,
+            before_ms=estimate.before_ms,
+            after_ms=estimate.after_ms,
+        )
+        for estimate, decision in zip(estimates, decisions, strict=True)
+    ]
 
 
-def _change(one: Estimate, of: Decision) -> LatencyChange:
-    at = of.interval
-    return LatencyChange(
-        one.cell, one.basis, one.before_ms, one.after_ms,
-        at.ratio, at.low, at.high, of.q, of.smallest, of.verdict,
-    )  # fmt: skip
+def decide(differences: Sequence[Difference], rate: float, threshold: float) -> list[Decision]:
+    """Return the decision of each difference (logarithms of after / before).
+
+    `rate`: of false discoveries. `threshold`: the ratio from which a change matters, above 1.
+    """
+    from scipy.stats import false_discovery_control
+
+    if not differences:
+        return []
+    p_values = [difference.p_value for difference in differences]
+    adjusted = [float(q) for q in false_discovery_control(p_values, method="bh")]
+    alpha = rate * max(1, sum(q <= rate for q in adjusted)) / len(differences)
+    decisions = []
+    for difference, q in zip(differences, adjusted, strict=True):
+        at = difference.interval(1 - alpha)
+        if q <= rate:
+            verdict = SLOWER if difference.value > 0 else FASTER
+        else:
+            verdict = SAME if 1 / threshold < at.low and at.high < threshold else UNDECIDED
+        detectable = smallest(difference, alpha)
+        decisions.append(Decision(at.ratio, at.low, at.high, q, detectable, verdict))
+    return decisions
+
+
+def smallest(difference: Difference, alpha: float) -> float:
+    """Return the slow-down that is found with the probability POWER by a test at the level `alpha`.
+
+    It is the sum of both quantiles of Student's t distribution, an approximation by which the error
+    of the scale is taken as that of a test without a difference.
+    """
+    from scipy.special import stdtrit
+
+    quantiles = float(stdtrit(difference.df, 1 - alpha / 2) + stdtrit(difference.df, POWER))
+    return math.exp(min(quantiles * difference.scale, 700.0))
+
+
+@dataclass(frozen=True)
+class MeanChange:
+    """The geometric mean of latency after / latency before over `cells` cells, with its 99 % interval.
+
+    `by`: ALL or one of BY; `name`: the group. The interval covers the errors of these measurements.
+    """
+
+    by: str
+    name: str
+    cells: int
+    ratio: float
+    low: float
+    high: float
+
+
+def means(estimates: Sequence[Estimate]) -> list[MeanChange]:
+    """Return the mean over all cells, then those of the groups in the order of the cells.
+
+    Cells that were timed in the same turns share errors, at least that of their anchor, so their mean is computed by
+    generation, and only the means of different turns are independent.
+    """
+    groups: dict[tuple[str, str], list[Estimate]] = {}
+    for estimate in estimates:
+        assert estimate.pair.after is not None
+        for group in ((ALL, ""), *_groups(estimate.pair.after)):
+            groups.setdefault(group, []).append(estimate)
+    changes = []
+    for (by, name), members in groups.items():
+        logs: dict[str, list[tuple[float, ...]]] = {}
+        for each in (term for estimate in members for term in estimate.terms):
+            logs.setdefault(each.turns, []).append(each.logs)
+        sums = ((turns, map(math.fsum, zip(*rows, strict=True))) for turns, rows in logs.items())
+        terms = [Term(turns, tuple(total / len(members) for total in of)) for turns, of in sums]
+        at = _sum(terms).interval()
+        changes.append(MeanChange(by, name, len(members), at.ratio, at.low, at.high))
+    return sorted(changes, key=lambda mean: (ALL, *BY).index(mean.by))
+
+
+def _groups(record: Record) -> list[tuple[str, str]]:
+    experiment = record["experiment"]
+    target = toolchains.base(experiment["target"] or experiment["runtime"])
+    path = toolchains.base(experiment["frontend"] or "") if experiment["runtime"] == "iree" else ""
+    names = zip(BY, (path, target, record["model"]["suite"]), strict=True)
+    return [(by, name) for by, name in names if name]

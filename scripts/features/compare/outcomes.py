@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from scripts.features.compare.pairs import Pair
+from scripts.features.compare.pairs import Pair, Record
 from scripts.records import remedied
 from scripts.supervise import outcome
 from scripts.verify import codes
-
-Record = Mapping[str, Any]
 
 FIXED, BROKEN = "fixed", "broken"
 OTHER_REASON = "other reason"
@@ -30,7 +26,7 @@ KINDS = {
 }
 """The kinds of changes, worst first, with their meaning."""
 
-_OK, _COMPILES, _WRONG, _FAILED = "ok", "compiles", "wrong", "failed"
+_OK, _COMPILES, _WRONG, _FAILED = "ok", "compiles, no device", "wrong results", "failed"
 
 
 @dataclass(frozen=True)
@@ -47,25 +43,22 @@ class OutcomeChange:
 
 def change(pair: Pair) -> OutcomeChange | None:
     """Return how the outcome of a cell has changed; None if it has not."""
-    was, now = (described(one) if one else "" for one in (pair.before, pair.after))
+    was, now = (_described(row) if row else "" for row in (pair.before, pair.after))
     if pair.before is None or pair.after is None:
         return OutcomeChange(pair.cell, NEW if pair.before is None else GONE, was, now)
     kind = _kind(pair.before, pair.after)
     if not kind:
         return None
     explained = pair.before if kind in (FIXED, NEWLY_RIGHT) else pair.after
-    return OutcomeChange(pair.cell, kind, was, now, _detail(explained))
+    detail = remedied.first_error(explained) or explained["outcome"]["detail"]
+    return OutcomeChange(pair.cell, kind, was, now, detail)
 
 
-def described(record: Record) -> str:
-    """Return the outcome of a row in few words."""
-    state = _state(record)
-    if state in (_OK, _COMPILES):
-        return "ok" if state == _OK else "compiles, no device"
-    if state == _WRONG:
-        return "wrong results"
-    stage, reason = _failure(record)
-    said = f"{stage}: {reason}"
+def _described(record: Record) -> str:
+    """The outcome of a row in few words."""
+    if (state := _state(record)) != _FAILED:
+        return state
+    said = ": ".join(_failure(record))
     return f"{said} (compiled by remedy)" if remedied.is_remedied(record) else said
 
 
@@ -100,9 +93,5 @@ def _failure(record: Record) -> tuple[str, str]:
     """The stage that failed and the reason; of a cell that a remedy has compiled, those of its compilation."""
     if remedied.is_remedied(record):
         return "compile", remedied.first_error(record, "reason")
-    found = record["outcome"]
-    return found["stage"], found["reason"] or found["status"]
-
-
-def _detail(record: Record) -> str:
-    return remedied.first_error(record) or record["outcome"]["detail"]
+    ended = record["outcome"]
+    return ended["stage"], ended["reason"] or ended["status"]

@@ -1,12 +1,14 @@
-"""Pairs of rows of the same cell, before and after."""
+"""Pairs of rows of the same cell, before and after, and why their latencies must not be compared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.matrix.toolchains import PINNED, SEPARATOR
+from scripts.features.compare.history.store import toolchain_of
+from scripts.matrix import toolchains
+from scripts.records import remedied, speedups
 from scripts.records.results_file import cell_of
 
 Record = Mapping[str, Any]
@@ -25,12 +27,17 @@ class Pair:
         """Both rows; None if one is missing."""
         return (self.before, self.after) if self.before and self.after else None
 
+    @property
+    def measured(self) -> tuple[Record, Record] | None:
+        """Both rows of a cell if both have a latency."""
+        both = self.both
+        return both if both and all(row["latency"] for row in both) else None
+
 
 def of_files(before: Iterable[Record], after: Iterable[Record]) -> list[Pair]:
     """Return the pairs of two sets of rows, in the order of the rows after; rows that are gone come last."""
-    return _paired(
-        {str(cell_of(one)): one for one in before}, {str(cell_of(one)): one for one in after}
-    )
+    was, now = ({str(cell_of(row)): row for row in rows} for rows in (before, after))
+    return [Pair(cell, was.get(cell), now.get(cell)) for cell in dict.fromkeys([*now, *was])]
 
 
 def of_toolchains(records: Iterable[Record], before: str, after: str) -> list[Pair]:
@@ -39,34 +46,73 @@ def of_toolchains(records: Iterable[Record], before: str, after: str) -> list[Pa
     Rows of baselines are left out, and those that both toolchains share because none changes them. Raises ValueError, with the toolchains that
     there are, if one of the two has no row.
     """
-    found: dict[str, dict[str, Record]] = {}
-    for one in records:
-        if one["experiment"]["runtime"] == "iree":
-            found.setdefault(toolchain_of(one), {})[without_toolchain(one)] = one
+    rows: dict[str, dict[str, Record]] = {}
+    for row in records:
+        if row["experiment"]["runtime"] == "iree":
+            toolchain = toolchain_of(row)
+            parts = str(cell_of(row)).split("/")
+            cell = "/".join(part.removesuffix(f"{toolchains.SEPARATOR}{toolchain}") for part in parts)  # fmt: skip
+            rows.setdefault(toolchain, {})[cell] = row
     for name in (before, after):
-        if name not in found:
-            known = ", ".join(sorted(found)) or "none"
+        if name not in rows:
+            known = ", ".join(sorted(rows)) or "none"
             raise ValueError(
                 f"no row has the toolchain {name!r}; the toolchains of the rows are: {known}"
             )
-    shared = found[before].keys() & found[after].keys()
-    sides = (
-        {name: of[name] for name in of if name in shared} for of in (found[before], found[after])
-    )
-    return _paired(*sides)
+    was, now = rows[before], rows[after]
+    return [Pair(cell, was[cell], now[cell]) for cell in now if cell in was]
 
 
-def toolchain_of(record: Record) -> str:
-    """Return the toolchain of a row."""
-    return record["experiment"].get("toolchain") or PINNED
+def difference(before: Record, after: Record) -> str:
+    """Return what differs between two rows that would have to be the same, or "".
+
+    A value that one of the rows does not have (older records lack some) is not compared.
+    """
+    for name, value_of in _SAME.items():
+        was, now = value_of(before), value_of(after)
+        if was is None or now is None or was == now:
+            continue
+        if isinstance(was, Mapping):
+            keys = [key for key in dict.fromkeys([*was, *now]) if was.get(key) != now.get(key)]
+            said = [f"{key} {was.get(key)} before, {now.get(key)} after" for key in keys]
+            return f"{name}: {', '.join(said)}"
+        was, now = (" ".join(map(str, v)) if isinstance(v, tuple) else v for v in (was, now))
+        return f"{name}: {was} before, {now} after"
+    return ""
 
 
-def without_toolchain(record: Record) -> str:
-    """Return the name of a cell of IREE without its toolchain: `bert/torchmlir-torch/llvm-cpu`."""
-    mark = f"{SEPARATOR}{toolchain_of(record)}"
-    return "/".join(part.removesuffix(mark) for part in str(cell_of(record)).split("/"))
+def _digest(name: str) -> Callable[[Record], Any]:
+    return lambda record: (record["reference"].get("digests") or {}).get(name)
 
 
-def _paired(before: Mapping[str, Record], after: Mapping[str, Record]) -> list[Pair]:
-    names = dict.fromkeys([*after, *before])
-    return [Pair(name, before.get(name), after.get(name)) for name in names]
+def _experiment(name: str) -> Callable[[Record], Any]:
+    return lambda record: record["experiment"].get(name)
+
+
+def _options(record: Record) -> Mapping[str, Any]:
+    return record["reference"].get("resolved") or record["model"].get("options") or {}
+
+
+def _program(record: Record) -> str | None:
+    """The frontend whose program was compiled, without its toolchain."""
+    return toolchains.base(remedied.frontend_used(record) or "") or None
+
+
+_SAME: dict[str, Callable[[Record], Any]] = {
+    "device": lambda record: speedups.device_of(record)[:2],
+    "threads": lambda record: record["run"]["threads"],
+    "test": _experiment("test"),
+    "optimizer": lambda record: record["experiment"].get("optimizer") or None,
+    "dtype": _experiment("dtype"),
+    "precision": _experiment("precision"),
+    "matmul precision": _experiment("matmul_precision"),
+    "batch size": _experiment("batch_size"),
+    "options of the model": _options,
+    "bytes of the weights": lambda record: record["reference"].get("weights_bytes"),
+    "weights": _digest("weights"),
+    "inputs": _digest("inputs"),
+    "code of the model": _digest("code"),
+    "remedy": lambda record: (record.get("remedy") or {}).get("name") or "none",
+    "program compiled": _program,
+}
+"""What both rows must share, by its name."""

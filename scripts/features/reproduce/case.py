@@ -1,27 +1,30 @@
-"""What a reproducer is of: an IREE cell, the stage that failed, and the files that it needs."""
+"""What a reproducer is of: an IREE cell, the stage that failed, the files that it needs, and the commands of its run."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 import shlex
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
+from scripts.core import checkout
 from scripts.core.machine import physical_cores
-from scripts.features.reproduce.reduction.signature import normalised
 from scripts.iree import added_flags, tuning_spec
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.matrix import stages, training
 from scripts.matrix.cell import Kind
 from scripts.records.results_file import Record, cell_of
-from scripts.supervise import outcome
+from scripts.supervise import in_turns, outcome
+from scripts.supervise.outcome import Outcome
 
 COMPILE, VERIFY, TIME = "compile", "verify", "time"
 WRONG_RESULT = "wrong-result"
 """The reason of failures that only show with the model's own weights."""
+AGAIN = "snakemake --cores 8 results/latency.csv"
 
 
 class NoCase(Exception):
@@ -32,21 +35,18 @@ class NoCase(Exception):
 class Case:
     """A cell of which a reproducer is made.
 
-    `stage`: COMPILE if its compilation failed, TIME if it is verified and ended when it was timed, else VERIFY. `status`, `reason`, `detail`: how that stage ended.
-    `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target. `files`: the artifacts that the tools read, by the names of their stages. `threads`: None
-    on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are values of outputs; those of a training step
-    are changes.
+    `ended`: its compilation if that failed, its timing if it is verified and ended when it was timed, else its verification; `log`: of that stage.
+    `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target. `files`: the artifacts that the tools read, by
+    name. `threads`: None on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are
+    values of outputs; those of a training step are changes.
     """
 
     cell: str
-    stage: str
-    status: str
-    reason: str
-    detail: str
+    ended: Outcome
+    log: Path
     flags: tuple[str, ...]
     right_flags: tuple[str, ...]
     files: Mapping[str, Path]
-    log: Path
     device: str
     threads: int | None
     tol: float | None
@@ -62,34 +62,37 @@ class Case:
         return self.cell.rpartition("/")[0]
 
     @property
-    def program_path(self) -> str:
-        """The path of the program as logs and messages have it."""
-        return stages.STAGES["export"].path(self.exported, "program.mlir")
-
-    @property
-    def needs_weights(self) -> bool:
-        """Whether the failure depends on the values of the weights."""
-        return self.reason == WRONG_RESULT
-
-    @property
     def name(self) -> str:
         """The name of its folder."""
         return self.cell.replace("/", "__")
 
 
+def named(records: Iterable[Record], cell: str) -> Record:
+    """The record of a cell, by its name. Raises NoCase."""
+    by_name = {record["cell"]: record for record in records}
+    if cell not in by_name:
+        raise NoCase(
+            f"no row {cell!r} in results.jsonl; the rows are {', '.join(list(by_name)[:5])} …"
+        )
+    return by_name[cell]
+
+
 def of(root: Path, record: Record) -> Case:
     """The case of a record; `root`: the folder that has results/. Raises NoCase."""
-    data = record.data
+    data, experiment = record.data, record.data["experiment"]
     cell = cell_of(data)
     if cell.kind is not Kind.IREE:
         raise NoCase(
             f"{cell} is a baseline; a reproducer is of an IREE cell, model/frontend/target"
         )
-    experiment = data["experiment"]
     if experiment.get("imported"):
         raise NoCase(f"{cell} was measured on another machine; make a reproducer of it there")
-    asked = _ended(root, COMPILE, str(cell.to(Kind.MODULE)))
-    ended = asked if asked.status != outcome.OK else _run(root, str(cell), data)
+    ended = _ended(root, COMPILE, str(cell.to(Kind.MODULE)))
+    if ended.status == outcome.OK:
+        ended, last = _ended(root, VERIFY, str(cell)), data["outcome"]
+        if ended.status == outcome.OK and last["stage"] == TIME and last["status"] != outcome.OK:
+            same = {key: last[key] for key in ("stage", "status", "reason", "detail", "log")}
+            ended = dataclasses.replace(ended, **same)
     if ended.status == outcome.SKIPPED:
         raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
     test = training.test(cell["frontend"])
@@ -98,35 +101,39 @@ def of(root: Path, record: Record) -> Case:
             f"{cell}: a training step with wrong results has no reproducer, because its golden results are changes of "
             f"weights and the tools compare values; run the command of its row: vmfbench failed --cell '{cell}'"
         )
-    files = {
-        "program": root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir"),
-        **{
-            name: root / stages.STAGES[training.REFERENCES[test]].path(cell["model"], name)
-            for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
-        },
+    of_reference = stages.STAGES[training.REFERENCES[test]]
+    program = root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir")
+    files = {program.name: program} | {
+        name: root / of_reference.path(cell["model"], name)
+        for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
     }
     given = tuple(experiment["flags"])
-    if of_target := tuning_spec.named(given):
-        files[tuning_spec.COPY] = root / of_target
+    if spec := tuning_spec.named(given):
+        files[tuning_spec.COPY] = root / spec
         # Absolute, because the reduction compiles in other folders.
-        given = tuple(flag.replace(str(of_target), str(root / of_target)) for flag in given)
-    _require(str(cell), files)
+        given = tuple(flag.replace(str(spec), str(root / spec)) for flag in given)
+    missing = [str(one) for one in files.values() if not one.is_file() or not one.stat().st_size]
+    if missing:
+        raise NoCase(f"{cell}: no {', '.join(missing)}; run it again: {AGAIN}")
     backend, arch = experiment["backend"], experiment["arch"]
     release = data["versions"].get("iree") or ""
-    flags = renamed(compile_flags(backend, arch, experiment["opt_level"], given), release)
-    added = added_flags.of(files["program"], given)
+    flags = compile_flags(backend, arch, experiment["opt_level"], given)
+    added = added_flags.of(program, given)
+    threads = None
+    if BACKENDS[backend].device_kind == "cpu":
+        # A verification that has failed has no record of them.
+        given_to_it = re.search(r" --threads (\d+)", ended.command)
+        number = int(given_to_it[1]) if given_to_it else physical_cores()
+        threads = data["run"]["threads"] or number
     return Case(
         cell=str(cell),
-        stage=ended.stage,
-        status=ended.status,
-        reason=ended.reason,
-        detail=ended.detail,
-        flags=(*flags, *added),
+        ended=ended,
+        log=root / ended.log,
+        flags=(*renamed(flags, release), *added),
         right_flags=(*renamed(compile_flags(backend, arch, "O0", ()), release), *added),
         files=files,
-        log=root / ended.log,
         device=experiment["device_uri"],
-        threads=_threads(backend, ended, data),
+        threads=threads,
         tol=data["verification"].get("tol"),
         latency_ms=(data["latency"] or {}).get("ms"),
         versions=data["versions"],
@@ -136,39 +143,52 @@ def of(root: Path, record: Record) -> Case:
     )
 
 
-def _threads(backend: str, ended: outcome.Outcome, data: Mapping[str, Any]) -> int | None:
-    """The threads of a verification on a CPU, also of one that has failed; None on other devices."""
-    if BACKENDS[backend].device_kind != "cpu":
-        return None
-    words = shlex.split(ended.command)
-    given = [int(value) for option, value in pairwise(words) if option == "--threads"]
-    return data["run"]["threads"] or next(iter(given), None) or physical_cores()
-
-
-def _require(cell: str, files: Mapping[str, Path]) -> None:
-    """Raise NoCase if a file does not exist or is empty."""
-    missing = [
-        str(path) for path in files.values() if not path.is_file() or not path.stat().st_size
-    ]
-    if missing:
-        raise NoCase(
-            f"{cell}: no {', '.join(missing)}; run it again: snakemake --cores 8 results/latency.csv"
-        )
-
-
-def _run(root: Path, cell: str, data: Mapping[str, Any]) -> outcome.Outcome:
-    """How the verification ended, or the timing after it, if the process of the cell ended in that."""
-    verified, last = _ended(root, VERIFY, cell), data["outcome"]
-    if verified.status != outcome.OK or last["stage"] != TIME or last["status"] == outcome.OK:
-        return verified
-    same = {key: last[key] for key in ("stage", "status", "reason", "detail", "log")}
-    return dataclasses.replace(verified, **same)
-
-
-def _ended(root: Path, stage: str, cell: str) -> outcome.Outcome:
+def _ended(root: Path, stage: str, cell: str) -> Outcome:
     return outcome.read_or_damaged(root / stages.status_path(stage, cell))
 
 
-def group(case: Case) -> tuple[str, ...]:
-    """What failures of one group have in common: stage, reason, and the message without names and numbers."""
-    return case.stage, case.reason, normalised(case.detail)
+@dataclass(frozen=True)
+class Recorded:
+    """The command of a stage as its run recorded it, to run it or another command with the same options.
+
+    `root`: the folder in which it ran. `python`: the interpreter. `options`: the values of each option, in order.
+    """
+
+    root: Path
+    python: str
+    options: Mapping[str, Sequence[str]]
+
+    def words(self, *names: str) -> list[str]:
+        """The options with these names, and their values."""
+        return [
+            word
+            for name, values in self.options.items()
+            if name in names
+            for word in (name, *values)
+        ]
+
+    def run(self, module: str, words: Sequence[str]) -> int:
+        """Run a module of this project with the interpreter and in the folder of the command; return its exit code. Raises
+        NoCase if there is no such interpreter."""
+        python = self.root / self.python
+        if not python.is_file():
+            raise NoCase(f"no {python}: environments that conda has made are not used for this")
+        environment = os.environ | in_turns.with_code_of(checkout.ROOT)
+        command = [str(python), "-m", module, *words]
+        return subprocess.run(command, cwd=self.root, env=environment, check=False).returncode
+
+
+def recorded(root: Path, stage: str, cell: str) -> Recorded:
+    """The command of a stage of a cell. Raises NoCase if none is recorded."""
+    path = root / stages.status_path(stage, cell)
+    words = shlex.split(outcome.read_or_damaged(path).command)
+    if "-m" not in words:
+        raise NoCase(f"{path} has no command; run the cell again: {AGAIN}")
+    at = words.index("-m")
+    options: dict[str, list[str]] = {}
+    for word in words[at + 2 :]:
+        if word.startswith("--"):
+            values = options.setdefault(word, [])
+        else:
+            values.append(word)
+    return Recorded(root, words[at - 1], options)

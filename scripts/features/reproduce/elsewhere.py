@@ -1,7 +1,7 @@
 """Writes what measures a cell on a machine without this checkout: its module, its data, and this project's own code for it.
 
-The code is scripts.stages.measure_elsewhere, scripts.stages.verify_iree and scripts.stages.time_module with every module of this project that they
-import, as they are. So a row that was measured elsewhere is verified and timed as all others.
+The code is that of the commands in MODULES with every module of this project that they import, as they are. So a row that was
+measured elsewhere is verified and timed as all others.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from scripts.core import atomic, checkout, digest, python_source
-from scripts.features.reproduce import recorded
-from scripts.features.reproduce.case import VERIFY, NoCase
+from scripts.features.reproduce.case import VERIFY, NoCase, recorded
 from scripts.matrix import threads
 from scripts.records.results_file import Record, cell_of
 from scripts.run import fingerprint
@@ -41,15 +40,19 @@ def write(root: Path, record: Record, folder: Path) -> None:
     cell = str(cell_of(record.data))
     if not record.is_iree:
         raise NoCase(f"{cell} is a baseline; only modules of IREE are measured elsewhere")
-    command = recorded.of(root, VERIFY, cell)
-    sources = {name: _made(root, command.values(option)) for option, name in FILES.items()}
-    if missing := [name for name, path in sources.items() if path is None]:
+    command = recorded(root, VERIFY, cell)
+    sources: dict[str, Path] = {}
+    for option, name in FILES.items():
+        for path in (root / one for one in command.options.get(option, ())):
+            # A stage that failed has left an empty file.
+            if path.is_file() and path.stat().st_size:
+                sources.setdefault(name, path)
+    if missing := [name for name in FILES.values() if name not in sources]:
         raise NoCase(f"{cell}: no {', '.join(missing)}: it has not been compiled")
-    folder.mkdir(parents=True)
+    code = python_source.closure(MODULES, ROOT, lambda module: module.split(".")[0] == "scripts")
+    sources |= {str(path.relative_to(ROOT)): path for path in code}
     for name, path in sources.items():
-        shutil.copyfile(path, folder / name)  # type: ignore[arg-type]
-    for path in python_source.closure(MODULES, ROOT, _is_ours):
-        copy = folder / path.relative_to(ROOT)
+        copy = folder / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     words = [word for option, name in FILES.items() for word in (option, name)]
@@ -64,16 +67,6 @@ def write(root: Path, record: Record, folder: Path) -> None:
     script = folder / "run.sh"
     script.write_text(_SCRIPT.format(cell=cell, version=record.data["versions"]["iree"]), "utf-8")
     script.chmod(0o755)
-
-
-def _is_ours(module: str) -> bool:
-    return module.split(".")[0] == "scripts"
-
-
-def _made(root: Path, paths: tuple[str, ...]) -> Path | None:
-    """The first of some files that was made: a stage that failed left an empty one."""
-    found = (root / path for path in paths)
-    return next((path for path in found if path.is_file() and path.stat().st_size), None)
 
 
 _SCRIPT = """\

@@ -1,71 +1,40 @@
-"""ISSUE.md: the text of an issue, in the form that the tracker of IREE asks for."""
+"""ISSUE.md: the text of an issue for the tracker of IREE or of a frontend."""
 
 from __future__ import annotations
 
-from scripts.features.reproduce.case import COMPILE, WRONG_RESULT, Case
+from collections.abc import Mapping
+from pathlib import Path
 
+ISSUE = "ISSUE.md"
+IREE = "https://github.com/iree-org/iree/issues"
+"""The tracker of IREE's compiler and runtime."""
 LOG_LINES = 40
 LINE_CHARS = 400
-TRACKER = "https://github.com/iree-org/iree/issues"
-"""Where it is filed: the failures that have reproducers are of IREE's compiler or runtime."""
+TITLE_CHARS = 120
 
 
-def text(case: Case, steps: str, log: str, reduced: str = "") -> str:
-    """The text of the issue. `steps`: the commands; `log`: what the failing one printed; `reduced`: the program of few
-    operations that fails in the same way, if there is one."""
-    what = "does not compile" if case.stage == COMPILE else _happened(case)
-    small = (
-        f"\nReduced to few operations that fail in the same way:\n\n```mlir\n{reduced.strip()}\n```\n"
-        if reduced
-        else ""
-    )
-    small_too = " (`./run_reduced.sh`: the reduced program)" if reduced else ""
-    named = {
-        case.exporter if name == "frontend" else name: value
-        for name, value in case.versions.items()
-    }
-    versions = "".join(f"- {name}: {value}\n" for name, value in named.items() if value)
-    return f"""\
-<!-- Tracker: {TRACKER} -->
-
-# {_title(case)}
-
-### What happened?
-
-A program that {case.exporter} exported (input dialect: {case.dialect}) {what}:
-
-```text
-{clipped(log, case.detail)}
-```
-{small}
-### Steps to reproduce your issue
-
-`./run.sh` in the attached folder does this, with nothing but the wheels of IREE{small_too}:
-
-```sh
-{steps}
-```
-
-### Version information
-
-{versions}
-### Additional context
-
-Cell `{case.cell}` of vmfbench: {case.status} ({case.reason or "no failure"}).
-"""
+def write(folder: Path, tracker: str, title: str, sections: Mapping[str, str]) -> None:
+    """Write the issue into a folder. `sections`: Markdown by its heading; "" for what comes before the first heading."""
+    parts = [f"<!-- Tracker: {tracker} -->", f"# {title}"]
+    for heading, body in sections.items():
+        parts += [f"### {heading}", body] if heading else [body]
+    (folder / ISSUE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _happened(case: Case) -> str:
-    if case.reason == WRONG_RESULT:
-        return "compiles, but computes other values than PyTorch in eager mode"
-    if case.status == "ok":
-        return f"takes {case.latency_ms:.3g} ms per call" if case.latency_ms else "runs"
-    return f"compiles, and fails when it runs ({case.status})"
+def fenced(kind: str, code: str) -> str:
+    """A block of code in a language."""
+    body = code.strip("\n")
+    return f"```{kind}\n{body}\n```"
 
 
-def _title(case: Case) -> str:
-    detail = case.detail.partition(" [program.mlir")[0]
-    return f"[{case.reason or case.status}] {detail[:120] or case.cell}"
+def listed(versions: Mapping[str, str | None]) -> str:
+    """A list of the versions that are known."""
+    return "\n".join(f"- {name}: {version}" for name, version in versions.items() if version)
+
+
+def shortened(detail: str, otherwise: str) -> str:
+    """The message of a failure for a title, without the operation that it quotes; `otherwise` if there is none."""
+    return detail.partition(" [program.mlir")[0][:TITLE_CHARS] or otherwise
 
 
 def clipped(log: str, detail: str) -> str:

@@ -1,26 +1,78 @@
-"""What a bisection asks of each release: is it like the good end, or like the bad one?"""
+"""What a bisection asks of each release (is it like the good end, or like the bad one?), and the search for the first bad one."""
 
 from __future__ import annotations
 
+import enum
 import math
-from collections.abc import Callable, Hashable
+import shlex
+import tempfile
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from scripts.features.compare.bisection import slower
-from scripts.features.compare.bisection.search import Side
+from scripts.core import atomic
 from scripts.features.compare.bisection.trial import Trial
-from scripts.features.reproduce.case import WRONG_RESULT
+from scripts.features.reproduce.case import VERIFY, WRONG_RESULT
 from scripts.records.clusters import signature
-from scripts.supervise import outcome
+from scripts.supervise import in_turns, outcome
+from scripts.supervise.members import VERIFICATION, Member
+from scripts.timing import ratios
+from scripts.timing.ratios import Interval
+from scripts.timing.turns import Rule
 
 LEAST_GROWTH = 1.01
 """The least ratio of the sizes of two modules that counts as larger."""
+LEAST_RATIO = 1.03
+"""The least ratio of the latencies of the ends that can be bisected."""
+RULES = (Rule(), Rule(budget_s=80.0, generations=48))
+"""How long modules are timed; the second rule where the first does not decide."""
+
+
+class NotTimed(Exception):
+    """A module that cannot be timed. Says why."""
+
+
+class Side(enum.StrEnum):
+    """What a release is: like the good end, like the bad end, or neither."""
+
+    GOOD = "good"
+    BAD = "bad"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The last good release, the first bad one, and those between them that are neither, by number."""
+
+    last_good: int
+    first_bad: int
+    between: tuple[int, ...]
+
+
+def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
+    """Return where releases 0 (known to be good) to count - 1 (known to be bad) change from good to bad, as `git bisect` does.
+
+    `side_of` is asked at most once per release, and for about log2(count) of them. If the sides change several times, one of the
+    changes from good to bad is found. A release that is neither is passed over, and the one next to it is tried.
+    """
+    good, bad, neither = 0, count - 1, set[int]()
+    while untried := [number for number in range(good + 1, bad) if number not in neither]:
+        middle = (good + bad) / 2
+        tried = min(untried, key=lambda number: abs(number - middle))
+        side = side_of(tried)
+        if side is Side.GOOD:
+            good = tried
+        elif side is Side.BAD:
+            bad = tried
+        else:
+            neither.add(tried)
+    return Boundary(good, bad, tuple(sorted(one for one in neither if good < one < bad)))
 
 
 @dataclass(frozen=True)
 class Question:
     """`runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns. `unlike`: why two trials are not a good and a bad end; "" if they are.
-    `side`: what a trial is, given the trials of both ends."""
+    `side`: what a trial is (the last argument), given the trials of both ends."""
 
     runs: bool
     unlike: Callable[[Trial, Trial], str]
@@ -28,70 +80,60 @@ class Question:
     timed: bool = False
 
 
-def _failure(of: Trial) -> Hashable:
-    """What failures must have in common to be the same: status, stage, reason, and the message without names and numbers."""
-    ended = of.outcome
-    return ended.status, ended.stage, ended.reason, signature(ended.detail)
-
-
-def _is_ok(of: Trial) -> bool:
-    return of.outcome.status == outcome.OK
-
-
-_NOT_JUDGED = ("installer", "bad-flag", "unknown-target", "program-version")
-
-
-def _says_nothing(of: Trial) -> bool:
+def _says_nothing(trial: Trial) -> bool:
     """Whether a failure says nothing about the program: no environment, a flag or target that the release does not know,
     a program that it cannot parse, or a kill from outside."""
-    return of.outcome.reason in _NOT_JUDGED or of.outcome.is_passing
+    reasons = ("installer", "bad-flag", "unknown-target", "program-version")
+    return trial.outcome.reason in reasons or trial.outcome.is_passing
 
 
 def _not_broken(good: Trial, bad: Trial) -> str:
-    if not _is_ok(good):
-        return f"{good.candidate.version}, the good end, fails: {good.words}: {good.outcome.detail}"
-    if _is_ok(bad):
-        return f"{bad.candidate.version}, the bad end, does not fail"
+    if not good.is_ok:
+        return f"{good.version}, the good end, fails: {good.words}: {good.outcome.detail}"
+    if bad.is_ok:
+        return f"{bad.version}, the bad end, does not fail"
     if _says_nothing(bad):
-        return f"{bad.candidate.version}, the bad end, says nothing about the program: {bad.outcome.detail}"
+        return f"{bad.version}, the bad end, says nothing about the program: {bad.outcome.detail}"
     return ""
 
 
-def _broken(good: Trial, bad: Trial, of: Trial) -> Side:
-    if _is_ok(of):
+def _broken(good: Trial, bad: Trial, trial: Trial) -> Side:
+    if trial.is_ok:
         return Side.GOOD
-    return Side.NEITHER if _says_nothing(of) else Side.BAD
-
-
-def _is_wrong(of: Trial) -> bool:
-    return of.outcome.reason == WRONG_RESULT
+    return Side.NEITHER if _says_nothing(trial) else Side.BAD
 
 
 def _not_wrong(good: Trial, bad: Trial) -> str:
-    if not _is_ok(good):
-        return f"{good.candidate.version}, the good end, is not right: {good.words}: {good.outcome.detail}"
-    return (
-        "" if _is_wrong(bad) else f"{bad.candidate.version}, the bad end, is not wrong: {bad.words}"
-    )
+    if not good.is_ok:
+        return f"{good.version}, the good end, is not right: {good.words}: {good.outcome.detail}"
+    if bad.outcome.reason != WRONG_RESULT:
+        return f"{bad.version}, the bad end, is not wrong: {bad.words}"
+    return ""
 
 
-def _wrong(good: Trial, bad: Trial, of: Trial) -> Side:
-    if _is_ok(of):
+def _wrong(good: Trial, bad: Trial, trial: Trial) -> Side:
+    if trial.is_ok:
         return Side.GOOD
-    return Side.BAD if _is_wrong(of) else Side.NEITHER
+    return Side.BAD if trial.outcome.reason == WRONG_RESULT else Side.NEITHER
+
+
+def _failure(trial: Trial) -> Hashable:
+    """What failures must have in common to be the same: status, stage, reason, and the message without names and numbers."""
+    ended = trial.outcome
+    return ended.status, ended.stage, ended.reason, signature(ended.detail)
 
 
 def _not_another_reason(good: Trial, bad: Trial) -> str:
     for name, end in (("good", good), ("bad", bad)):
-        if _is_ok(end):
-            return f"{end.candidate.version}, the {name} end, does not fail; ask with --if broken"
+        if end.is_ok:
+            return f"{end.version}, the {name} end, does not fail; ask with --if broken"
     same = _failure(good) == _failure(bad)
     return f"both ends fail in the same way: {good.words}: {good.outcome.detail}" if same else ""
 
 
-def _another_reason(good: Trial, bad: Trial, of: Trial) -> Side:
+def _another_reason(good: Trial, bad: Trial, trial: Trial) -> Side:
     known = {_failure(good): Side.GOOD, _failure(bad): Side.BAD}
-    return known.get(_failure(of), Side.NEITHER)
+    return known.get(_failure(trial), Side.NEITHER)
 
 
 def _not_larger(good: Trial, bad: Trial) -> str:
@@ -102,11 +144,69 @@ def _not_larger(good: Trial, bad: Trial) -> str:
     return f"{bad.bytes:,} bytes are not at least {LEAST_GROWTH:g} times {good.bytes:,} bytes"
 
 
-def _larger(good: Trial, bad: Trial, of: Trial) -> Side:
-    if not (of.bytes and good.bytes and bad.bytes):
+def _larger(good: Trial, bad: Trial, trial: Trial) -> Side:
+    if not (trial.bytes and good.bytes and bad.bytes):
         return Side.NEITHER
     # A size between those of the ends belongs to the end whose ratio to it is smaller.
-    return Side.BAD if of.bytes > math.sqrt(good.bytes * bad.bytes) else Side.GOOD
+    return Side.BAD if trial.bytes > math.sqrt(good.bytes * bad.bytes) else Side.GOOD
+
+
+def _not_slower(good: Trial, bad: Trial) -> str:
+    for name, end in (("good", good), ("bad", bad)):
+        if not end.is_ok:
+            return (
+                f"{end.version}, the {name} end, has no latency: {end.words}: {end.outcome.detail}"
+            )
+    for rule in RULES:
+        ratio, said = _timed(bad, (good,), good.version, rule)
+        if ratio.low > 1 and ratio.ratio >= LEAST_RATIO:
+            return ""
+    return f"{said}; it must be at least {LEAST_RATIO:g} times"
+
+
+def _slower(good: Trial, bad: Trial, trial: Trial) -> Side:
+    """The end whose latency is nearer to that of a release, as a ratio; NEITHER if that is not certain."""
+    middle = f"the geometric mean of {good.version} and {bad.version}"
+    for rule in RULES if trial.is_ok else ():
+        ratio, _ = _timed(trial, (good, bad), middle, rule)
+        if ratio.low > 1 or ratio.high < 1:
+            return Side.BAD if ratio.low > 1 else Side.GOOD
+    return Side.NEITHER
+
+
+def _timed(trial: Trial, ends: Sequence[Trial], base: str, rule: Rule) -> tuple[Interval, str]:
+    """Time modules in turns, each with the runtime of its own release: the latency of a trial / the geometric mean of those of
+    `ends`, which are called `base`, and that in words. The latency is added to its report.
+
+    A module that cannot be timed ends the command, because the verification has just run it. Raises NotTimed.
+    """
+    with tempfile.TemporaryDirectory(prefix="slower-") as logs:
+        timing = in_turns.take([_member(one, Path(logs)) for one in (trial, *ends)], rule)
+    for name, member in timing.members.items():
+        if member.status != outcome.OK:
+            raise NotTimed(f"{name}: {member.status} ({member.reason}): {member.detail}")
+    if why := in_turns.unfit(timing):
+        print(f"    in turns: {why}", flush=True)
+    own, *others = (timing.members[one.version].values_ms for one in (trial, *ends))
+    trial.report["latency_ms"] = math.exp(ratios.log_mean(own))
+    means = [math.exp(ratios.log_mean(ms)) for ms in zip(*others, strict=True)]
+    if (difference := ratios.paired(own, means)) is None:
+        raise NotTimed(
+            f"{trial.version}: {len(own)} generations in the budget; an interval needs {ratios.LEAST}"
+        )
+    ratio = difference.interval()
+    said = f"{trial.version} takes {ratio.ratio:.3f} ({ratio.low:.3f} to {ratio.high:.3f}) times as long as {base}"
+    print(f"    in turns: {said}", flush=True)
+    return ratio, said
+
+
+def _member(trial: Trial, logs: Path) -> Member:
+    """The process that times the module of a trial. Raises NotTimed if it was not verified."""
+    if trial.vmfb is None or trial.python is None:
+        raise NotTimed(f"{trial.version}: no module")
+    command = atomic.read_json(trial.vmfb.parent / VERIFY / VERIFICATION)["command"]
+    words = (str(trial.python), "-m", "scripts.stages.time_module", *shlex.split(command)[1:])
+    return Member(trial.version, words, logs / f"{trial.version}.txt", forked=False)
 
 
 QUESTIONS: dict[str, Question] = {
@@ -114,6 +214,6 @@ QUESTIONS: dict[str, Question] = {
     "wrong": Question(True, _not_wrong, _wrong),
     "other-reason": Question(False, _not_another_reason, _another_reason),
     "larger": Question(False, _not_larger, _larger),
-    "slower": Question(True, slower.not_slower, slower.side, timed=True),
+    "slower": Question(True, _not_slower, _slower, timed=True),
 }
 """By the value of --if."""

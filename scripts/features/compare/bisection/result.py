@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,22 @@ from typing import Any
 from packaging.version import Version
 
 from scripts.core import atomic
-from scripts.features.compare.bisection.search import Boundary
-from scripts.features.compare.bisection.trial import Trial
-from scripts.features.reproduce import issue, writing
+from scripts.features.compare.bisection.trial import Subject, Trial
+from scripts.features.reproduce import bundle, issue
 from scripts.features.reproduce.case import COMPILE, Case
+from scripts.iree import shell, tools
 from scripts.iree.backends import renamed
+from scripts.records import markdown
+from scripts.supervise import outcome
 
-REPORT, ISSUE = "bisection.json", "ISSUE.md"
+REPORT = "bisection.json"
+PROFILER = "iree-profile"
+MOST = 10
+"""Operations that are listed."""
+
+
+class NoProfile(Exception):
+    """A release whose dispatches cannot be timed. Says why."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +36,7 @@ class Result:
     """`asked`: the value of --if. `trials`: those that were made. `before` and `after`: the last release
     like the good end and the first one like the bad end, in the order from the good end to the bad one. `between`: releases between these two that are neither."""
 
-    case: Case
+    subject: Subject
     asked: str
     trials: Sequence[Trial]
     before: Trial
@@ -36,156 +46,166 @@ class Result:
     @property
     def is_improvement(self) -> bool:
         """Whether the good end is the newer one."""
-        return Version(self.before.candidate.version) > Version(self.after.candidate.version)
+        return Version(self.before.version) > Version(self.after.version)
 
     @property
-    def first(self) -> Trial:
-        """The trial of the first release, in time, of the new behaviour."""
-        return self.before if self.is_improvement else self.after
+    def in_time(self) -> tuple[Trial, Trial]:
+        """The trials of the last release of the old behaviour, and of the first one of the new behaviour."""
+        return (self.after, self.before) if self.is_improvement else (self.before, self.after)
 
     @property
-    def last(self) -> Trial:
-        """The trial of the last release, in time, of the old behaviour."""
-        return self.after if self.is_improvement else self.before
+    def by_version(self) -> list[Trial]:
+        return sorted(self.trials, key=lambda trial: Version(trial.version))
 
     @property
     def sentence(self) -> str:
         """What was found, in one sentence."""
+        last, first = self.in_time
         kind = "good" if self.is_improvement else "bad"
         text = (
-            f"{self.case.cell}: {self.first.candidate.version} is the first {kind} release: {self.first.words}"
-            f" ({self.last.candidate.version}: {self.last.words})"
+            f"{self.subject.case.cell}: {first.version} is the first {kind} release: {first.words}"
+            f" ({last.version}: {last.words})"
         )
         if not self.between:
             return text
         return f"{text}. Between the two, {', '.join(self.between)} could not be judged"
 
 
-def of(case: Case, asked: str, boundary: Boundary, versions: Sequence[str], trials: dict[int, Trial]) -> Result:  # fmt: skip
-    """Return the result of a search over `versions`, with the trials by their number."""
-    return Result(
-        case,
-        asked,
-        [trials[number] for number in sorted(trials)],
-        trials[boundary.last_good],
-        trials[boundary.first_bad],
-        tuple(versions[number] for number in boundary.between),
-    )
-
-
-def write(result: Result, folder: Path, dispatches: str = "") -> None:
-    """Write the result into a folder, which is emptied first. `dispatches`: what is said of them in the issue."""
+def write(result: Result, folder: Path) -> None:
+    """Write the result into a folder, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     for trial in (result.before, result.after):
-        below = folder / trial.candidate.version
-        writing.write(side(result.case, trial), below, with_weights=False)
-        (below / ISSUE).unlink()  # the one issue is about both sides
-    atomic.write_json(folder / REPORT, to_json(result))
-    commands = (folder / result.after.candidate.version / "run.sh").read_text(encoding="utf-8")
-    text = issue_text(result, commands.partition("set -x\n")[2].strip(), dispatches)
-    (folder / ISSUE).write_text(text, encoding="utf-8")
+        below = folder / trial.version
+        bundle.write(_side(result.subject.case, trial), below, with_weights=False)
+        (below / issue.ISSUE).unlink()  # the one issue is about both sides
+    report = {
+        "cell": result.subject.case.cell,
+        "if": result.asked,
+        "good": result.before.version,
+        "bad": result.after.version,
+        "first": result.in_time[1].version,
+        "between": list(result.between),
+        "trials": [
+            {
+                "version": trial.version,
+                "compiler": trial.said,
+                **{key: getattr(trial.outcome, key) for key in ("status", "stage", "reason", "detail")},
+                **{key: trial.report.get(key) for key in ("vmfb_bytes", "dispatch_count", "compile_s", "latency_ms")},
+            }
+            for trial in result.by_version
+        ],
+    }  # fmt: skip
+    atomic.write_json(folder / REPORT, report)
+    _write_issue(result, folder)
 
 
-def side(case: Case, trial: Trial) -> Case:
-    """Return the case of one side: how this release ended, with its version."""
+def _side(case: Case, trial: Trial) -> Case:
+    """The case of one side: how this release ended, with its version."""
     ended = trial.outcome
     return dataclasses.replace(
         case,
-        stage=ended.stage if ended.stage != "env" else COMPILE,
-        status=ended.status,
-        reason=ended.reason,
-        detail=ended.detail,
+        ended=dataclasses.replace(ended, stage=COMPILE) if ended.stage == "env" else ended,
         log=trial.log,
-        flags=tuple(renamed(case.flags, trial.candidate.version)),
+        flags=tuple(renamed(case.flags, trial.version)),
         latency_ms=None,
-        versions={**case.versions, "iree": trial.candidate.version},
+        versions={**case.versions, "iree": trial.version},
     )
 
 
-def to_json(result: Result) -> dict[str, Any]:
-    """Return the result as JSON."""
-    return {
-        "cell": result.case.cell,
-        "if": result.asked,
-        "good": result.before.candidate.version,
-        "bad": result.after.candidate.version,
-        "first": result.first.candidate.version,
-        "between": list(result.between),
-        "trials": [_trial(one) for one in _by_version(result.trials)],
-    }
-
-
-def _trial(of_release: Trial) -> dict[str, Any]:
-    ended = of_release.outcome
-    return {
-        "version": of_release.candidate.version,
-        "compiler": of_release.said,
-        "status": ended.status,
-        "stage": ended.stage,
-        "reason": ended.reason,
-        "detail": ended.detail,
-        "vmfb_bytes": of_release.bytes,
-        "dispatch_count": of_release.report.get("dispatch_count"),
-        "compile_s": of_release.report.get("compile_s"),
-        "latency_ms": of_release.report.get("latency_ms"),
-    }
-
-
-def issue_text(result: Result, steps: str, dispatches: str = "") -> str:
-    """Return the text of an issue about the change. `steps`: the commands that show the bad side."""
-    case, after, first, last = result.case, result.after, result.first, result.last
-    log = after.log.read_text(encoding="utf-8", errors="replace") if after.log.is_file() else ""
-    said = issue.clipped(log, after.outcome.detail)
-    shown = f"\n```text\n{said}\n```\n" if after.outcome.status != "ok" else ""
-    if dispatches:
-        shown = f"\n{dispatches}\n"
-    return f"""\
-<!-- Tracker: {issue.TRACKER} -->
-
-# {_title(result)}
-
-### What happened?
-
-A program that {case.exporter} exported (input dialect: {case.dialect}), with the same flags:
-
-| IREE | result |
-| --- | --- |
-{_rows(result)}
-
-{first.candidate.version} is the first release of the new behaviour, {last.candidate.version} the last one of the old{_between(result)}:
-
-- {last.said or last.candidate.version}
-- {first.said or first.candidate.version}
-{shown}
-### Steps to reproduce your issue
-
-`{after.candidate.version}/run.sh` (bad) and `{result.before.candidate.version}/run.sh` (good) in the attached folder do this with the wheels of the two releases:
-
-```sh
-{steps}
-```
-
-### Additional context
-
-Cell `{case.cell}` of vmfbench; found by bisecting releases.
-"""
-
-
-def _title(result: Result) -> str:
+def _write_issue(result: Result, folder: Path) -> None:
+    """Write the issue about the change, with the commands that show the bad side."""
+    case, before, after = result.subject.case, result.before, result.after
+    last, first = result.in_time
+    tried = [(trial.version, trial.words) for trial in result.by_version]
+    between = f" ({', '.join(result.between)} could not be judged)" if result.between else ""
+    happened = (
+        f"A program that {case.exporter} exported (input dialect: {case.dialect}), with the same flags:\n\n"
+        f"{markdown.table(('IREE', 'result'), tried)}\n"
+        f"{first.version} is the first release of the new behaviour, {last.version} the last one of the old{between}:\n\n"
+        f"- {last.said or last.version}\n- {first.said or first.version}"
+    )
+    if result.subject.timed:
+        happened += f"\n\n{_dispatches(result)}"
+    elif not after.is_ok:
+        log = after.log.read_text(encoding="utf-8", errors="replace") if after.log.is_file() else ""
+        happened += f"\n\n{issue.fenced('text', issue.clipped(log, after.outcome.detail))}"
     what = f"{'no longer ' if result.is_improvement else ''}{result.asked}"
-    detail = result.after.outcome.detail.partition(" [program.mlir")[0] or result.case.cell
-    return f"[since {result.first.candidate.version}: {what}] {detail[:120]}"
-
-
-def _rows(result: Result) -> str:
-    return "\n".join(
-        f"| {one.candidate.version} | {one.words} |" for one in _by_version(result.trials)
+    steps = issue.fenced("sh", shell.steps(folder / after.version / bundle.SCRIPT))
+    issue.write(
+        folder,
+        issue.IREE,
+        f"[since {first.version}: {what}] {issue.shortened(after.outcome.detail, case.cell)}",
+        {
+            "What happened?": happened,
+            "Steps to reproduce your issue": f"`{after.version}/run.sh` (bad) and `{before.version}/run.sh` (good) in the attached folder do this "
+            f"with the wheels of the two releases:\n\n{steps}",
+            "Additional context": f"Cell `{case.cell}` of vmfbench; found by bisecting releases.",
+        },
     )
 
 
-def _by_version(trials: Sequence[Trial]) -> list[Trial]:
-    return sorted(trials, key=lambda one: Version(one.candidate.version))
+def _dispatches(result: Result) -> str:
+    """What an issue says of the dispatches that became slower: a table, or why there is none."""
+    before, after = result.before, result.after
+    try:
+        found = moved(*(_profile(result.subject, trial) for trial in (before, after)))
+    except NoProfile as error:
+        return f"There is no comparison of dispatches: {error}."
+    rows = [
+        (one.what, f"{one.before_ms:.3g}", f"{one.after_ms:.3g}", ", ".join(map(markdown.code, one.functions)))
+        for one in found
+    ]  # fmt: skip
+    head = ("operation", f"ms with {before.version}", f"ms with {after.version}", "dispatches")
+    return markdown.table(head, rows, (1, 2)).strip()
 
 
-def _between(result: Result) -> str:
-    return f" ({', '.join(result.between)} could not be judged)" if result.between else ""
+@dataclass(frozen=True)
+class Moved:
+    """Dispatches with the same operation of the captured graph at their root: its name, and their milliseconds per call before and
+    after. `functions`: the dispatches of both releases."""
+
+    what: str
+    before_ms: float
+    after_ms: float
+    functions: tuple[str, ...]
+
+
+def moved(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[Moved]:
+    """Return the operations whose dispatches differ most in time, those that became slower first.
+
+    Releases name and fuse dispatches differently, so they are matched by the operation that each of them computes at its root.
+    """
+    times = defaultdict[str, list[float]](lambda: [0.0, 0.0])
+    functions = defaultdict[str, dict[str, None]](dict)
+    for side, dispatches in enumerate((before, after)):
+        for dispatch in dispatches:
+            what = dispatch["function"]
+            if dispatch["nodes"]:
+                node, operator, module = dispatch["nodes"][0]
+                what = f"{operator} ({module or node})"
+            times[what][side] += dispatch["ms"]
+            functions[what][dispatch["function"]] = None
+    found = [Moved(what, ms[0], ms[1], tuple(functions[what])) for what, ms in times.items()]
+    return sorted(found, key=lambda one: one.before_ms - one.after_ms)[:MOST]
+
+
+def _profile(subject: Subject, trial: Trial) -> list[dict[str, Any]]:
+    """The dispatches of a release with their times, by iree-profile. Raises NoProfile."""
+    case, python, vmfb = subject.case, trial.python, trial.vmfb
+    if python is None or vmfb is None or not case.threads:
+        raise NoProfile(f"the module of {trial.version} was not run on a CPU")
+    if tools.program(PROFILER, python.parent.parent) is None:
+        raise NoProfile(f"IREE {trial.version} has no {PROFILER}")
+    folder, files = vmfb.parent / "profile", case.files
+    report = folder / "profile.json"
+    command = [
+        *(python, "-m", "scripts.stages.profile_iree", "--program", files["program.mlir"]),
+        *("--locations", files["program.mlir"].with_name("locations.json"), "--vmfb", vmfb),
+        *("--weights", files["weights.irpa"], "--inputs", files["inputs.npz"]),
+        *("--signature", files["signature.json"], "--device", case.device),
+        *("--threads", case.threads, "--out", report, *subject.target),
+    ]
+    ended = subject.run("profile", folder, command, [report])
+    if ended.status != outcome.OK:
+        raise NoProfile(f"the profile of {trial.version} failed: {ended.detail}")
+    return atomic.read_json(report)["dispatches"]

@@ -19,6 +19,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from scripts.timing.ratios import CONFIDENCE, Interval, quantile
 
@@ -83,28 +84,40 @@ def find(values: Sequence[float], variances: Sequence[float | None]) -> Found:
     """
     if len(values) < LEAST or min(values) <= 0:
         return Found()
-    logs = [math.log(value) for value in values]
+    logs, count = [math.log(value) for value in values], len(values)
     prior = Prior(max(FLOOR / 16, statistics.fmean(FLOOR if v is None else v for v in variances)))
-    best_cost, bounds = prior.cost(rss(logs, [len(logs)]), len(logs)), [len(logs)]
-    for found in (_carried(logs, one) for one in segmentations(logs)):
-        cost = prior.cost(rss(logs, found), len(logs)) + (len(found) - 1) * PENALTY
-        if cost < best_cost:
-            best_cost, bounds = cost, found
+    least, bounds = prior.cost(rss(logs, [count]), count), [count]
+    for found in segmentations(logs):
+        ends = _carried(logs, found)
+        cost = prior.cost(rss(logs, ends), count) + (len(ends) - 1) * PENALTY
+        if cost < least:
+            least, bounds = cost, ends
     slope, left = line(logs)
-    if prior.cost(left, len(logs)) + PENALTY < best_cost:
-        return Found(drift=_drift(logs, slope, left, prior))
-    return Found(changes=_changes(logs, bounds, prior))
+    if prior.cost(left, count) + PENALTY < least:
+        spread, df = prior.spread(left, count, 2)
+        # The variance of a fitted slope: that of a point, divided by the sum of the squared distances from the middle.
+        half = quantile(df, CONFIDENCE) * spread / math.sqrt((count**3 - count) / 12)
+        total = [math.exp((count - 1) * one) for one in (slope, slope - half, slope + half)]
+        return Found(drift=Drift(Interval(*total), math.exp(slope)))
+    spread, df = prior.spread(rss(logs, bounds), count, len(bounds))
+    changes = []
+    for start, at, end in zip([0, *bounds], bounds, bounds[1:], strict=False):
+        before, after = logs[start:at], logs[at:end]
+        step = statistics.fmean(after) - statistics.fmean(before)
+        half = quantile(df, CONFIDENCE) * spread * math.sqrt(1 / len(before) + 1 / len(after))
+        ratio = Interval(*(math.exp(step + off) for off in (0.0, -half, half)))
+        changes.append(Change(at, ratio))
+    return Found(tuple(changes))
 
 
 def exact(values: Sequence[float]) -> Found:
     """Return the changes of a series without noise, such as a size: every difference is one."""
-    found = []
-    for index in range(1, len(values)):
-        before, after = values[index - 1], values[index]
+    changes = []
+    for index, (before, after) in enumerate(pairwise(values), start=1):
         if before != after:
             ratio = after / before if before else math.inf
-            found.append(Change(index, Interval(ratio, ratio, ratio)))
-    return Found(tuple(found))
+            changes.append(Change(index, Interval(ratio, ratio, ratio)))
+    return Found(tuple(changes))
 
 
 def segmentations(logs: Sequence[float]) -> list[list[int]]:
@@ -126,15 +139,6 @@ def line(logs: Sequence[float]) -> tuple[float, float]:
     return fitted.slope, left
 
 
-def _drift(logs: Sequence[float], slope: float, left: float, prior: Prior) -> Drift:
-    count = len(logs)
-    spread, df = prior.spread(left, count, 2)
-    # The variance of a fitted slope: that of a point, divided by the sum of the squared distances from the middle.
-    half = quantile(df, CONFIDENCE) * spread / math.sqrt((count**3 - count) / 12)
-    total = [math.exp((count - 1) * one) for one in (slope, slope - half, slope + half)]
-    return Drift(Interval(*total), math.exp(slope))
-
-
 def rss(logs: Sequence[float], bounds: Sequence[int]) -> float:
     """The sum of the squared distances from the means of the segments that end at `bounds`."""
     total, start = 0.0, 0
@@ -152,32 +156,23 @@ def _carried(logs: Sequence[float], bounds: Sequence[int]) -> list[int]:
     to the median of their own side.
     """
     kept = list(bounds)
-    while len(kept) > 1:
-        weak = next((n for n in range(len(kept) - 1) if not _is_carried(logs, kept, n)), None)
-        if weak is None:
-            break
-        del kept[weak]
+    number = 0
+    while number < len(kept) - 1:
+        if _is_carried(logs, [0, *kept][number : number + 3]):
+            number += 1
+        else:
+            del kept[number]
+            number = 0
     return kept
 
 
-def _is_carried(logs: Sequence[float], bounds: Sequence[int], number: int) -> bool:
-    start = bounds[number - 1] if number else 0
-    sides = logs[start : bounds[number]], logs[bounds[number] : bounds[number + 1]]
+def _is_carried(logs: Sequence[float], bounds: Sequence[int]) -> bool:
+    """Whether most points of two segments, given by their three bounds, are nearer to the median of their own."""
+    start, at, end = bounds
+    sides = logs[start:at], logs[at:end]
     levels = [statistics.median(side) for side in sides]
     for side, own, other in zip(sides, levels, reversed(levels), strict=True):
         near = sum(abs(one - own) < abs(one - other) for one in side)
         if near < SHORTEST or 2 * near <= len(side):
             return False
     return True
-
-
-def _changes(logs: Sequence[float], bounds: Sequence[int], prior: Prior) -> tuple[Change, ...]:
-    spread, df = prior.spread(rss(logs, bounds), len(logs), len(bounds))
-    found = []
-    starts = [0, *bounds]
-    for before, at, after in zip(starts, bounds, bounds[1:], strict=False):
-        sides = logs[before:at], logs[at:after]
-        step = statistics.fmean(sides[1]) - statistics.fmean(sides[0])
-        half = quantile(df, CONFIDENCE) * spread * math.sqrt(sum(1 / len(side) for side in sides))
-        found.append(Change(at, Interval(*(math.exp(step + off) for off in (0.0, -half, half)))))
-    return tuple(found)

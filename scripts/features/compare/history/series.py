@@ -1,4 +1,4 @@
-"""Series of a value of a cell over the entries of a history.
+"""Series of a value of a cell over the entries of a history, and what each of them shows.
 
 An aggregate has all rows of a results folder, also those that its run did not measure. A measurement is therefore a point of its
 series once: in the first entry that has it.
@@ -6,6 +6,7 @@ series once: in the first entry that has it.
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,13 +14,15 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from scripts.features.compare.history import changes
+from scripts.features.compare.history.changes import Drift
 from scripts.features.compare.history.store import Entry, Kept, toolchain_of, versions_of
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import INTEGER, NUMBER, Field
 from scripts.records.provenance import pairs
 from scripts.records.results_file import cell_of
 from scripts.timing import ratios
-from scripts.timing.ratios import Difference
+from scripts.timing.ratios import Difference, Interval
 
 Record = Mapping[str, Any]
 LATENCY = "latency_ms"
@@ -35,9 +38,9 @@ class NoSuchValue(ValueError):
 class Point:
     """A cell in an entry of the history.
 
-    `at`: when it was measured, or else when the entry was made, in seconds since the epoch. `value`: None if the record has none.
-    `known`: the logarithm of the value with its error, if it is of a latency with an interval. `ms`: the latency. `made_with`: what
-    may explain a change, by name.
+    `at`: when it was measured, or else when the entry was made, in seconds since the epoch. `made_with`: what may explain a change,
+    by name. `value`: None if the record has none. `known`: the logarithm of the value with its error, if it is of a latency with an
+    interval. `ms`: the latency.
     """
 
     entry: Entry
@@ -45,15 +48,21 @@ class Point:
     status: str
     reason: str
     detail: str
-    value: float | None
-    known: Difference | None
-    ms: float | None
     made_with: Mapping[str, str]
+    value: float | None = None
+    known: Difference | None = None
+    ms: float | None = None
 
     @property
     def ended(self) -> str:
         """How the cell ended, as text."""
         return f"{self.status} ({self.reason})" if self.reason else self.status
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The 99 % interval of the value, if it has one."""
+        at = self.known.interval() if self.known else None
+        return (at.low, at.high) if at else None
 
 
 @dataclass
@@ -73,11 +82,6 @@ class Series:
         """The cell and the conditions."""
         than = f"times as fast as {self.anchor}" if self.anchor else ""
         return ", ".join(filter(None, (self.cell, *self.conditions, than)))
-
-    @property
-    def valued(self) -> list[Point]:
-        """The points that have a value."""
-        return [one for one in self.points if one.value is not None]
 
 
 def value_field(column: str) -> Field:
@@ -103,84 +107,68 @@ def read(
     seen: set[str] = set()
     begun: dict[tuple[str, ...], str] = {}  # the anchor of the last series of a cell that began
     for one in kept:
+        cpu = one.entry.machine.cpu
         for record in one.records():
-            cell = str(cell_of(record))
+            cell, latency = str(cell_of(record)), record["latency"]
             if not selects(cell):
                 continue
-            point = _point(one.entry, record)
-            cpu = one.entry.machine.cpu
+            ended = record["outcome"]
+            point = Point(
+                one.entry,
+                latency["started"] if latency else one.entry.made,
+                *(ended["status"], ended["reason"], ended["detail"]),
+                _made_with(one.entry, record),
+            )
             outcomes.setdefault((cell, cpu), Series(cell, (cpu,))).points.append(point)
-            measurement = _measurement(cell, record)
+            # A text that is equal for two records of the same measurement.
+            made = [latency["values_ms"], latency["started"]] if latency else [ended, record["compile"], record["versions"]]  # fmt: skip
+            measurement = json.dumps([cell, *made])
             if measurement in seen:
                 continue
             seen.add(measurement)
             conditions = _conditions(one.entry, record)
-            for of in columns:
-                if (number := of.of(record)) is None:
+            for column in columns:
+                if (number := column.of(record)) is None:
                     continue
-                valued = replace(point, value=float(number))
-                anchor = ""
-                if of.column == LATENCY:
-                    anchor, valued = _latency(valued, record["latency"])
-                known, key = values[of.column], (cell, *conditions, anchor)
+                anchor, valued = "", replace(point, value=float(number))
+                if column.column == LATENCY:
+                    anchor, valued = _latency(point, latency)
+                known, key = values[column.column], (cell, *conditions, anchor)
                 if key not in known:
-                    follows = begun.get((of.column, *key[:-1]), "")
+                    follows = begun.get((column.column, *key[:-1]), "")
                     known[key] = Series(cell, conditions, anchor, follows)
-                    begun[of.column, *key[:-1]] = anchor
+                    begun[column.column, *key[:-1]] = anchor
                 known[key].points.append(valued)
-    return list(outcomes.values()), {
-        column: list(found.values()) for column, found in values.items()
-    }
-
-
-def _point(entry: Entry, record: Record) -> Point:
-    """The point of a record, without a value."""
-    ended = record["outcome"]
-    at = record["latency"]["started"] if record["latency"] else entry.made
-    made = made_with(entry, record)
-    return Point(
-        entry, at, ended["status"], ended["reason"], ended["detail"], None, None, None, made
-    )
+    return [*outcomes.values()], {name: [*of.values()] for name, of in values.items()}
 
 
 def _latency(point: Point, latency: Mapping[str, Any]) -> tuple[str, Point]:
     """The anchor of a latency ("" if it is known in milliseconds), and its point."""
-    values, anchor = latency["values_ms"], latency["anchor_ms"]
+    values, anchor, ms = latency["values_ms"], latency["anchor_ms"], latency["ms"]
     if not latency["anchor"] or anchor == values:
-        known = ratios.of_logs([math.log(ms) for ms in values])
-        return "", replace(point, value=latency["ms"], known=known, ms=latency["ms"])
+        known = ratios.of_logs([math.log(value) for value in values])
+        return "", replace(point, value=ms, known=known, ms=ms)
     ratio = math.exp(ratios.log_mean(anchor) - ratios.log_mean(values))
     known = ratios.paired(anchor, values)
-    return latency["anchor"], replace(point, value=ratio, known=known, ms=latency["ms"])
-
-
-def _measurement(cell: str, record: Record) -> str:
-    """Return a text that is equal for two records of the same measurement."""
-    latency = record["latency"]
-    if latency:
-        return json.dumps([cell, latency["values_ms"], latency["started"]])
-    return json.dumps([cell, record["outcome"], record["compile"], record["versions"]])
+    return latency["anchor"], replace(point, value=ratio, known=known, ms=ms)
 
 
 def _conditions(entry: Entry, record: Record) -> tuple[str, ...]:
-    """Return what values of a cell must share to be compared: the device, and what the model is."""
+    """What values of a cell must share to be compared: the device, and what the model is."""
     experiment, run, model = record["experiment"], record["run"], record["model"]
-    threads = run["threads"] and f"{run['threads']} threads"
-    computed = "" if experiment["precision"] == "none" else experiment["precision"]
     return (
         run["device_name"] or entry.machine.cpu,
-        threads or "",
+        f"{run['threads']} threads" if run["threads"] else "",
         f"{experiment['dtype']}, batch size {experiment['batch_size']}",
-        computed,
+        "" if experiment["precision"] == "none" else experiment["precision"],
         pairs(model["options"]),
         pairs(dict(sorted((experiment.get("optimizer") or {}).items()))),
     )
 
 
-def made_with(entry: Entry, record: Record) -> dict[str, str]:
-    """Return what may explain that a value of a cell changes, by name, as text."""
+def _made_with(entry: Entry, record: Record) -> dict[str, str]:
+    """What may explain that a value of a cell changes, by name, as text."""
     experiment, export = record["experiment"], record["export"] or {}
-    remedy = record.get("remedy") or {}
     digests = record["reference"].get("digests") or {}
     found = {
         **versions_of(record),
@@ -189,11 +177,71 @@ def made_with(entry: Entry, record: Record) -> dict[str, str]:
         "opt level": experiment.get("opt_level"),
         "flags": " ".join(experiment.get("flags") or ()),
         "rewrites": " ".join(export.get("rewrites") or ()),
-        "remedy": remedy.get("name"),
+        "remedy": (record.get("remedy") or {}).get("name"),
         "code of the stage": record["outcome"].get("fingerprint"),
         "commit": entry.commit,
     }
     return {name: text for name, text in found.items() if text}
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Two neighbours between which the level of a series changes. `index`: of the second one. `ratio`: of the levels."""
+
+    before: Point
+    after: Point
+    index: int
+    ratio: Interval
+
+    @property
+    def differs(self) -> list[str]:
+        """What differs between their runs."""
+        return differences(self.before, self.after)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A series of values and what it shows. `unit`: of its values."""
+
+    series: Series
+    unit: str
+    changed: tuple[Changed, ...]
+    drift: Drift | None
+
+    @property
+    def has_finding(self) -> bool:
+        """Whether there is a change or a drift."""
+        return bool(self.changed or self.drift)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Two neighbours between which it changes how a cell ends: the status or the reason. `differs`: between their runs."""
+
+    cell: str
+    before: Point
+    after: Point
+    differs: list[str]
+
+
+def shown(series: Series, of: Field) -> Shown:
+    """Return what a series of values shows."""
+    points = series.points
+    values = [point.value or 0.0 for point in points]
+    variances = [point.known.scale**2 if point.known else None for point in points]
+    found = changes.find(values, variances) if of.varies else changes.exact(values)
+    changed = (Changed(points[one.index - 1], points[one.index], one.index, one.ratio) for one in found.changes)  # fmt: skip
+    return Shown(series, "×" if series.anchor else of.unit, tuple(changed), found.drift)
+
+
+def endings(outcomes: Iterable[Series]) -> list[Ended]:
+    """Return each change in how a cell ended."""
+    return [
+        Ended(series.cell, before, after, differences(before, after))
+        for series in outcomes
+        for before, after in pairwise(series.points)
+        if (before.status, before.reason) != (after.status, after.reason)
+    ]
 
 
 def differences(before: Point, after: Point) -> list[str]:
@@ -208,6 +256,47 @@ def differences(before: Point, after: Point) -> list[str]:
     ]
 
 
-def changed_endings(points: Sequence[Point]) -> list[tuple[Point, Point]]:
-    """Return the pairs of neighbours that ended in different ways: the status or the reason differs."""
-    return [(a, b) for a, b in pairwise(points) if (a.status, a.reason) != (b.status, b.reason)]
+def when(at: float) -> str:
+    """Return a time, given in seconds since the epoch, in UTC."""
+    return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%Y-%m-%d %H:%M}"
+
+
+def to_json(of: Shown) -> dict[str, Any]:
+    """Return a series with its changes and its drift as JSON."""
+    points = [
+        {
+            "run": point.entry.id,
+            "at": point.at,
+            "value": point.value,
+            "interval": point.ends,
+            "ms": point.ms,
+            "status": point.status,
+            "made_with": point.made_with,
+        }
+        for point in of.series.points
+    ]
+    changed = [
+        {
+            "run": one.after.entry.id,
+            "before": one.before.entry.id,
+            "index": one.index,
+            "ratio": _ratio(one.ratio),
+            "differs": one.differs,
+        }
+        for one in of.changed
+    ]
+    return {
+        "cell": of.series.cell,
+        "conditions": [one for one in of.series.conditions if one],
+        "unit": of.unit,
+        "anchor": of.series.anchor,
+        "follows": of.series.follows,
+        "points": points,
+        "changes": changed,
+        "drift": of.drift and {"ratio": _ratio(of.drift.ratio), "step": of.drift.step},
+    }
+
+
+def _ratio(of: Interval) -> list[float | None]:
+    """A ratio with its ends; null where the value before was 0."""
+    return [one if one < float("inf") else None for one in (of.ratio, of.low, of.high)]

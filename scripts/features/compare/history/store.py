@@ -66,6 +66,17 @@ class Entry(msgspec.Struct, frozen=True):
         return self.measured[1] if self.measured else self.made
 
     @property
+    def versions(self) -> str:
+        """The versions, such as `PyTorch 2.15.0, IREE 3.13.0`, by toolchain if there are several."""
+        texts = {
+            toolchain: ", ".join(f"{name} {' and '.join(of)}" for name, of in packages.items())
+            for toolchain, packages in self.toolchains.items()
+        }
+        if len(texts) == 1:
+            return next(iter(texts.values()))
+        return "; ".join(f"{toolchain}: {text}" for toolchain, text in texts.items())
+
+    @property
     def short(self) -> str:
         """The first digits of its id, for tables."""
         return self.id[:8]
@@ -95,43 +106,41 @@ class Kept:
         yield from _decoded(text)
 
 
-def keep(records: Path, kind: str, folder: Path | None = None) -> None:
-    """Add an aggregate, a file of records, to the history, which is beside it unless `folder` is given.
+def keep(records: Path, kind: str) -> None:
+    """Add an aggregate, a file of records, to the history beside it.
 
     Nothing is written if the history has the same records already. An error is printed and does not stop the run: the results
     themselves are complete.
     """
+    folder = records.parent / FOLDER.name
     try:
-        _keep(records.read_bytes(), kind, folder or records.parent / FOLDER.name)
+        import zstandard
+
+        text = records.read_bytes()
+        name = _id(text)
+        about = folder / f"{name}.json"
+        if about.exists():
+            return
+        entry = _described(name, kind, _decoded(text))
+        # The description is last: an entry without one is not complete, and is written again.
+        atomic.write_bytes(folder / f"{name}.jsonl.zst", zstandard.compress(text, LEVEL))
+        atomic.write_json(about, msgspec.to_builtins(entry))
     except Exception as error:  # whatever it is: nothing of the run depends on the history
         print(f"note: {records} was not added to the history: {error}", file=sys.stderr)
 
 
-def _keep(text: bytes, kind: str, folder: Path) -> None:
-    import zstandard
-
-    name = _id(text)
-    about = folder / f"{name}.json"
-    if about.exists():
-        return
-    entry = describe(name, kind, _decoded(text))
-    # The description is last: an entry without one is not complete, and is written again.
-    atomic.write_bytes(folder / f"{name}.jsonl.zst", zstandard.compress(text, LEVEL))
-    atomic.write_json(about, msgspec.to_builtins(entry))
-
-
-def describe(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> Entry:
-    """Return the description of an aggregate that is made now, on this machine."""
+def _described(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> Entry:
+    """The description of an aggregate that is made now, on this machine."""
     statuses: Counter[str] = Counter()
     versions: dict[str, dict[str, set[str]]] = {}
     started: list[float] = []
-    for one in records:
-        statuses[one["outcome"]["status"]] += 1
-        known = versions.setdefault(toolchain_of(one), {})
-        for package, version in versions_of(one).items():
+    for record in records:
+        statuses[record["outcome"]["status"]] += 1
+        known = versions.setdefault(toolchain_of(record), {})
+        for package, version in versions_of(record).items():
             known.setdefault(package, set()).add(version)
-        if one.get("latency"):
-            started.append(one["latency"]["started"])
+        if latency := record.get("latency"):
+            started.append(latency["started"])
     return Entry(
         name,
         kind,
@@ -140,8 +149,8 @@ def describe(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> Entr
         commit(),
         Machine(platform.node(), machine.cpu_name(), machine.physical_cores()),
         {
-            toolchain: {package: sorted(found) for package, found in sorted(of.items())}
-            for toolchain, of in sorted(versions.items())
+            toolchain: {package: sorted(known) for package, known in sorted(packages.items())}
+            for toolchain, packages in sorted(versions.items())
         },
         dict(sorted(statuses.items())),
     )
@@ -180,7 +189,7 @@ def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept],
     They are in the order in which they were made. A run in which the cell that fails was the last one to be measured has an older
     last timing than the run before it.
     """
-    found, wrong = [], []
+    kept, wrong = [], []
     for path in sorted(folder.glob("*.json")):
         try:
             entry = msgspec.json.decode(path.read_bytes(), type=Entry)
@@ -188,8 +197,8 @@ def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept],
             wrong.append(f"{path}: not an entry of a history ({error})")
             continue
         if entry.kind in kinds:
-            found.append(Kept(entry, path.with_name(f"{entry.id}.jsonl.zst")))
-    return sorted(found, key=lambda one: (one.entry.made, one.entry.id)), wrong
+            kept.append(Kept(entry, path.with_name(f"{entry.id}.jsonl.zst")))
+    return sorted(kept, key=lambda one: (one.entry.made, one.entry.id)), wrong
 
 
 def _decoded(text: bytes) -> Iterator[dict[str, Any]]:

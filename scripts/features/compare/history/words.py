@@ -1,24 +1,32 @@
-"""A history as text: its runs, series with bars, and findings."""
+"""A history as text: its runs, series with bars, and findings; and series as a plot."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from scripts.features.compare.history.changes import LEAST, Drift
-from scripts.features.compare.history.findings import Changed, Ended, Shown, ends_of, when
-from scripts.features.compare.history.series import LATENCY, Point, Series
+from scripts.features.compare.history.changes import LEAST
+from scripts.features.compare.history.series import LATENCY, Ended, Point, Series, Shown, when
 from scripts.features.compare.history.store import Entry
-from scripts.records import wording
+from scripts.records import plotting, wording
 from scripts.records.screen import plain_table
 from scripts.timing.ratios import Interval
 
-WIDTH = 24
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BAR = 24
 """Characters of the longest bar."""
 EIGHTHS = " ▏▎▍▌▋▊▉"
 NO_CHANGE = "no change was found"
+WIDTH = 8.0
+"""Inches of a plot."""
+PANELS = 24
+"""Series of a plot, those with findings first."""
 
 
 def runs(entries: Sequence[Entry]) -> RenderableType:
@@ -28,31 +36,19 @@ def runs(entries: Sequence[Entry]) -> RenderableType:
         table.add_column(name)
     for name in ("rows", "ok"):
         table.add_column(name, justify="right")
-    for one in entries:
+    for entry in entries:
         table.add_row(
-            one.short, when(one.at), one.commit, f"{one.machine.name}: {one.machine.cpu}, {one.machine.cores} cores",
-            versions(one), str(one.rows), str(one.statuses.get("ok", 0)),
+            entry.short, when(entry.at), entry.commit, f"{entry.machine.name}: {entry.machine.cpu}, {entry.machine.cores} cores",
+            entry.versions, str(entry.rows), str(entry.statuses.get("ok", 0)),
         )  # fmt: skip
     return table
 
 
-def versions(entry: Entry) -> str:
-    """The versions of an entry, such as `PyTorch 2.15.0, IREE 3.13.0`, by toolchain if there are several."""
-    of = {
-        toolchain: ", ".join(f"{name} {' and '.join(known)}" for name, known in packages.items())
-        for toolchain, packages in entry.toolchains.items()
-    }
-    if len(of) == 1:
-        return next(iter(of.values()))
-    return "; ".join(f"{toolchain}: {text}" for toolchain, text in of.items())
-
-
 def show(console: Console, shown: Shown, column: str) -> None:
     """Print a series as a table with bars, and what was found in it."""
-    console.print(Text(shown.series.title, style="bold"))
-    table = plain_table()
-    changed_at = {one.after for one in shown.changed}
     series = shown.series
+    console.print(Text(series.title, style="bold"))
+    table = plain_table()
     unit = f" ({shown.unit})" if shown.unit and not column.endswith(f"_{shown.unit}") else ""
     for name in ("run", "when (UTC)", "commit"):
         table.add_column(name)
@@ -60,12 +56,14 @@ def show(console: Console, shown: Shown, column: str) -> None:
     if series.anchor:
         table.add_column(column, justify="right")
     table.add_column("")
-    points = shown.series.valued
-    most = max((one.value or 0.0 for one in points), default=0.0)
-    for one in points:
-        mark = " ← change" if one in changed_at else ""
-        ms = [wording.milliseconds(one.ms)] if series.anchor and one.ms else []
-        table.add_row(one.entry.short, when(one.at), one.entry.commit, value(one, series, column), *ms, bar(one.value or 0.0, most) + mark)  # fmt: skip
+    changed_at = {one.after for one in shown.changed}
+    most = max((point.value or 0.0 for point in series.points), default=0.0)
+    for point in series.points:
+        eighths = round(8 * BAR * (point.value or 0.0) / most) if most > 0 else 0
+        bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+        ms = [wording.milliseconds(point.ms)] if series.anchor and point.ms else []
+        mark = " ← change" if point in changed_at else ""
+        table.add_row(point.entry.short, when(point.at), point.entry.commit, _value(point, series, column), *ms, bar + mark)  # fmt: skip
     console.print(table)
     for line in findings(shown, column):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
@@ -74,30 +72,28 @@ def show(console: Console, shown: Shown, column: str) -> None:
 
 def findings(shown: Shown, column: str) -> list[str]:
     """What was found in a series, as lines."""
-    series = shown.series
-    anew = f"starts anew with another anchor, after {series.follows}" if series.follows else ""
-    if shown.has_finding:
-        found = [anew, *(_changed(one, series, column) for one in shown.changed)]
-        found += [_drift(shown, shown.found.drift)] if shown.found.drift else []
-        return list(filter(None, found))
-    count = len(series.valued)
-    few = f"; {count} of the {LEAST} runs that a change needs" if count < LEAST else ""
-    return [*filter(None, [anew]), NO_CHANGE + few]
-
-
-def _changed(of: Changed, series: Series, column: str) -> str:
-    before, after = (value(one, series, column, False) for one in (of.before, of.after))
-    text = f"change in run {of.after.entry.short} ({when(of.after.at)}): {before} → {after}, {interval(of.change.ratio)}"
-    return text + _differs(of.differs, of.before)
-
-
-def _drift(shown: Shown, drift: Drift) -> str:
-    points = shown.series.valued
-    first, last = points[0], points[-1]
-    return (
-        f"slow drift from run {first.entry.short} ({when(first.at)}) to {last.entry.short} ({when(last.at)}): {interval(drift.ratio)} over "
-        f"{len(points)} runs, × {drift.step:.4f} per run"
-    )
+    series, points = shown.series, shown.series.points
+    lines = []
+    if series.follows:
+        lines.append(f"starts anew with another anchor, after {series.follows}")
+    for changed in shown.changed:
+        before, after = (
+            _value(point, series, column, False) for point in (changed.before, changed.after)
+        )
+        lines.append(
+            f"change in run {changed.after.entry.short} ({when(changed.after.at)}): {before} → {after}, {_interval(changed.ratio)}"
+            + _differs(changed.differs, changed.before)
+        )
+    if drift := shown.drift:
+        first, last = points[0], points[-1]
+        lines.append(
+            f"slow drift from run {first.entry.short} ({when(first.at)}) to {last.entry.short} ({when(last.at)}): {_interval(drift.ratio)} over "
+            f"{len(points)} runs, × {drift.step:.4f} per run"
+        )
+    if not shown.has_finding:
+        few = f"; {len(points)} of the {LEAST} runs that a change needs"
+        lines.append(NO_CHANGE + (few if len(points) < LEAST else ""))
+    return lines
 
 
 def ended(of: Ended) -> str:
@@ -111,28 +107,55 @@ def _differs(differs: Iterable[str], before: Point) -> str:
     return f"; since run {before.entry.short}: {known or 'nothing that the rows record'}"
 
 
-def value(point: Point, series: Series, column: str, with_interval: bool = True) -> str:
+def _value(point: Point, series: Series, column: str, with_interval: bool = True) -> str:
     """The value of a point of a series as text, of a latency with its interval."""
     if point.value is None:
         return "–"
     if column != LATENCY:
         return f"{point.value:,.10g}"
-    ends = ends_of(point) if with_interval else None
+    ends = point.ends if with_interval else None
     text, *of_ends = (
-        f"{one:.4g}" if series.anchor else wording.milliseconds(one)
-        for one in (point.value, *(ends or ()))
+        f"{number:.4g}" if series.anchor else wording.milliseconds(number)
+        for number in (point.value, *(ends or ()))
     )
     return f"{text} ({' to '.join(of_ends)})" if of_ends else text
 
 
-def interval(of: Interval) -> str:
+def _interval(of: Interval) -> str:
     """A ratio as text, with its interval if it has one."""
     if of.low == of.high:
         return f"× {of.ratio:.4g}"
     return f"× {of.ratio:.3f} ({of.low:.3f} to {of.high:.3f})"
 
 
-def bar(number: float, most: float) -> str:
-    """A bar whose length is a share of WIDTH characters."""
-    eighths = round(8 * WIDTH * number / most) if most > 0 else 0
-    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+def figure(shown: Sequence[Shown], column: str) -> Figure:
+    """Return a figure with a panel per series, with intervals and changes."""
+    chosen = sorted(shown, key=lambda one: not one.has_finding)[:PANELS]
+    made = plotting.figure(WIDTH, 0.4 + 1.9 * max(1, len(chosen)))
+    panels = made.subplots(max(1, len(chosen)), 1, squeeze=False)[:, 0]
+    if not chosen:
+        return plotting.nothing(panels[0], "no series")
+    for axes, one in zip(panels, chosen, strict=True):
+        _panel(axes, one, column)
+    return made
+
+
+def _panel(axes: Axes, of: Shown, column: str) -> None:
+    points = of.series.points
+    values = [point.value or 0.0 for point in points]
+    ends = [point.ends or (value, value) for point, value in zip(points, values, strict=True)]
+    errors = [
+        [max(0.0, value - low) for value, (low, _) in zip(values, ends, strict=True)],
+        [max(0.0, high - value) for value, (_, high) in zip(values, ends, strict=True)],
+    ]
+    axes.errorbar(range(len(points)), values, yerr=errors, marker="o", markersize=3.5, color=plotting.color(2), elinewidth=0.8)  # fmt: skip
+    for one in of.changed:
+        axes.axvline(one.index - 0.5, color=plotting.color(5), linestyle="--")
+        axes.annotate(f" × {one.ratio.ratio:.3g}", (one.index - 0.5, 1.0), xycoords=("data", "axes fraction"), va="top")  # fmt: skip
+    if of.drift:
+        axes.annotate(f"drift × {of.drift.ratio.ratio:.3g}", (0.02, 0.95), xycoords="axes fraction", va="top")  # fmt: skip
+    axes.set_title(of.series.title, fontsize=8, loc="left")
+    axes.set_ylabel("times as fast" if of.series.anchor else column, fontsize=8)
+    step = max(1, len(points) // 8)
+    labels = [f"{point.entry.short}\n{when(point.at)}" for point in points[::step]]
+    axes.set_xticks(range(0, len(points), step), labels, fontsize=7)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from scripts.core import atomic, checkout, exits
 from scripts.features.compare import formats, pairs, remeasuring
-from scripts.features.compare.compare import Comparison, compare
+from scripts.features.compare.compare import Settings, compare
 from scripts.features.compare.latencies import Estimate
 from scripts.features.compare.pairs import Pair
-from scripts.features.compare.settings import Settings
 from scripts.matrix import cell, settings
 from scripts.matrix.reading import ConfigError
 from scripts.records.results_file import BadRecords, read
@@ -20,21 +19,24 @@ from scripts.timing.turns import Rule
 
 RESULTS = Path("results")
 ROWS = "results.jsonl"
-SAVED = "comparison.json"
 BAD_INPUT = 2
 """The exit code for input that cannot be used: 1 means that something has become worse."""
 
 
 def main() -> int:
     args = _arguments()
+    before, after = args.toolchain or map(str, args.rows)
     try:
-        chosen = _settings(args.configfile)
-        found = [one for one in _pairs(args) if cell.selects(args.cell, one.cell)]
+        thresholds = _settings(args.configfile)
+        rows = [[one.data for one in read(_rows_file(path))] for path in args.rows]
+        found = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
+        found = [pair for pair in found if cell.selects(args.cell, pair.cell)]
         if not found:
             raise BadRecords(f"no cell matches --cell {' '.join(args.cell)}" if args.cell else "there are no rows")  # fmt: skip
-        made = _compare(args, found, chosen, {})
+        made = compare(found, before, after, thresholds)
         if args.remeasure:
-            made = _compare(args, found, chosen, _again(args, made, found))
+            again = _again(args, made.measurable, found)
+            made = compare(found, before, after, thresholds, again)
         if args.save:
             atomic.write_text(args.save, formats.as_json(made, args.all))
         text = formats.FORMATS[args.format](made, args.all)
@@ -61,7 +63,7 @@ def _arguments() -> argparse.Namespace:
         "--all", action="store_true", help="show also latencies of which no change was found"
     )
     parser.add_argument(
-        "--save", type=Path, metavar="FILE", help=f"also write the comparison as JSON, such as {RESULTS / SAVED} for results/report.html"
+        "--save", type=Path, metavar="FILE", help=f"also write the comparison as JSON, such as {RESULTS}/comparison.json for results/report.html"
     )  # fmt: skip
     parser.add_argument(
         "--configfile",
@@ -86,8 +88,7 @@ def _arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if len(args.rows) != 2 and not (args.toolchain and len(args.rows) < 2):
         parser.error("name two folders or files; or --toolchain BEFORE AFTER and at most one")
-    if args.toolchain and not args.rows:
-        args.rows = [RESULTS]
+    args.rows = args.rows or [RESULTS]
     if args.remeasure and not args.toolchain and len(set(_folders(args))) == 1:
         parser.error(
             "--remeasure: both runs are of the same folder, so the modules and the environment of the one "
@@ -97,30 +98,16 @@ def _arguments() -> argparse.Namespace:
 
 
 def _settings(files: Sequence[Path]) -> Settings:
-    """The thresholds of config.yaml with further files over it."""
+    """The thresholds of config.yaml with further files over it; what they leave out has the default."""
     declared, _ = settings.load({}, [checkout.path("config.yaml"), *files], checkout.ROOT, Path.cwd())  # fmt: skip
-    return Settings.of(declared.get("compare"))
-
-
-def _pairs(args: argparse.Namespace) -> list[Pair]:
-    read_rows = [[one.data for one in read(_rows_file(path))] for path in args.rows]
-    if args.toolchain:
-        return pairs.of_toolchains(read_rows[0], *args.toolchain)
-    return pairs.of_files(*read_rows)
+    given = dict(declared.get("compare") or {})
+    if "outcomes" in given:
+        given["outcomes"] = tuple(given["outcomes"])
+    return Settings(**given)
 
 
 def _rows_file(path: Path) -> Path:
     return path / ROWS if path.is_dir() else path
-
-
-def _compare(
-    args: argparse.Namespace,
-    found: Sequence[Pair],
-    chosen: Settings,
-    in_turns: Mapping[str, Estimate],
-) -> Comparison:
-    before, after = args.toolchain or map(str, args.rows)
-    return compare(found, before, after, chosen, in_turns)
 
 
 def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
@@ -130,21 +117,18 @@ def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
 
 
 def _again(
-    args: argparse.Namespace, made: Comparison, found: Sequence[Pair]
+    args: argparse.Namespace, cells: Sequence[str], found: Iterable[Pair]
 ) -> dict[str, Estimate]:
-    """Time cells again that are undecided, or that have no common anchor. Says on stderr what it does."""
+    """Time cells again. Says on stderr what it does."""
     by_cell = {pair.cell: pair for pair in found}
-    cells = [one.cell for one in made.undecided]
-    cells += [one.cell for one in made.not_compared if one.is_measurable]
     # More seconds are more generations: only these narrow an interval.
     generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
     rule = Rule(budget_s=args.budget, generations=generations)
     estimates = {}
-    for number, cell_name in enumerate(cells, start=1):
-        print(f"[{number}/{len(cells)}] {cell_name}", file=sys.stderr, flush=True)
-        again = remeasuring.measure(by_cell[cell_name], _folders(args), rule)
-        if isinstance(again, Estimate):
-            estimates[cell_name] = again
-        else:
-            print(f"    not timed again: {again}", file=sys.stderr, flush=True)
+    for number, name in enumerate(cells, start=1):
+        print(f"[{number}/{len(cells)}] {name}", file=sys.stderr, flush=True)
+        try:
+            estimates[name] = remeasuring.measure(by_cell[name], _folders(args), rule)
+        except remeasuring.NotMeasured as error:
+            print(f"    not timed again: {error}", file=sys.stderr, flush=True)
     return estimates

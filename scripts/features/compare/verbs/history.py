@@ -9,21 +9,19 @@ import csv
 import functools
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from scripts.core import exits
-from scripts.features.compare.history import findings, plot, series, store, tables, words
-from scripts.features.compare.history.findings import Ended, Shown
-from scripts.features.compare.history.series import LATENCY, NoSuchValue
+from scripts.features.compare.history import series, store, words
+from scripts.features.compare.history.series import LATENCY, Ended, NoSuchValue, Shown
 from scripts.features.compare.history.store import Damaged, Kept
-from scripts.features.compare.history.tables import BadQuery
 from scripts.matrix import cell
-from scripts.records import plotting
-
-KINDS = tuple(kind for kind in store.KINDS if kind != "operators")
-"""The aggregates whose rows are cells."""
+from scripts.records import fields, plotting
+from scripts.records.columns import COLUMNS
+from scripts.records.results_file import cell_of
 
 
 def main() -> None:
@@ -35,44 +33,51 @@ def main() -> None:
         metavar="COLUMN",
         help=f"a column of numbers, such as vmfb_bytes or compile_s (default: {LATENCY})",
     )
-    parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help="default: latency")
+    parser.add_argument(
+        "--kind", choices=store.KINDS, default=store.KINDS[0], help="default: latency"
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="print series and findings as JSON")
     how.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the series (and FILE.png)")
     how.add_argument("--sql", metavar="QUERY", help="print the answer of DuckDB as CSV")
     args = parser.parse_args()
-    kept = read(args.results / store.FOLDER.name, args.kind)
-    try:
-        if args.sql:
-            write_answer(kept, args.sql)
-            return
-        of = series.value_field(args.value)
-        outcomes, values = series.read(kept, [of], functools.partial(cell.selects, args.cell))
-    except (Damaged, NoSuchValue, BadQuery) as error:
-        exits.fail(str(error))
-    if args.cell and not outcomes:
-        exits.fail(f"no cell in {len(kept)} runs matches --cell {' '.join(args.cell)}")
-    shown = [findings.of_series(one, of) for one in values[args.value]]
-    ended = findings.endings(outcomes)
-    if args.json:
-        print(json.dumps(findings.to_json(shown, ended), indent=2, allow_nan=False))
-    elif args.plot:
-        plotting.save(functools.partial(plot.figure, shown, args.value), args.plot)
-    else:
-        show(kept, shown, ended, args.value, whole=bool(args.cell))
-
-
-def read(folder: Path, kind: str) -> list[Kept]:
-    """The entries of a kind. Exits if there are none."""
-    kept, wrong = store.read(folder, (kind,))
+    folder = args.results / store.FOLDER.name
+    kept, wrong = store.read(folder, (args.kind,))
     for one in wrong:
         print(f"note: {one}", file=sys.stderr)
     if not kept:
         exits.fail(
-            f"{folder}: no run is kept; `snakemake --cores <n> results/{kind}.csv` adds its results"
+            f"{folder}: no run is kept; `snakemake --cores <n> results/{args.kind}.csv` adds its results"
         )
-    return kept
+    try:
+        if args.sql:
+            answer(kept, args.sql)
+            return
+        of = series.value_field(args.value)
+        outcomes, values = series.read(kept, [of], functools.partial(cell.selects, args.cell))
+    except (Damaged, NoSuchValue) as error:
+        exits.fail(str(error))
+    if args.cell and not outcomes:
+        exits.fail(f"no cell in {len(kept)} runs matches --cell {' '.join(args.cell)}")
+    shown = [series.shown(one, of) for one in values[args.value]]
+    ended = series.endings(outcomes)
+    if args.json:
+        endings = [
+            {
+                "cell": one.cell,
+                "before": {"run": one.before.entry.id, "ended": one.before.ended},
+                "after": {"run": one.after.entry.id, "ended": one.after.ended, "detail": one.after.detail},
+                "differs": one.differs,
+            }
+            for one in ended
+        ]  # fmt: skip
+        found = {"series": [*map(series.to_json, shown)], "outcomes": endings}
+        print(json.dumps(found, indent=2, allow_nan=False))
+    elif args.plot:
+        plotting.save(functools.partial(words.figure, shown, args.value), args.plot)
+    else:
+        show(kept, shown, ended, args.value, whole=bool(args.cell))
 
 
 def show(
@@ -95,9 +100,39 @@ def show(
         console.print(words.ended(of), highlight=False, soft_wrap=True)
 
 
-def write_answer(kept: list[Kept], sql: str) -> None:
-    """Print the answer of a query as CSV."""
-    columns, lines = tables.query(kept, sql)
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(columns)
-    out.writerows(lines)
+def answer(kept: Sequence[Kept], sql: str) -> None:
+    """Print the answer of a query as CSV. Exits if DuckDB refuses it; raises Damaged if an entry cannot be read."""
+    import duckdb
+    import pandas as pd
+
+    runs = pd.DataFrame(
+        {
+            "run": one.entry.id,
+            "kind": one.entry.kind,
+            "at": pd.Timestamp(one.entry.at, unit="s"),
+            "commit": one.entry.commit,
+            "machine": one.entry.machine.name,
+            "cpu": one.entry.machine.cpu,
+            "versions": one.entry.versions,
+            "rows": one.entry.rows,
+            "ok": one.entry.statuses.get("ok", 0),
+        }
+        for one in kept
+    )
+    lines = (
+        {"run": one.entry.id, "cell": str(cell_of(record))} | fields.row(record, COLUMNS)
+        for one in kept
+        for record in one.records()
+    )
+    types = {"run": "object", "cell": "object"} | fields.dtypes(COLUMNS)
+    rows = pd.DataFrame(lines, columns=list(types), dtype="object").astype(types)
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.register("runs", runs)
+        connection.register("rows", rows)
+        try:
+            found = connection.sql(sql)
+            out = csv.writer(sys.stdout, lineterminator="\n")
+            out.writerow(found.columns if found else [])
+            out.writerows(found.fetchall() if found else [])
+        except duckdb.Error as error:
+            exits.fail(str(error))

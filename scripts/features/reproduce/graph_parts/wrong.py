@@ -1,4 +1,4 @@
-"""Finds the operator: compares the values of all nodes of a graph, then the first wrong ones by themselves.
+"""Finds a wrong operator of a captured graph: compares the values of all nodes of a graph, then the first wrong ones by themselves.
 
 A node whose value is wrong may only have been given wrong values. So each candidate is also lowered as a program of its
 own, with the values of eager mode as its inputs.
@@ -6,30 +6,41 @@ own, with the values of eager mode as its inputs.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
 from torch import fx
 
-from scripts.features.reproduce.graph_parts import graph as graphs
-from scripts.features.reproduce.graph_parts.computed import Compiled, Lowering
-from scripts.features.reproduce.graph_parts.graph import Graph, Part
+from scripts.core import archive, tensors
+from scripts.features.reproduce.reduction import failures
 from scripts.features.reproduce.reduction.mismatch import differs
+from scripts.iree import float64
+from scripts.iree.backends import BACKENDS, compile_flags
+from scripts.iree.compiler import Compiler
+from scripts.iree.session import Module, Session
+from scripts.lowering import capture, link
 from scripts.torch_model import convert
 from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.weights import named_weights
 
+CPU = "llvm-cpu"
+PLAIN = tuple(compile_flags(CPU, None, "O0", ()))
+"""Flags with which IREE is taken to be right: what is wrong then is wrong in the program."""
 AROUND = (0, 1, 2, 4)
 """How many operators before one are lowered together with it, until the difference shows."""
 CANDIDATES = 10
 """Nodes with wrong values that are tried by themselves, in the order of the graph."""
 SIZES = (1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 128)
 """Sizes of dimensions that are tried, the smallest first."""
-
-Wrong = tuple[Part, torch.Tensor, Compiled, np.ndarray]
-"""A part, its eager result, its program, and what that computes."""
+UNSET = "empty"
+"""In the names of operators whose results have no defined values (`aten.empty.memory_format`)."""
 
 
 class NotFound(Exception):
@@ -37,45 +48,152 @@ class NotFound(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
-    """`node`: whose value is wrong. `part`: the smallest part that shows it; `eager`: its right result. `computed`: what its
-    program computes. `nodes`: of the graph; `wrong`: those with wrong values, None if this is not
-    known."""
+class Graph:
+    """A functional graph with its weights, and what its nodes compute in eager mode.
 
-    node: fx.Node
+    `eager`: the tensors of inputs, weights and operators. `operators`: the nodes that compute one tensor, in order.
+    """
+
+    module: fx.GraphModule
+    eager: dict[fx.Node, torch.Tensor]
+    operators: tuple[fx.Node, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some operators of a graph, as a module that returns a list. `inputs`: what it is called with."""
+
+    module: fx.GraphModule
+    inputs: tuple[torch.Tensor, ...]
+    nodes: tuple[fx.Node, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a part was lowered to, and what is needed to run it. `rewrites`: of the exporter. `module`: None if it did not
+    compile, and `why` says how that failed."""
+
+    text: str
+    rewrites: tuple[str, ...] = ()
+    module: Module | None = None
+    inputs: Sequence[np.ndarray] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A part of which `program` computes other values than eager mode. `eager`: its right result. `computed`: that of the
+    program."""
+
     part: Part
     eager: torch.Tensor
-    compiled: Compiled
+    program: Program
     computed: np.ndarray
+
+
+@dataclass(frozen=True)
+class Found(Wrong):
+    """The smallest part that shows that the value of `node` is wrong. `nodes`: of the graph; `wrong`: those with wrong values,
+    None if this is not known."""
+
+    node: fx.Node
     nodes: int
     wrong: int | None
 
 
-def find(loaded: LoadedModel, lowering: Lowering, deadline: float) -> Found:
+@dataclass(frozen=True)
+class Lowering:
+    """A frontend (an exporter and its options) and a deadline, by time.monotonic. `folder`: for files; `threads`: of the CPU."""
+
+    exporter: ModuleType
+    options: Mapping[str, Any]
+    folder: Path
+    threads: int
+    deadline: float
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() > self.deadline
+
+    def compiled(self, part: Part) -> Program:
+        """Lower a part, and compile it for the CPU."""
+        model = LoadedModel("part", part.module, part.inputs, {}, file=None)
+        try:
+            lowered, _ = self.exporter.export(model, self.options)
+        except Exception as error:  # each package has error classes of its own
+            return Program("", why=f"{type(error).__name__}: {error}")
+        types = [convert.tensor_type(name, tensor) for name, tensor in model.inputs]
+        text = link.link(lowered, types).decode()
+        limit_s = max(1.0, self.deadline - time.monotonic())
+        vmfb, weights = self.folder / "module.vmfb", self.folder / "weights.irpa"
+        compiler = Compiler((*PLAIN, *float64.of_text(text, PLAIN)), self.folder)
+        compiled = compiler.run(text, limit_s, vmfb)
+        if compiled.returncode is None:
+            return Program(text, lowered.rewrites, why=f"more than {limit_s:.0f} s")
+        for failure in failures.diagnoses(compiled):
+            return Program(text, lowered.rewrites, why=failure.detail)
+        stored = (convert.to_numpy(tensor) for _, tensor in model.inputs)
+        inputs = [
+            tensors.as_native(array, kind.dtype) for array, kind in zip(stored, types, strict=True)
+        ]
+        own, _ = named_weights(part.module)
+        if own:
+            archive.write(weights, ((key, convert.to_bytes(one)) for key, one in own.items()))
+        module = Module(vmfb, weights if own else None, BACKENDS[CPU].device)
+        return Program(text, lowered.rewrites, module, inputs)
+
+    def outputs(self, program: Program) -> list[np.ndarray]:
+        """The results of a program, bfloat16 as float32. Raises RuntimeError if it fails."""
+        assert program.module is not None
+        with contextlib.closing(Session(program.module, self.threads)) as session:
+            outputs, _ = session.call(program.inputs)
+        return [
+            array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+            for array in outputs
+        ]
+
+    def wrong(self, part: Part) -> Wrong | None:
+        """What a part computes, if that is not its value in eager mode; None also if it does not compile."""
+        with torch.no_grad():
+            [eager] = part.module(*part.inputs)
+        program = self.compiled(part)
+        if program.module is None:
+            return None
+        [computed] = self.outputs(program)
+        if not differs(convert.to_numpy(eager), computed):
+            return None
+        return Wrong(part, eager, program, computed)
+
+
+def find(loaded: LoadedModel, lowering: Lowering) -> Found:
     """Return the first operator of a model that is wrong, with inputs that are as small as possible.
 
-    `deadline`: by time.monotonic; after it, the smallest inputs found so far are kept. Raises NotFound, and what torch and
-    the exporter raise.
+    After the deadline, the smallest inputs found so far are kept. Raises NotFound, and what torch and the exporter raise.
     """
-    graph = graphs.of(loaded)
-    wrong = _all_wrong(graph, lowering, deadline)
+    graph = captured(loaded)
+    count, wrong = len(graph.operators), _all_wrong(graph, lowering)
     if wrong == []:
-        raise NotFound(
-            f"at O0, the values of all {len(graph.operators)} nodes are those of eager mode"
-        )
+        raise NotFound(f"at O0, the values of all {count} nodes are those of eager mode")
     for part, node in _candidates(graph, wrong):
-        if time.monotonic() > deadline:
+        if lowering.is_over:
             break
-        if found := _wrong(part, lowering, deadline):
-            found = _shrunk(found, lowering, deadline)
+        if wrong_part := lowering.wrong(part):
             known = None if wrong is None else len(wrong)
-            return Found(node, *found, len(graph.operators), known)
-    raise NotFound(_said(graph, wrong))
+            return Found(**vars(_shrunk(wrong_part, lowering)), node=node, nodes=count, wrong=known)
+    if wrong is None:
+        raise NotFound(
+            f"no node by itself has other values at O0 than in eager mode, of {count}, or the time was over"
+        )
+    raise NotFound(
+        f"at O0, {len(wrong)} of {count} nodes have other values than in eager mode, the first is {wrong[0]}, "
+        f"but none of the first {min(CANDIDATES, len(wrong))} has by itself, or the time was over"
+    )
 
 
-def _all_wrong(graph: Graph, lowering: Lowering, deadline: float) -> list[fx.Node] | None:
+def _all_wrong(graph: Graph, lowering: Lowering) -> list[fx.Node] | None:
     """The nodes with other values than in eager mode; None if the program with the values of all nodes does not compile."""
-    whole = lowering.compiled(graphs.with_results(graph, graph.operators), _left(deadline))
+    whole = lowering.compiled(_with_results(graph, graph.operators))
     if whole.module is None:
         print(f"the program with the values of all nodes does not compile: {whole.why}", flush=True)
         return None
@@ -87,65 +205,121 @@ def _candidates(graph: Graph, wrong: list[fx.Node] | None) -> Iterator[tuple[Par
     """The parts that are lowered by themselves: the first wrong nodes with more and more of the operators before them; if it
     is not known which nodes are wrong, each node."""
     if wrong is None:
-        yield from ((graphs.around(graph, node, 0), node) for node in graph.operators)
+        yield from ((_around(graph, node, 0), node) for node in graph.operators)
         return
     for steps in AROUND:
         for node in wrong[:CANDIDATES]:
-            yield graphs.around(graph, node, steps), node
+            yield _around(graph, node, steps), node
 
 
-def _said(graph: Graph, wrong: list[fx.Node] | None) -> str:
-    """What was compared without a result."""
-    if wrong is None:
-        return f"no node by itself has other values at O0 than in eager mode, of {len(graph.operators)}, or the time was over"
-    return (
-        f"at O0, {len(wrong)} of {len(graph.operators)} nodes have other values than in eager mode, the first is {wrong[0]}, "
-        f"but none of the first {min(CANDIDATES, len(wrong))} has by itself, or the time was over"
-    )
-
-
-def _left(deadline: float) -> float:
-    return max(1.0, deadline - time.monotonic())
-
-
-def _wrong(part: Part, lowering: Lowering, deadline: float) -> Wrong | None:
-    """A part, its eager result, its program and what that computes, if the two differ."""
-    with torch.no_grad():
-        [eager] = part.module(*part.inputs)
-    compiled = lowering.compiled(part, _left(deadline))
-    if compiled.module is None:
-        return None
-    [computed] = lowering.outputs(compiled)
-    return (part, eager, compiled, computed) if differs(convert.to_numpy(eager), computed) else None
-
-
-def _shrunk(found: Wrong, lowering: Lowering, deadline: float) -> Wrong:
+def _shrunk(wrong: Wrong, lowering: Lowering) -> Wrong:
     """The same with smaller inputs, as long as the difference shows. All dimensions of one size shrink together."""
-    sizes = sorted(
-        {size for one in found[0].inputs for size in one.shape if size > 1}, reverse=True
-    )
-    for size in sizes:
-        found = next(_smaller(found[0], size, lowering, deadline), found)
-    return found
+    sizes = {size for tensor in wrong.part.inputs for size in tensor.shape if size > 1}
+    for size in sorted(sizes, reverse=True):
+        wrong = next(_smaller(wrong.part, size, lowering), wrong)
+    return wrong
 
 
-def _smaller(part: Part, size: int, lowering: Lowering, deadline: float) -> Iterator[Wrong]:
+def _smaller(part: Part, size: int, lowering: Lowering) -> Iterator[Wrong]:
     """Parts with a smaller size in place of `size` that are wrong too."""
-    for wanted in (one for one in SIZES if one < size):
-        if time.monotonic() > deadline:
+    for wanted in SIZES:
+        if wanted >= size or lowering.is_over:
             return
-        inputs = tuple(_cut(one, size, wanted) for one in part.inputs)
-        try:
-            found = _wrong(replace(part, inputs=inputs), lowering, deadline)
-        except (
-            Exception
-        ):  # not a size for these operators; each package has error classes of its own
-            continue
-        if found:
-            yield found
+        inputs = tuple(_cut(tensor, size, wanted) for tensor in part.inputs)
+        wrong = None
+        # Each package has error classes of its own for a size that an operator does not take.
+        with contextlib.suppress(Exception):
+            wrong = lowering.wrong(replace(part, inputs=inputs))
+        if wrong:
+            yield wrong
 
 
 def _cut(tensor: torch.Tensor, size: int, wanted: int) -> torch.Tensor:
     """The beginning of each dimension of this size."""
-    index = tuple(slice(wanted if n == size else None) for n in tensor.shape)
-    return tensor[index].contiguous() if index else tensor
+    return tensor[tuple(slice(wanted if n == size else None) for n in tensor.shape)].contiguous()
+
+
+def captured(loaded: LoadedModel) -> Graph:
+    """The graph of a model, run once. Raises what torch.export raises, and capture.UnsupportedProgram."""
+    # Only in a functional graph does each node have one value.
+    program = capture.functional(capture.capture(loaded), {})
+    capture.results(program)
+    module = program.module(check_guards=False)
+    recorder = _Recorder(module)
+    with torch.no_grad():
+        recorder.run(*(tensor for _, tensor in loaded.inputs))
+    operators = tuple(
+        node
+        for node in recorder.eager
+        if node.op == "call_function" and UNSET not in str(node.target)
+    )
+    return Graph(module, recorder.eager, operators)
+
+
+class _Recorder(fx.Interpreter):
+    """Runs a graph and keeps the tensors that its nodes compute."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.eager: dict[fx.Node, torch.Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, torch.Tensor) and n.op != "output":
+            self.eager[n] = value.detach()
+        return value
+
+
+def _with_results(graph: Graph, nodes: Sequence[fx.Node]) -> Part:
+    """The whole graph with the values of these nodes as its results."""
+    copy, known = fx.Graph(), dict[fx.Node, fx.Node]()
+    copy.graph_copy(graph.module.graph, known)
+    copy.output([known[node] for node in nodes])
+    inputs = (graph.eager[n] for n in graph.module.graph.nodes if n.op == "placeholder")
+    return Part(fx.GraphModule(graph.module, copy), tuple(inputs), tuple(nodes))
+
+
+def _around(graph: Graph, node: fx.Node, steps: int) -> Part:
+    """An operator with the ones up to `steps` before it. All other tensors that it uses are inputs, also weights."""
+    nodes = border = {node} | _not_tensors(graph, {node})
+    for _ in range(steps):
+        before = {used for near in border for used in near.all_input_nodes} - nodes
+        border = {used for used in before if used.op == "call_function"}
+        border |= _not_tensors(graph, border)
+        nodes = nodes | border
+    ordered = [each for each in graph.module.graph.nodes if each in nodes]
+    outer = dict.fromkeys(
+        used for each in ordered for used in each.all_input_nodes if used not in nodes
+    )
+    copy = fx.Graph()
+    known = {used: copy.placeholder(f"input_{number}") for number, used in enumerate(outer)}
+    for each in ordered:
+        known[each] = copy.node_copy(each, known.__getitem__)
+        known[each].meta = {}
+        _name_arguments(known[each])
+    copy.output([known[node]])
+    inputs = tuple(graph.eager[used] for used in outer)
+    operators = tuple(each for each in ordered if each.op != "get_attr")
+    return Part(fx.GraphModule(graph.module, copy), inputs, operators)
+
+
+def _not_tensors(graph: Graph, nodes: Collection[fx.Node]) -> set[fx.Node]:
+    """The nodes behind others that compute something else than one tensor, such as a tuple."""
+    behind: set[fx.Node] = set()
+    left = list(nodes)
+    while left:
+        new = {used for used in left.pop().all_input_nodes if used not in graph.eager} - behind
+        behind |= new
+        left += new
+    return behind
+
+
+def _name_arguments(node: fx.Node) -> None:
+    """Give the arguments of an operator that are no tensors their names (`ceil_mode=True`), for people."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return
+    names = [argument.name for argument in node.target._schema.arguments]
+    first = next((n for n, value in enumerate(node.args) if not isinstance(value, fx.Node)), None)
+    if first is not None:
+        node.kwargs = dict(zip(names[first:], node.args[first:], strict=False)) | node.kwargs
+        node.args = node.args[:first]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.features.reproduce.reduction.oracle import Compiler
+from scripts.iree.compiler import Compiler
 from scripts.iree.session import runtime_flags
 from scripts.iree.tools import tool
 
@@ -26,11 +26,8 @@ _KINDS = {
     "f32": np.float32,
     "f16": np.float16,
     "i64": np.int64,
-    "si64": np.int64,
     "i32": np.int32,
-    "si32": np.int32,
     "i8": np.int8,
-    "si8": np.int8,
     "i1": np.int8,
 }
 
@@ -46,6 +43,12 @@ class Difference:
     inputs: list[np.ndarray]
     right: list[np.ndarray]
 
+    def save(self, folder: Path) -> None:
+        """Write the inputs and the right outputs: input_<n>.npy, expected_<n>.npy."""
+        for name, arrays in (("input", self.inputs), ("expected", self.right)):
+            for number, array in enumerate(arrays):
+                np.save(folder / f"{name}_{number}.npy", array)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -55,34 +58,35 @@ class Comparison:
     right: Compiler
     device: str
     threads: int
-    seed: int = 0
 
     def difference(self, text: str, limit_s: float) -> Difference | None:
-        """The first output that differs; None if none does, or one of the two does not compile or run."""
-        given = inputs(text, self.seed)
+        """The first output that differs; None if none does, or one of the two does not compile or run, or an input has a type that is
+        not supported."""
+        main = next(line for line in text.splitlines() if "func.func @main(" in line)
+        arguments, _, results = main.partition(" -> ")
+        given, count = _inputs(arguments), len(_types(results))
         if given is None:
             return None
-        right = self._outputs(self.right, text, given, limit_s)
-        wrong = self._outputs(self.wrong, text, given, limit_s) if right else None
-        if right is None or wrong is None:
+        right = self._outputs(self.right, text, given, count, limit_s)
+        wrong = right and self._outputs(self.wrong, text, given, count, limit_s)
+        if not right or not wrong:
             return None
-        for number, (expected, found) in enumerate(zip(right, wrong, strict=True)):
-            if differs(expected, found):
-                return Difference(number, *_distance(expected, found), given, right)
+        for number, (expected, computed) in enumerate(zip(right, wrong, strict=True)):
+            if differs(expected, computed):
+                return Difference(number, *_distance(expected, computed), given, right)
         return None
 
     def _outputs(
-        self, compiler: Compiler, text: str, given: Sequence[np.ndarray], limit_s: float
+        self, compiler: Compiler, text: str, given: Sequence[np.ndarray], count: int, limit_s: float
     ) -> list[np.ndarray] | None:
         folder = compiler.folder
         module = folder / "module.vmfb"
-        if compiler.run(text, limit_s, module).failure is not None:
+        if compiler.run(text, limit_s, module).returncode != 0:
             return None
         for old in folder.glob("*.npy"):
             old.unlink()
         for number, array in enumerate(given):
             np.save(folder / f"input_{number}.npy", array)
-        count = _results(text)
         command = [
             *(tool("iree-run-module"), f"--module={module}", "--function=main"),
             *(f"--device={self.device}", *runtime_flags(self.device, self.threads)),
@@ -90,42 +94,40 @@ class Comparison:
             *(f"--output=@{folder}/output_{number}.npy" for number in range(count)),
         ]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=limit_s, check=False)
-        except subprocess.TimeoutExpired:
-            return None
-        if done.returncode != 0:
+            subprocess.run(command, capture_output=True, timeout=limit_s, check=True)
+        except subprocess.SubprocessError:
             return None
         return [np.load(folder / f"output_{number}.npy") for number in range(count)]
 
 
-def differs(expected: np.ndarray, found: np.ndarray) -> bool:
+def differs(expected: np.ndarray, computed: np.ndarray) -> bool:
     """Whether values are further apart than rounding explains, or have another shape. Expected values that are not all
     finite cannot be compared."""
-    if expected.shape != found.shape:
+    if expected.shape != computed.shape:
         return True
     if not np.isfinite(expected.astype(np.float64)).all():
         return False
-    largest, scale = _distance(expected, found)
+    largest, scale = _distance(expected, computed)
     return largest > RELATIVE * scale
 
 
-def _distance(expected: np.ndarray, found: np.ndarray) -> tuple[float, float]:
+def _distance(expected: np.ndarray, computed: np.ndarray) -> tuple[float, float]:
     """The largest difference, and the largest value that is expected."""
-    right, wrong = (one.astype(np.float64) for one in (expected, found))
+    right, wrong = (one.astype(np.float64) for one in (expected, computed))
     scale = float(np.abs(right).max(initial=0.0))
     return float(np.nan_to_num(np.abs(wrong - right), nan=np.inf).max(initial=0.0)), scale
 
 
-def inputs(text: str, seed: int) -> list[np.ndarray] | None:
-    """Random inputs of `main`; None if an argument has a type that is not supported.
+def _inputs(arguments: str) -> list[np.ndarray] | None:
+    """Random values for the arguments of a function, as written; None if one has a type that is not supported.
 
     Numbers are normal, scaled by the number of values per row as weights usually are, so that the results of many
     layers stay finite. Vectors and scalars are between 0.5 and 1.5, because they may be variances. Integers are 0 or 1.
     """
-    random = np.random.default_rng(seed)
-    found = []
-    for shape, kind in _types(_signature(text)[0]):
-        if kind not in _KINDS:
+    random = np.random.default_rng(0)
+    arrays = []
+    for shape, kind in _types(arguments):
+        if (dtype := _KINDS.get(kind.removeprefix("s"))) is None:
             return None
         values: np.ndarray
         if not kind.startswith("f"):
@@ -134,19 +136,8 @@ def inputs(text: str, seed: int) -> list[np.ndarray] | None:
             values = random.uniform(0.5, 1.5, shape)
         else:
             values = random.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:])))
-        found.append(np.asarray(values, _KINDS[kind]))
-    return found
-
-
-def _results(text: str) -> int:
-    return len(_types(_signature(text)[1]))
-
-
-def _signature(text: str) -> tuple[str, str]:
-    """The arguments and the results of `main`, as written."""
-    line = next(line for line in text.splitlines() if "func.func @main(" in line)
-    given, _, results = line.partition(" -> ")
-    return given, results
+        arrays.append(np.asarray(values, dtype))
+    return arrays
 
 
 def _types(text: str) -> list[tuple[tuple[int, ...], str]]:
@@ -155,10 +146,3 @@ def _types(text: str) -> list[tuple[tuple[int, ...], str]]:
         (tuple(int(n) for n in re.findall(r"\d+", torch or builtin)), kind)
         for torch, builtin, kind in _TENSOR.findall(text)
     ]
-
-
-def save(found: Difference, folder: Path) -> None:
-    """Write the inputs and the right outputs: input_<n>.npy, expected_<n>.npy."""
-    for name, arrays in (("input", found.inputs), ("expected", found.right)):
-        for number, array in enumerate(arrays):
-            np.save(folder / f"{name}_{number}.npy", array)

@@ -55,11 +55,11 @@ class Program:
             if str(one.operation.name) == "util.global"
         }
         self._block = entries[0].regions[0].blocks[0]
-        *self._ops, self._end = [one.operation for one in self._block.operations]
+        *self._ops, end = [one.operation for one in self._block.operations]
         self._position = {op: place for place, op in enumerate(self._ops)}
-        self._arguments = {arg.arg_number: arg for arg in self._block.arguments}
+        self._arguments = list(self._block.arguments)
         self._uses = [sorted(set(self._used(op))) for op in self._ops]
-        self._returned = frozenset(self._used(self._end))
+        self._returned = frozenset(self._used(end))
         self.free = frozenset(place for place, op in enumerate(self._ops) if self._is_free(op))
 
     @property
@@ -85,30 +85,26 @@ class Program:
 
     def neighbours(self, place: int) -> set[int]:
         """The operations that an operation uses, or that use it; those behind a free one too."""
-        return (self._near(place, set()) | self._users(place, set())) - {place} - self.free
+        near: set[int] = set()
+        for next_to in (self._operands, self._users):
+            left = [place]
+            while left:
+                new = next_to(left.pop()) - near
+                near |= new
+                left += new & self.free
+        return near - {place} - self.free
 
-    def _near(self, place: int, seen: set[int]) -> set[int]:
-        for other, _ in self._uses[place]:
-            if other != ARGUMENT and other not in seen:
-                seen.add(other)
-                if other in self.free:
-                    self._near(other, seen)
-        return seen
+    def _operands(self, place: int) -> set[int]:
+        return {other for other, _ in self._uses[place] if other != ARGUMENT}
 
-    def _users(self, place: int, seen: set[int]) -> set[int]:
-        for other, uses in enumerate(self._uses):
-            if other not in seen and any(used == place for used, _ in uses):
-                seen.add(other)
-                if other in self.free:
-                    self._users(other, seen)
-        return seen
+    def _users(self, place: int) -> set[int]:
+        return {
+            other for other, uses in enumerate(self._uses) if any(used == place for used, _ in uses)
+        }
 
     def _used(self, op: Any) -> Iterator[Key]:
         """The values of the function that an operation uses, also inside its regions."""
-        for operand in op.operands:
-            key = self._key(operand)
-            if key is not None:
-                yield key
+        yield from (key for value in op.operands if (key := self._key(value)) is not None)
         for region in op.regions:
             for block in region.blocks:
                 for inner in block.operations:
@@ -148,8 +144,9 @@ class Program:
 
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):
-                for one in self._loaded(kept):
-                    one.clone()
+                for place in filter(self.is_weight, sorted(kept)):
+                    name = self._ops[place].attributes["global"].value
+                    self._globals[f'"{name}"'].clone()
                 kind = ir.FunctionType.get([self._value(key).type for key in outer], [self._value(key).type for key in wanted])  # fmt: skip
                 entry = func.FuncOp(ENTRY, kind)
             block = entry.add_entry_block()
@@ -167,23 +164,22 @@ class Program:
         if len(self._ops[place].results) != 1:
             return None
         kind = self._ops[place].results[0].type
-        keys = map(self._key, self._ops[place].operands)
-        return next(
-            (key for key in keys if key is not None and self._value(key).type == kind), None
-        )
+        for key in map(self._key, self._ops[place].operands):
+            if key is not None and self._value(key).type == kind:
+                return key
+        return None
 
     def _used_by(self, place: int, instead: Instead) -> list[Key]:
         return [_source(key, instead) for key in self._uses[place]]
 
     def _closed(self, keep: Collection[int], instead: Instead) -> set[int]:
         """The operations, and the free ones that they use."""
-        found, left = set(), list(keep)
+        kept, left = set(), set(keep)
         while left:
             place = left.pop()
-            if place not in found:
-                found.add(place)
-                left += [other for other, _ in self._used_by(place, instead) if other in self.free]
-        return found
+            kept.add(place)
+            left |= ({other for other, _ in self._used_by(place, instead)} & self.free) - kept
+        return kept
 
     def results(self, keep: Collection[int], instead: Instead = NOTHING) -> list[Key]:
         """The values of operations that are used by no other of them, or that the program returns."""
@@ -196,13 +192,6 @@ class Program:
             if (place, number) not in inside or (place, number) in self._returned
         ]
 
-    def _loaded(self, kept: Collection[int]) -> Iterator[Any]:
-        """The globals that operations load."""
-        for place in sorted(kept):
-            attributes = self._ops[place].attributes
-            if "global" in attributes:
-                yield self._globals[f'"{attributes["global"].value}"']
-
     def _value(self, key: Key) -> Any:
         place, number = key
         return self._arguments[number] if place == ARGUMENT else self._ops[place].results[number]
@@ -210,8 +199,7 @@ class Program:
     def _rewire(self, copy: Any, known: dict[Key, Any], instead: Instead) -> None:
         """Let a copied operation use the values of the new function."""
         for number, operand in enumerate(copy.operands):
-            key = self._key(operand)
-            if key is not None:
+            if (key := self._key(operand)) is not None:
                 copy.operands[number] = known[_source(key, instead)]
         for region in copy.regions:
             for block in region.blocks:

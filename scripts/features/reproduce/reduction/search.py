@@ -1,6 +1,6 @@
-"""Finds few operations of a program that still show a failure.
+"""Finds few operations of a program that still show a failure, and small shapes for them.
 
-It starts with the operations that the failure names and takes more and more of those around them until
+The search starts with the operations that the failure names and takes more and more of those around them until
 the failure shows, because most failures need only what is close. Then it leaves out what it can: first
 in large pieces, then one by one (Zeller and Hildebrandt 2002, "Simplifying and isolating
 failure-inducing input", ddmin).
@@ -8,15 +8,19 @@ failure-inducing input", ddmin).
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 Value = TypeVar("Value")
 Test = Callable[[frozenset[int]], bool]
 """Whether a part of the program, by the positions of its operations, fails in the same way."""
-
+Neighbours = Callable[[int], Collection[int]]
+"""The operations next to one."""
 Operand = tuple[int, int]
 """The position of an operation, and the number of its result."""
 
@@ -37,7 +41,7 @@ class Search:
         """Whether a part fails in the same way. After the deadline, no part does."""
         key = frozenset(part)
         if key not in self.known:
-            if time.monotonic() > self.deadline:
+            if self.is_over:
                 return False
             self.tests += 1
             self.known[key] = bool(key) and self.test(key)
@@ -50,21 +54,62 @@ class Search:
 
 
 def reduce(
-    everything: Collection[int],
-    named: Collection[int],
-    neighbours: Callable[[int], Collection[int]],
-    search: Search,
+    everything: Collection[int], named: Collection[int], neighbours: Neighbours, search: Search
 ) -> frozenset[int] | None:
     """Return the positions of few operations that fail in the same way; None if not even all do.
 
-    `named`: those that the failure names, or none. `neighbours`: the operations next to one.
+    `named`: those that the failure names, or none.
     """
     start = _grown(everything, named, neighbours, search) if named else None
     if start is None:
         if not search.fails(everything):
             return None
-        start = frozenset(everything)
-    return _minimized(start, search)
+        start = set(everything)
+    return _minimized(sorted(start), search)
+
+
+def _grown(
+    everything: Collection[int], named: Collection[int], neighbours: Neighbours, search: Search
+) -> set[int] | None:
+    """The operations within as few steps of the named ones as show the failure; None if this is not found."""
+    near, border, done = set(named), set(named), 0
+    for steps in STEPS:
+        for _ in range(steps - done):
+            border = {other for place in border for other in neighbours(place)} - near
+            near |= border
+        done = steps
+        if search.fails(near):
+            return near
+        if len(near) >= len(everything) or (not border and steps):
+            return None
+    return None
+
+
+def _minimized(kept: list[int], search: Search) -> frozenset[int]:
+    """Leave out pieces while the failure shows: half of the operations, then a quarter, down to single ones."""
+    pieces = 2
+    while len(kept) > 1 and not search.is_over:
+        size = max(1, len(kept) // pieces)
+        smaller = _without_one(kept, [kept[i : i + size] for i in range(0, len(kept), size)], search)  # fmt: skip
+        if smaller is not None:
+            kept, pieces = smaller, max(2, pieces - 1)
+        elif size == 1:
+            break
+        else:
+            pieces = min(len(kept), 2 * pieces)
+    return frozenset(kept)
+
+
+def _without_one(kept: list[int], chunks: list[list[int]], search: Search) -> list[int] | None:
+    """The operations of one of two chunks alone, or without one chunk, if that shows the failure."""
+    for chunk in chunks if len(chunks) == 2 else ():
+        if search.fails(chunk):
+            return chunk
+    for chunk in chunks:
+        rest = [place for place in kept if place not in set(chunk)]
+        if rest and search.fails(rest):
+            return rest
+    return None
 
 
 def first_failing(operations: Sequence[int], search: Search) -> int | None:
@@ -72,63 +117,9 @@ def first_failing(operations: Sequence[int], search: Search) -> int | None:
     program does not fail. It assumes that a longer beginning fails too."""
     if not search.fails(operations):
         return None
-    passes, fails = 0, len(operations)
-    while fails - passes > 1:
-        middle = (passes + fails) // 2
-        if search.fails(operations[:middle]):
-            fails = middle
-        else:
-            passes = middle
-    return operations[fails - 1]
-
-
-def _grown(
-    everything: Collection[int],
-    named: Collection[int],
-    neighbours: Callable[[int], Collection[int]],
-    search: Search,
-) -> frozenset[int] | None:
-    """The operations within as few steps of the named ones as show the failure; None if this is not found."""
-    found, border = set(named), set(named)
-    done = 0
-    for steps in STEPS:
-        for _ in range(steps - done):
-            border = {near for one in border for near in neighbours(one)} - found
-            found |= border
-        done = steps
-        if search.fails(found):
-            return frozenset(found)
-        if len(found) >= len(everything) or (not border and steps):
-            return None
-    return None
-
-
-def _minimized(start: frozenset[int], search: Search) -> frozenset[int]:
-    """Leave out pieces while the failure shows: half of the operations, then a quarter, down to single ones."""
-    found, pieces = sorted(start), 2
-    while len(found) > 1 and not search.is_over:
-        size = max(1, len(found) // pieces)
-        chunks = [found[i : i + size] for i in range(0, len(found), size)]
-        smaller = _without_one(found, chunks, search)
-        if smaller is not None:
-            found, pieces = smaller, max(2, pieces - 1)
-        elif size == 1:
-            break
-        else:
-            pieces = min(len(found), 2 * pieces)
-    return frozenset(found)
-
-
-def _without_one(found: list[int], chunks: list[list[int]], search: Search) -> list[int] | None:
-    """The operations of one chunk alone, or without one chunk, if that shows the failure."""
-    for chunk in chunks if len(chunks) == 2 else ():
-        if search.fails(chunk):
-            return chunk
-    for chunk in chunks:
-        rest = [one for one in found if one not in set(chunk)]
-        if rest and search.fails(rest):
-            return rest
-    return None
+    counts = range(1, len(operations))
+    place = bisect_left(counts, True, key=lambda count: search.fails(operations[:count]))
+    return operations[place]
 
 
 def bypassed(
@@ -141,30 +132,82 @@ def bypassed(
     So the operations before and after one stay connected, which the failure may need. `stand_in`: the operand of an
     operation that can replace its result. Returns what is kept, and the operands in place of what is not.
     """
-    found, instead = frozenset(kept), dict[int, Operand]()
+    left, instead = frozenset(kept), dict[int, Operand]()
     for place in sorted(kept, reverse=True):
         operand = stand_in(place)
-        if operand is None or operand[0] not in found:
+        if operand is None or operand[0] not in left:
             continue  # without its operand, it would be an argument: such parts have been tried
-        rest, moved = found - {place}, instead | {place: operand}
+        rest, moved = left - {place}, instead | {place: operand}
         if fails(rest, moved):
-            found, instead = rest, moved
-    return found, instead
+            left, instead = rest, moved
+    return left, instead
 
 
 def fewer(values: Iterable[Value], needed: Callable[[list[Value]], bool]) -> list[Value]:
     """Leave out single values while `needed` is true of the rest; at least one stays."""
-    found = list(values)
-    for one in list(found):
-        rest = [other for other in found if other != one]
+    kept = list(values)
+    for value in list(kept):
+        rest = [other for other in kept if other != value]
         if rest and needed(rest):
-            found = rest
-    return found
+            kept = rest
+    return kept
 
 
-def by_count(names: Iterable[str]) -> Mapping[str, int]:
-    """How often each name occurs, in the order of their first occurrence."""
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return counts
+_SHAPE = re.compile(r"(?<=tensor<)(?:\d+x)+|(?<=vtensor<\[)[\d,]+(?=\])")
+_NUMBER = re.compile(r"\d+")
+_FIRST_ONE = re.compile(r"(?<=tensor<)1x(?=\d)")
+_LIST = re.compile(r"\[[\d, ]*\]")
+_DIMENSIONS = re.compile(r"\b(?:\w+_)?dim(?:ension)?s = \[[\d, ]*\](?: x \[[\d, ]*\])?")
+
+
+def shrink(text: str, fails: Callable[[str], bool]) -> str:
+    """Return a program with the smallest sizes that were found; `fails`: whether one fails in the same way.
+
+    Every size is tried once, the largest first: as 1, 2, 4 and so on. All dimensions of one size shrink together. A size is
+    replaced in all types of the text, and if that is not a valid program, also wherever the number stands by itself, as sizes
+    are constants and attributes too. Then the first dimension of each type is left out where it is 1, as in a batch of one. The
+    compiler says whether the result is valid: an invalid program fails in another way.
+    """
+    for size in sizes(text):
+        text = next((smaller for smaller in _smaller(text, size) if fails(smaller)), text)
+    while (flatter := _without_first_ones(text)) != text and fails(flatter):
+        text = flatter
+    return text
+
+
+def sizes(text: str) -> list[int]:
+    """The sizes above 1 in the types of a program, the largest first."""
+    found = {int(n) for shape in _SHAPE.findall(text) for n in _NUMBER.findall(shape)}
+    return sorted(found - {0, 1}, reverse=True)
+
+
+def _smaller(text: str, size: int) -> Iterator[str]:
+    number = re.compile(rf"(?<!\d){size}(?!\d)")
+    wanted = 1
+    while wanted < size:
+        in_types = _SHAPE.sub(partial(_replaced, number, str(wanted)), text)
+        yield in_types
+        everywhere = re.sub(rf"(?<![\w.%#-]){size}(?![\w.])", str(wanted), in_types)
+        if everywhere != in_types:
+            yield everywhere
+        wanted *= 2
+
+
+def _replaced(number: re.Pattern, wanted: str, shape: re.Match) -> str:
+    return number.sub(wanted, shape[0])
+
+
+def _without_first_ones(text: str) -> str:
+    """The program with `tensor<2x3xf32>` in place of `tensor<1x2x3xf32>`, where the lists of dimensions of StableHLO
+    operations count from the dimension after it."""
+
+    def one_less(numbers: re.Match) -> str:
+        left = [str(int(n) - 1) for n in _NUMBER.findall(numbers[0]) if n != "0"]
+        return f"[{', '.join(left)}]"
+
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        flatter = _FIRST_ONE.sub("", line)
+        if flatter != line:
+            lines[number] = _DIMENSIONS.sub(lambda of: _LIST.sub(one_less, of[0]), flatter)
+    return "\n".join(lines)

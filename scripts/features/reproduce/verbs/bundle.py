@@ -12,46 +12,51 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.core import exits
+from scripts.features.reproduce import bundle, elsewhere
 from scripts.features.reproduce import case as cases
-from scripts.features.reproduce import elsewhere, reducing, writing
 from scripts.features.reproduce.case import Case, NoCase
+from scripts.features.reproduce.reduction.failures import normalised
 from scripts.records import results_file
 from scripts.records.results_file import Record
 from scripts.supervise import outcome
 
 
 def main() -> None:
-    parser = _parser()
-    args = parser.parse_args()
-    if args.measure and not args.cell:
-        parser.error("--measure needs a cell")
+    args = _arguments()
     root = args.results.absolute().parent
     out = args.out or args.results / "bundles"
     try:
         records = results_file.read(args.results / "results.jsonl")
         if args.measure:
-            measured_elsewhere(root, _record(records, args.cell), out)
+            record = cases.named(records, args.cell)
+            folder = out / f"{args.cell.replace('/', '__')}__measure"
+            shutil.rmtree(folder, ignore_errors=True)
+            elsewhere.write(root, record, folder)
+            print(f"{folder}: ./run.sh measures {args.cell} on another machine")
+            print(f"    {bundle.pack(folder)}")
             return
-        found = (
-            list(_groups(root, records))
+        chosen = (
+            list(_one_per_group(root, records))
             if args.failed
-            else [cases.of(root, _record(records, args.cell))]
+            else [cases.of(root, cases.named(records, args.cell))]
         )
     except (NoCase, results_file.BadRecords) as error:
         exits.fail(str(error))
-    for case in found:
+    for case in chosen:
         folder = out / case.name
         shutil.rmtree(folder, ignore_errors=True)
-        writing.write(case, folder, args.weights)
+        bundle.write(case, folder, args.weights)
         if args.reduce:
-            reducing.add(root, case, folder, args.budget)
-        print(f"{folder}: {case.stage} {case.cell}: {case.status} ({case.reason or 'no failure'})")
-        print(f"    {writing.pack(folder)}")
-    if not found:
+            bundle.add_reduced(root, case, folder, args.budget)
+        print(
+            f"{folder}: {case.ended.stage} {case.cell}: {case.ended.status} ({case.ended.reason or 'no failure'})"
+        )
+        print(f"    {bundle.pack(folder)}")
+    if not chosen:
         print("no stage of an IREE cell has failed")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("cell", nargs="?", help="such as bert/torchmlir-stablehlo/cuda")
@@ -77,36 +82,15 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="add a program of few operations that fails in the same way",
     )
-    parser.add_argument(
-        "--budget",
-        type=float,
-        default=300.0,
-        metavar="SECONDS",
-        help="time for a reduction (default: 300)",
-    )
-    return parser
+    time = "time for a reduction (default: 300)"
+    parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS", help=time)
+    args = parser.parse_args()
+    if args.measure and not args.cell:
+        parser.error("--measure needs a cell")
+    return args
 
 
-def measured_elsewhere(root: Path, record: Record, out: Path) -> None:
-    """Write the bundle that measures a cell on another machine. Raises NoCase."""
-    folder = out / f"{record['cell'].replace('/', '__')}__measure"
-    shutil.rmtree(folder, ignore_errors=True)
-    elsewhere.write(root, record, folder)
-    print(f"{folder}: ./run.sh measures {record['cell']} on another machine")
-    print(f"    {writing.pack(folder)}")
-
-
-def _record(records: Iterable[Record], cell: str) -> Record:
-    """The record of a cell, by its name. Raises NoCase."""
-    by_name = {record["cell"]: record for record in records}
-    if cell not in by_name:
-        raise NoCase(
-            f"no row {cell!r} in results.jsonl; the rows are {', '.join(list(by_name)[:5])} …"
-        )
-    return by_name[cell]
-
-
-def _groups(root: Path, records: Iterable[Record]) -> Iterator[Case]:
+def _one_per_group(root: Path, records: Iterable[Record]) -> Iterator[Case]:
     """The first case of each group of failures that have the same message, without names and numbers."""
     seen: set[tuple[str, ...]] = set()
     for record in records:
@@ -117,6 +101,7 @@ def _groups(root: Path, records: Iterable[Record]) -> Iterator[Case]:
         except NoCase as error:
             print(f"note: {error}")
             continue
-        if case.status in outcome.FAILED and (group := cases.group(case)) not in seen:
+        group = (case.ended.stage, case.ended.reason, normalised(case.ended.detail))
+        if case.ended.status in outcome.FAILED and group not in seen:
             seen.add(group)
             yield case

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.features.compare.history import findings, series, store
-from scripts.features.compare.history.findings import Shown
+from scripts.features.compare.history import series, store
+from scripts.features.compare.history.series import Shown
 from scripts.features.compare.history.store import Damaged, Entry
-from scripts.features.compare.history.words import versions
 from scripts.features.report.web.source import Source, View
 from scripts.records.results_file import cell_of
 
@@ -31,7 +30,7 @@ def select(source: Source) -> dict[str, Any] | None:
     except Damaged:  # `vmfbench history` names the file
         return None
     values = {
-        of.column: [_series(rows, places, findings.of_series(one, of)) for one in found[of.column]]
+        of.column: [_series(rows, places, series.shown(one, of)) for one in found[of.column]]
         for of in columns
     }
     return {
@@ -45,7 +44,7 @@ def select(source: Source) -> dict[str, Any] | None:
                 "after": one.after.ended,
                 "differs": list(one.differs),
             }
-            for one in findings.endings(outcomes)
+            for one in series.endings(outcomes)
         ],
     }
 
@@ -53,10 +52,10 @@ def select(source: Source) -> dict[str, Any] | None:
 def _run(entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.short,
-        "when": findings.when(entry.at),
+        "when": series.when(entry.at),
         "commit": entry.commit,
         "machine": f"{entry.machine.cpu}, {entry.machine.cores} cores",
-        "versions": versions(entry),
+        "versions": entry.versions,
         "rows": entry.rows,
         "ok": entry.statuses.get("ok", 0),
     }
@@ -64,7 +63,7 @@ def _run(entry: Entry) -> dict[str, Any]:
 
 def _series(rows: dict[str, int], places: dict[str, int], shown: Shown) -> dict[str, Any]:
     """Return a series with its changes. A point is the place of its run, its value, the ends of its interval and its milliseconds."""
-    known = findings.to_json([shown], [])["series"][0]
+    known = series.to_json(shown)
     return {
         "row": rows[shown.series.cell],
         "conditions": known["conditions"],

@@ -1,0 +1,224 @@
+"""Writes the folder of a reproducer with the bare commands of IREE's tools, adds the smallest case of its failure, and packs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+from scripts.core import atomic, tensors
+from scripts.core.archive import SCOPE
+from scripts.core.tensors import Signature, TensorType
+from scripts.features.reproduce import case as cases
+from scripts.features.reproduce import issue
+from scripts.features.reproduce.case import COMPILE, TIME, WRONG_RESULT, Case, NoCase
+from scripts.features.reproduce.reduction.mismatch import RELATIVE
+from scripts.iree import shell, tuning_spec
+from scripts.iree.backends import allocator_flags
+from scripts.iree.session import runtime_flags
+from scripts.matrix import stages, threads, training
+from scripts.supervise import outcome
+
+SCRIPT, LOG = "run.sh", "log.txt"
+PROGRAM, REDUCED, WEIGHTS = "program.mlir", "reduced.mlir", "weights.irpa"
+SPLATS = "weights.flags"
+"""Flags of iree-create-parameters, one per weight."""
+SPLAT = "0.01"
+"""The value of all weights where their own values do not matter."""
+
+
+def write(case: Case, folder: Path, with_weights: bool) -> None:
+    """Write the folder of a case, which must not exist. `with_weights`: with the model's own weights, although their
+    values do not matter."""
+    signature = Signature.read(case.files["signature.json"])
+    runs = case.ended.stage != COMPILE
+    own_weights = runs and (with_weights or case.ended.reason == WRONG_RESULT)
+    # Golden outputs are those of eager mode with the model's own weights.
+    has_golden = runs and case.compares_values and (own_weights or not signature.parameters)
+    folder.mkdir(parents=True)
+    for name in (PROGRAM, tuning_spec.COPY, *([WEIGHTS] if own_weights else [])):
+        if name in case.files:
+            shutil.copyfile(case.files[name], folder / name)
+    if runs:
+        _write_tensors(folder / "inputs", case.files["inputs.npz"], "", signature.inputs)
+    if has_golden:
+        _write_tensors(folder / "golden", case.files["golden.npz"], "golden.", signature.outputs)
+    steps = [compiling(case, PROGRAM, "module.vmfb")]
+    if runs and signature.parameters and not own_weights:
+        splats = ""
+        for weight in signature.parameters:
+            value = SPLAT if weight.dtype.startswith(("float", "bfloat")) else "1"
+            splats += f"--splat={weight.name}={weight.iree}={value}\n"
+        (folder / SPLATS).write_text(splats, encoding="utf-8")
+        steps.append(["iree-create-parameters", f"--flagfile={SPLATS}", f"--output={WEIGHTS}"])
+    if runs:
+        steps.append(_calling(case, signature, has_golden))
+    shell.write(
+        folder / SCRIPT,
+        f"{case.cell}: shows what {issue.ISSUE} says, and exits with the code of the last command.",
+        str(case.versions["iree"]),
+        steps,
+    )
+    log = case.log.read_text(encoding="utf-8", errors="replace") if case.log.is_file() else ""
+    log = log.replace(str(stages.STAGES["export"].path(case.exported, PROGRAM)), PROGRAM)
+    (folder / LOG).write_text(log, encoding="utf-8")
+    write_issue(case, folder)
+
+
+def compiling(case: Case, program: str, module: str) -> list[str]:
+    """The command that compiles a program with the flags of a case."""
+    return ["iree-compile", *tuning_spec.in_bundle(case.flags), program, "-o", module]
+
+
+def _calling(case: Case, signature: Signature, has_golden: bool) -> list[str]:
+    """The command that shows what the module does: it times calls, or makes one and compares its results."""
+    call = [
+        "--module=module.vmfb",
+        *([f"--parameters={SCOPE}={WEIGHTS}"] if signature.parameters else []),
+        "--function=main",
+        f"--device={case.device}",
+        *(runtime_flags(case.device, case.threads) if case.threads else []),
+        *(f"--input={one.iree}=@inputs/{n}.bin" for n, one in enumerate(signature.inputs)),
+    ]
+    if case.ended.status == outcome.OK or case.ended.stage == TIME:
+        times = ["--benchmark_min_warmup_time=0.5", "--benchmark_repetitions=10"]
+        return ["iree-benchmark-module", *call, *allocator_flags(case.device), *times]
+    if not has_golden:
+        return ["iree-run-module", *call, "--output="]
+    golden = enumerate(signature.outputs)
+    call += [f"--expected_output={one.iree}=@golden/{n}.bin" for n, one in golden]
+    return ["iree-run-module", *call, f"--expected_f32_threshold={case.tol or 1e-3:g}"]
+
+
+def _write_tensors(folder: Path, file: Path, prefix: str, types: tuple[TensorType, ...]) -> None:
+    """Write arrays of an .npz as raw bytes, one file each, in the types that the tools expect."""
+    folder.mkdir()
+    stored = tensors.load_npz(file, prefix)
+    for number, kind in enumerate(types):
+        tensors.as_native(stored[f"{prefix}{number}"], kind.dtype).tofile(folder / f"{number}.bin")
+
+
+def write_issue(case: Case, folder: Path, reduced: str = "") -> None:
+    """Write the issue of a case beside its run.sh and log. `reduced`: the program of few operations that fails in the same
+    way, if there is one."""
+    if case.ended.stage == COMPILE:
+        what = "does not compile"
+    elif case.ended.reason == WRONG_RESULT:
+        what = "compiles, but computes other values than PyTorch in eager mode"
+    elif case.ended.status == outcome.OK:
+        what = f"takes {case.latency_ms:.3g} ms per call" if case.latency_ms else "runs"
+    else:
+        what = f"compiles, and fails when it runs ({case.ended.status})"
+    log = issue.clipped((folder / LOG).read_text(encoding="utf-8"), case.ended.detail)
+    happened = f"A program that {case.exporter} exported (input dialect: {case.dialect}) {what}:\n\n{issue.fenced('text', log)}"
+    small = ""
+    if reduced:
+        happened += f"\n\nReduced to few operations that fail in the same way:\n\n{issue.fenced('mlir', reduced)}"
+        small = " (`./run_reduced.sh`: the reduced program)"
+    versions = dict(case.versions)
+    issue.write(
+        folder,
+        issue.IREE,
+        f"[{case.ended.reason or case.ended.status}] {issue.shortened(case.ended.detail, case.cell)}",
+        {
+            "What happened?": happened,
+            "Steps to reproduce your issue": f"`./{SCRIPT}` in the attached folder does this, with nothing but the wheels of IREE{small}:\n\n"
+            + issue.fenced("sh", shell.steps(folder / SCRIPT)),
+            "Version information": issue.listed(
+                {case.exporter if name == "frontend" else name: versions[name] for name in versions}
+            ),
+            "Additional context": f"Cell `{case.cell}` of vmfbench: {case.ended.status} ({case.ended.reason or 'no failure'}).",
+        },
+    )
+
+
+def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
+    """Add the reduced program of a case to its bundle, and to the issue. Of wrong results, the frontend is examined first."""
+    if case.ended.reason == WRONG_RESULT and _wrong_operator(root, case, folder, budget_s):
+        return
+    if case.ended.stage == COMPILE and case.ended.status in outcome.FAILED:
+        mode = []
+    elif case.ended.reason == WRONG_RESULT and case.threads:
+        mode = ["--right-flags", json.dumps(case.right_flags)]
+        mode += ["--device", case.device, "--threads", str(case.threads)]
+    else:
+        why = f" ({case.ended.reason})" if case.ended.reason else f" on {case.device}"
+        print(
+            f"note: {case.cell}: only failures to compile and wrong results on a CPU are reduced; "
+            f"this is {case.ended.stage}: {case.ended.status}{why}"
+        )
+        return
+    place = folder.absolute()
+    out, report = place / REDUCED, place / "reduction.json"
+    options = [
+        *("--program", str(place / PROGRAM), "--flags", json.dumps(case.flags)),
+        *("--budget", f"{budget_s:g}", "--out", str(out), "--out-report", str(report), *mode),
+    ]
+    try:
+        # By the compiler of the cell, which may be that of a toolchain.
+        compilation = cases.recorded(root, COMPILE, threads.shared(case.cell))
+        if compilation.run("scripts.stages.reduce_program", options) != 0:
+            print(f"note: {case.cell} was not reduced; the messages above say why")
+            return
+    except NoCase as error:
+        print(f"note: {case.cell}: {error}")
+        return
+    steps = [compiling(case, REDUCED, "reduced.vmfb")]
+    inputs, outputs = (len([*folder.glob(f"{name}_*.npy")]) for name in ("input", "expected"))
+    if outputs:
+        # The difference from which the search has called values different.
+        tolerance = RELATIVE * atomic.read_json(report)["largest_value"]
+        steps.append(
+            [
+                *("iree-run-module", "--module=reduced.vmfb", "--function=main"),
+                *(f"--device={case.device}", *runtime_flags(case.device, case.threads or 1)),
+                *(f"--input=@input_{n}.npy" for n in range(inputs)),
+                *(f"--expected_output=@expected_{n}.npy" for n in range(outputs)),
+                *(f"--expected_{kind}_threshold={tolerance:g}" for kind in ("f16", "f32", "f64")),
+            ]
+        )
+    shell.write(
+        folder / "run_reduced.sh",
+        f"{case.cell}: the few operations of {REDUCED}, which fail in the same way.",
+        str(case.versions["iree"]),
+        steps,
+    )
+    write_issue(case, folder, out.read_text(encoding="utf-8"))
+
+
+def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bool:
+    """Look for a wrong operator in the captured graph of a case, in the environment of its frontend; return whether one was
+    found and written."""
+    try:
+        if training.test(case.exported.rpartition("/")[2]) == training.TRAIN:
+            raise NoCase(
+                "operators are looked for in graphs of forward passes, not of training steps"
+            )
+        export = cases.recorded(root, "export", case.exported)
+        model = ("--name", "--model-file", "--options", "--load-threads")
+        options = export.words(*model, "--exporter", "--exporter-options")
+        words = [*options, "--budget", f"{budget_s:g}", "--out", str(folder.absolute())]
+        return export.run("scripts.stages.find_wrong_operator", words) == 0
+    except NoCase as error:
+        print(f"note: {case.cell}: {error}")
+        return False
+
+
+def pack(folder: Path) -> Path:
+    """Write <folder>.tar.zst next to a folder, without the names and numbers of this machine's users."""
+    import zstandard
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        return member
+
+    archive = folder.with_name(f"{folder.name}.tar.zst")
+    with (
+        archive.open("wb") as out,
+        zstandard.ZstdCompressor(level=10).stream_writer(out) as compressed,
+        tarfile.open(fileobj=compressed, mode="w|") as tar,
+    ):
+        tar.add(folder, arcname=folder.name, filter=plain)
+    return archive
