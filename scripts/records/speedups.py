@@ -101,7 +101,7 @@ def comparable(record: Mapping[str, Any]) -> tuple:
     experiment = record["experiment"]
     return (
         record["model"]["name"],
-        *(experiment[key] for key in ("test", "dtype", "precision", "batch_size")),
+        *(experiment.get(key) for key in ("test", "dtype", "precision", "batch_size")),
         *device_of(record),
     )
 
@@ -110,7 +110,8 @@ def device_of(record: Mapping[str, Any]) -> tuple:
     """The device of a row, the same for IREE and PyTorch: kind, name, threads, and the machine of an imported row, which
     may have a device of the same name."""
     kind, run = record["experiment"]["device"], record["run"]
-    return _TORCH_DEVICE.get(kind, kind), run["device_name"], run["threads"], machine_of(record)
+    name = _TORCH_DEVICE.get(kind, kind)  # older records may lack the other two
+    return name, run.get("device_name"), run.get("threads"), machine_of(record)
 
 
 def machine_of(record: Mapping[str, Any]) -> str | None:

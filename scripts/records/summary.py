@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from scripts.core import checkout
-from scripts.features.kernels import screen as kernels_screen
-from scripts.features.kernels.table import Kernels
+from scripts.features.kernels import page as kernels_page
+from scripts.features.kernels.page import Kernels
 from scripts.features.operators.report import records_file
 from scripts.features.operators.report import screen as operators_screen
 from scripts.features.operators.report.table import Table as OperatorsTable
@@ -52,7 +52,7 @@ def show(path: Path) -> None:
             console.print(line, soft_wrap=True)
     if (rows := outputs.written_rows(began, outputs.KERNEL_CSV)) is not None:
         console.print(counted(rows), "")
-        console.print(kernels_screen.Screen(Kernels.of(list(records(outputs.KERNEL_JSONL)))), "")
+        console.print(kernels_page.Screen(Kernels.of(records(outputs.KERNEL_JSONL))), "")
         for line in pointers(rows, outputs.KERNEL_CSV):
             console.print(line, soft_wrap=True)
 
@@ -100,10 +100,7 @@ def seconds(account: Account) -> Group:
     environments = f"{account.environments:.0f} s of them to make environments; " if made else ""
     of = "rest" if made else "time"
     rest = f"no stage ran for {account.overhead:.0%} of the {of}"
-    shown = plain_table()
-    shown.add_column("stage")
-    for column in ("runs", "start-up", "work"):
-        shown.add_column(column, justify="right")
+    shown = plain_table("stage", "runs", "start-up", "work")
     for stage in (s for s in stages.folders() if s in account.stages):
         spent = account.stages[stage]
         numbers = (spent.startup, spent.work)
@@ -142,11 +139,7 @@ def table(rows: list[dict[str, str]]) -> Table:
     """Return the number of rows per status (down) and per stage that decided it (across)."""
     counts = Counter((row["status"], row["stage"]) for row in rows)
     deciding = [s for s in stages.folders() if any(stage == s for _, stage in counts)]
-    shown = plain_table()
-    shown.add_column("status")
-    for stage in deciding:
-        shown.add_column(stage, justify="right")
-    shown.add_column("all", justify="right")
+    shown = plain_table("status", *deciding, "all")
     for status in outcome.STATUSES:
         line = [counts[status, stage] for stage in deciding]
         if sum(line):

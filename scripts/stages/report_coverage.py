@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import shlex
 from collections.abc import Iterable, Sequence
@@ -14,9 +13,10 @@ import pandas as pd
 from scripts.core import atomic, commands, exits
 from scripts.matrix import cell
 from scripts.records import coverage, markdown, remedied
-from scripts.records.coverage import ENDINGS, FIELDS
+from scripts.records.coverage import COLUMNS, ENDINGS
 from scripts.records.markdown import text
 from scripts.records.results_file import BadRecords, Record, read
+from scripts.records.row import Row
 from scripts.records.versions import OF_EVERY_RECORD
 
 LOWERING_PATH = ["frontend", "target"]
@@ -86,18 +86,15 @@ def load(paths: Sequence[Path], cells: Sequence[str] = ()) -> list[Record]:
 
 
 def frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One row per cell, in the order of the records: the fields of Cell, `ending` and `mark`."""
-    cells = coverage.iree_cells(record.data for record in records)
-    return pd.DataFrame(
-        [dataclasses.asdict(c) | {"ending": c.ending, "mark": c.mark} for c in cells]
-    )
+    """One row per IREE cell, in the order of the records (coverage.iree_cells)."""
+    return pd.DataFrame(coverage.iree_cells(record.data for record in records))
 
 
 def to_csv(cells: pd.DataFrame) -> str:
     """CSV with one line per cell. Details are complete; their line breaks become spaces."""
     one_line = cells["detail"].map(lambda detail: " ".join(detail.split()))
     flat = cells.assign(detail=one_line, rewrites=cells["rewrites"].map("; ".join))
-    return flat.to_csv(columns=list(FIELDS), index=False, lineterminator="\n")
+    return flat.to_csv(columns=list(COLUMNS), index=False, lineterminator="\n")
 
 
 def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
@@ -244,7 +241,7 @@ def baselines(records: Sequence[Record]) -> pd.DataFrame:
         if not record.is_iree:
             name = record.parts[0] if record["test"] == "eval" else "/".join(record.parts)
             row = rows.setdefault((record["suite"], record["model"]), {})
-            row[name] = coverage.baseline_mark(record.data)
+            row[name] = coverage.baseline_mark(Row.of(record.data))
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     lines = [[*key, *(row.get(name, "–") for name in names)] for key, row in rows.items()]
     return pd.DataFrame(lines, columns=[*MODEL, *names])

@@ -61,13 +61,13 @@ def test_a_failure_is_shown_with_reason_detail_log_and_command(listed):
         "export conv/mlir: unsupported (why)",
         "    what",
         "    log:    results/export/conv/mlir/log.txt",
-        "    repeat: mkdir -p results/repeat/export/conv/mlir && python -m scripts.export",
+        "    repeat: mkdir -p results/repeat/export/conv/mlir && python -m scripts.stages.export",
     ]
 
 
 def test_commands_are_printed_alone_for_a_shell(listed):
     said = listed("--commands", "--stage", "export")
-    assert said == "mkdir -p results/repeat/export/conv/mlir && python -m scripts.export\n"
+    assert said == "mkdir -p results/repeat/export/conv/mlir && python -m scripts.stages.export\n"
 
 
 def test_failures_are_a_list_of_objects_for_programs(listed):
@@ -80,7 +80,7 @@ def test_failures_are_a_list_of_objects_for_programs(listed):
         "detail": "what",
         "log": "results/compile/tiny/mlir/vulkan/log.txt",
         "fingerprint": "c0de",
-        "repeat": "mkdir -p results/repeat/compile/tiny/mlir/vulkan && python -m scripts.compile",
+        "repeat": "mkdir -p results/repeat/compile/tiny/mlir/vulkan && python -m scripts.stages.compile",
         "remedy": "",
         "tried": "",
     }
