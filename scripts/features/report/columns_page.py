@@ -9,7 +9,7 @@ from scripts.features.kernels import columns as kernels
 from scripts.features.operators.report import columns as operators
 from scripts.features.variants import tuned_columns as tuning
 from scripts.matrix import schemas
-from scripts.records import fields
+from scripts.records import fields, markdown
 from scripts.records.columns import FIELDS
 from scripts.records.fields import Field
 from scripts.verify.codes import CODES
@@ -79,7 +79,15 @@ def _parts(table: Table) -> Iterator[str]:
     """The parts of the page about a table."""
     yield f"## {table.csv}\n"
     yield f"{table.introduction} Declared in `{table.module}`.\n"
-    yield _columns(fields.columns(table.fields), table.jsonl)
+    rows: list[tuple[str, ...]] = [
+        (
+            *(f"`{one.column}`", _type(one), one.unit, "yes" if one.varies else ""),
+            *(f"`{one.path}`" if one.path else "computed", one.description),
+        )
+        for one in fields.columns(table.fields)
+    ]
+    head = ("column", "type", "unit", "varies", f"field of {table.jsonl}", "what it is")
+    yield _markdown(head, rows)
     yield f"## {table.jsonl}\n"
     for section in (one for one in table.fields if one.path and "." not in one.path):
         yield f"### {section.path}\n"
@@ -90,19 +98,15 @@ def _parts(table: Table) -> Iterator[str]:
             yield _markdown(("code", "what it says of the cell"), rows)
 
 
-def _columns(table: list[Field], jsonl: str) -> str:
-    rows = [
-        (f"`{one.column}`", _type(one), one.unit, _varies(one), _from(one), one.description)
-        for one in table
-    ]
-    return _markdown(("column", "type", "unit", "varies", f"field of {jsonl}", "what it is"), rows)
-
-
 def _fields(section: Field, table: Sequence[Field]) -> str:
     """The fields of a section, at all depths."""
     inside = [one for one in table if one.path.startswith((f"{section.path}.", f"{section.path}["))]
     rows = [
-        (f"`{one.path}`", _type(one), _missing(one), one.unit, _varies(one), one.description)
+        (
+            *(f"`{one.path}`", _type(one)),
+            ", ".join(["null"] * one.nullable + ["left out"] * one.optional),
+            *(one.unit, "yes" if one.varies else "", one.description),
+        )
         for one in inside
     ]
     return _markdown(("field", "type", "may be", "unit", "varies", "what it is"), rows)
@@ -114,18 +118,5 @@ def _type(one: Field) -> str:
     return ", ".join(f"`{value}`" for value in allowed if value) if allowed else one.kind.words
 
 
-def _missing(one: Field) -> str:
-    return ", ".join(["null"] * one.nullable + ["left out"] * one.optional)
-
-
-def _varies(one: Field) -> str:
-    return "yes" if one.varies else ""
-
-
-def _from(one: Field) -> str:
-    return f"`{one.path}`" if one.path else "computed"
-
-
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n".replace("  |", " |") for line in lines)
+    return markdown.table(head, rows).replace("  |", " |")
