@@ -42,37 +42,28 @@ def show(path: Path) -> None:
         console.print(seconds(account), "")
     began = time.time() - account.wall
     if outputs.is_written(records_file.CSV, began):
-        show_operators(console)
-    if (rows := outputs.written_rows(began)) is not None:
+        operators = OperatorsTable.of(records_file.data(records_file.JSONL))
+        console.print(operators_screen.Screen(operators), "")
+        console.print(f"results: {records_file.CSV}, {records_file.PAGE}", soft_wrap=True)
+    for table in (outputs.CSV, outputs.KERNEL_CSV, outputs.TUNED_CSV):
+        if (rows := outputs.written_rows(began, table)) is None:
+            continue
         console.print(counted(rows), "")
-        if lines := list(compiled(rows)):
-            console.print(*lines, "", sep="\n")
-        console.print(Screen(results_table.Table.of(records())), "")
-        for line in pointers(rows):
-            console.print(line, soft_wrap=True)
-    if (rows := outputs.written_rows(began, outputs.KERNEL_CSV)) is not None:
-        console.print(counted(rows), "")
-        console.print(kernels_page.Screen(Kernels.of(records(outputs.KERNEL_JSONL))), "")
-        for line in pointers(rows, outputs.KERNEL_CSV):
-            console.print(line, soft_wrap=True)
-
-    if (rows := outputs.written_rows(began, outputs.TUNED_CSV)) is not None:
-        console.print(counted(rows), "")
-        for line in tuning_page.said(list(records(outputs.TUNED_JSONL))):
-            console.print(line, soft_wrap=True)
-        console.print()
-        for line in pointers(rows, outputs.TUNED_CSV):
+        if table == outputs.CSV:
+            if lines := list(compiled(rows)):
+                console.print(*lines, "", sep="\n")
+            console.print(Screen(results_table.Table.of(records(outputs.JSONL))), "")
+        elif table == outputs.KERNEL_CSV:
+            console.print(kernels_page.Screen(Kernels.of(records(outputs.KERNEL_JSONL))), "")
+        else:
+            for line in tuning_page.said(list(records(outputs.TUNED_JSONL))):
+                console.print(line, soft_wrap=True)
+            console.print()
+        for line in pointers(rows, table):
             console.print(line, soft_wrap=True)
 
 
-def show_operators(console: Console) -> None:
-    """Print the summary of the operator problems."""
-    found = OperatorsTable.of(records_file.data(records_file.JSONL))
-    console.print(operators_screen.Screen(found), "")
-    console.print(f"results: {records_file.CSV}, {records_file.PAGE}", soft_wrap=True)
-
-
-def records(path: Path = outputs.JSONL) -> Iterator[dict[str, Any]]:
+def records(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records one at a time, because the records of a large matrix take gigabytes."""
     with path.open(encoding="utf-8", newline="\n") as lines:
         yield from map(json.loads, lines)
@@ -82,16 +73,10 @@ def pointers(rows: list[dict[str, str]], table: Path = outputs.CSV) -> Iterator[
     """Yield the paths of the results, and commands for failed and stale rows."""
     yield f"results: {table}, {table.with_suffix('.md')}"
     if any(row["status"] in outcome.FAILED for row in rows):
-        yield f"failures: {failed_command()}"
+        elsewhere = f"cd {checkout.ROOT} && vmfbench failed --results {Path('results').absolute()}"
+        yield f"failures: {'vmfbench failed' if checkout.is_here() else elsewhere}"
     if stale := sum(row["stale"] == "True" for row in rows):
         yield f"{stale} rows were measured by older code; --config retry=stale measures them again"
-
-
-def failed_command() -> str:
-    """Return the command that lists the failures; it works in the current folder."""
-    if checkout.is_here():
-        return "vmfbench failed"
-    return f"cd {checkout.ROOT} && vmfbench failed --results {Path('results').absolute()}"
 
 
 def seconds(account: Account) -> Group:

@@ -87,9 +87,10 @@ def _row(data: Any, log: str) -> dict[str, Any]:
     ended = _ended(data, member, log)
     latency = None
     if timing and ended.status == outcome.OK:
-        of = *(experiment[key] for key in ("test", "phase", "batch_size")), None
-        group = f"{_cell(data['row'])}@{data['name']}"
-        latency = latency_section.of(timing, group, MEMBER, *of)
+        latency = latency_section.of(
+            timing, f"{_cell(data['row'])}@{data['name']}", MEMBER,
+            experiment["test"], experiment["phase"], experiment["batch_size"], None,
+        )  # fmt: skip
     verified = msgspec.convert(data["verified"], Verified) if data["verified"] else None
     found |= {
         "outcome": {
