@@ -74,8 +74,7 @@ class Timing:
 
     @property
     def ms(self) -> float:
-        ms: float = self.latency["ms"]
-        return ms
+        return float(self.latency["ms"])
 
     @property
     def ends_ms(self) -> tuple[float, float] | None:
@@ -86,8 +85,7 @@ class Timing:
     @property
     def doubt(self) -> str:
         """Why its ratios have no interval or a wide one; "" if nothing was seen."""
-        doubt: str = self.latency["doubt"]
-        return doubt
+        return str(self.latency["doubt"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,17 +60,17 @@ def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None
 
 
 def _compare(record: Record, base: Record | None, name: str) -> None:
-    latency, column = record["latency"], f"speedup_vs_{name}"
-    latency |= {column: None, f"{column}_low": None, f"{column}_high": None}
-    if base is None:
-        return
+    latency = record["latency"]
+    ratio: tuple[float | None, ...] = None, None, None
     if base is record:
-        latency |= {column: 1.0, f"{column}_low": 1.0, f"{column}_high": 1.0}
-        return
-    latency[column] = point(base["latency"], latency)
-    if of := difference(base["latency"], latency):
-        at = of.interval()
-        latency |= {column: at.ratio, f"{column}_low": at.low, f"{column}_high": at.high}
+        ratio = 1.0, 1.0, 1.0
+    elif base is not None:
+        of = difference(base["latency"], latency)
+        ratio = point(base["latency"], latency), None, None
+        if of and (at := of.interval()):
+            ratio = at.ratio, at.low, at.high
+    column = f"speedup_vs_{name}"
+    latency |= dict(zip((column, f"{column}_low", f"{column}_high"), ratio, strict=True))
 
 
 def _verdict(record: Record, bases: Mapping[str, Record]) -> str | None:

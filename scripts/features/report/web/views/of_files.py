@@ -177,12 +177,8 @@ def _rates(table: Table, target: str) -> dict[str, Any]:
 
 def _fix(of: fixes.Fix) -> dict[str, Any]:
     return {
-        "fault": of.fault,
+        **{key: getattr(of, key) for key in ("fault", "status", "reason", "detail", "calls")},
         "stage": of.stage.removeprefix("operator_"),
-        "status": of.status,
-        "reason": of.reason,
-        "detail": of.detail,
-        "calls": of.calls,
         "blocked": of.blocked_calls,
         "problems": len(of.problems),
         "operators": list(of.operators),
