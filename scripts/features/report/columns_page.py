@@ -36,38 +36,11 @@ class Table:
 
 
 TABLES = (
-    Table(
-        "latency.csv",
-        "results.jsonl",
-        "One row for every IREE cell and every baseline cell, including failed ones.",
-        "scripts/records/columns.py",
-        FIELDS,
-    ),
-    Table(
-        "operators.csv",
-        "operators.jsonl",
-        "One row for every operator problem on every lowering path and target, and under every baseline.\n"
-        "`operators.jsonl` is in `results/operators/`.",
-        "scripts/features/operators/report/columns.py",
-        operators.FIELDS,
-    ),
-    Table(
-        "kernels.csv",
-        "kernels.jsonl",
-        "One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n"
-        "`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.",
-        "scripts/features/kernels/columns.py",
-        (*kernels.COLUMNS, kernels.OWN[0]),
-    ),
-    Table(
-        "tuned.csv",
-        "tuned.jsonl",
-        "For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those\n"
-        "of `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.",
-        "scripts/features/variants/tuned_columns.py",
-        tuning.OWN,
-    ),
-)
+    Table("latency.csv", "results.jsonl", "One row for every IREE cell and every baseline cell, including failed ones.", "scripts/records/columns.py", FIELDS),
+    Table("operators.csv", "operators.jsonl", "One row for every operator problem on every lowering path and target, and under every baseline.\n`operators.jsonl` is in `results/operators/`.", "scripts/features/operators/report/columns.py", operators.FIELDS),
+    Table("kernels.csv", "kernels.jsonl", "One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.", "scripts/features/kernels/columns.py", (*kernels.COLUMNS, kernels.OWN[0])),
+    Table("tuned.csv", "tuned.jsonl", "For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those\nof `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.", "scripts/features/variants/tuned_columns.py", tuning.OWN),
+)  # fmt: skip
 
 
 def page(tables: Iterable[Table]) -> str:
