@@ -9,7 +9,7 @@ are columns.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,11 @@ def compare(found: list[dict], devices: Iterable[str], root: Path) -> None:
     """
     measured = limits.read(devices, root)
     for record in found:
-        record["work"] = limits.section(record, _work(root, record), measured)
+        is_train = record["experiment"]["test"] == training.TRAIN
+        stage = stages.STAGES["gradients" if is_train else "reference"]
+        model = record["model"]["name"]
+        signature = stage_files.read_if_whole(root, stage, model, "signature.json")
+        record["work"] = limits.section(record, signature.get("work"), measured)
     speedups.add_speedups(found)
 
 
@@ -281,12 +285,3 @@ def _code(file: str) -> str:
         return source.code_digest(file)
     except (source.ModelFileError, OSError):
         return ""
-
-
-def _work(root: Path, record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The work of a call, by the signature of its test; None if it is not known."""
-    stage = "gradients" if record["experiment"]["test"] == "train" else "reference"
-    model = record["model"]["name"]
-    return stage_files.read_if_whole(root, stages.STAGES[stage], model, "signature.json").get(
-        "work"
-    )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import exits
-from scripts.records import fields, latency_page, results_file, speedups, writing
+from scripts.records import aggregates, latency_page, results_file, speedups, writing
 from scripts.records.columns import COLUMNS, FIELDS
 from scripts.records.results_file import BadRecords, cell_of
 from scripts.records.results_table import Table
@@ -55,7 +55,7 @@ def main() -> None:
             f"{len(conflicts)} cells have different rows; nothing was written. "
             f"--prefer {'|'.join(CHOICES)} says which ones to take"
         )
-    found = list(writing.checked(merged, fields.schema(FIELDS), cell_of))
+    found = aggregates.checked(merged, FIELDS)
     try:
         args.out.mkdir(parents=True, exist_ok=True)
         page = latency_page.page(Table.of(found))

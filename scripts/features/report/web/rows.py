@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,8 @@ def details(source: Source) -> list[list[dict[str, Any]]]:
 
 
 def _details(root: Path, record: Record, row: Row, runs: Sequence[Run]) -> dict[str, Any]:
-    latency = record["latency"]
+    latency, ended = record["latency"], record["outcome"]
+    most = OK_CHARS if ended["status"] == outcome.OK else FAILED_CHARS
     return {
         **{key: record.get(key) for key in _SECTIONS},
         "latency": latency and {key: latency[key] for key in _OF_LATENCY},
@@ -88,13 +89,8 @@ def _details(root: Path, record: Record, row: Row, runs: Sequence[Run]) -> dict[
         # Without anything to make good, the stage of remedies ran and did nothing.
         "stages": [one for one in runs if one["stage"] != "remedy" or record.get("remedy")],
         "minimal": command(record, row.failed) if row.failed else "",
-        "log_end": _log_end(root, record["outcome"]),
+        "log_end": end_of(root / ended["log"], most) if ended.get("log") else "",
     }
-
-
-def _log_end(root: Path, ended: Mapping[str, Any]) -> str:
-    most = OK_CHARS if ended["status"] == outcome.OK else FAILED_CHARS
-    return end_of(root / ended["log"], most) if ended.get("log") else ""
 
 
 def end_of(path: Path, most: int) -> str:

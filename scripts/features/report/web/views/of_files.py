@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -110,17 +109,15 @@ def _series(rows: dict[str, int], places: dict[str, int], shown: Shown) -> dict[
 def why(source: Source) -> dict[str, Any] | None:
     """Return the account of every cell that has a profile: its dispatches and modules, beside PyTorch and the machine's
     limit."""
-    found = [one for name in _profiled(source) if (one := _account(source, name))]
-    return {"cells": found} if found else None
-
-
-def _profiled(source: Source) -> Iterator[str]:
-    """Yield the names of the IREE cells that have a profile."""
     below = source.root / stages.STAGES["profile_iree"].path(".")
+    found = []
     for path in sorted(below.glob(f"*/iree/**/{reading.PROFILE}")):
-        if path.stat().st_size:
-            text = path.parent.relative_to(below).as_posix()
-            yield str(Cell.parse(text, Kind.IREE_DUMP).row)
+        dump = path.parent.relative_to(below).as_posix()
+        if path.stat().st_size and (
+            one := _account(source, str(Cell.parse(dump, Kind.IREE_DUMP).row))
+        ):
+            found.append(one)
+    return {"cells": found} if found else None
 
 
 def _account(source: Source, name: str) -> dict[str, Any] | None:
