@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.records import speedups
-from scripts.records.results_table import Column, Table
+from scripts.records.results_table import Table
+from scripts.records.row import Column
 from scripts.timing import ratios
 from tests.rows import real, record, steady, unsteady
 
