@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,11 @@ _OF_RUN = (
     *("first_call_ms", "load_ms", "max_rss_mb", "device_memory_mb", "compile_s", "command"),
     *("profile", "stage_rss_mb", "seconds"),
 )  # fmt: skip
+
+
+def unpacked(text: str) -> Any:
+    """Return the value that page.packed has made a text of."""
+    return json.loads(gzip.decompress(base64.b64decode(text)))
 
 
 def records() -> list[Record]:

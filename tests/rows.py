@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.records import latency_section, speedups
-from scripts.records.results_table import Column, Table
+from scripts.records.results_table import Table
+from scripts.records.row import Column
 
 RECORDS = Path(__file__).parent / "unit/data/results.jsonl"
 """Rows of a default run: a model that all lowering paths run, a model with two targets, a language

@@ -60,9 +60,7 @@ def publish(
     Stages whose files could not be read are marked as damaged, so that the next run repeats them.
     """
     with files(args.out_csv):
-        atomic.write_text(args.out_jsonl, "".join(writing.lines(found)))
-        atomic.write_text(args.out_md, page)
-        atomic.write_text(args.out_csv, "".join(writing.csv(found, columns)))
+        writing.write(found, columns, page, args.out_jsonl, args.out_md, args.out_csv)
         outputs.record(args.due, [args.out_csv, args.out_md, args.out_jsonl])
         writing.condemn_damaged(found)
     for declared in feature.LOADED.values():

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scripts.iree.backends import compile_flags, renamed
 from scripts.matrix import stages
-from scripts.records import coverage, remedied
-from scripts.records.results_file import cell_of
-from scripts.supervise import outcome
+from scripts.records import coverage
+from scripts.records.row import Ended, Row
 
 Record = Mapping[str, Any]
+Key = tuple[str, str, str]
+"""What the failures of a cluster have in common: stage, reason and signature."""
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _NAMES = (
@@ -37,87 +39,42 @@ def signature(detail: str) -> str:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A row that failed, for its own lowering path.
-
-    `cell`: the row. `status`, `stage`, `reason`, `detail`, `log`: those of the failure. `command`: the shortest command that
-    shows it. `remedy`: what has compiled the row instead ("": nothing). `tried`: what was tried.
-    `model`, `target`: of the row; a baseline has no target.
-    """
-
-    cell: str
-    model: str
-    target: str
-    status: str
-    stage: str
-    reason: str
-    detail: str
-    log: str
-    command: str
-    remedy: str
-    tried: str
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What the failures of a cluster have in common: stage, reason and signature."""
-        return self.stage, self.reason, signature(self.detail)
-
-
-@dataclass(frozen=True)
 class Cluster:
-    """Failures of one cause. `blocks`: (model, target) for which nothing but this cause fails, with the
-    remedies that compile them all the same."""
+    """Failures of one cause. `example`: the record of the first row. `blocks`: (model, target) for which nothing but this
+    cause fails, with the remedies that compile them all the same."""
 
     stage: str
     reason: str
     signature: str
-    failures: tuple[Failure, ...]
+    rows: tuple[Row, ...]
+    example: Record
     blocks: Mapping[tuple[str, str], str]
 
     @property
     def is_made_good(self) -> bool:
         """Whether remedies have compiled all its rows."""
-        return all(one.remedy for one in self.failures)
+        return all(row.remedy for row in self.rows)
 
 
-def failure(record: Record) -> Failure | None:
-    """Return the failure of a row; None if it did not fail, was skipped, or lacks only a device.
-
-    A row that a remedy has compiled has the failure of what was asked for.
-    """
-    first = (record.get("remedy") or {}).get("first") if remedied.is_remedied(record) else None
-    ended = {"stage": "compile", **first} if first else record["outcome"]
-    if ended["status"] not in outcome.FAILED or ended["status"] == outcome.UNAVAILABLE:
-        return None
-    cell = cell_of(record)
-    return Failure(
-        str(cell),
-        record["model"]["name"],
-        cell.by_axis().get("target", ""),
-        ended["status"],
-        ended["stage"],
-        ended["reason"],
-        ended["detail"],
-        ended["log"],
-        command(record, ended["stage"]),
-        record["remedy"]["name"] if first else "",
-        remedied.tried(record) or "",
-    )
-
-
-def command(record: Record, stage: str) -> str:
-    """Return the shortest command that shows the failure of a row at a stage.
+def command(record: Record, failed: Ended) -> str:
+    """Return the shortest command that shows the failure of a row.
 
     For a compilation it is that of iree-compile. The other stages have no such tool; their own
     command is returned.
     """
-    of = record["experiment"]
-    if stage != "compile":
-        return record["outcome"].get("command", "")
+    experiment = record["experiment"]
+    if failed.stage != "compile":
+        own: str = record["outcome"].get("command", "")
+        return own
     program = stages.STAGES["export"].path(
-        f"{record['model']['name']}/{of['frontend']}", "program.mlir"
+        f"{record['model']['name']}/{experiment['frontend']}", "program.mlir"
     )
-    asked = compile_flags(of["backend"], of.get("arch"), of.get("opt_level"), of.get("flags") or ())
+    asked = compile_flags(
+        experiment["backend"],
+        experiment.get("arch"),
+        experiment.get("opt_level"),
+        experiment.get("flags") or (),
+    )
     flags = renamed(asked, record["versions"].get("iree") or "")
     return shlex.join(["iree-compile", *flags, program, "-o", "module.vmfb"])
 
@@ -125,33 +82,37 @@ def command(record: Record, stage: str) -> str:
 def clusters(records: Sequence[Record]) -> list[Cluster]:
     """Return the clusters of all failures: first those that nothing made good, the one that alone blocks
     most first."""
-    failures = [one for record in records if (one := failure(record))]
-    groups: dict[tuple[str, str, str], list[Failure]] = {}
-    for each in failures:
-        groups.setdefault(each.key, []).append(each)
-    blocked = _blocked(records, failures)
-    found = [Cluster(*key, tuple(of), blocked.get(key, {})) for key, of in groups.items()]
+    rows = [Row.of(record) for record in records]
+    groups: dict[Key, list[int]] = {}
+    for place, row in enumerate(rows):
+        if row.failed:
+            groups.setdefault(_key(row.failed), []).append(place)
+    blocked = _blocked(rows)
+    found = [
+        Cluster(*key, tuple(rows[n] for n in of), records[of[0]], blocked.get(key, {}))
+        for key, of in groups.items()
+    ]
     return sorted(
-        found, key=lambda one: (one.is_made_good, -len(one.blocks), -len(one.failures), one.reason)
+        found, key=lambda one: (one.is_made_good, -len(one.blocks), -len(one.rows), one.reason)
     )
 
 
-def _blocked(
-    records: Iterable[Record], failures: Iterable[Failure]
-) -> dict[tuple[str, str, str], dict[tuple[str, str], str]]:
+def _key(failed: Ended) -> Key:
+    return failed.stage, failed.reason, signature(failed.detail)
+
+
+def _blocked(rows: Sequence[Row]) -> dict[Key, dict[tuple[str, str], str]]:
     """Return, by cluster, the (model, target) all of whose lowering paths fail for its reason alone."""
-    rows: dict[tuple[str, str], int] = {}
-    for record in records:
-        if target := cell_of(record).by_axis().get("target"):
-            of = record["model"]["name"], target
-            rows[of] = rows.get(of, 0) + 1
-    failed: dict[tuple[str, str], list[Failure]] = {}
-    for one in failures:
-        if one.target:
-            failed.setdefault((one.model, one.target), []).append(one)
-    found: dict[tuple[str, str, str], dict[tuple[str, str], str]] = {}
-    for of, group in failed.items():
-        if len(group) == rows[of] and len({one.key for one in group}) == 1:
-            names = dict.fromkeys(one.remedy for one in group if one.remedy)
-            found.setdefault(group[0].key, {})[of] = ", ".join(names)
+    every = Counter((row.model, row.column.target) for row in rows if row.column.target)
+    failed: dict[tuple[str, str], list[tuple[Key, str]]] = {}
+    for row in rows:
+        if row.failed and row.column.target:
+            of = failed.setdefault((row.model, row.column.target), [])
+            of.append((_key(row.failed), row.remedy))
+    found: dict[Key, dict[tuple[str, str], str]] = {}
+    for place, causes in failed.items():
+        keys = {key for key, _ in causes}
+        if len(causes) == every[place] and len(keys) == 1:
+            names = dict.fromkeys(remedy for _, remedy in causes if remedy)
+            found.setdefault(keys.pop(), {})[place] = ", ".join(names)
     return found

@@ -40,10 +40,9 @@ def _steps(right: str, compared: str) -> Callable[[Mapping[str, Any]], str | Non
 
 
 def _option(name: str, *types: type) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a getter of an option that the model's functions were called with.
+    """Return a getter of an option that the model's functions were called with; of its entry, if the reference failed.
 
-    The value is None if it has none of these types, because a user's model file may use the name
-    for something else. If the reference failed, the value is the option of the entry.
+    The value is None if it has none of these types: a user's model file may use the name for something else.
     """
 
     def value(record: Mapping[str, Any]) -> Any:
@@ -56,7 +55,7 @@ def _option(name: str, *types: type) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _size(record: Mapping[str, Any]) -> str | None:
-    """Return a size as text: a name, or a number that is used as a name."""
+    """A size as text: a name, or a number that is used as a name."""
     found = _option("size", str, int)(record)
     return None if found is None else str(found)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.training import TRAIN
 from scripts.records import remedied
+from scripts.records.row import Ended, Row
 from scripts.supervise import outcome
+
+Record = Mapping[str, Any]
 
 STAGES = (
     "reference",
@@ -39,68 +40,21 @@ ENDINGS = {
     "skipped": "skipped",
 }
 """How a cell can end, and the heading of the count. Every cell is counted as exactly one."""
+COLUMNS = (
+    *("suite", "model", "frontend", "target", "reached", "stopped_at", "status", "reason"),
+    *("detail", "verified", "rewrites", "remedy", "frontend_used", "first_error"),
+)
+"""The columns of coverage.csv, in order (docs/records.md)."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One IREE cell. `reached` is the last stage that succeeded (or `verified`, or `nothing`).
+def iree_cells(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return the IREE cells among the records, in their order: COLUMNS, `ending` (a key of ENDINGS) and `mark` (how the
+    cell ended, in a word or two).
 
-    `stopped_at`, `status`, `reason` and `detail` are those of the stage that failed; for a
-    verified cell `stopped_at`, `reason` and `detail` are empty. `stopped_at` is `env` if the
-    environment of a stage could not be made. `rewrites` lists what the exporter changed. `remedy` is
-    what has compiled the cell where what was asked for did not compile, and `frontend_used` the
-    frontend of the program that was compiled. If that is another one than `frontend`, the cell has
-    failed at compile. `first_error` is the reason of the failure that the remedy has made good.
+    `reached` is the last stage that succeeded, `stopped_at` the one that failed: `env` if the environment of a stage could
+    not be made, "" for a verified cell. A cell that a remedy has compiled by another frontend's program (`frontend_used`)
+    has failed at compile.
     """
-
-    suite: str
-    model: str
-    frontend: str
-    target: str
-    reached: str
-    stopped_at: str
-    status: str
-    reason: str
-    detail: str
-    verified: bool
-    rewrites: tuple[str, ...]
-    remedy: str = ""
-    frontend_used: str = ""
-    first_error: str = ""
-
-    @property
-    def ending(self) -> str:
-        """How the cell ended: a key of ENDINGS."""
-        if self.verified:
-            return VERIFIED
-        if self.status == outcome.SKIPPED:
-            return "skipped"
-        if self.status == outcome.UNAVAILABLE and self.stopped_at == "verify":
-            return "no-device"
-        special = {"wrong-result": "wrong", "nondeterministic-eager": "undecided"}
-        return special.get(self.reason, self.stopped_at)
-
-    @property
-    def mark(self) -> str:
-        """The cell in a word or two, with a star if the program was rewritten, and a dagger if a remedy has
-        compiled it."""
-        words = {
-            VERIFIED: "✓",
-            "no-device": "compiled",
-            "wrong": "✗ wrong",
-            "undecided": "undecided",
-            "skipped": "skipped",
-        }
-        status = "" if self.status == "error" else f" {self.status}"
-        shown = words.get(self.ending, f"✗ {self.stopped_at}{status}")
-        return shown + ("*" if self.rewrites else "") + ("†" if self.remedy else "")
-
-
-FIELDS = tuple(field.name for field in dataclasses.fields(Cell))
-
-
-def iree_cells(records: Iterable[Mapping[str, Any]]) -> list[Cell]:
-    """The IREE cells among the records, in their order."""
     records = list(records)
     referenced = {_model_of(record) for record in records if _is_past_reference(record)}
     return [
@@ -110,18 +64,60 @@ def iree_cells(records: Iterable[Mapping[str, Any]]) -> list[Cell]:
     ]
 
 
-def baseline_mark(record: Mapping[str, Any]) -> str:
-    """A baseline's record in a few words: a check mark, or the reason why it is not verified."""
-    result = record["outcome"]
-    if record["latency"]:
-        return "✓"
-    if result["status"] == outcome.SKIPPED:
+def _cell(record: Record, referenced: bool) -> dict[str, Any]:
+    row, experiment = Row.of(record), record["experiment"]
+    verified, ended = bool(row.timing), row.ended
+    rewrites = tuple((record.get("export") or {}).get("rewrites") or ())
+    ending = _ending(row)
+    return {
+        "suite": record["model"]["suite"],
+        "model": row.model,
+        "frontend": experiment["frontend"],
+        "target": experiment["target"],
+        "reached": VERIFIED if verified else _reached(record, ended, referenced),
+        "stopped_at": "" if verified else ended.stage,
+        "status": ended.status,
+        "reason": ended.reason,
+        "detail": ended.detail,
+        "verified": verified,
+        "rewrites": rewrites,
+        "remedy": row.remedy,
+        "frontend_used": remedied.frontend_used(record) or "",
+        "first_error": remedied.first_error(record, "reason"),
+        "ending": ending,
+        "mark": _mark(ended, ending) + ("*" if rewrites else "") + ("†" if row.remedy else ""),
+    }
+
+
+def _ending(row: Row) -> str:
+    if row.timing:
+        return VERIFIED
+    ended = row.ended
+    if ended.status == outcome.SKIPPED:
         return "skipped"
-    if result["status"] == outcome.UNAVAILABLE:
-        return "no device"
-    at = result["stage"]
-    stage = "" if at == stages.LAST[Kind.BASELINE] else f"{at}: "
-    return f"✗ {stage}{result['reason']}"
+    if ended.status == outcome.UNAVAILABLE and ended.stage == "verify":
+        return "no-device"
+    special = {"wrong-result": "wrong", "nondeterministic-eager": "undecided"}
+    return special.get(ended.reason, ended.stage)
+
+
+def _mark(ended: Ended, ending: str) -> str:
+    words = {VERIFIED: "✓", "no-device": "compiled", "wrong": "✗ wrong"}
+    if ending in ("undecided", "skipped"):
+        return ending
+    status = "" if ended.status == "error" else f" {ended.status}"
+    return words.get(ending, f"✗ {ended.stage}{status}")
+
+
+def baseline_mark(row: Row) -> str:
+    """A baseline's row in a few words: a check mark, or the reason why it is not verified."""
+    ended = row.ended
+    if row.timing:
+        return "✓"
+    if ended.status in (outcome.SKIPPED, outcome.UNAVAILABLE):
+        return "skipped" if ended.status == outcome.SKIPPED else "no device"
+    stage = "" if ended.stage == stages.LAST[Kind.BASELINE] else f"{ended.stage}: "
+    return f"✗ {stage}{ended.reason}"
 
 
 def readable(detail: str) -> str:
@@ -151,34 +147,12 @@ _PARTICULARS = (
 )
 
 
-def _cell(record: Mapping[str, Any], referenced: bool) -> Cell:
-    result, experiment = remedied.of_path(record), record["experiment"]
-    verified = bool(record["latency"]) and not remedied.by_other_path(record)
-    return Cell(
-        suite=record["model"]["suite"],
-        model=record["model"]["name"],
-        frontend=experiment["frontend"],
-        target=experiment["target"],
-        reached=VERIFIED if verified else _reached(record, result, referenced),
-        stopped_at="" if verified else result["stage"],
-        status=result["status"],
-        reason=result["reason"],
-        detail=result["detail"],
-        verified=verified,
-        rewrites=tuple((record.get("export") or {}).get("rewrites") or ()),
-        remedy=record["remedy"]["name"] if remedied.is_remedied(record) else "",
-        frontend_used=remedied.frontend_used(record) or "",
-        first_error=remedied.first_error(record, "reason"),
-    )
-
-
-def _reached(record: Mapping[str, Any], result: Mapping[str, Any], referenced: bool) -> str:
-    """The last stage of the chain that succeeded. `result`: the outcome for the row's lowering path."""
-    at = result["stage"]
-    of_eval = [stage for stage in STAGES if stage != "gradients"]
-    chain = STAGES if record["experiment"]["test"] == TRAIN else of_eval
-    if at in chain and result["status"] != outcome.SKIPPED:
-        return (NOTHING, *chain)[chain.index(at)]
+def _reached(record: Record, ended: Ended, referenced: bool) -> str:
+    """The last stage of the chain that succeeded."""
+    is_train = record["experiment"]["test"] == TRAIN
+    chain = [stage for stage in STAGES if is_train or stage != "gradients"]
+    if ended.stage in chain and ended.status != outcome.SKIPPED:
+        return (NOTHING, *chain)[chain.index(ended.stage)]
     # On a skip list, or without an environment: the row does not name the stage before, but
     # a stage that succeeded has left its report.
     for stage in ("compile", "export"):
@@ -187,12 +161,12 @@ def _reached(record: Mapping[str, Any], result: Mapping[str, Any], referenced: b
     return "reference" if referenced else NOTHING
 
 
-def _is_past_reference(record: Mapping[str, Any]) -> bool:
+def _is_past_reference(record: Record) -> bool:
     """Whether this row shows that the reference of its model, which all its rows share, succeeded."""
     result = record["outcome"]
     ran = result["status"] != outcome.SKIPPED and result["stage"] not in ("env", "reference")
     return ran or bool(record.get("reference") or record.get("export"))
 
 
-def _model_of(record: Mapping[str, Any]) -> tuple[str, str]:
+def _model_of(record: Record) -> tuple[str, str]:
     return record["model"]["suite"], record["model"]["name"]

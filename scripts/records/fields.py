@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,12 +31,10 @@ OBJECT = Kind("object", "object", "object")
 class Field:
     """One value of a record, and a column of latency.csv if `column` names one.
 
-    `path` is the position of the value in a line of results.jsonl, such as `latency.ms`;
-    `runs[].total_s` is a value of every object of a list. A column that is not a single value of the
-    record has no path but a `value`, a function of the record. `unit` is that of a number.
-    `nullable`: it may be null. `optional`: it may be left out. `choices` names a set of values in
-    schemas.values(). `checks` are further keywords of JSON Schema. `varies`: another run of the
-    same program on the same machine may have another value.
+    `path`: its place in a line of results.jsonl, such as `latency.ms`; `runs[].total_s` is a value of every object of a
+    list. A column that is not a single value of the record has a `value` instead, a function of the record. `nullable`: it
+    may be null. `optional`: it may be left out. `choices`: the name of a set of values in schemas.values(). `checks`:
+    further keywords of JSON Schema. `varies`: another run of the same program on the same machine may have another value.
     """
 
     path: str
@@ -103,7 +102,13 @@ def schema(table: Iterable[Field], rules: str = "record") -> dict[str, Any]:
     choices = schemas.values()
     for one in sorted((one for one in table if one.path), key=lambda one: one.path.count(".")):
         above, _, name = one.path.rpartition(".")
-        body = _schema(one, choices)
+        null = [None] if one.nullable else []
+        if one.choices:
+            body: dict[str, Any] = {"enum": [*choices[one.choices], *null]}
+        else:
+            kind = one.kind.json_type
+            # The fields inside are added to the copy.
+            body = {"type": [kind, "null"] if null else kind} | copy.deepcopy(dict(one.checks))
         inside[above].setdefault("properties", {})[name] = body
         if not one.optional:
             inside[above].setdefault("required", []).append(name)
@@ -111,16 +116,3 @@ def schema(table: Iterable[Field], rules: str = "record") -> dict[str, Any]:
         if one.kind is LIST:
             inside[f"{one.path}[]"] = body.setdefault("items", {})
     return root
-
-
-def _schema(one: Field, choices: Mapping[str, list[str]]) -> dict[str, Any]:
-    """The JSON Schema of one field, without the fields inside it."""
-    if one.choices:
-        return {"enum": [*choices[one.choices], *([None] if one.nullable else [])]}
-    kind = one.kind.json_type
-    return {"type": [kind, "null"] if one.nullable else kind} | _copied(one.checks)
-
-
-def _copied(checks: Mapping[str, Any]) -> dict[str, Any]:
-    """A deep copy of the checks, to which the fields inside are added."""
-    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in checks.items()}

@@ -5,12 +5,10 @@ The same rows give the same page, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from scripts.records import markdown, wording
 from scripts.records.markdown import text
-from scripts.records.provenance import Provenance
-from scripts.records.results_table import Column, Row, Table, Timing
+from scripts.records.results_table import ModelRows, Table
+from scripts.records.row import Column
 
 INTERVALS = """\
 Milliseconds of a call that nothing disturbed and, in brackets, the 99 % interval (docs/timing.md says how they are found).
@@ -32,70 +30,54 @@ mean, so means of different rows do not compare.
 def page(table: Table) -> str:
     """Return the whole page as Markdown."""
     of = table.provenance
-    when = f"\nMeasured {of.when}.\n" if of.when else ""
-    doubts = "".join(f"- {text(one)}\n" for one in wording.doubts(table))
-    parts = [f"# Latencies\n\n{wording.title(table)}.\n{when}", _latencies(table)]
-    if doubts:
-        parts.append(f"{wording.DOUBTFUL}: the ratios of this latency are doubtful:\n\n{doubts}")
-    sections = {
+    models = ([text(name), text(options)] for name, options in of.models.items())
+    bodies = {
         "Geometric means": _means(table),
-        "Not measured": "".join(f"- {text(wording.absent(one))}\n" for one in table.absent),
-        "Models": _models(of),
-        "Configuration": "".join(f"- {line}\n" for line in _configuration(of)),
-        "Measured with": "".join(f"- {text(line)}\n" for line in (*of.where, *of.with_what)),
+        "Not measured": markdown.bullets(map(wording.absent, table.absent)),
+        "Models": markdown.table(["model", "options"], models),
+        # An entry has several variants if its options differ between models.
+        "Configuration": "".join(
+            f"- {kind}: {text(name)}: {text('; '.join(variants))}\n"
+            for kind, entries in of.entries.items()
+            for name, variants in entries.items()
+        ),
+        "Measured with": markdown.bullets([*of.where, *of.with_what]),
     }
-    parts += [f"## {name}\n\n{body}" for name, body in sections.items() if body]
-    return "\n".join(parts)
+    parts = [wording.head("Latencies", table), _latencies(table)]
+    if doubts := markdown.bullets(wording.doubts(table)):
+        parts.append(f"{wording.DOUBTFUL}: the ratios of this latency are doubtful:\n\n{doubts}")
+    return "\n".join([*parts, *markdown.sections(bodies)])
 
 
 def _latencies(table: Table) -> str:
     head = ["model", *(text(wording.path(column)) for column in table.columns)]
-    rows = [
-        [text(row.label), *(_cell(row, column) for column in table.columns)] for row in table.rows
+    lines = [
+        [text(line.label), *(_cell(line, column) for column in table.columns)]
+        for line in table.rows
     ]
-    shown = markdown.table(head, rows, right=range(1, len(head)))
+    shown = markdown.table(head, lines, right=range(1, len(head)))
     said = INTERVALS if table.has_intervals else NO_INTERVALS
     return f"{said}{wording.NOT_IN_MATRIX}: not in the matrix.\n\n{shown}"
 
 
-def _cell(row: Row, column: Column) -> str:
-    entry = row.entries.get(column)
-    if entry is None:
+def _cell(line: ModelRows, column: Column) -> str:
+    row = line.entries.get(column)
+    if row is None:
         return wording.NOT_IN_MATRIX
-    if entry.timing is None:
-        return text(wording.failure(entry))
-    shown = _timing(entry.timing)
-    return f"**{shown}**" if column in row.fastest else shown
-
-
-def _timing(timing: Timing) -> str:
-    ends = timing.ends_ms
-    shown = " ({} to {})".format(*map(wording.milliseconds, ends)) if ends else ""
-    return f"{wording.milliseconds_of(timing)}{shown}"
+    if row.timing is None:
+        return text(row.why)
+    ends = row.timing.ends_ms
+    shown = wording.milliseconds_of(row.timing)
+    shown += " ({} to {})".format(*map(wording.milliseconds, ends)) if ends else ""
+    return f"**{shown}**" if column in line.fastest else shown
 
 
 def _means(table: Table) -> str:
     if not table.means:
         return ""
-    head = ["of", "verified", *(f"over {wording.BASE_NAMES[n]}" for n in table.bases)]
+    head = ["of", *wording.means_head(table)]
     rows = [
-        [
-            text(wording.path(mean.column, mean.test)),
-            wording.verified(mean),
-            *(wording.speedup(mean.over[n], mean) for n in table.bases),
-        ]
+        [text(wording.path(mean.column, mean.test)), *wording.means(mean, table)]
         for mean in table.means
     ]
     return f"{MEANS}\n{markdown.table(head, rows, right=range(1, len(head)))}"
-
-
-def _models(of: Provenance) -> str:
-    rows = [[text(name), text(options)] for name, options in of.models.items()]
-    return markdown.table(["model", "options"], rows)
-
-
-def _configuration(of: Provenance) -> Iterator[str]:
-    """Yield the options of each entry of the configuration; an entry may have several variants."""
-    for kind, entries in of.entries.items():
-        for name, shown in entries.items():
-            yield f"{kind}: {text(name)}: {text('; '.join(shown))}"

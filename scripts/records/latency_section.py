@@ -40,11 +40,7 @@ def of(
         "anchor": anchor,
         "group": f"{group} {own.part} {timing.started:.3f}",
         "generations": len(own.values_ms),
-        "turns": own.turns,
-        "calls": own.calls,
-        "p50_ms": own.p50_ms,
-        "p90_ms": own.p90_ms,
-        "p99_ms": own.p99_ms,
+        **{key: getattr(own, key) for key in ("turns", "calls", "p50_ms", "p90_ms", "p99_ms")},
         "control_ratio": checked and checked.ratio,
         "control_low": checked and checked.low,
         "control_high": checked and checked.high,
@@ -53,9 +49,13 @@ def of(
         "steal": timing.steal,
         "doubt": doubt(timing, own, checked),
     }
-    if test != training.EVAL:
-        return section
-    return section | _of_language_model(section["ms"], phase, batch_size)
+    # The usual figures for language models: milliseconds from a prompt to its first new token, and new tokens per second of
+    # the whole batch.
+    if test == training.EVAL and phase == "prefill":
+        section["ttft_ms"] = section["ms"]
+    if test == training.EVAL and phase == "decode":
+        section["tokens_per_s"] = batch_size * 1e3 / section["ms"]
+    return section
 
 
 def figures(values_ms: Sequence[float]) -> dict[str, Any]:
@@ -76,12 +76,10 @@ def doubt(timing: GroupTiming, own: MemberTiming, control: ratios.Interval | Non
         return f"{count} generation{'s' * (count > 1)}, {own.turns} turns in the budget; an interval needs {ratios.LEAST} generations"
     if control and (control.low > 1 or control.high < 1):
         return f"two processes of {part.control} differ by a factor of {control.ratio:.3f}: the machine was not fit"
-    base = own.anchor_ms or own.values_ms
-    found = (
-        ratios.paired(base, own.values_ms)
-        if own.anchor_ms
-        else ratios.of_logs([math.log(v) for v in base])
-    )
+    if own.anchor_ms:
+        found = ratios.paired(own.anchor_ms, own.values_ms)
+    else:
+        found = ratios.of_logs([math.log(value) for value in own.values_ms])
     if not found or found.interval().half_width <= WIDE:
         return ""
     causes = []
@@ -94,16 +92,6 @@ def doubt(timing: GroupTiming, own: MemberTiming, control: ratios.Interval | Non
             f"the machine was slower in {left_out} of {part.generations} generations, which do not count"
         )
     return "; ".join(causes) or "processes of this program differ"
-
-
-def _of_language_model(latency_ms: float, phase: str | None, batch_size: int) -> dict[str, float]:
-    """The usual figures for language models: milliseconds from a prompt to its first new token (prefill),
-    and new tokens per second of the whole batch (decode)."""
-    if phase == "prefill":
-        return {"ttft_ms": latency_ms}
-    if phase == "decode":
-        return {"tokens_per_s": batch_size * 1e3 / latency_ms}
-    return {}
 
 
 def anchor_text(name: str, versions: Mapping[str, str]) -> str:

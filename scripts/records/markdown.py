@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 CODE_CHARS = 160
 """Maximum length of a code span in a table."""
@@ -19,6 +19,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[in
     numbers = set(right)
     under = ["--:" if place in numbers else "---" for place in range(len(head))]
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, under, *rows))
+
+
+def bullets(lines: Iterable[object]) -> str:
+    """Return lines of text as a list."""
+    return "".join(f"- {text(line)}\n" for line in lines)
+
+
+def sections(bodies: Mapping[str, str]) -> list[str]:
+    """Return the sections of a page by title, without empty ones."""
+    return [f"## {title}\n\n{body}" for title, body in bodies.items() if body]
 
 
 def code(value: str, chars: int = CODE_CHARS) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,24 @@ STYLE = {
 def color(number: int) -> str:
     """The colour of the line with a number."""
     return COLORS[number % len(COLORS)]
+
+
+def marker(number: int) -> str:
+    return MARKERS[number % len(MARKERS)]
+
+
+def errors(
+    values: Sequence[float], ends: Iterable[tuple[float, float] | None]
+) -> list[list[float]]:
+    """Lengths of the error bars below and above each value; 0 without an interval."""
+    known = [end or (value, value) for value, end in zip(values, ends, strict=True)]
+    below = [max(0.0, value - low) for value, (low, _) in zip(values, known, strict=True)]
+    return [below, [max(0.0, high - value) for value, (_, high) in zip(values, known, strict=True)]]
+
+
+def legend(axes: Axes) -> None:
+    """Add a legend beside the axes."""
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
 
 
 def figure(width: float, height: float) -> Figure:

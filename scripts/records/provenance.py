@@ -80,35 +80,31 @@ class Provenance:
 
     def _add_latency(self, record: Record) -> None:
         run, latency = record["run"], record["latency"]
-        self.devices[record["experiment"]["device"], run["device_name"] or "", run["threads"]] = (
-            None
-        )
+        device = record["experiment"]["device"], run["device_name"] or "", run["threads"]
+        self.devices[device] = None
         self.measured += 1
-        at = latency["started"]
-        known = (at, *(self.started or ()))
+        known = (latency["started"], *(self.started or ()))
         self.started = min(known), max(known)
         for base in BASES:
-            column = f"speedup_vs_{base}"
-            if latency[column] is None or speedups.runtime_of(record) == base:
+            value, low, high = (latency[f"speedup_vs_{base}{end}"] for end in ("", "_low", "_high"))
+            if value is None or speedups.runtime_of(record) == base:
                 continue
             self.ratios += 1
-            low, high = latency[f"{column}_low"], latency[f"{column}_high"]
-            self.decided += (
-                low is not None and Interval(latency[column], low, high).verdict != UNDECIDED
-            )
+            if low is not None:
+                self.decided += Interval(value, low, high).verdict != UNDECIDED
 
     def _add_entries(self, of: Mapping[str, Any]) -> None:
         if of["runtime"] != "iree":
             own = "" if of["precision"] == "none" else of["precision"]
-            name = of["target"] or of["runtime"]
-            given = pairs(of.get("compile") or {})
-            words = (of["runtime"], of["device"], own, of["xla_flags"], given)
-            self._add_entry("baselines", name, *words)
+            compile_ = pairs(of.get("compile") or {})
+            words = (of["runtime"], of["device"], own, of["xla_flags"], compile_)
+            self._add_entry("baselines", of["target"] or of["runtime"], *words)
             return
         options = pairs(of.get("exporter_options") or {})
         self._add_entry("frontends", of["frontend"], of.get("exporter"), options)
         flags = " ".join(of.get("flags") or ())
-        self._add_entry("targets", of["target"], of["backend"], of.get("arch"), of.get("opt_level"), flags)  # fmt: skip
+        arch, level = of.get("arch"), of.get("opt_level")
+        self._add_entry("targets", of["target"], of["backend"], arch, level, flags)
 
     def _add_entry(self, kind: str, name: str, *words: str | None) -> None:
         found = self.entries.setdefault(kind, {}).setdefault(name, [])

@@ -9,7 +9,7 @@ are columns.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from scripts.records.columns import FIELDS
 from scripts.records.fields import names
 from scripts.run import fingerprint, verdict
 from scripts.supervise import outcome
-from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.group import GroupTiming, MemberTiming
+from scripts.supervise.outcome import Outcome
+from scripts.timing.group import GroupTiming
 from scripts.timing.measurement import Run
 from scripts.torch_model import source
 from scripts.verify import codes
@@ -60,7 +60,11 @@ def compare(found: list[dict], devices: Iterable[str], root: Path) -> None:
     """
     measured = limits.read(devices, root)
     for record in found:
-        record["work"] = limits.section(record, _work(root, record), measured)
+        is_train = record["experiment"]["test"] == training.TRAIN
+        stage = stages.STAGES["gradients" if is_train else "reference"]
+        model = record["model"]["name"]
+        signature = stage_files.read_if_whole(root, stage, model, "signature.json")
+        record["work"] = limits.section(record, signature.get("work"), measured)
     speedups.add_speedups(found)
 
 
@@ -191,29 +195,29 @@ def common_record(
     `chain`: the stages of the row, with the remedy in place of a compilation that it has made good. `timed_stage`: the
     stage of its group."""
     outcomes = [stage_files.ended(root, *one) for one in chain]
-    verified_by = outcomes[-1]
+    verified_by, last_stage = outcomes[-1], chain[-1]
     timed_by, group = matrix.timed(row, timed_stage)
     timing: GroupTiming | None = None
-    stages_of = list(chain)
     if verified_by.status == outcome.OK:
         ended, timing = stage_files.timed(root, timed_by, group, str(row))
         if ended.status != outcome.OK:
             outcomes.append(ended)
-            stages_of.append((timed_by, group))
+            last_stage = timed_by, group
     code = fingerprint.code_of_stage(stages.modules(chain[-1][0], entry))
-    timing_code = fingerprint.code_of_stage(timed_by.modules)
     stale = fingerprint.is_stale(verified_by, code) or (
         timing is not None
-        and fingerprint.is_stale(stage_files.ended(root, timed_by, group), timing_code)
+        and fingerprint.is_stale(
+            stage_files.ended(root, timed_by, group), fingerprint.code_of_stage(timed_by.modules)
+        )
     )
     last, decisive = outcomes[-1], stage_files.deciding(root, outcomes)
-    stage, of = stages_of[len(outcomes) - 1]
     whole = decisive.status != outcome.DAMAGED
     measured = stage_files.verified(root, *chain[-1]) if whole else {}
     own = timing.members.get(str(row)) if timing and decisive.status == outcome.OK else None
-    ran = (
-        stage_files.usage(root / stage.path(of, STATUS)) if last.status != outcome.SKIPPED else None
-    )
+    used = None
+    if last.status != outcome.SKIPPED:
+        stage, cell = last_stage
+        used = stage_files.usage(root / stage.path(cell, STATUS))
     return {
         "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
         "experiment": {
@@ -225,13 +229,20 @@ def common_record(
         "reference": _reference(root, model),
         "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
         | {"blocked_by": last.blocked_by, "stale": stale and decisive.status == outcome.OK},
-        "verification": _verification(decisive, measured),
+        "verification": measured.get("verification") or _unverified(decisive),
         "latency": latency_section.of(
             timing, str(group), str(row), training.test_of(row), model.phase, model.batch_size,
             stage_files.anchor(root, timing),
         ) if timing and own else None,
-        "runs": _runs(measured),
-        "run": _run(row, measured, own, ran),
+        "runs": [
+            _RUN | {key: run[key] for key in _RUN.keys() & run} for run in measured.get("runs") or ()
+        ] or None,
+        "run": {key: measured.get(key) for key in _OF_RUN} | {
+            "threads": measured.get("threads") or threads.of(str(row)),
+            "max_rss_mb": (own and own.peak_rss_mb) or measured.get("max_rss_mb"),
+            "stage_rss_mb": used.max_rss_mb if used else None,
+            "seconds": used.seconds if used else None,
+        },
         "export": None,
         "compile": None,
         "remedy": None,
@@ -239,28 +250,8 @@ def common_record(
     }  # fmt: skip
 
 
-def _run(
-    row: Cell, measured: dict, timed: MemberTiming | None, used: Usage | None
-) -> dict[str, Any]:
-    """The section `run`: what was measured when a row was verified and, of its memory, timed. `used`: by its last stage."""
-    return {key: measured.get(key) for key in _OF_RUN} | {
-        "threads": measured.get("threads") or threads.of(str(row)),
-        "max_rss_mb": (timed and timed.peak_rss_mb) or measured.get("max_rss_mb"),
-        "stage_rss_mb": used.max_rss_mb if used else None,
-        "seconds": used.seconds if used else None,
-    }
-
-
-def _runs(measured: dict) -> list[dict[str, Any]] | None:
-    """The runs of a verification, with all fields; None if there are none."""
-    found = measured.get("runs") or ()
-    return [_RUN | {key: run[key] for key in _RUN.keys() & run} for run in found] or None
-
-
-def _verification(decisive: Outcome, measured: dict) -> dict:
-    """The comparison with golden, or the code that says why there is none."""
-    if measured:
-        return measured["verification"]
+def _unverified(decisive: Outcome) -> dict:
+    """The section `verification` of a row that was not verified: the code that says why."""
     code = verdict.unmeasured(decisive)
     return {"code": code} | ({"detail": decisive.detail} if code == codes.SKIPPED else {})
 
@@ -277,11 +268,10 @@ def _reference(root: Path, model: Model) -> dict:
 def _digests(root: Path, model: Model) -> dict[str, str]:
     """The digests of the model's weights and inputs, and of its code; without those that are not known."""
     used = stage_files.usage(root / stages.STAGES["reference"].path(model.name, STATUS))
-    files = {"weights": "weights.irpa", "inputs": "inputs.npz"}
     made = used.artifacts if used else {}
     found = {
         name: f"{made[file].bytes} {made[file].crc32}"
-        for name, file in files.items()
+        for name, file in (("weights", "weights.irpa"), ("inputs", "inputs.npz"))
         if file in made
     }
     code = _code(str(root / model.file))
@@ -295,12 +285,3 @@ def _code(file: str) -> str:
         return source.code_digest(file)
     except (source.ModelFileError, OSError):
         return ""
-
-
-def _work(root: Path, record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The work of a call, by the signature of its test; None if it is not known."""
-    stage = "gradients" if record["experiment"]["test"] == "train" else "reference"
-    model = record["model"]["name"]
-    return stage_files.read_if_whole(root, stages.STAGES[stage], model, "signature.json").get(
-        "work"
-    )

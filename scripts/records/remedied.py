@@ -40,14 +40,6 @@ def first_error(record: Record, key: str = "detail") -> str:
     return record["remedy"]["first"][key] if is_remedied(record) else ""
 
 
-def of_path(record: Record) -> dict[str, Any]:
-    """Return the outcome of a row for its own lowering path: where another path was taken, the failure of
-    what was asked."""
-    if by_other_path(record):
-        return {"stage": "compile", **record["remedy"]["first"]}
-    return record["outcome"]
-
-
 def tried(record: Record) -> str | None:
     """Return the remedies that were tried, in order, each with the reason of its failure.
 

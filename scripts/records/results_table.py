@@ -12,92 +12,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scripts.matrix import training
-from scripts.matrix.cell import Kind
-from scripts.records import remedied, speedups
+from scripts.records import speedups
 from scripts.records.provenance import Provenance
-from scripts.records.results_file import cell_of
-from scripts.records.speedups import Latency
+from scripts.records.row import Column, Row, Timing
 from scripts.supervise import outcome
 from scripts.timing import ratios
 from scripts.timing.ratios import Difference, Interval
 
 Record = Mapping[str, Any]
 Place = tuple[bool, str]
-"""(whether it is a target, name of the target or baseline)."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A baseline (`target` is ""), or a lowering path and its target."""
-
-    name: str
-    target: str = ""
-
-    @property
-    def label(self) -> str:
-        """Such as `torchmlir-torch/llvm-cpu`, or the name of a baseline."""
-        return f"{self.name}/{self.target}" if self.target else self.name
-
-    @property
-    def place(self) -> Place:
-        """The target or the baseline. If its device is missing, none of its rows can run."""
-        return bool(self.target), self.target or self.name
-
-
-@dataclass(frozen=True)
-class Timing:
-    """A measured latency. `latency`: the section of its record.
-
-    `alike`: test, dtype, precision, batch size, device and threads; two latencies are compared only if these are equal.
-    `threads`: of a CPU. `where`: the name of the device, and the machine of an imported row.
-    """
-
-    latency: Latency
-    runtime: str
-    alike: tuple
-    threads: int | None
-    where: tuple[str | None, str | None] = (None, None)
-
-    @property
-    def ms(self) -> float:
-        ms: float = self.latency["ms"]
-        return ms
-
-    @property
-    def ends_ms(self) -> tuple[float, float] | None:
-        """The 99 % interval in ms; None if there is none."""
-        low, high = self.latency["low_ms"], self.latency["high_ms"]
-        return None if low is None else (low, high)
-
-    @property
-    def doubt(self) -> str:
-        """Why its ratios have no interval or a wide one; "" if nothing was seen."""
-        doubt: str = self.latency["doubt"]
-        return doubt
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One cell of the table: a timing, or the reason why there is none. `by_other_path`: a remedy has
-    compiled the program of another lowering path, which counts as a failure of this one."""
-
-    status: str
-    reason: str
-    detail: str
-    timing: Timing | None
-    by_other_path: bool = False
+"""(whether it is a target, name of the target or baseline). If its device is missing, none of its rows can run."""
 
 
 @dataclass
-class Row:
-    """A model in one test. `size`: its size as far as it is known, such as `block, 2 layers`.
-    `fastest`: see `_fastest`."""
+class ModelRows:
+    """The rows of a model in one test, by column: a line of the table. `size`: as far as it is known, such as
+    `block, 2 layers`. `fastest`: see `_fastest`."""
 
     model: str
     test: str
     size: str
-    entries: dict[Column, Entry] = field(default_factory=dict)
+    entries: dict[Column, Row] = field(default_factory=dict)
     fastest: frozenset[Column] = frozenset()
 
     @property
@@ -154,7 +89,7 @@ BASES: tuple[tuple[str, ...], ...] = (("eager",), speedups.BASES)
 class Table:
     """The whole table. `columns` are the columns with results, `absent` summarizes the others."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ModelRows, ...]
     columns: tuple[Column, ...]
     absent: tuple[Absent, ...]
     means: tuple[Mean, ...]
@@ -163,25 +98,21 @@ class Table:
     @classmethod
     def of(cls, records: Iterable[Record]) -> Table:
         """Return the table of some records, which are read once and not kept."""
-        rows: dict[tuple[str, str], Row] = {}
+        lines: dict[tuple[str, str], ModelRows] = {}
         provenance = Provenance()
         for record in records:
             provenance.add(record)
-            model, test = record["model"]["name"], record["experiment"]["test"]
-            row = rows.setdefault((model, test), Row(model, test, size_of(record)))
-            row.entries[column_of(record)] = _entry(record)
-        found = tuple(rows.values())
-        for row in found:
-            row.fastest = _fastest(row)
+            row = Row.of(record)
+            line = ModelRows(row.model, row.test, size_of(record))
+            lines.setdefault((row.model, row.test), line).entries[row.column] = row
+        found = tuple(lines.values())
+        for line in found:
+            line.fastest = frozenset(_fastest(line))
         every = in_order(found)
-        absent = [place for place in _places(every) if _is_absent(found, place)]
-        columns = tuple(column for column in every if column.place not in absent)
+        absent = _absent(found, every)
+        columns = tuple(column for column in every if _place(column) not in absent)
         return cls(
-            found,
-            columns,
-            tuple(_merged(_absent(found, place) for place in absent)),
-            tuple(_means(found, columns)),
-            provenance,
+            found, columns, _merged(absent.values()), tuple(_means(found, columns)), provenance
         )
 
     @property
@@ -191,16 +122,17 @@ class Table:
 
     @property
     def has_intervals(self) -> bool:
-        return any(e.timing and e.timing.ends_ms for row in self.rows for e in row.entries.values())
+        rows = (row for line in self.rows for row in line.entries.values())
+        return any(row.timing and row.timing.ends_ms for row in rows)
 
     @property
     def doubts(self) -> dict[tuple[str, str], list[Column]]:
         """The columns with a doubt, by the row's label and the doubt."""
         found: dict[tuple[str, str], list[Column]] = {}
-        for row in self.rows:
-            for column, entry in row.entries.items():
-                if entry.timing and entry.timing.doubt:
-                    found.setdefault((row.label, entry.timing.doubt), []).append(column)
+        for line in self.rows:
+            for column, row in line.entries.items():
+                if row.timing and row.timing.doubt:
+                    found.setdefault((line.label, row.timing.doubt), []).append(column)
         return found
 
 
@@ -213,140 +145,92 @@ def size_of(record: Record) -> str:
     return ", ".join(parts + ([f"{layers} layers"] if layers else []))
 
 
-def column_of(record: Record) -> Column:
-    """Return the column of a record. The tests of a lowering path have one column, and rows of their own."""
-    cell = cell_of(record)
-    _, first, *rest = cell.name.split("/")
-    if cell.kind is Kind.IREE:
-        return Column(training.without_test(first), "/".join(rest))
-    return Column(first)
-
-
-def _entry(record: Record) -> Entry:
-    ended = remedied.of_path(record)
-    other = remedied.by_other_path(record)
-    latency = None if other else record["latency"]
-    reason = ended["reason"] or ended["status"]
-    timing = _timing(record, latency) if latency else None
-    return Entry(ended["status"], reason, ended["detail"], timing, other)
-
-
-def _timing(record: Record, latency: Latency) -> Timing:
-    _, *alike = speedups.comparable(record)
-    return Timing(
-        latency,
-        speedups.runtime_of(record),
-        tuple(alike),
-        record["run"]["threads"],
-        (record["run"]["device_name"], speedups.machine_of(record)),
-    )
-
-
-def _fastest(row: Row) -> frozenset[Column]:
-    """Return the columns of the fastest latencies among those that can be compared.
+def _fastest(line: ModelRows) -> Iterator[Column]:
+    """Yield the columns of the fastest latencies among those that can be compared.
 
     These are the lowest latency, and all others for which the interval of the ratio to the lowest contains 1. There is
     no fastest latency if no other one has such an interval.
     """
     groups: dict[tuple, dict[Column, Timing]] = {}
-    for column, entry in row.entries.items():
-        if entry.timing:
-            groups.setdefault(entry.timing.alike, {})[column] = entry.timing
-    return frozenset(column for group in groups.values() for column in _fastest_of(group))
+    for column, row in line.entries.items():
+        if row.timing:
+            groups.setdefault(row.alike, {})[column] = row.timing
+    for group in groups.values():
+        best = min(group, key=lambda column: group[column].ms)
+        slower = {
+            column: found.interval().low
+            for column, one in group.items()
+            if column != best and (found := speedups.difference(one.latency, group[best].latency))
+        }
+        if slower:
+            yield best
+        yield from (column for column, low in slower.items() if low <= 1)
 
 
-def _fastest_of(group: Mapping[Column, Timing]) -> Iterator[Column]:
-    best = min(group, key=lambda column: group[column].ms)
-    slower = {
-        column: found.interval().low
-        for column, timing in group.items()
-        if column != best and (found := speedups.difference(timing.latency, group[best].latency))
-    }
-    if slower:
-        yield best
-    yield from (column for column, low in slower.items() if low <= 1)
-
-
-def in_order(rows: Sequence[Row]) -> list[Column]:
+def in_order(lines: Sequence[ModelRows]) -> list[Column]:
     """Return the columns: baselines, then the lowering paths of each target, in record order."""
-    every = list(dict.fromkeys(column for row in rows for column in row.entries))
-    targets = list(dict.fromkeys(column.target for column in every if column.target))
+    every = list(dict.fromkeys(column for line in lines for column in line.entries))
+    targets = ["", *dict.fromkeys(column.target for column in every if column.target)]
     names = list(dict.fromkeys(column.name for column in every))
-
-    def place(column: Column) -> tuple[int, int]:
-        target = targets.index(column.target) if column.target else -1
-        return target, names.index(column.name)
-
-    return sorted(every, key=place)
+    return sorted(every, key=lambda one: (targets.index(one.target), names.index(one.name)))
 
 
-def _places(columns: Iterable[Column]) -> list[Place]:
-    return list(dict.fromkeys(column.place for column in columns))
+def _place(column: Column) -> Place:
+    return bool(column.target), column.target or column.name
 
 
-def _entries(rows: Iterable[Row], place: Place) -> Iterator[Entry]:
-    for row in rows:
-        for column, entry in row.entries.items():
-            if column.place == place:
-                yield entry
+def _absent(lines: Sequence[ModelRows], columns: Iterable[Column]) -> dict[Place, Absent]:
+    """Return the targets and baselines without a timing some of whose rows lack their device, in the order of columns."""
+    by_place: dict[Place, list[Row]] = {_place(column): [] for column in columns}
+    for line in lines:
+        for column, row in line.entries.items():
+            by_place[_place(column)].append(row)
+    found = {}
+    for place, rows in by_place.items():
+        missing = [row for row in rows if row.ended.status == outcome.UNAVAILABLE]
+        if not missing or any(row.timing for row in rows):
+            continue
+        others = Counter(row.reason for row in rows if row.ended.status != outcome.UNAVAILABLE)
+        [(detail, _)] = Counter(row.ended.detail for row in missing).most_common(1)
+        found[place] = Absent(
+            places=(place[1],),
+            is_target=place[0],
+            rows=len(rows),
+            without_device=len(missing),
+            detail=detail,
+            reasons=tuple(others.most_common()),
+            by_other_path=sum(row.by_other_path for row in rows),
+        )
+    return found
 
 
-def _is_absent(rows: Sequence[Row], place: Place) -> bool:
-    """Return whether a target or baseline has no timing because its device is missing."""
-    entries = list(_entries(rows, place))
-    return not any(e.timing for e in entries) and any(
-        e.status == outcome.UNAVAILABLE for e in entries
-    )
-
-
-def _absent(rows: Sequence[Row], place: Place) -> Absent:
-    is_target, name = place
-    entries = list(_entries(rows, place))
-    missing = [e for e in entries if e.status == outcome.UNAVAILABLE]
-    others = Counter(e.reason for e in entries if e.status != outcome.UNAVAILABLE)
-    [(detail, _)] = Counter(e.detail for e in missing).most_common(1)
-    return Absent(
-        (name,),
-        is_target,
-        len(entries),
-        len(missing),
-        detail,
-        tuple(others.most_common()),
-        sum(e.by_other_path for e in entries),
-    )
-
-
-def _merged(found: Iterable[Absent]) -> list[Absent]:
+def _merged(found: Iterable[Absent]) -> tuple[Absent, ...]:
     """Merge the items that differ only in their names."""
     names: dict[Absent, tuple[str, ...]] = {}
     for one in found:
         alike = replace(one, places=())
         names[alike] = names.get(alike, ()) + one.places
-    return [replace(one, places=places) for one, places in names.items()]
+    return tuple(replace(one, places=places) for one, places in names.items())
 
 
-def _means(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[Mean]:
+def _means(lines: Sequence[ModelRows], columns: Sequence[Column]) -> Iterator[Mean]:
     """Yield the means of every column that has a measured row of a runtime other than eager."""
-    tests = dict.fromkeys(row.test for row in rows)
-    for test in tests:
-        of_test = [row for row in rows if row.test == test]
+    for test in dict.fromkeys(line.test for line in lines):
+        of_test = [line for line in lines if line.test == test]
         for column in columns:
-            entries = [row.entries[column] for row in of_test if column in row.entries]
-            timings = [entry.timing for entry in entries if entry.timing]
-            if not timings or all(t.runtime == "eager" for t in timings):
+            rows = [line.entries[column] for line in of_test if column in line.entries]
+            timed = [row for row in rows if row.timing]
+            if all(row.runtime == "eager" for row in timed):
                 continue
             over = tuple(_speedup(of_test, column, base) for base in BASES)
             if any(over):
-                yield Mean(column, test, len(timings), len(entries), over)
+                yield Mean(column, test, len(timed), len(rows), over)
 
 
-def _speedup(rows: Sequence[Row], column: Column, base: Sequence[str]) -> Speedup | None:
-    """Return the geometric mean of the speed-ups of a column over the fastest runtime of `base`.
-
-    It is computed from the rows in which both have a latency and the two can be compared. Returns
-    None if there is no such row, or if the column is itself a runtime of `base`.
-    """
-    pairs = [found for row in rows if (found := over(row, column, base))]
+def _speedup(lines: Sequence[ModelRows], column: Column, base: Sequence[str]) -> Speedup | None:
+    """Return the geometric mean of the speed-ups of a column over the fastest runtime of `base`, from the rows in which both
+    can be compared (`over`); None if there is no such row."""
+    pairs = [found for line in lines if (found := over(line, column, base))]
     if not pairs:
         return None
     mean = statistics.geometric_mean(value for value, _ in pairs)
@@ -355,30 +239,22 @@ def _speedup(rows: Sequence[Row], column: Column, base: Sequence[str]) -> Speedu
     return Speedup(mean, interval, len(pairs))
 
 
-def over(row: Row, column: Column, base: Sequence[str]) -> tuple[float, Difference | None] | None:
+def over(
+    line: ModelRows, column: Column, base: Sequence[str]
+) -> tuple[float, Difference | None] | None:
     """Return the speed-up of a latency over the fastest runtime of `base`, and its logarithm with its error if that is known.
 
-    Returns None if the two cannot be compared, or if the latency is that of a runtime of `base`.
+    Returns None if one of these runtimes has no latency that can be compared, or if the latency is that of one of them.
     """
-    timing = row.entries[column].timing if column in row.entries else None
-    if not timing or timing.runtime in base:
+    row = line.entries.get(column)
+    if row is None or row.timing is None or row.runtime in base:
         return None
-    than = _base(row, timing.alike, base)
-    point = than and speedups.point(than.latency, timing.latency)
-    if not than or not point:
+    bases: dict[str, Timing] = {}
+    for other in line.entries.values():
+        if other.timing and other.alike == row.alike and other.runtime in base:
+            bases.setdefault(other.runtime, other.timing)
+    if len(bases) < len(base):
         return None
-    return point, speedups.difference(than.latency, timing.latency)
-
-
-def _base(row: Row, alike: tuple, names: Sequence[str]) -> Timing | None:
-    """Return the lowest latency of these runtimes in a row, among those that can be compared.
-
-    Returns None if one of the runtimes has no such latency.
-    """
-    found: dict[str, Timing] = {}
-    for entry in row.entries.values():
-        if (t := entry.timing) and t.alike == alike and t.runtime in names:
-            found.setdefault(t.runtime, t)
-    if len(found) < len(names):
-        return None
-    return min(found.values(), key=lambda timing: timing.ms)
+    than = min(bases.values(), key=lambda timing: timing.ms).latency
+    point = speedups.point(than, row.timing.latency)
+    return (point, speedups.difference(than, row.timing.latency)) if point else None

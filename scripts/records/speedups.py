@@ -60,17 +60,17 @@ def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None
 
 
 def _compare(record: Record, base: Record | None, name: str) -> None:
-    latency, column = record["latency"], f"speedup_vs_{name}"
-    latency |= {column: None, f"{column}_low": None, f"{column}_high": None}
-    if base is None:
-        return
+    latency = record["latency"]
+    ratio: tuple[float | None, ...] = None, None, None
     if base is record:
-        latency |= {column: 1.0, f"{column}_low": 1.0, f"{column}_high": 1.0}
-        return
-    latency[column] = point(base["latency"], latency)
-    if of := difference(base["latency"], latency):
-        at = of.interval()
-        latency |= {column: at.ratio, f"{column}_low": at.low, f"{column}_high": at.high}
+        ratio = 1.0, 1.0, 1.0
+    elif base is not None:
+        of = difference(base["latency"], latency)
+        ratio = point(base["latency"], latency), None, None
+        if of and (at := of.interval()):
+            ratio = at.ratio, at.low, at.high
+    column = f"speedup_vs_{name}"
+    latency |= dict(zip((column, f"{column}_low", f"{column}_high"), ratio, strict=True))
 
 
 def _verdict(record: Record, bases: Mapping[str, Record]) -> str | None:
@@ -101,7 +101,7 @@ def comparable(record: Mapping[str, Any]) -> tuple:
     experiment = record["experiment"]
     return (
         record["model"]["name"],
-        *(experiment[key] for key in ("test", "dtype", "precision", "batch_size")),
+        *(experiment.get(key) for key in ("test", "dtype", "precision", "batch_size")),
         *device_of(record),
     )
 
@@ -110,7 +110,8 @@ def device_of(record: Mapping[str, Any]) -> tuple:
     """The device of a row, the same for IREE and PyTorch: kind, name, threads, and the machine of an imported row, which
     may have a device of the same name."""
     kind, run = record["experiment"]["device"], record["run"]
-    return _TORCH_DEVICE.get(kind, kind), run["device_name"], run["threads"], machine_of(record)
+    name = _TORCH_DEVICE.get(kind, kind)  # older records may lack the other two
+    return name, run.get("device_name"), run.get("threads"), machine_of(record)
 
 
 def machine_of(record: Mapping[str, Any]) -> str | None:

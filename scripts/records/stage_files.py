@@ -28,10 +28,12 @@ def ended(root: Path, stage: Stage, of: Cell) -> Outcome:
     if found.status != outcome.DAMAGED:
         for file in (*stage.aggregated, *_ALSO_READ.get(stage.name, ())):
             if file != STATUS and (what := _damage(root, stage, of, file, found)):
-                return replace(
-                    found, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what
-                )
+                return _damaged(found, what)
     return found
+
+
+def _damaged(found: Outcome, what: str) -> Outcome:
+    return replace(found, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what)
 
 
 def deciding(root: Path, outcomes: list[Outcome]) -> Outcome:
@@ -67,12 +69,8 @@ def timed(root: Path, stage: Stage, group: Cell, member: str) -> tuple[Outcome, 
     own = timing.members.get(member)
     if own is None:
         what = f"{root / stage.path(group, TIMING)} lacks {member}; the next run makes it again"
-        return replace(
-            ended_, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what
-        ), None
-    if own.status != outcome.OK:
-        return member_outcome(member, own, ended_), timing
-    return ended_, timing
+        return _damaged(ended_, what), None
+    return ended_ if own.status == outcome.OK else member_outcome(member, own, ended_), timing
 
 
 @functools.lru_cache(maxsize=4)

@@ -66,16 +66,10 @@ def pointers(rows: list[dict[str, str]], table: Path = outputs.CSV) -> Iterator[
     """Yield the paths of the results, and commands for failed and stale rows."""
     yield f"results: {table}, {table.with_suffix('.md')}"
     if any(row["status"] in outcome.FAILED for row in rows):
-        yield f"failures: {failed_command()}"
+        elsewhere = f"cd {checkout.ROOT} && vmfbench failed --results {Path('results').absolute()}"
+        yield f"failures: {'vmfbench failed' if checkout.is_here() else elsewhere}"
     if stale := sum(row["stale"] == "True" for row in rows):
         yield f"{stale} rows were measured by older code; --config retry=stale measures them again"
-
-
-def failed_command() -> str:
-    """Return the command that lists the failures; it works in the current folder."""
-    if checkout.is_here():
-        return "vmfbench failed"
-    return f"cd {checkout.ROOT} && vmfbench failed --results {Path('results').absolute()}"
 
 
 def seconds(account: Account) -> Group:
@@ -84,10 +78,7 @@ def seconds(account: Account) -> Group:
     environments = f"{account.environments:.0f} s of them to make environments; " if made else ""
     of = "rest" if made else "time"
     rest = f"no stage ran for {account.overhead:.0%} of the {of}"
-    shown = plain_table()
-    shown.add_column("stage")
-    for column in ("runs", "start-up", "work"):
-        shown.add_column(column, justify="right")
+    shown = plain_table("stage", "runs", "start-up", "work")
     for stage in (s for s in stages.folders() if s in account.stages):
         spent = account.stages[stage]
         numbers = (spent.startup, spent.work)
@@ -126,11 +117,7 @@ def table(rows: list[dict[str, str]]) -> Table:
     """Return the number of rows per status (down) and per stage that decided it (across)."""
     counts = Counter((row["status"], row["stage"]) for row in rows)
     deciding = [s for s in stages.folders() if any(stage == s for _, stage in counts)]
-    shown = plain_table()
-    shown.add_column("status")
-    for stage in deciding:
-        shown.add_column(stage, justify="right")
-    shown.add_column("all", justify="right")
+    shown = plain_table("status", *deciding, "all")
     for status in outcome.STATUSES:
         line = [counts[status, stage] for stage in deciding]
         if sum(line):

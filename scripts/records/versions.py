@@ -42,23 +42,15 @@ def iree(root: Path, matrix: Matrix, env: str, measured: str | None) -> dict[str
     `measured`: the version of the runtime that has measured. It stands for the compiler too, unless that
     is a local build.
     """
-    build = _compiler(root, env)
+    path = root / stages.STAGES["env"].path(env, tools.SAID)
+    try:
+        build = tools.identified(atomic.read_json(path).get("iree-compile", ""))
+    except (OSError, ValueError):  # of conda, or made by an older version
+        build = ""
     pinned = pins(matrix, env).get(tools.PACKAGE)
     of_build = None if pinned else build.partition(" ")[0]
     known: dict[str, str | None] = {"iree": of_build or measured or pinned}
     return known | ({"iree_build": build} if build else {})
-
-
-def _compiler(root: Path, env: str) -> str:
-    """The version and commit that iree-compile printed when the environment was made; "" if not known.
-
-    conda's environments, and those that an older version made, have no record of it.
-    """
-    path = root / stages.STAGES["env"].path(env, tools.SAID)
-    try:
-        return tools.identified(atomic.read_json(path).get("iree-compile", ""))
-    except (OSError, ValueError):
-        return ""
 
 
 def toolchain(frontend: str, target: toolchains.Entry) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import textwrap
 
-from scripts.records.results_table import Absent, Column, Entry, Mean, Speedup, Table, Timing
+from scripts.records.results_table import Absent, Mean, Speedup, Table
+from scripts.records.row import Column, Timing
 
 DOUBTFUL = "†"
 """Before a latency with a doubt."""
@@ -21,11 +22,6 @@ def milliseconds(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def failure(entry: Entry) -> str:
-    """Return in one word why a cell has no latency."""
-    return "skipped" if entry.status == "skipped" else entry.reason
-
-
 def title(table: Table) -> str:
     """Return `82 of 145 rows measured and verified; 90 of 96 ratios decided`, and what that means."""
     of = table.provenance
@@ -35,6 +31,17 @@ def title(table: Table) -> str:
     return (
         f"{counted}; {of.decided} of {of.ratios} ratios decided (faster, slower or same within 5 %)"
     )
+
+
+def head(name: str, table: Table) -> str:
+    """Return the beginning of a page: its title, the counts, and when the rows were measured."""
+    when = f"\nMeasured {table.provenance.when}.\n" if table.provenance.when else ""
+    return f"# {name}\n\n{title(table)}.\n{when}"
+
+
+def means_head(table: Table) -> list[str]:
+    """Return the headings of a table of means, without that of its first column."""
+    return ["verified", *(f"over {BASE_NAMES[n]}" for n in table.bases)]
 
 
 def milliseconds_of(timing: Timing) -> str:
@@ -72,9 +79,10 @@ def absent(one: Absent) -> str:
     return f"{names}: " + ", ".join(counts) + f": {detail}"
 
 
-def verified(mean: Mean) -> str:
-    """Return `13 of 14`: the rows of a column that were measured and verified."""
-    return f"{mean.verified} of {mean.rows}"
+def means(mean: Mean, table: Table) -> list[str]:
+    """Return a mean as cells: `13 of 14` rows that were measured and verified, and the mean over each base."""
+    counted = f"{mean.verified} of {mean.rows}"
+    return [counted, *(speedup(mean.over[n], mean) for n in table.bases)]
 
 
 def speedup(one: Speedup | None, mean: Mean) -> str:

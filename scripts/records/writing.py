@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pandas as pd
 
-from scripts.core import exits
+from scripts.core import atomic, exits
 from scripts.records import fields
 from scripts.records.fields import Field
 from scripts.supervise import outcome
@@ -60,12 +60,20 @@ def csv(found: Iterable[Record], table: Iterable[Field]) -> Iterator[str]:
     table = list(table)
     types = fields.dtypes(table)
     rows = (fields.row(one, table) for one in found)
-    for number in itertools.count():
-        chunk = list(itertools.islice(rows, CHUNK))
-        if number and not chunk:
-            return
+    is_first = True
+    while (chunk := list(itertools.islice(rows, CHUNK))) or is_first:
         frame = pd.DataFrame(chunk, columns=list(types), dtype="object").astype(types)
-        yield frame.to_csv(index=False, header=not number, float_format="%.7g", lineterminator="\n")
+        yield frame.to_csv(index=False, header=is_first, float_format="%.7g", lineterminator="\n")
+        is_first = False
+
+
+def write(
+    found: Sequence[Record], table: Iterable[Field], page: str, jsonl: Path, md: Path, out: Path
+) -> None:
+    """Write records as JSONL, a page and a CSV. Raises OSError."""
+    atomic.write_text(jsonl, "".join(lines(found)))
+    atomic.write_text(md, page)
+    atomic.write_text(out, "".join(csv(found, table)))
 
 
 def condemn_damaged(found: Iterable[Record]) -> None:

@@ -8,7 +8,6 @@ from scripts.core import commands, exits
 from scripts.features import registry
 from scripts.features.kernels import page, plots, rows
 from scripts.features.kernels.columns import COLUMNS, FIELDS
-from scripts.features.kernels.table import Kernels
 from scripts.records import aggregates
 from scripts.records import limit_shares as limits
 
@@ -33,7 +32,7 @@ def main() -> None:
         for name in dict.fromkeys(one["kernel"]["name"] for one in found):
             of_kernel = [one for one in found if one["kernel"]["name"] == name]
             plots.write(name, of_kernel, args.out_plots)
-    aggregates.publish(args, "kernels", found, COLUMNS, page.page(Kernels.of(found), measured))
+    aggregates.publish(args, "kernels", found, COLUMNS, page.page(found, measured))
 
 
 if __name__ == "__main__":

@@ -78,20 +78,15 @@ def compare(
         allowed = {k: v if isinstance(v, list) else [v] for k, v in wanted.items()}
         here = outcome | {AS_ASKED: not remedied.is_remedied(record)}
         if any(here[key] not in values for key, values in allowed.items()):
+            said = {(AS_ASKED, True): "as asked", (AS_ASKED, False): "by remedy"}
             expected = " ".join(
-                " or ".join(_words(key, value) for value in values)
+                " or ".join(said.get((key, value), str(value)) for value in values)
                 for key, values in allowed.items()
             )
-            found_here = " ".join(_words(key, here[key]) for key in allowed)
+            found_here = " ".join(said.get((key, here[key]), str(here[key])) for key in allowed)
             detail = remedied.first_error(record) or outcome["detail"]
             differences.append((name, expected, found_here, detail))
     return differences, checked
-
-
-def _words(key: str, value: Any) -> str:
-    if key == AS_ASKED:
-        return "as asked" if value else "by remedy"
-    return str(value)
 
 
 def _entry(record: Mapping[str, Any]) -> str:

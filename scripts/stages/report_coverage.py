@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import shlex
 from collections.abc import Iterable, Sequence
@@ -15,9 +14,10 @@ from scripts.core import atomic, commands, exits
 from scripts.features import registry
 from scripts.matrix import cell
 from scripts.records import coverage, markdown, remedied
-from scripts.records.coverage import ENDINGS, FIELDS
+from scripts.records.coverage import COLUMNS, ENDINGS
 from scripts.records.markdown import text
 from scripts.records.results_file import BadRecords, Record, read
+from scripts.records.row import Row
 from scripts.records.versions import OF_EVERY_RECORD
 
 LOWERING_PATH = ["frontend", "target"]
@@ -88,46 +88,41 @@ def load(paths: Sequence[Path], cells: Sequence[str] = ()) -> list[Record]:
 
 
 def frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One row per cell, in the order of the records: the fields of Cell, `ending` and `mark`."""
-    cells = coverage.iree_cells(record.data for record in records)
-    return pd.DataFrame(
-        [dataclasses.asdict(c) | {"ending": c.ending, "mark": c.mark} for c in cells]
-    )
+    """One row per IREE cell, in the order of the records (coverage.iree_cells)."""
+    return pd.DataFrame(coverage.iree_cells(record.data for record in records))
 
 
 def to_csv(cells: pd.DataFrame) -> str:
     """CSV with one line per cell. Details are complete; their line breaks become spaces."""
     one_line = cells["detail"].map(lambda detail: " ".join(detail.split()))
     flat = cells.assign(detail=one_line, rewrites=cells["rewrites"].map("; ".join))
-    return flat.to_csv(columns=list(FIELDS), index=False, lineterminator="\n")
+    return flat.to_csv(columns=list(COLUMNS), index=False, lineterminator="\n")
 
 
 def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
     """The sections of the Markdown page, below its title: counts and reasons before the long table."""
-    sections = {
+    is_remedied = cells["remedy"].any()
+    is_compiled = is_remedied or not cells["frontend_used"].all()
+    bodies = {
         "By suite": table(suites(cells)),
         "Why cells stopped": (
             "Details that differ only in numbers, types or source lines share a row, which quotes the"
             f" first of them.\n\n{table(reasons(cells), quoted='detail')}"
-        ),
+        ) if not cells["verified"].all() else "",
         "Compiled": (
             "Cells by how they were compiled. *By remedy*: as asked they fail, and another lowering path, level or set"
             f" of flags compiles them.\n\n{table(compiled(cells))}"
-        ),
+        ) if is_compiled else "",
         "Remedies": (
             "Cells that a remedy has compiled. They count as failed above and below if it took another lowering"
             f" path.\n\n{table(made_good(cells))}"
-        ),
+        ) if is_remedied else "",
         "By model": f"{LEGEND}\n{table(models(cells))}",
-        "Rewrites": table(rewrites(cells)),
-        "Baselines": table(baselines(records)),
+        "Rewrites": table(rewrites(cells)) if cells["rewrites"].any() else "",
+        "Baselines": "" if all(one.is_iree for one in records) else table(baselines(records)),
         "Versions": f"{table(versions(records))}\nDevices: {', '.join(devices(records)) or 'none'}.\n",
-    }
-    empty = {"Why cells stopped": cells["verified"].all(), "Rewrites": not cells["rewrites"].any()}
-    empty["Baselines"] = all(record.is_iree for record in records)
-    empty["Remedies"] = not cells["remedy"].any()
-    empty["Compiled"] = empty["Remedies"] and bool(cells["frontend_used"].all())
-    return "".join(f"\n## {title}\n\n{body}" for title, body in sections.items() if not empty.get(title))  # fmt: skip
+    }  # fmt: skip
+    return "".join(f"\n{section}" for section in markdown.sections(bodies))
 
 
 def suites(cells: pd.DataFrame) -> pd.DataFrame:
@@ -246,7 +241,7 @@ def baselines(records: Sequence[Record]) -> pd.DataFrame:
         if not record.is_iree:
             name = record.parts[0] if record["test"] == "eval" else "/".join(record.parts)
             row = rows.setdefault((record["suite"], record["model"]), {})
-            row[name] = coverage.baseline_mark(record.data)
+            row[name] = coverage.baseline_mark(Row.of(record.data))
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     lines = [[*key, *(row.get(name, "–") for name in names)] for key, row in rows.items()]
     return pd.DataFrame(lines, columns=[*MODEL, *names])
@@ -257,22 +252,21 @@ def versions(records: Sequence[Record]) -> pd.DataFrame:
     columns = ["rows of", "torch", "exporter", "torch_xla", "IREE", "others"]
     found: dict[str, list[set[str]]] = {}
     for record in records:
-        of, has = record.parts[0], record.data.get("versions") or {}
+        has = {name: value for name, value in (record.data.get("versions") or {}).items() if value}
         exporter = record.data["experiment"].get("exporter") or ""
-        frontend = f"{exporter} {has['frontend']}".strip() if has.get("frontend") else None
-        others = [
-            f"{k} {v}" for k, v in has.items() if v and k not in (*OF_EVERY_RECORD, "torch_build")
-        ]
-        build = f"+{has['torch_build']}" if has.get("torch_build") else ""
+        build = f"+{has['torch_build']}" if "torch_build" in has else ""
+        named = (*OF_EVERY_RECORD, "torch_build")
         values = [
-            f"{has['torch']}{build}" if has.get("torch") else None,
-            frontend,
+            f"{has['torch']}{build}" if "torch" in has else "",
+            f"{exporter} {has['frontend']}".strip() if "frontend" in has else "",
             has.get("torch_xla"),
             has.get("iree"),
-            ", ".join(others),
+            ", ".join(f"{name} {value}" for name, value in has.items() if name not in named),
         ]
-        for known, value in zip(found.setdefault(of, [set() for _ in values]), values, strict=True):
-            known |= {value} if value else set()
+        sets = found.setdefault(record.parts[0], [set() for _ in values])
+        for known, value in zip(sets, values, strict=True):
+            if value:
+                known.add(value)
     rows = [[of, *(", ".join(_builds(known)) for known in sets)] for of, sets in found.items()]
     shown = pd.DataFrame(rows, columns=columns)
     return shown if shown["others"].any() else shown.drop(columns="others")

@@ -17,7 +17,7 @@ from scripts.features.compare import formats, pairs
 from scripts.features.compare.compare import Settings, compare
 from scripts.features.report.web import page as web_page
 from scripts.features.report.web.source import Source
-from scripts.features.report.web.views import VIEWS, latency
+from scripts.features.report.web.views import VIEWS, of_rows
 from scripts.matrix.stages import status_path
 from scripts.records import speedups
 from scripts.records.results_file import cell_of
@@ -267,7 +267,7 @@ def test_means_of_all_rows_are_those_of_latency_md(page, source):
     view(page, "latency")
     shown = [row.split("\t") for row in page.inner_text("tbody.means").splitlines()]
     found = {name: over for name, _, *over in shown}
-    for name, target, test, *over in latency.select(source)["means"]:
+    for name, target, test, *over in of_rows.latency(source)["means"]:
         path = f"{name} on {target}" if target else name
         assert found[path if test == "eval" else f"{path} ({test})"] == over
     assert len(found) == len(Table.of(source.records).means)

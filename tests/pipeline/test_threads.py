@@ -8,8 +8,8 @@ import shlex
 
 import pytest
 
-from scripts.features.report.web.packing import unpacked
 from tests.checkouts import EAGER, ON_CPU, QUICK, Checkout, keep_models
+from tests.report_records import unpacked
 
 CELLS = {
     name: number

@@ -13,7 +13,8 @@ from scripts.matrix import choices, expansion, settings
 from scripts.matrix.entries import Baseline
 from scripts.records import fields, record
 from scripts.records.columns import FIELDS
-from scripts.records.results_table import Column, Table
+from scripts.records.results_table import Table
+from scripts.records.row import Column
 from scripts.run.options import Options
 from scripts.timing.calls import Counters
 from scripts.torch_runtime import arguments

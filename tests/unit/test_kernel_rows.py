@@ -14,8 +14,7 @@ from scripts.core import atomic
 from scripts.core.tensors import Signature, TensorType
 from scripts.features.kernels import kernels, page, plots, rows
 from scripts.features.kernels.columns import COLUMNS, FIELDS
-from scripts.features.kernels.screen import Screen
-from scripts.features.kernels.table import Kernels
+from scripts.features.kernels.page import Kernels, Screen
 from scripts.matrix import stages
 from scripts.matrix.entries import Model
 from scripts.records import fields
@@ -248,8 +247,7 @@ def test_a_kernel_without_a_latency_has_a_plot_that_says_so(tree, tmp_path):
 def test_page_and_screen_have_means_shares_and_the_reasons_of_failures(tree):
     cell = f"{name('100x400')}/eager/eval"
     write(tree, {("baseline", cell): Outcome("crashed", "baseline", cell, "SIGSEGV", "what")})
-    found = Kernels.of(records(tree))
-    text = page.page(found, [LIMITS])
+    text = page.page(records(tree), [LIMITS])
     assert "| mlir on llvm-cpu | 3 of 3 | 2.00 (1.60 to 2.50), 2 rows |" in text
     assert "| 100x400 bf16 |" in text
     assert "SIGSEGV" in text
@@ -257,7 +255,7 @@ def test_page_and_screen_have_means_shares_and_the_reasons_of_failures(tree):
     assert "A CPU, 4 threads: 1 GB/s from memory." in text
     assert "- others used 40% of the cores" in text
     console = Console(record=True, width=150)
-    console.print(Screen(found))
+    console.print(Screen(Kernels.of(records(tree))))
     said = console.export_text()
     assert "mlir on llvm-cpu" in said
     assert "share of the bandwidth" in said
@@ -270,9 +268,9 @@ def test_what_a_remedy_compiled_by_another_lowering_path_is_not_stated_for_this_
     first = {"status": "error", "reason": "bufferization", "detail": "what", "log": "l"}
     one["remedy"] = {"name": "other-path", "frontend": "xla", "first": first, "tried": []}
     made = Kernels.of(found)
-    [share] = [share for column, share in made.shares.items() if column.target]
-    assert share.count == 2
-    text = page.page(made, [LIMITS])
+    [shares] = [shares for column, shares in made.shares.items() if column.target]
+    assert len(shares) == 2
+    text = page.page(found, [LIMITS])
     assert "| mlir on llvm-cpu | 2 of 3 |" in text
     assert "| bufferization |" in text
 

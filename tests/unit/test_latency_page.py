@@ -4,7 +4,8 @@ import random
 from pathlib import Path
 
 from scripts.records import latency_page
-from scripts.records.results_table import Column, Table
+from scripts.records.results_table import Table
+from scripts.records.row import Column
 from tests.rows import RECORDS, real, record, steady
 
 PAGE = RECORDS.with_name("latency.md")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
-from scripts.features.report import merging
 from scripts.features.report.verbs import merge as merge_results
 from scripts.stages import aggregate_results
 
@@ -106,7 +105,7 @@ def test_the_newest_row_can_be_taken(whole):
     for one, started in ((old, 10.0), (new, 20.0)):
         one["latency"] |= {"started": started, "ms": started}
     for files in ({Path("a"): [old], Path("b"): [new]}, {Path("a"): [new], Path("b"): [old]}):
-        [found] = merging.merge(copy.deepcopy(files), merging.NEWEST).records
+        [found] = merge_results.merge(copy.deepcopy(files), merge_results.NEWEST)[0]
         assert found["latency"]["ms"] == 20.0
 
 

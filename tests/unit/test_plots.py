@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from scripts.features.report import plots
-from scripts.records.results_table import Column, Table
+from scripts.records.results_table import Table
+from scripts.records.row import Column
 from tests import report_records
 from tests.rows import real, record
 

@@ -435,9 +435,9 @@ def test_another_path_counts_as_a_failure_of_this_one_and_another_level_does_not
         table = Table.of(found)
         entry = next(e for row in table.rows if row.model == "conv" for c, e in row.entries.items() if c.target == "vulkan")  # fmt: skip
         assert (entry.timing is None) == (works == "other-path")
-        cell = next(c for c in coverage.iree_cells(found) if (c.model, c.target) == ("conv", "vulkan"))  # fmt: skip
-        assert (cell.mark, cell.ending, cell.remedy) == (mark, ending, works)
-        assert cell.reached == ("export" if works == "other-path" else "verified")
+        cell = next(c for c in coverage.iree_cells(found) if (c["model"], c["target"]) == ("conv", "vulkan"))  # fmt: skip
+        assert (cell["mark"], cell["ending"], cell["remedy"]) == (mark, ending, works)
+        assert cell["reached"] == ("export" if works == "other-path" else "verified")
 
 
 def test_what_no_device_can_run_is_counted_by_path_too(rows, tree):

@@ -8,21 +8,25 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Frontend, Override
 from scripts.records import coverage, markdown, record
 from scripts.records.coverage import ENDINGS, STAGES
 from scripts.records.results_file import BadRecords, Record
+from scripts.records.row import Column, Ended, Row, Timing
 from scripts.stages import report_coverage
 from scripts.supervise import outcome
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"
+BASELINE = Cell.parse("conv/eager/eval", Kind.BASELINE)
 OF_STAGE = {
     "reference": "conv",
     "export": "conv/mlir",
@@ -36,9 +40,9 @@ OF_STAGE = {
 def cells_of(results):
     """The cells of a results tree whose stages ended as given, by name."""
 
-    def make(endings: dict | None = None) -> dict[str, coverage.Cell]:
+    def make(endings: dict | None = None) -> dict[str, SimpleNamespace]:
         results.write(endings)
-        cells = coverage.iree_cells(record.records(results.matrix))
+        cells = [SimpleNamespace(**c) for c in coverage.iree_cells(record.records(results.matrix))]
         return {f"{c.model}/{c.frontend}/{c.target}": c for c in cells}
 
     return make
@@ -95,12 +99,12 @@ def test_where_one_lowering_path_had_no_environment_the_others_say_that_there_wa
     for row in rows[:3]:  # both of conv, and one of tiny
         row |= {"latency": None, "reference": {}, "export": {}, "compile": {}}
         row["outcome"] |= {"status": "error", "stage": "env", "reason": "installer", "detail": "d"}
-    reached = [cell.reached for cell in coverage.iree_cells(rows[:4])]
+    reached = [cell["reached"] for cell in coverage.iree_cells(rows[:4])]
     assert reached == ["nothing", "nothing", "reference", "verified"]
-    with_baselines = [cell.reached for cell in coverage.iree_cells(rows)]
+    with_baselines = [cell["reached"] for cell in coverage.iree_cells(rows)]
     assert with_baselines == ["reference", "reference", "reference", "verified"]
     rows[0]["reference"] = {"weights_bytes": 4}
-    assert coverage.iree_cells(rows[:1])[0].reached == "reference"
+    assert coverage.iree_cells(rows[:1])[0]["reached"] == "reference"
 
 
 def test_a_cell_on_a_skip_list_reached_the_program_that_is_there(results, cells_of, ended):
@@ -262,9 +266,9 @@ def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
     ],
 )
 def test_a_baseline_is_verified_or_has_its_reason(stage, status, reason, mark):
-    result = {"stage": stage, "status": status, "reason": reason}
-    latency = {"ms": 1.0} if status == "ok" else None
-    assert coverage.baseline_mark({"outcome": result, "latency": latency}) == mark
+    timing = Timing({"ms": 1.0}) if status == "ok" else None
+    row = Row(BASELINE, Column.of(BASELINE), Ended(status, stage, reason), timing)
+    assert coverage.baseline_mark(row) == mark
 
 
 def test_baselines_of_eval_and_train_have_a_column_each(results, ended):
@@ -396,7 +400,7 @@ def test_the_csv_holds_every_field_whole(rows):
     text = report_coverage.to_csv(cells)
     assert len(text.splitlines()) == 1 + len(rows)
     read = list(csv.DictReader(io.StringIO(text, newline="")))
-    assert [tuple(line) for line in read] == [coverage.FIELDS] * len(rows)
+    assert [tuple(line) for line in read] == [coverage.COLUMNS] * len(rows)
     details = [" ".join(row["outcome"]["detail"].split()) for row in rows]
     assert [line["detail"] for line in read] == details
     assert [line["verified"] for line in read] == [str(bool(row["latency"])) for row in rows]

@@ -14,34 +14,23 @@ import pytest
 from scripts.features.compare import formats, pairs
 from scripts.features.compare.compare import Settings, compare
 from scripts.features.operators.report import record as operator_record
-from scripts.features.report.web import details, page, rows
-from scripts.features.report.web.packing import packed, policy_hash, unpacked
+from scripts.features.report.web import page, rows
+from scripts.features.report.web.page import packed, policy_hash
 from scripts.features.report.web.source import Source
-from scripts.features.report.web.views import (
-    VIEWS,
-    comparison,
-    failures,
-    kernels,
-    latency,
-    memory,
-    operators,
-    overview,
-    threads,
-    training,
-    why,
-)
+from scripts.features.report.web.views import VIEWS, of_files, of_rows
 from scripts.matrix.stages import status_path
 from scripts.records import latency_page, speedups, writing
 from scripts.records.clusters import clusters, signature
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import Table
+from scripts.records.row import COMPILED, FAILED, NO_DEVICE, OTHER_PATH, VERIFIED
 from scripts.supervise import memory_series, outcome
 from scripts.supervise.memory_series import Series
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing import ratios
 from tests import report_records
 from tests.operator_results import MM, OPERATORS, Tree
-from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
+from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE, unpacked
 from tests.unit.conftest import MATRIX
 
 ROOT = Path(__file__).parents[2]
@@ -122,10 +111,10 @@ def test_rows_have_the_columns_of_the_csv_and_how_they_ended(source):
     assert {"latency_ms", "status", "rewrites", "log"} <= set(names)
     assert all(len(values) == len(source.records) for values in table["values"].values())
     endings = dict(zip(table["values"]["cell"], table["values"]["ending"], strict=True))
-    assert endings["bert/torchmlir-torch/llvm-cpu"] == rows.VERIFIED
-    assert endings["bert/torchmlir-stablehlo/cuda"] == rows.FAILED
-    assert endings["conv/torchmlir-stablehlo/cuda"] == rows.COMPILED
-    assert endings["conv/eager-cuda/eval"] == rows.NO_DEVICE
+    assert endings["bert/torchmlir-torch/llvm-cpu"] == VERIFIED
+    assert endings["bert/torchmlir-stablehlo/cuda"] == FAILED
+    assert endings["conv/torchmlir-stablehlo/cuda"] == COMPILED
+    assert endings["conv/eager-cuda/eval"] == NO_DEVICE
     assert set(endings.values()) <= set(table["endings"])
 
 
@@ -134,7 +123,7 @@ def test_a_row_that_another_path_compiled_counts_as_failed_and_has_no_error(sour
     good = report_records.remedied(failed, "pytorch-xla", "torchxla-stablehlo")
     good["latency"] = source.records[0]["latency"]
     table = rows.table(Source(source.results, [good, *source.records]))
-    assert table["values"]["ending"][:2] == [rows.OTHER_PATH, rows.VERIFIED]
+    assert table["values"]["ending"][:2] == [OTHER_PATH, VERIFIED]
     assert table["over"][0] == [None, None]
 
 
@@ -164,7 +153,7 @@ def test_details_have_stages_generations_commands_and_the_end_of_the_log(source)
         path = source.root / status_path(stage, of)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, of), Usage(seconds, 100.0))
-    [block] = details.blocks(source)
+    [block] = rows.details(source)
     one = block[0]
     stages = [(stage["stage"], stage["seconds"], stage["mb"]) for stage in one["stages"]]
     assert stages == [(stage, seconds, 100.0) for stage, _, seconds in ran]
@@ -178,15 +167,15 @@ def test_details_have_stages_generations_commands_and_the_end_of_the_log(source)
 def test_the_end_of_a_log_is_whole_lines(tmp_path):
     log = tmp_path / "log.txt"
     log.write_text("".join(f"line {n} ä\n" for n in range(1000)))
-    end = details.end_of(log, 50)
+    end = rows.end_of(log, 50)
     assert end.startswith("line 9")
     assert end.endswith("line 999 ä\n")
     assert len(end) <= 50
-    assert details.end_of(tmp_path / "none.txt", 50) == ""
+    assert rows.end_of(tmp_path / "none.txt", 50) == ""
 
 
 def test_the_map_has_each_row_once_with_baselines_first(source):
-    found = overview.select(source)
+    found = of_rows.overview(source)
     assert found["columns"][0] == ["eager", ""]
     targets = [target for _, target in found["columns"]]
     assert targets == sorted(targets, key=targets.index)
@@ -197,7 +186,7 @@ def test_the_map_has_each_row_once_with_baselines_first(source):
 
 
 def test_the_means_are_those_of_latency_md(source):
-    found = latency.select(source)
+    found = of_rows.latency(source)
     text = latency_page.page(Table.of(source.records))
     for _, _, _, *over in found["means"]:
         assert all(one in text for one in over)
@@ -221,7 +210,7 @@ def test_failures_of_one_cause_have_one_signature(one, other, same):
 
 
 def test_clusters_have_their_cells_commands_remedies_and_what_they_alone_block(source):
-    found = failures.select(source)["clusters"]
+    found = of_rows.failures(source)["clusters"]
     by_reason = {(one["stage"], one["reason"]): one for one in found}
     one = by_reason["compile", "shared-memory-limit"]
     assert [cell for cell, *_ in one["cells"]] == [
@@ -243,7 +232,7 @@ def test_what_a_remedy_compiled_is_last_and_not_blocked_by_two_causes(source):
     found = clusters([*good, *others])
     assert found[-1].is_made_good
     assert found[-1].reason == "shared-memory-limit"
-    assert {one.remedy for one in found[-1].failures} == {"pytorch-xla"}
+    assert {one.remedy for one in found[-1].rows} == {"pytorch-xla"}
     assert found[-1].blocks == {("bert", "rocm"): "pytorch-xla", ("resnet", "rocm"): "pytorch-xla"}
     other = json.loads(json.dumps(failed[0]))
     other["experiment"]["frontend"] = "torchxla-stablehlo"
@@ -263,7 +252,7 @@ def test_memory_has_each_stage_once_with_its_samples(source):
         outcome.write(path, Outcome("ok", stage, of), Usage(2.0, 100.0))
     series = Series((0.1, 0.2), (50, 100), ((0.15, "timed calls"),))
     memory_series.write(source.root / status_path("verify", cell), series)
-    found = memory.select(source)["stages"]
+    found = of_rows.memory(source)["stages"]
     assert [(one["stage"], one["cell"]) for one in found] == [("reference", "bert"), ("verify", cell)]  # fmt: skip
     of_bert = [n for n, one in enumerate(source.records) if one["model"]["name"] == "bert"]
     assert found[0]["rows"] == of_bert
@@ -272,32 +261,32 @@ def test_memory_has_each_stage_once_with_its_samples(source):
 
 
 def test_profiles_are_shown_where_there_are_any(source):
-    assert why.select(source) is None
+    assert of_files.why(source) is None
     path = source.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(PROFILE))
-    [found] = why.select(source)["cells"]
+    [found] = of_files.why(source)["cells"]
     assert found["cell"] == "bert/torchmlir-torch/llvm-cpu"
     assert [one["function"] for one in found["kernels"]] == ["d_0_matmul", "d_1_add"]
     assert found["first"]
     path.write_text("{")  # damaged
-    assert why.select(source) is None
+    assert of_files.why(source) is None
 
 
 def test_kernels_are_shown_where_there_are_any(source):
-    assert kernels.select(source) is None
+    assert of_files.kernels(source) is None
     one = source.records[0]
     one["kernel"] = {"name": "softmax", "shape": "4x8", "gb_per_s": 5.0, "machine_gb_per_s": 9.0}
     (source.results / "kernels.jsonl").write_text(json.dumps(one) + "\n")
-    [found] = kernels.select(source)["rows"]
+    [found] = of_files.kernels(source)["rows"]
     assert (found["name"], found["gb_per_s"], found["ending"]) == ("softmax", 5.0, "verified")
     assert found["path"] == "torchmlir-torch on llvm-cpu"
 
 
 def test_training_steps_are_shown_beside_their_forward_passes(source):
-    assert training.select(source) is None
+    assert of_rows.training(source) is None
     added = report_records.training()
-    found = training.select(Source(source.results, [*source.records, *added]))["rows"]
+    found = of_rows.training(Source(source.results, [*source.records, *added]))["rows"]
     assert {one["steps"] for one in found} == {None, "10/10", "1/10"}
     assert "torchmlir-torch on llvm-cpu" in {one["path"] for one in found}
     forward = {one["path"]: one["forward_ms"] for one in found}
@@ -310,9 +299,9 @@ def test_training_steps_are_shown_beside_their_forward_passes(source):
 
 
 def test_threads_are_shown_where_rows_have_several_numbers(source):
-    assert threads.select(source) is None
+    assert of_rows.threads(source) is None
     found = [*source.records, *report_records.by_threads(1, 2, 4)]
-    lines = threads.select(Source(source.results, found))["lines"]
+    lines = of_rows.threads(Source(source.results, found))["lines"]
     assert {one["model"] for one in lines} == {"scaled"}
     assert lines[0]["path"] == "torchmlir-torch on llvm-cpu"
     points = lines[0]["points"]
@@ -326,7 +315,7 @@ def test_threads_are_shown_where_rows_have_several_numbers(source):
 
 
 def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
-    assert operators.select(source) is None
+    assert of_files.operators(source) is None
     monkeypatch.chdir(tmp_path)
     tree = Tree(dataclasses.replace(MATRIX, parts={"operators": OPERATORS}))
     tree.endings = {
@@ -336,7 +325,7 @@ def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
     found = operator_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     path = source.root / "results/operators/operators.jsonl"
     path.write_text("".join(writing.lines(found)))
-    data = operators.select(source)
+    data = of_files.operators(source)
     cpu = next(one for one in data["targets"] if one["target"] == "llvm-cpu")
     rates = {op: rates for op, _, rates in cpu["operators"]}
     assert cpu["columns"] == ["torch", "xla"]
@@ -366,14 +355,14 @@ def test_the_same_results_give_the_same_page(source):
 
 
 def test_a_comparison_is_shown_where_there_is_one(source):
-    assert comparison.select(source) is None
+    assert of_files.comparison(source) is None
     rows = [one for one in source.records if one["latency"]]
     made = compare(pairs.of_files(rows, rows), "before", HOSTILE, Settings())
     (source.results / "comparison.json").write_text(formats.as_json(made, with_all=True))
-    found = comparison.select(source)
+    found = of_files.comparison(source)
     assert found["after"] == HOSTILE
     assert len(found["latencies"]) == len(rows)
     assert {"Latencies of which no change was found", "Means"} <= {one["title"] for one in found["tables"]}  # fmt: skip
     (source.results / "comparison.json").write_text("{}")  # of another version
     with pytest.raises(KeyError):
-        comparison.select(source)
+        of_files.comparison(source)

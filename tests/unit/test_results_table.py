@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.records import speedups
-from scripts.records.results_table import Column, Table
+from scripts.records.results_table import Table
+from scripts.records.row import Column
 from scripts.timing import ratios
 from tests.rows import real, record, steady, unsteady
 
@@ -44,7 +45,7 @@ def test_a_target_without_a_device_that_no_row_lacks_is_a_column_of_reasons():
     table = Table.of([record(EAGER, steady(1)), record(TORCH, reason="bufferization")])
     assert table.columns == (EAGER, TORCH)
     assert table.absent == ()
-    assert table.rows[0].entries[TORCH].reason == "bufferization"
+    assert table.rows[0].entries[TORCH].ended.reason == "bufferization"
 
 
 def test_a_model_that_a_target_does_not_take_has_no_entry_there():

@@ -8,27 +8,40 @@ import pytest
 
 from scripts.features.report import scaling
 from scripts.features.report.scaling import Line
-from scripts.records.results_table import Column, Entry, Row, Table, Timing
+from scripts.matrix.cell import Cell, Kind
+from scripts.records.results_table import ModelRows, Table
+from scripts.records.row import Column, Ended, Row, Timing
 from scripts.timing import ratios
 from tests import report_records
 from tests.rows import latency, steady
 
 
-def entry(ms: float | None, number: int, interval: bool = True, cpu: str = "A CPU") -> Entry:
-    """A row that takes so long with a number of threads; None: it failed."""
+def added(
+    to: ModelRows,
+    target: str,
+    ms: float | None,
+    number: int,
+    interval: bool = True,
+    cpu: str = "A CPU",
+) -> None:
+    """Add a row that takes so long with a number of threads; None: it failed."""
+    column = Column("mlir", target)
+    cell = Cell.of(Kind.IREE, model=to.model, frontend=column.name, target=target)
     if ms is None:
-        return Entry("crashed", "segfault", "", None)
+        to.entries[column] = Row(cell, column, Ended("crashed", reason="segfault"))
+        return
     values = steady(ms) if interval else [ms, ms]
-    timing = Timing(latency(values, group=str(number)), "iree", (number,), number, (cpu, None))
-    return Entry("ok", "", "", timing)
+    timing = Timing(latency(values, group=str(number)))
+    to.entries[column] = Row(
+        cell, column, Ended("ok"), timing, alike=(number,), threads=number, where=(cpu, None)
+    )
 
 
 def line(*measured: tuple[int, float | None], interval: bool = True) -> Line:
     """The line of a path that was measured so: (threads, ms)."""
-    row = Row("m", "eval", "")
+    row = ModelRows("m", "eval", "")
     for number, ms in measured:
-        of = Column("mlir", f"llvm-cpu+{number}-threads@old")
-        row.entries[of] = entry(ms, number, interval)
+        added(row, f"llvm-cpu+{number}-threads@old", ms, number, interval)
     [found] = scaling.lines(Table((row,), (), (), (), None))
     return found
 
@@ -84,9 +97,9 @@ def test_baselines_and_lowering_paths_have_lines_of_their_own():
 
 
 def test_latencies_of_other_cpus_are_lines_of_their_own():
-    row = Row("m", "eval", "")
+    row = ModelRows("m", "eval", "")
     for number, ms, cpu in ((1, 8.0, "old"), (2, 5.0, "new"), (4, 3.0, "new"), (8, None, "")):
-        row.entries[Column("mlir", f"llvm-cpu+{number}-threads")] = entry(ms, number, cpu=cpu)
+        added(row, f"llvm-cpu+{number}-threads", ms, number, cpu=cpu)
     of_old, of_new = scaling.lines(Table((row,), (), (), (), None))
     assert efficiencies(of_old) == {1: 1.0, 8: None}
     assert efficiencies(of_new) == {2: 1.0, 4: pytest.approx(5.0 * 2 / (3.0 * 4)), 8: None}

@@ -7,7 +7,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from scripts.records import screen, wording
-from scripts.records.results_table import Column, Table
+from scripts.records.results_table import Table
+from scripts.records.row import Column
 from scripts.records.screen import Screen
 from tests.rows import real, record, steady
 

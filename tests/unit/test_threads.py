@@ -14,7 +14,7 @@ import pytest
 from scripts.features.kernels import kernel_matrix
 from scripts.features.profile import reading
 from scripts.features.report.verbs import failed
-from scripts.features.report.web.stage_runs import of_row
+from scripts.features.report.web.source import of_row
 from scripts.features.reproduce import case
 from scripts.features.suites import torchbench_pass
 from scripts.features.suites.torchbench import TorchbenchFile

@@ -29,32 +29,16 @@ OWN = (
 FIELDS = (*columns.FIELDS, *OWN)
 """Every value of a kernel's record."""
 
-_OF_MODELS = {one.column: one for one in columns.COLUMNS}
-_OF_KERNELS = {one.column: one for one in OWN if one.column}
+_NAMES = """
+kernel shape model dtype runtime frontend target backend opt_level flags device device_name threads status stage reason detail
+blocked_by remedy frontend_used verification_code max_abs_error rmse_vs_fp64 latency_ms latency_low_ms latency_high_ms
+generations memory_bytes gb_per_s gb_per_s_low gb_per_s_high machine_gb_per_s bandwidth_share flop flop_per_byte gflop_per_s
+limit_share limited_by no_limit_share speedup_vs_eager speedup_vs_eager_low speedup_vs_eager_high speedup_vs_inductor
+speedup_vs_inductor_low speedup_vs_inductor_high verdict doubt compile_s first_call_ms dispatch_count torch_version
+frontend_version torch_xla_version iree_version rewrites fingerprint stale log
+"""
+# Where latency.csv has a column of the same name, the kernel's counts.
+_BY_NAME = {one.column: one for one in (*columns.COLUMNS, *OWN)}
 
-
-def _taken(*names: str) -> tuple[Field, ...]:
-    """Columns of latency.csv, by name."""
-    return tuple(_OF_MODELS[name] for name in names)
-
-
-def _own(*names: str) -> tuple[Field, ...]:
-    return tuple(_OF_KERNELS[name] for name in names)
-
-
-COLUMNS = (
-    *_own("kernel", "shape"),
-    *_taken("model", "dtype", "runtime", "frontend", "target", "backend", "opt_level", "flags"),
-    *_taken("device", "device_name", "threads", "status", "stage", "reason", "detail"),
-    *_taken("blocked_by", "remedy", "frontend_used", "verification_code", "max_abs_error"),
-    *_taken("rmse_vs_fp64", "latency_ms", "latency_low_ms", "latency_high_ms", "generations"),
-    *_own("memory_bytes", "gb_per_s", "gb_per_s_low", "gb_per_s_high", "machine_gb_per_s"),
-    *_own("bandwidth_share", "flop", "flop_per_byte", "gflop_per_s", "limit_share", "limited_by"),
-    *_own("no_limit_share"),
-    *_taken("speedup_vs_eager", "speedup_vs_eager_low", "speedup_vs_eager_high"),
-    *_taken("speedup_vs_inductor", "speedup_vs_inductor_low", "speedup_vs_inductor_high"),
-    *_taken("verdict", "doubt", "compile_s", "first_call_ms", "dispatch_count", "torch_version"),
-    *_taken("frontend_version", "torch_xla_version", "iree_version", "rewrites"),
-    *_taken("fingerprint", "stale", "log"),
-)
+COLUMNS = tuple(_BY_NAME[name] for name in _NAMES.split())
 """The columns of results/kernels.csv, in order."""

@@ -35,5 +35,5 @@ FEATURE = Feature(
     suite=kernels.SUITE,
     plan=KernelsPlan,
     tables=outputs.files_of("kernels"),
-    summary="scripts.features.kernels.screen",
+    summary="scripts.features.kernels.page",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -56,16 +57,13 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
     for name, own in options.items():
         try:
             kernel = kernels.read(name, root)
-            for model in _variants(kernel, {**_defaults(section), **own}):
+            defaults = {key: section[key] for key in ("dtype", "max_bytes") if key in section}
+            for model in _variants(kernel, {**defaults, **own}):
                 source.check_options(root / model.file, model.options)
                 found[model.name] = model
         except (KernelError, source.ModelFileError) as error:
             problems.append(f"kernels.{name}: {error}")
     return found
-
-
-def _defaults(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: section[key] for key in ("dtype", "max_bytes") if key in section}
 
 
 def _variants(kernel: Kernel, entry: Mapping[str, Any]) -> Iterator[Model]:
@@ -95,9 +93,5 @@ def _shapes(kernel: Kernel, entry: Mapping[str, Any], dtype: str) -> list[str]:
         for shape in shapes:
             kernel.sizes(shape)
         return shapes
-    at_most = entry.get("max_bytes")
-    return [
-        shape
-        for shape in kernel.shapes
-        if at_most is None or kernel.memory_bytes(shape, dtype) <= at_most
-    ]
+    at_most = entry.get("max_bytes", math.inf)
+    return [s for s in kernel.shapes if kernel.memory_bytes(s, dtype) <= at_most]

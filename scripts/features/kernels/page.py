@@ -1,14 +1,24 @@
-"""Write results/kernels.md: plots, geometric means and GB/s of every kernel. The same rows give the same page."""
+"""Write results/kernels.md and the summary of a run: means, and GB/s of every kernel. The same rows give the same page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from scripts.features.kernels.table import Kernels, KernelTable, Record, Share, mean_of
-from scripts.records import markdown, remedied, wording
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from scripts.records import markdown, screen, wording
+from scripts.records import summary as records_summary
 from scripts.records.markdown import text
-from scripts.records.results_table import Column, Table
+from scripts.records.results_table import ModelRows, Table
+from scripts.records.row import Column, Row
+from scripts.run import outputs
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits
+
+Record = Mapping[str, Any]
 
 RATES = """\
 1e9 bytes per second: the bytes that a call has to read and write, divided by its latency. In brackets the 99 % interval.
@@ -20,71 +30,92 @@ with the right results, of all rows; a row without a latency is in no mean, so m
 """
 
 
-def page(found: Kernels, limits: Sequence[MachineLimits]) -> str:
+@dataclass(frozen=True)
+class Kernels:
+    """The rows of all kernels or of one. `records`: by model and column. `shares`: by column, the shares of the machine's
+    bandwidth that its rows reach; rows on a device whose bandwidth is not known have none."""
+
+    table: Table
+    records: Mapping[tuple[str, Column], Record]
+    shares: Mapping[Column, Sequence[float]]
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Kernels:
+        """Return the kernels of some records."""
+        by_place: dict[tuple[str, Column], Record] = {}
+        shares: dict[Column, list[float]] = {}
+        for record in records:
+            row, share = Row.of(record), record["kernel"]["bandwidth_share"]
+            by_place[row.model, row.column] = record
+            if row.timing and share is not None:
+                shares.setdefault(row.column, []).append(share)
+        return cls(Table.of(by_place.values()), by_place, shares)
+
+    def means(self) -> Iterator[list[str]]:
+        """Yield, for each column: its name, its verified rows of all, its mean speed-ups over eager and inductor,
+        and its share of the bandwidth: `41 % (at most 78 %)`."""
+        means = {mean.column: mean for mean in self.table.means}
+        for column in self.table.columns:
+            rows = [line.entries[column] for line in self.table.rows if column in line.entries]
+            timed = sum(row.timing is not None for row in rows)
+            mean = means.get(column)
+            over = wording.means(mean, self.table)[1:] if mean else [""] * len(self.table.bases)
+            share = ""
+            if shares := self.shares.get(column):
+                reached = statistics.geometric_mean(shares)
+                share = f"{reached:.0%} (at most {max(shares):.0%})".replace("%", " %")
+            yield [wording.path(column), f"{timed} of {len(rows)}", *over, share]
+
+
+def page(records: Sequence[Record], limits: Sequence[MachineLimits]) -> str:
     """Return the whole page as Markdown."""
+    found = Kernels.of(records)
     of = found.table.provenance
-    when = f"\nMeasured {of.when}.\n" if of.when else ""
-    sections = {
-        "Geometric means": f"{MEANS}\n{_means(found.table, found.shares)}",
-        f"Doubts ({wording.DOUBTFUL})": "".join(
-            f"- {text(one)}\n" for one in wording.doubts(found.table)
-        ),
+    names = dict.fromkeys(record["kernel"]["name"] for record in records)
+    bodies = {
+        "Geometric means": f"{MEANS}\n{_means(found)}",
+        f"Doubts ({wording.DOUBTFUL})": markdown.bullets(wording.doubts(found.table)),
         "What the machine can do": "".join(_limits(limits)),
-        "Not measured": "".join(f"- {text(wording.absent(one))}\n" for one in found.table.absent),
-        "Measured with": "".join(f"- {text(line)}\n" for line in (*of.where, *of.with_what)),
+        "Not measured": markdown.bullets(map(wording.absent, found.table.absent)),
+        "Measured with": markdown.bullets([*of.where, *of.with_what]),
     }
-    parts = [f"# Kernels\n\n{wording.title(found.table)}.\n{when}"]
-    parts += [f"## {name}\n\n{body}" for name, body in sections.items() if body]
-    parts += [f"## GB/s\n\n{RATES}", *map(_kernel, found.each)]
+    parts = [wording.head("Kernels", found.table), *markdown.sections(bodies)]
+    parts.append(f"## GB/s\n\n{RATES}")
+    for name in names:
+        own = Kernels.of(record for record in records if record["kernel"]["name"] == name)
+        parts.append(f"### {name}\n\n![GB/s of {name}](kernels/{name}.svg)\n\n{_rates(own)}")
     return "\n".join(parts)
 
 
-def _means(table: Table, shares: Mapping[Column, Share]) -> str:
-    head = ["of", "verified", *(f"over {wording.BASE_NAMES[n]}" for n in table.bases), "bandwidth"]
-    rows = [[text(name), *cells] for name, *cells in mean_rows(table, shares)]
+def _means(found: Kernels) -> str:
+    head = ["of", *wording.means_head(found.table), "bandwidth"]
+    rows = [[text(name), *cells] for name, *cells in found.means()]
     return markdown.table(head, rows, right=range(1, len(head)))
 
 
-def mean_rows(table: Table, shares: Mapping[Column, Share]) -> Iterator[list[str]]:
-    """Yield, for each column: its name, its verified rows of all, its mean speed-ups over eager and inductor,
-    and its share of the bandwidth."""
-    for column in table.columns:
-        entries = [row.entries[column] for row in table.rows if column in row.entries]
-        timed = sum(entry.timing is not None for entry in entries)
-        mean = mean_of(table, column)
-        over = [wording.speedup(mean.over[n], mean) if mean else "" for n in table.bases]
-        yield [wording.path(column), f"{timed} of {len(entries)}", *over, share(shares.get(column))]
-
-
-def share(one: Share | None) -> str:
-    """Return `41 % (at most 78 %)`, or "" if it is not known."""
-    return f"{one.mean:.0%} (at most {one.largest:.0%})".replace("%", " %") if one else ""
-
-
-def _kernel(one: KernelTable) -> str:
-    columns = one.table.columns
+def _rates(own: Kernels) -> str:
+    """The GB/s of one kernel: a line for each shape and dtype, and the means."""
+    columns = own.table.columns
     head = ["shape", *(text(wording.path(column)) for column in columns)]
-    rows = [
-        [text(one.shape(row.model)), *(_cell(one.entries.get((row.model, c))) for c in columns)]
-        for row in one.table.rows
-    ]
-    shown = markdown.table(head, rows, right=range(1, len(head)))
-    means = f"\n{_means(one.table, one.shares)}" if one.table.means else ""
-    return f"### {one.name}\n\n![GB/s of {one.name}](kernels/{one.name}.svg)\n\n{shown}{means}"
+    lines = []
+    for line in own.table.rows:
+        first = own.records[line.model, next(iter(line.entries))]
+        shape = f"{first['kernel']['shape']} {first['experiment']['dtype']}"
+        lines.append([text(shape), *(_cell(own, line, column) for column in columns)])
+    shown = markdown.table(head, lines, right=range(1, len(head)))
+    return shown + (f"\n{_means(own)}" if own.table.means else "")
 
 
-def _cell(record: Record | None) -> str:
-    if record is None:
+def _cell(own: Kernels, line: ModelRows, column: Column) -> str:
+    row = line.entries.get(column)
+    if row is None:
         return wording.NOT_IN_MATRIX
-    of = record["kernel"]
-    if of["gb_per_s"] is None or remedied.by_other_path(record):
-        ended = remedied.of_path(record)
-        return text("skipped" if ended["status"] == "skipped" else ended["reason"])
-    doubt = wording.DOUBTFUL if record["latency"]["doubt"] else ""
-    ends = ""
-    if of["gb_per_s_low"] is not None:
-        ends = f" ({of['gb_per_s_low']:.3g} to {of['gb_per_s_high']:.3g})"
-    return f"{doubt}{of['gb_per_s']:.3g}{ends}"
+    if row.timing is None:
+        return text(row.why)
+    rate = own.records[row.model, column]["kernel"]
+    low, high = rate["gb_per_s_low"], rate["gb_per_s_high"]
+    ends = "" if low is None else f" ({low:.3g} to {high:.3g})"
+    return f"{wording.DOUBTFUL if row.timing.doubt else ''}{rate['gb_per_s']:.3g}{ends}"
 
 
 def _limits(limits: Sequence[MachineLimits]) -> Iterator[str]:
@@ -93,17 +124,35 @@ def _limits(limits: Sequence[MachineLimits]) -> Iterator[str]:
         yield f"{text(one.device_name)}{threads}: {one.gb_per_s:.3g} GB/s from memory.\n\n"
         head = ["program", "dtype", "through", "size", "fastest call"]
         units = {TRIAD: "GB/s", PRODUCT: "GFLOP/s"}
-        sizes = {TRIAD: "{:.3g} MB", PRODUCT: "{0}×{0}×{0}"}
-        rows = [
-            [
-                s.what,
-                s.dtype,
-                s.through,
-                sizes[s.what].format(s.size / 1e6 if s.what == TRIAD else s.size),
-                f"{s.rate:.3g} {units[s.what]}",
-            ]
-            for s in one.samples
-        ]
+        rows = []
+        for s in one.samples:
+            size = f"{s.size / 1e6:.3g} MB" if s.what == TRIAD else "×".join([f"{s.size}"] * 3)
+            rows.append([s.what, s.dtype, s.through, size, f"{s.rate:.3g} {units[s.what]}"])
         yield markdown.table(head, rows, right=(3, 4))
         if one.doubts:
-            yield "\n" + "".join(f"- {text(doubt)}\n" for doubt in one.doubts)
+            yield "\n" + markdown.bullets(one.doubts)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """The geometric means over all kernels, for each runtime and lowering path, at the end of a run."""
+
+    kernels: Kernels
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = self.kernels.table
+        yield from screen.heading("Kernels: geometric means", table)
+        shown = screen.plain_table("of", *wording.means_head(table), "share of the bandwidth")
+        for row in self.kernels.means():
+            shown.add_row(*row)
+        yield shown
+        for one in table.absent:
+            yield Text(wording.absent(one))
+
+
+def summary(since: float) -> Iterator[RenderableType]:
+    """Yield the summary of a run that wrote results/kernels.csv after `since`."""
+    files = outputs.files_of("kernels")
+    if (rows := outputs.written_rows(since, files[0])) is not None:
+        found = Kernels.of(list(records_summary.records(files[2])))
+        yield from records_summary.of_table(Screen(found), files, rows)

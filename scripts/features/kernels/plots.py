@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from scripts.features.kernels.table import Record
-from scripts.records import plotting, remedied, wording
-from scripts.records.results_table import Column, column_of
+from scripts.records import plotting, wording
+from scripts.records.row import Column, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,66 +16,63 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 8.0, 4.5
 """Size of one panel, in inches."""
 
-Panel = tuple[str, str, int | None]
-"""dtype, name of the device, threads."""
+Kernel = Mapping[str, Any]
+"""The section `kernel` of a record."""
 
 
-def write(kernel: str, records: Sequence[Record], folder: Path) -> None:
+def write(kernel: str, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """Write <folder>/<kernel>.svg and .png: one panel for each dtype and device.
 
     Rows that a remedy compiled by another lowering path are left out.
     """
-    panels: dict[Panel, list[Record]] = {}
-    for one in records:
-        if one["latency"] and not remedied.by_other_path(one):
-            panels.setdefault(_panel(one), []).append(one)
+    panels: dict[str, list[tuple[Column, Kernel]]] = {}
+    for record in records:
+        row, run = Row.of(record), record["run"]
+        if row.timing:
+            title = f"{kernel}, {record['experiment']['dtype']}: {run['device_name']}"
+            title += f", {run['threads']} threads" if run["threads"] else ""
+            panels.setdefault(title, []).append((row.column, record["kernel"]))
     plotting.save(lambda: _figure(kernel, panels), folder / kernel)
 
 
-def _figure(kernel: str, panels: Mapping[Panel, Sequence[Record]]) -> Figure:
+def _figure(kernel: str, panels: Mapping[str, Sequence[tuple[Column, Kernel]]]) -> Figure:
     figure = plotting.figure(WIDTH, HEIGHT * max(1, len(panels)))
     axes = figure.subplots(max(1, len(panels)), squeeze=False)[:, 0]
-    for place, (panel, found) in zip(axes, panels.items(), strict=False):
-        _draw(place, f"{kernel}, {_title(panel)}", found)
+    for place, (title, rows) in zip(axes, panels.items(), strict=False):
+        _draw(place, title, rows)
     if not panels:
         return plotting.nothing(axes[0], f"{kernel}: nothing was measured")
     return figure
 
 
-def _panel(record: Record) -> Panel:
-    run = record["run"]
-    return record["experiment"]["dtype"], run["device_name"], run["threads"]
-
-
-def _title(panel: Panel) -> str:
-    dtype, device, threads = panel
-    return f"{dtype}: {device}" + (f", {threads} threads" if threads else "")
-
-
-def _draw(axes: Axes, title: str, records: Sequence[Record]) -> None:
+def _draw(axes: Axes, title: str, rows: Sequence[tuple[Column, Kernel]]) -> None:
     """One panel: a line with intervals for each runtime, and the machine's bandwidth."""
-    shapes = list(dict.fromkeys(record["kernel"]["shape"] for record in records))
-    lines: dict[Column, dict[int, Record]] = {}
-    for record in records:
-        place = shapes.index(record["kernel"]["shape"])
-        lines.setdefault(column_of(record), {})[place] = record["kernel"]
-    in_order = sorted(lines.items(), key=lambda one: bool(one[0].target))  # baselines first
-    for number, (column, found) in enumerate(in_order):
+    shapes = list(dict.fromkeys(kernel["shape"] for _, kernel in rows))
+    lines: dict[Column, dict[int, Kernel]] = {}
+    for column, kernel in rows:
+        lines.setdefault(column, {})[shapes.index(kernel["shape"])] = kernel
+    in_order = sorted(lines.items(), key=lambda line: bool(line[0].target))  # baselines first
+    for number, (column, line) in enumerate(in_order):
         # Beside each other, so that intervals do not cover each other.
         shift = 0.05 * (number - (len(lines) - 1) / 2)
-        places = sorted(found)
-        rates = [found[place]["gb_per_s"] for place in places]
+        places = sorted(line)
+        kernels = [line[place] for place in places]
+        rates = [kernel["gb_per_s"] for kernel in kernels]
+        ends = [
+            (kernel["gb_per_s_low"], kernel["gb_per_s_high"]) if kernel["gb_per_s_low"] else None
+            for kernel in kernels
+        ]
         axes.errorbar(
             [place + shift for place in places],
             rates,
-            yerr=_intervals([found[place] for place in places]),
+            yerr=plotting.errors(rates, ends),
             label=wording.path(column),
-            marker=plotting.MARKERS[number % len(plotting.MARKERS)],
+            marker=plotting.marker(number),
             capsize=2,
             linewidth=1,
             elinewidth=0.7,
         )
-    if limit := records[0]["kernel"]["machine_gb_per_s"]:
+    if limit := rows[0][1]["machine_gb_per_s"]:
         label = f"bandwidth of the machine: {limit:.3g} GB/s"
         axes.axhline(limit, color="black", linestyle="--", linewidth=1, label=label)
     axes.set_xticks(range(len(shapes)), shapes, rotation=30, ha="right")
@@ -84,11 +80,4 @@ def _draw(axes: Axes, title: str, records: Sequence[Record]) -> None:
     axes.set_ylim(bottom=0)
     axes.set_ylabel("GB/s")
     axes.set_title(title)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-
-
-def _intervals(found: Sequence[Record]) -> list[list[float]]:
-    """Lengths of the error bars below and above; 0 without an interval."""
-    below = [max(0.0, k["gb_per_s"] - (k["gb_per_s_low"] or k["gb_per_s"])) for k in found]
-    above = [max(0.0, (k["gb_per_s_high"] or k["gb_per_s"]) - k["gb_per_s"]) for k in found]
-    return [below, above]
+    plotting.legend(axes)

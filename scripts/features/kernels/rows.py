@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from scripts.core import checkout
 from scripts.core.tensors import DTYPES, Signature, TensorType
 from scripts.features.kernels import kernels
+from scripts.features.kernels.columns import OWN
 from scripts.features.kernels.kernels import BITS, Kernel
 from scripts.matrix import stages
 from scripts.matrix.matrix import Matrix
 from scripts.records import limit_shares as limits
 from scripts.records import record
+from scripts.records.fields import names
 from scripts.timing.machine_limits import MachineLimits
 
 Record = dict[str, Any]
@@ -25,7 +28,10 @@ class WrongTraffic(Exception):
 
 def records(matrix: Matrix, measured: Sequence[MachineLimits], root: Path = Path()) -> list[Record]:
     """The records of all rows of the kernels' matrix. `measured`: the limits of its devices. Raises WrongTraffic."""
-    declared = {name: _kernel(model.file) for name, model in matrix.models.items()}
+    declared = {
+        name: kernels.read(Path(model.file).stem, checkout.ROOT)
+        for name, model in matrix.models.items()
+    }
     for name, kernel in declared.items():
         if signature := _signature(root, name):
             _require_traffic(kernel, matrix.models[name].options["shape"], signature)
@@ -41,42 +47,28 @@ def section(one: Record, kernel: Kernel, measured: Sequence[MachineLimits]) -> d
     moved, flop = kernel.memory_bytes(shape, dtype), kernel.flop(shape)
     latency, of_device = one["latency"], limits.of_row(one, measured)
     found: dict[str, Any] = {
+        **dict.fromkeys(names(OWN, "kernel")),
         "name": kernel.name,
         "shape": shape,
         "memory_bytes": moved,
         "flop": flop,
         "flop_per_byte": flop / moved,
         "machine_gb_per_s": of_device and of_device.gb_per_s,
-        **dict.fromkeys(_OF_LATENCY),
     }
-    if latency:
-        found |= _rates(moved, flop, latency)
-        if of_device:
-            found["bandwidth_share"] = found["gb_per_s"] / of_device.gb_per_s
-            share = limits.share(of_device, flop, moved, dtype, latency)
-            found |= {key: share[key] for key in ("limit_share", "limited_by", "no_limit_share")}
-    return found
-
-
-_OF_LATENCY = (
-    *("gb_per_s", "gb_per_s_low", "gb_per_s_high", "gflop_per_s"),
-    *("bandwidth_share", "limit_share", "limited_by", "no_limit_share"),
-)
-
-
-def _rates(moved: int, flop: float, latency: Mapping[str, Any]) -> dict[str, float | None]:
-    """The rates of a call, in 1e9 bytes or FLOP per second. Their interval is that of the latency."""
+    if not latency:
+        return found
     slow, fast = latency["high_ms"], latency["low_ms"]
-    return {
+    found |= {
         "gb_per_s": moved / latency["ms"] / 1e6,
         "gb_per_s_low": slow and moved / slow / 1e6,
         "gb_per_s_high": fast and moved / fast / 1e6,
         "gflop_per_s": flop / latency["ms"] / 1e6,
     }
-
-
-def _kernel(file: str) -> Kernel:
-    return kernels.read(Path(file).stem, checkout.ROOT)
+    if of_device:
+        found["bandwidth_share"] = found["gb_per_s"] / of_device.gb_per_s
+        share = limits.share(of_device, flop, moved, dtype, latency)
+        found |= {key: share[key] for key in ("limit_share", "limited_by", "no_limit_share")}
+    return found
 
 
 def _signature(root: Path, model: str) -> Signature | None:
@@ -119,7 +111,4 @@ def _name(kind: TensorType) -> str:
 
 
 def _bytes(kind: TensorType) -> int:
-    count = 1
-    for size in kind.shape:
-        count *= size
-    return count * BITS[DTYPES[kind.dtype][0]] // 8
+    return math.prod(kind.shape) * BITS[DTYPES[kind.dtype][0]] // 8

@@ -9,7 +9,7 @@ from scripts.features.kernels import columns as kernels
 from scripts.features.operators.report import columns as operators
 from scripts.features.variants import tuned_columns as tuning
 from scripts.matrix import schemas
-from scripts.records import fields
+from scripts.records import fields, markdown
 from scripts.records.columns import FIELDS
 from scripts.records.fields import Field
 from scripts.verify.codes import CODES
@@ -36,38 +36,11 @@ class Table:
 
 
 TABLES = (
-    Table(
-        "latency.csv",
-        "results.jsonl",
-        "One row for every IREE cell and every baseline cell, including failed ones.",
-        "scripts/records/columns.py",
-        FIELDS,
-    ),
-    Table(
-        "operators.csv",
-        "operators.jsonl",
-        "One row for every operator problem on every lowering path and target, and under every baseline.\n"
-        "`operators.jsonl` is in `results/operators/`.",
-        "scripts/features/operators/report/columns.py",
-        operators.FIELDS,
-    ),
-    Table(
-        "kernels.csv",
-        "kernels.jsonl",
-        "One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n"
-        "`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.",
-        "scripts/features/kernels/columns.py",
-        (*kernels.COLUMNS, kernels.OWN[0]),
-    ),
-    Table(
-        "tuned.csv",
-        "tuned.jsonl",
-        "For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those\n"
-        "of `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.",
-        "scripts/features/variants/tuned_columns.py",
-        tuning.OWN,
-    ),
-)
+    Table("latency.csv", "results.jsonl", "One row for every IREE cell and every baseline cell, including failed ones.", "scripts/records/columns.py", FIELDS),
+    Table("operators.csv", "operators.jsonl", "One row for every operator problem on every lowering path and target, and under every baseline.\n`operators.jsonl` is in `results/operators/`.", "scripts/features/operators/report/columns.py", operators.FIELDS),
+    Table("kernels.csv", "kernels.jsonl", "One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.", "scripts/features/kernels/columns.py", (*kernels.COLUMNS, kernels.OWN[0])),
+    Table("tuned.csv", "tuned.jsonl", "For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those\nof `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.", "scripts/features/variants/tuned_columns.py", tuning.OWN),
+)  # fmt: skip
 
 
 def page(tables: Iterable[Table]) -> str:
@@ -79,7 +52,15 @@ def _parts(table: Table) -> Iterator[str]:
     """The parts of the page about a table."""
     yield f"## {table.csv}\n"
     yield f"{table.introduction} Declared in `{table.module}`.\n"
-    yield _columns(fields.columns(table.fields), table.jsonl)
+    rows: list[tuple[str, ...]] = [
+        (
+            *(f"`{one.column}`", _type(one), one.unit, "yes" if one.varies else ""),
+            *(f"`{one.path}`" if one.path else "computed", one.description),
+        )
+        for one in fields.columns(table.fields)
+    ]
+    head = ("column", "type", "unit", "varies", f"field of {table.jsonl}", "what it is")
+    yield _markdown(head, rows)
     yield f"## {table.jsonl}\n"
     for section in (one for one in table.fields if one.path and "." not in one.path):
         yield f"### {section.path}\n"
@@ -90,19 +71,15 @@ def _parts(table: Table) -> Iterator[str]:
             yield _markdown(("code", "what it says of the cell"), rows)
 
 
-def _columns(table: list[Field], jsonl: str) -> str:
-    rows = [
-        (f"`{one.column}`", _type(one), one.unit, _varies(one), _from(one), one.description)
-        for one in table
-    ]
-    return _markdown(("column", "type", "unit", "varies", f"field of {jsonl}", "what it is"), rows)
-
-
 def _fields(section: Field, table: Sequence[Field]) -> str:
     """The fields of a section, at all depths."""
     inside = [one for one in table if one.path.startswith((f"{section.path}.", f"{section.path}["))]
     rows = [
-        (f"`{one.path}`", _type(one), _missing(one), one.unit, _varies(one), one.description)
+        (
+            *(f"`{one.path}`", _type(one)),
+            ", ".join(["null"] * one.nullable + ["left out"] * one.optional),
+            *(one.unit, "yes" if one.varies else "", one.description),
+        )
         for one in inside
     ]
     return _markdown(("field", "type", "may be", "unit", "varies", "what it is"), rows)
@@ -114,18 +91,5 @@ def _type(one: Field) -> str:
     return ", ".join(f"`{value}`" for value in allowed if value) if allowed else one.kind.words
 
 
-def _missing(one: Field) -> str:
-    return ", ".join(["null"] * one.nullable + ["left out"] * one.optional)
-
-
-def _varies(one: Field) -> str:
-    return "yes" if one.varies else ""
-
-
-def _from(one: Field) -> str:
-    return f"`{one.path}`" if one.path else "computed"
-
-
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n".replace("  |", " |") for line in lines)
+    return markdown.table(head, rows).replace("  |", " |")

@@ -26,7 +26,7 @@ from scripts.run import outputs, verdict
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.outcome import Outcome
-from scripts.timing.group import GroupTiming
+from scripts.timing.group import GroupTiming, MemberTiming
 from scripts.timing.measurement import Verified
 
 FORMAT = 2
@@ -75,21 +75,32 @@ def row(data: Any, log: str) -> dict[str, Any]:
 def _row(data: Any, log: str) -> dict[str, Any]:
     _check(data)
     found = copy.deepcopy(data["row"])
-    verified = msgspec.convert(data["verified"], Verified) if data["verified"] else None
+    experiment, values = found["experiment"], data["verified"] or {}
+    target = experiment["target"]
+    # A target of another toolchain has an `@` already.
+    experiment |= {
+        "target": f"{target}{'+' if '@' in target else '@'}{data['name']}",
+        "imported": data["name"],
+    }
     timing = msgspec.convert(data["timing"], GroupTiming) if data["timing"] else None
-    ended = _ended(data, timing, log)
-    is_ok = ended.status == outcome.OK
-    values, experiment = data["verified"] or {}, found["experiment"]
-    experiment |= {"target": _target(data), "imported": data["name"]}
-    own = {key: getattr(ended, key) for key in fields.names(FIELDS, "outcome") if key != "stale"}
-    peak_mb = timing.members[MEMBER].peak_rss_mb if timing else None
+    member = timing.members[MEMBER] if timing else None
+    ended = _ended(data, member, log)
+    latency = None
+    if timing and ended.status == outcome.OK:
+        latency = latency_section.of(
+            timing, f"{_cell(data['row'])}@{data['name']}", MEMBER,
+            experiment["test"], experiment["phase"], experiment["batch_size"], None,
+        )  # fmt: skip
+    verified = msgspec.convert(data["verified"], Verified) if data["verified"] else None
     found |= {
-        "outcome": own,
+        "outcome": {
+            key: getattr(ended, key) for key in fields.names(FIELDS, "outcome") if key != "stale"
+        },
         "verification": values.get("verification") or {"code": verdict.unmeasured(ended)},
-        "latency": _latency(timing, data, experiment) if timing and is_ok else None,
+        "latency": latency,
         "runs": [asdict(one) for one in verified.runs] or None if verified else None,
         "run": {key: values.get(key) for key in fields.names(FIELDS, "run")}
-        | {"max_rss_mb": peak_mb or values.get("max_rss_mb")},
+        | {"max_rss_mb": (member and member.peak_rss_mb) or values.get("max_rss_mb")},
         "versions": found["versions"] | values.get("versions", {}),
         "imported": {"system": data["system"], "cores": data["cores"]},
     }
@@ -98,30 +109,18 @@ def _row(data: Any, log: str) -> dict[str, Any]:
     return found
 
 
-def _latency(timing: GroupTiming, data: Mapping[str, Any], of: Mapping[str, Any]) -> dict:
-    group = f"{_cell(data['row'])}@{data['name']}"
-    return latency_section.of(timing, group, MEMBER, of["test"], of["phase"], of["batch_size"], None)  # fmt: skip
-
-
-def _target(data: Mapping[str, Any]) -> str:
-    """The name of the target with that of the machine. A target of another toolchain has an `@` already."""
-    name = data["row"]["experiment"]["target"]
-    return f"{name}{'+' if '@' in name else '@'}{data['name']}"
-
-
 def _cell(of: Mapping[str, Any]) -> str:
     experiment = of["experiment"]
     return f"{of['model']['name']}/{experiment['frontend']}/{experiment['target']}"
 
 
-def _ended(data: Mapping[str, Any], timing: GroupTiming | None, log: str) -> Outcome:
+def _ended(data: Mapping[str, Any], timed: MemberTiming | None, log: str) -> Outcome:
     """The outcome: that of the verification, or of a timing that failed."""
-    of = timing.members[MEMBER] if timing else None
-    found = of if data["returncode"] == 0 else diagnose(data["returncode"], data["log"])
+    found = timed if data["returncode"] == 0 else diagnose(data["returncode"], data["log"])
     assert found is not None  # _check has looked
     return Outcome(
         status=found.status,
-        stage=TIME if found is of and found.status != outcome.OK else VERIFY,
+        stage=TIME if found is timed and found.status != outcome.OK else VERIFY,
         cell=_cell(data["row"]),
         reason=found.reason,
         detail=found.detail,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts.features.report import scaling
 from scripts.records import plotting, wording
-from scripts.records.results_table import Column, Row, Table, Timing
+from scripts.records.results_table import ModelRows, Table
+from scripts.records.row import Column, Timing
+from scripts.timing.ratios import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,14 +26,8 @@ OTHER = "inductor"
 
 def write(table: Table, folder: Path) -> None:
     """Write the plots into a folder."""
-    drawn: dict[str, Callable[[Table], Figure]] = {
-        "speedups": _speedups,
-        "latency": _latency,
-        "scatter": _scatter,
-        "threads": _threads,
-    }
-    for name, draw in drawn.items():
-        plotting.save(functools.partial(draw, table), folder / name)
+    for draw in (_speedups, _latency, _scatter, _threads):
+        plotting.save(functools.partial(draw, table), folder / draw.__name__.strip("_"))
 
 
 def _speedups(table: Table) -> Figure:
@@ -43,17 +39,16 @@ def _speedups(table: Table) -> Figure:
         return plotting.nothing(axes, "no row can be compared with eager")
     for number, (base, marker) in enumerate(zip(wording.BASE_NAMES, "oD", strict=True)):
         places = [place + 0.16 * (number - 0.5) for place in range(len(means))]
-        found = [(one.over[number], place) for one, place in zip(means, places, strict=True)]
-        known = [(one, place) for one, place in found if one]
+        pairs = zip(means, places, strict=True)
+        known = [(over, place) for mean, place in pairs if (over := mean.over[number])]
         if not known:
             continue
+        values = [over.mean for over, _ in known]
+        ends = [_ends(over.interval) for over, _ in known]
         axes.errorbar(
-            [one.mean for one, _ in known],
+            values,
             [place for _, place in known],
-            xerr=[
-                [one.mean - one.interval.low if one.interval else 0.0 for one, _ in known],
-                [one.interval.high - one.mean if one.interval else 0.0 for one, _ in known],
-            ],
+            xerr=plotting.errors(values, ends),
             label=f"over {base}",
             marker=marker,
             color=plotting.color(2 + number),
@@ -65,7 +60,7 @@ def _speedups(table: Table) -> Figure:
     axes.set_yticks(range(len(means)), names)
     axes.invert_yaxis()
     axes.set_xlabel("times as fast (geometric mean, 99 % interval)")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    plotting.legend(axes)
     return figure
 
 
@@ -86,7 +81,7 @@ def _latency(table: Table) -> Figure:
             [place + shift for place, _ in found],
             xerr=_errors([timing for _, timing in found]),
             label=wording.path(column),
-            marker=plotting.MARKERS[number % len(plotting.MARKERS)],
+            marker=plotting.marker(number),
             color=plotting.color(number),
             markersize=3.5,
             linestyle="none",
@@ -97,7 +92,7 @@ def _latency(table: Table) -> Figure:
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="y", linewidth=0.3)
     axes.set_xlabel("ms per call (99 % interval)")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    plotting.legend(axes)
     return figure
 
 
@@ -106,15 +101,15 @@ def _scatter(table: Table) -> Figure:
     figure = plotting.figure(WIDTH, 0.75 * WIDTH)
     axes = figure.subplots()
     points: dict[Column, list[tuple[Timing, Timing]]] = {}
-    for row in table.rows:
-        others = [e.timing for e in row.entries.values() if e.timing and e.timing.runtime == OTHER]
-        for column, entry in row.entries.items():
-            timing = entry.timing
-            if not timing or not column.target:
-                continue
-            than = next((one for one in others if one.alike == timing.alike), None)
-            if than:
-                points.setdefault(column, []).append((than, timing))
+    for line in table.rows:
+        others = {
+            row.alike: row.timing
+            for row in reversed(line.entries.values())
+            if row.timing and row.runtime == OTHER
+        }
+        for column, row in line.entries.items():
+            if row.timing and column.target and (than := others.get(row.alike)):
+                points.setdefault(column, []).append((than, row.timing))
     if not points:
         return plotting.nothing(axes, f"no row can be compared with {OTHER}")
     for number, (column, pairs) in enumerate(points.items()):
@@ -124,7 +119,7 @@ def _scatter(table: Table) -> Figure:
             xerr=_errors([than for than, _ in pairs]),
             yerr=_errors([timing for _, timing in pairs]),
             label=wording.path(column),
-            marker=plotting.MARKERS[number % len(plotting.MARKERS)],
+            marker=plotting.marker(number),
             color=plotting.color(2 + number),
             markersize=4,
             linestyle="none",
@@ -134,14 +129,14 @@ def _scatter(table: Table) -> Figure:
     ends = [min(every) / 1.3, max(every) * 1.3]
     axes.plot(ends, ends, color="black", linewidth=0.8, linestyle="--")
     axes.set(xscale="log", yscale="log", xlabel=f"{OTHER}, ms per call", ylabel="IREE, ms per call")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    plotting.legend(axes)
     return figure
 
 
 def _threads(table: Table) -> Figure:
     """Per model a panel of latencies and one of efficiencies, by number of threads."""
-    found = [line for line in scaling.lines(table) if any(p.entry.timing for p in line.points)]
-    labels = list(dict.fromkeys(line.row.label for line in found))[:MOST_MODELS]
+    found = [line for line in scaling.lines(table) if any(p.row.timing for p in line.points)]
+    labels = list(dict.fromkeys(line.of.label for line in found))[:MOST_MODELS]
     figure = plotting.figure(WIDTH, 1.2 + 2.2 * max(1, len(labels)))
     panels = figure.subplots(max(1, len(labels)), 2, squeeze=False)
     if not labels:
@@ -149,9 +144,10 @@ def _threads(table: Table) -> Figure:
         return plotting.nothing(panels[0, 0], "no row was measured on several numbers of threads")
     paths = list(dict.fromkeys(line.path for line in found))
     for label, (left, right) in zip(labels, panels, strict=True):
-        for line in (line for line in found if line.row.label == label):
+        own = [line for line in found if line.of.label == label]
+        for line in own:
             _line(line, paths.index(line.path), left, right)
-        numbers = sorted({p.threads for one in found if one.row.label == label for p in one.points})
+        numbers = sorted({point.threads for line in own for point in line.points})
         for axes, name in ((left, "ms per call"), (right, "efficiency")):
             axes.set_title(label, loc="left")
             axes.set_xticks(numbers)
@@ -169,31 +165,29 @@ def _threads(table: Table) -> Figure:
 
 
 def _line(line: scaling.Line, number: int, latency: Axes, efficiency: Axes) -> None:
-    points = [(one, one.entry.timing) for one in line.points]
-    timed = [(one, timing) for one, timing in points if timing and one.efficiency]
+    timed = [(one, one.row.timing) for one in line.points if one.row.timing]
+    numbers = [one.threads for one, _ in timed]
+    timings = [timing for _, timing in timed]
+    shares = [one.efficiency or 0.0 for one, _ in timed]
+    ends = [_ends(one.interval) for one, _ in timed]
     style = {
         "label": line.path,
-        "marker": plotting.MARKERS[number % len(plotting.MARKERS)],
+        "marker": plotting.marker(number),
         "color": plotting.color(number),
         "markersize": 3.5,
         "elinewidth": 0.8,
     }
-    numbers = [one.threads for one, _ in timed]
-    latencies = [timing.ms for _, timing in timed]
-    latency.errorbar(numbers, latencies, yerr=_errors([timing for _, timing in timed]), **style)
-    values = [one.efficiency or 0.0 for one, _ in timed]
-    ends = [(i.low, i.high) if (i := one.interval) else (v, v) for (one, _), v in zip(timed, values, strict=True)]  # fmt: skip
-    errors = [[v - low, high - v] for v, (low, high) in zip(values, ends, strict=True)]
-    efficiency.errorbar(numbers, values, yerr=[*zip(*errors, strict=True)], **style)
+    latency.errorbar(numbers, [one.ms for one in timings], yerr=_errors(timings), **style)
+    efficiency.errorbar(numbers, shares, yerr=plotting.errors(shares, ends), **style)
 
 
-def _timing(row: Row, column: Column) -> Timing | None:
-    return row.entries[column].timing if column in row.entries else None
+def _timing(line: ModelRows, column: Column) -> Timing | None:
+    return line.entries[column].timing if column in line.entries else None
+
+
+def _ends(interval: Interval | None) -> tuple[float, float] | None:
+    return (interval.low, interval.high) if interval else None
 
 
 def _errors(timings: Sequence[Timing]) -> list[list[float]]:
-    """Lengths of the error bars below and above; 0 without an interval."""
-    ends = [one.ends_ms or (one.ms, one.ms) for one in timings]
-    below = [one.ms - low for one, (low, _) in zip(timings, ends, strict=True)]
-    above = [high - one.ms for one, (_, high) in zip(timings, ends, strict=True)]
-    return [below, above]
+    return plotting.errors([one.ms for one in timings], [one.ends_ms for one in timings])

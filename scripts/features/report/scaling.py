@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from scripts.matrix import threads
 from scripts.records import wording
-from scripts.records.results_table import Column, Entry, Row, Table, Timing
+from scripts.records.results_table import ModelRows, Table
+from scripts.records.row import Column, Row, Timing
 from scripts.timing import ratios
 from scripts.timing.ratios import Interval
 
 Where = tuple[str | None, str | None]
-"""Timing.where."""
-Points = dict[int, tuple[Column, Entry]]
+"""Row.where."""
+Numbered = dict[int, Row]
 """The rows of a line by their number of threads."""
 
 
@@ -30,8 +31,7 @@ class Point:
     threads and where one of the two latencies has none."""
 
     threads: int
-    column: Column
-    entry: Entry
+    row: Row
     efficiency: float | None = None
     interval: Interval | None = None
 
@@ -41,7 +41,7 @@ class Line:
     """A model in one test by one path, on one CPU, with a point for each number of threads, the fewest first. `column` is the
     path without a number. `device`: the CPU, if there are lines of several."""
 
-    row: Row
+    of: ModelRows
     column: Column
     points: tuple[Point, ...]
     device: str = ""
@@ -53,38 +53,35 @@ class Line:
 
 
 def lines(table: Table) -> list[Line]:
-    """Return the lines with more than one number of threads, in the order of the rows and of their columns."""
-    return [line for row in table.rows for line in _lines(row) if len(line.points) > 1]
+    """Return the lines with more than one number of threads, in the order of the models and of their columns."""
+    return [line for of in table.rows for line in _lines(of) if len(line.points) > 1]
 
 
-def _lines(row: Row) -> Iterator[Line]:
-    """Yield the lines of a row. Each has the failures of its path, which may have been on any CPU."""
-    timed: dict[Column, dict[Where, Points]] = defaultdict(lambda: defaultdict(dict))
-    failed: dict[Column, Points] = defaultdict(dict)
-    for column, entry in row.entries.items():
-        number = entry.timing.threads if entry.timing else threads.of(column.label)
-        if number:
-            of = Column(threads.shared(column.name), threads.shared(column.target))
-            found = timed[of][entry.timing.where] if entry.timing else failed[of]
-            found[number] = (column, entry)
+def _lines(of: ModelRows) -> Iterator[Line]:
+    """Yield the lines of a model. Each has the failures of its path, which may have been on any CPU."""
+    timed: dict[Column, dict[Where, Numbered]] = defaultdict(lambda: defaultdict(dict))
+    failed: dict[Column, Numbered] = defaultdict(dict)
+    for column, row in of.entries.items():
+        if number := row.threads if row.timing else threads.of(column.label):
+            shared = Column(threads.shared(column.name), threads.shared(column.target))
+            (timed[shared][row.where] if row.timing else failed[shared])[number] = row
     for column in dict.fromkeys((*timed, *failed)):
         several = len(timed[column]) > 1
-        for where, found in (timed[column] or {(None, None): {}}).items():
+        for where, rows in (timed[column] or {(None, None): {}}).items():
             name = " of ".join(filter(None, where)) if several else ""
-            yield Line(row, column, tuple(_points(failed[column] | found)), name)
+            yield Line(of, column, tuple(_points(failed[column] | rows)), name)
 
 
-def _points(found: Points) -> Iterator[Point]:
-    timings = {number: entry.timing for number, (_, entry) in found.items() if entry.timing}
+def _points(rows: Numbered) -> Iterator[Point]:
+    timings = {number: row.timing for number, row in rows.items() if row.timing}
     fewest = min(timings, default=0)
-    for number, (column, entry) in sorted(found.items()):
-        if entry.timing is None:
-            yield Point(number, column, entry)
+    for number, row in sorted(rows.items()):
+        if row.timing is None:
+            yield Point(number, row)
         elif number == fewest:
-            yield Point(number, column, entry, 1.0)
+            yield Point(number, row, 1.0)
         else:
-            share = fewest / number
-            yield Point(number, column, entry, *_efficiency(timings[fewest], entry.timing, share))
+            yield Point(number, row, *_efficiency(timings[fewest], row.timing, fewest / number))
 
 
 def _efficiency(base: Timing, timing: Timing, share: float) -> tuple[float, Interval | None]:

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scripts.features.operators.problems import scores
@@ -23,13 +23,6 @@ from scripts.records.results_file import BadRecords
 
 RESULTS = records_file.JSONL
 read = records_file.read
-
-SUMMARY = (
-    "operator", "total_tests", "correctness_tests", "performance_tests", "passed_correctness_tests",
-    "passed_performance_tests", "failed_correctness_tests", "failed_performance_tests",
-    "correctness_rate", "avg_speedup", "geomean_speedup", "max_absolute_error", "max_relative_error",
-)  # fmt: skip
-"""The columns of operator_summary.csv."""
 
 Test = dict[str, Any]
 
@@ -77,15 +70,15 @@ def _best(columns: dict[str, list[OperatorRecord]]) -> dict[str, list[OperatorRe
     for name, found in columns.items():
         if "/" in name:
             by_target.setdefault(name.partition("/")[2], []).append(found)
+
+    def goodness(record: OperatorRecord) -> tuple[bool, float]:
+        return _is_correct(record), _speedup(record) or 0.0
+
     return {
-        f"best/{target}": [max(rows, key=_goodness) for rows in zip(*paths, strict=True)]
+        f"best/{target}": [max(rows, key=goodness) for rows in zip(*paths, strict=True)]
         for target, paths in by_target.items()
         if len(paths) > 1
     }
-
-
-def _goodness(record: OperatorRecord) -> tuple[bool, float]:
-    return _is_correct(record), _speedup(record) or 0.0
 
 
 def _is_correct(record: OperatorRecord) -> bool:
@@ -104,7 +97,7 @@ def _files(
     """The four files, by name."""
     correctness = [_correctness(record) for record in records]
     performance = [_performance(r, eager_ms.get(r.data["problem"]["name"])) for r in records]
-    tests = sorted([*correctness, *performance], key=_order)
+    tests = sorted([*correctness, *performance], key=lambda test: (test["op_name"], test["args"]))
     failed = [test for test in tests if not test.get("is_correct", test.get("successfully_ran"))]
     results = [Result(r.data["problem"]["op"], _is_correct(r), _speedup(r)) for r in records]
     return {
@@ -113,10 +106,6 @@ def _files(
         "operator_summary.csv": _summary(correctness, performance),
         "OVERALL_SUMMARY.md": _overall(name, scores.of(results, p), performance),
     }
-
-
-def _order(test: Test) -> tuple[str, str]:
-    return test["op_name"], test["args"]
 
 
 def _json(tests: Sequence[Test]) -> str:
@@ -172,12 +161,14 @@ def _untimed(record: OperatorRecord) -> str:
 
 def _summary(correctness: Sequence[Test], performance: Sequence[Test]) -> str:
     """operator_summary.csv: one line per operator."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, SUMMARY, lineterminator="\n")
-    writer.writeheader()
+    lines = []
     for op in dict.fromkeys(test["op_name"] for test in correctness):
         of_op = ([t for t in tests if t["op_name"] == op] for tests in (correctness, performance))
-        writer.writerow(_of_operator(op, *of_op))
+        lines.append(_of_operator(op, *of_op))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
     return out.getvalue()
 
 
@@ -196,13 +187,10 @@ def _of_operator(op: str, correctness: Sequence[Test], performance: Sequence[Tes
         "correctness_rate": passed / len(correctness),
         "avg_speedup": statistics.fmean(timed) if timed else 0.0,
         "geomean_speedup": statistics.geometric_mean(timed) if timed else 0.0,
-        "max_absolute_error": _largest(test["max_abs_error"] for test in correctness),
-        "max_relative_error": _largest(test["max_rel_error"] for test in correctness),
+        # An error that is not known counts as 0.
+        "max_absolute_error": max(test["max_abs_error"] or 0.0 for test in correctness),
+        "max_relative_error": max(test["max_rel_error"] or 0.0 for test in correctness),
     }
-
-
-def _largest(errors: Iterable[float | None]) -> float:
-    return max((error for error in errors if error is not None), default=0.0)
 
 
 def _overall(name: str, found: Scores, performance: Sequence[Test]) -> str:

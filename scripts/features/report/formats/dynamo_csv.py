@@ -87,29 +87,15 @@ def _on_devices_here(export: Export) -> list[Record]:
 
 
 def _stem(record: Record) -> str:
-    parts = (
-        _compiler(record),
-        record["suite"],
-        _dtype(record),
-        _MODES[record["test"]],
-        record["device"],
-    )
-    return "_".join(parts)  # fmt: skip
-
-
-def _compiler(record: Record) -> str:
-    """The runtime, or the baseline's name if it differs; for IREE, a name with the lowering path."""
+    """The name of a file without its kind: compiler (of IREE with the lowering path), suite, dtype, mode and device."""
+    runtime, device, precision = record["runtime"], record["device"], record["precision"]
+    usual = (None, runtime, f"{runtime}-{device}")
+    compiler = runtime if record["target"] in usual else record["target"]
     if record.is_iree:
-        return "-".join(["iree", *record.parts])
-    usual = (None, record["runtime"], f"{record['runtime']}-{record['device']}")
-    return record["runtime"] if record["target"] in usual else record["target"]
-
-
-def _dtype(record: Record) -> str:
-    precision = record["precision"]
-    if precision.startswith("amp"):
-        return "amp"
-    return _DTYPES.get(record["dtype"] if precision == "none" else precision, precision)
+        compiler = "-".join(["iree", *record.parts])
+    own = record["dtype"] if precision == "none" else precision
+    dtype = "amp" if precision.startswith("amp") else _DTYPES.get(own, precision)
+    return "_".join((compiler, record["suite"], dtype, _MODES[record["test"]], device))
 
 
 def _first(record: Record) -> tuple:
@@ -122,22 +108,13 @@ def _performance(record: Record, eager_gb: float | None) -> tuple:
         return (*_first(record), *[0.0] * 6)
     own_gb = _peak_gb(record)
     ratio = eager_gb / own_gb if eager_gb and own_gb else 0.0
-    return (
-        *_first(record),
-        record.latency.get("speedup_vs_eager") or 0.0,
-        record.latency["ms"],
-        _compilation_s(record),
-        ratio,
-        eager_gb or 0.0,
-        own_gb,
-    )
-
-
-def _compilation_s(record: Record) -> float:
-    """Seconds of iree-compile; for other runtimes, of the first call minus those of a warm one."""
     if record.is_iree:
-        return float((record.data.get("compile") or {}).get("compile_s") or 0.0)
-    return max(0.0, record.runs[0].total_s - record.data["latency"]["ms"] / 1e3)
+        compilation_s = float((record.data.get("compile") or {}).get("compile_s") or 0.0)
+    else:  # seconds of the first call minus those of a warm one
+        compilation_s = max(0.0, record.runs[0].total_s - record.latency["ms"] / 1e3)
+    speedup = record.latency.get("speedup_vs_eager") or 0.0
+    first = (*_first(record), speedup, record.latency["ms"], compilation_s)
+    return (*first, ratio, eager_gb or 0.0, own_gb)
 
 
 def _peak_gb(record: Record) -> float:

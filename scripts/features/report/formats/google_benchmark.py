@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from scripts.features.report.formats import Export, distinct
@@ -47,30 +47,28 @@ def render(export: Export, args: argparse.Namespace) -> str:
             " for an OVERALL_GEOMEAN from compare.py add --measured-only"
         )
     export.note("CPU times are not recorded; cpu_time is 0")
-    models = list(dict.fromkeys(record["model"] for record in records))
-    instances = dict.fromkeys(models, 0)
+    families: dict[str, list[Record]] = {}
+    for record in records:
+        families.setdefault(record["model"], []).append(record)
+    names = list(families)
     entries: list[dict] = []
     for record in records:
+        family = families[record["model"]]
         common = {
-            "family_index": models.index(record["model"]),
-            "per_family_instance_index": instances[record["model"]],
+            "family_index": names.index(record["model"]),
+            "per_family_instance_index": family.index(record),
             "run_name": _name(record),
         }
-        instances[record["model"]] += 1
         entries += _entries(record, common)
-    document = {"context": _context(export), "benchmarks": entries}
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
-
-
-def _context(export: Export) -> dict:
-    """What the records say about the run. (The library also gives host, CPU clock and caches.)"""
     devices = {record.data["run"].get("device_name") for record in export.records} - {None}
-    return {
+    context = {  # the library also gives host, CPU clock and caches
         "date": datetime.fromtimestamp(export.timestamp, UTC).isoformat(timespec="seconds"),
         "executable": "vmfbench",
         "json_schema_version": 1,
         "devices": ", ".join(sorted(devices)),
     }
+    document = {"context": context, "benchmarks": entries}
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
 def _name(record: Record) -> str:
@@ -84,77 +82,42 @@ def _name(record: Record) -> str:
     return "/".join(parts)
 
 
-def _entries(record: Record, common: dict) -> list[dict]:
-    """The repetitions and aggregates of a measured cell, or the single entry of a failed one."""
-    if record.latency is None:
-        return [_failed(record, common)]
-    real = [ms * _US_OF_MS for ms in record.latency["values_ms"]]
-    entries = [
-        {
-            "name": common["run_name"],
+def _entries(record: Record, common: dict) -> Iterator[dict]:
+    """Yield the repetitions and aggregates of a measured cell, or the single entry of a failed one, which is as the library
+    writes a benchmark that was skipped with an error."""
+    real = [ms * _US_OF_MS for ms in record.latency["values_ms"]] if record.latency else [0.0]
+
+    def entry(own: dict, iterations: int, time: float, suffix: str = "") -> dict:
+        return {
+            "name": common["run_name"] + suffix,
             **common,
-            "run_type": "iteration",
+            "run_type": "aggregate" if suffix else "iteration",
             "repetitions": len(real),
-            "repetition_index": index,
-            "threads": 1,
-            "iterations": record.latency["calls"] // len(real),
-            "real_time": real_us,
+            **own,
+            "iterations": iterations,
+            "real_time": time,
             "cpu_time": 0.0,
             "time_unit": TIME_UNIT,
         }
-        for index, real_us in enumerate(real)
-    ]
-    if len(real) > 1:
-        entries += [_aggregate(name, unit, of, real, common) for name, unit, of in _STATISTICS]
-    return entries
 
-
-def _aggregate(
-    name: str,
-    unit: str,
-    of: Callable[[list[float]], float],
-    real: list[float],
-    common: dict,
-) -> dict:
-    """One statistic over the repetitions. `iterations` is their number, as in the library's files."""
-    return {
-        "name": f"{common['run_name']}_{name}",
-        **common,
-        "run_type": "aggregate",
-        "repetitions": len(real),
-        "threads": 1,
-        "aggregate_name": name,
-        "aggregate_unit": unit,
-        "iterations": len(real),
-        "real_time": of(real),
-        "cpu_time": 0.0,
-        "time_unit": TIME_UNIT,
-    }
-
-
-def _failed(record: Record, common: dict) -> dict:
-    """As the library writes a benchmark that was skipped with an error."""
-    return {
-        "name": common["run_name"],
-        **common,
-        "run_type": "iteration",
-        "repetitions": 1,
-        "repetition_index": 0,
-        "threads": 1,
-        "error_occurred": True,
-        "error_message": record.failure,
-        "iterations": 0,
-        "real_time": 0.0,
-        "cpu_time": 0.0,
-        "time_unit": TIME_UNIT,
-    }
+    if record.latency is None:
+        failed = {"error_occurred": True, "error_message": record.failure}
+        yield entry({"repetition_index": 0, "threads": 1} | failed, 0, 0.0)
+        return
+    calls = record.latency["calls"] // len(real)
+    for index, time in enumerate(real):
+        yield entry({"repetition_index": index, "threads": 1}, calls, time)
+    for name, unit, of in _STATISTICS if len(real) > 1 else ():
+        # `iterations` is the number of repetitions, as in the library's files.
+        own = {"threads": 1, "aggregate_name": name, "aggregate_unit": unit}
+        yield entry(own, len(real), of(real), f"_{name}")
 
 
 def _cv(values: list[float]) -> float:
     return statistics.stdev(values) / statistics.fmean(values)
 
 
-_STATISTICS = (
+_STATISTICS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
     ("mean", "time", statistics.fmean),
     ("median", "time", statistics.median),
     ("stddev", "time", statistics.stdev),

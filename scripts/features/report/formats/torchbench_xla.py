@@ -75,11 +75,10 @@ def render(export: Export, args: argparse.Namespace) -> str:
 def _chosen(export: Export, alias: str | None) -> list[Record]:
     """The records that become rows. A note says which are left out."""
     iree = [record for record in export.records if record.is_iree]
-    others = [record for record in export.records if not record.is_iree]
-    unknown = [record for record in others if record["runtime"] not in _RUNTIMES]
+    unknown = [record for record in export.records if record["runtime"] not in _RUNTIMES]
+    others = [r for r in export.records if not r.is_iree and r["runtime"] in _RUNTIMES]
     if unknown:
         export.note(f"left out, the format has no such runtime: {named(unknown)}")
-        others = [record for record in others if record not in unknown]
     if alias is None:
         if iree:
             export.note(
@@ -117,23 +116,33 @@ def _accelerator_models(export: Export, records: list[Record], alias: str | None
                 f" such as --only device={devices[0]}"
             )
         return dict.fromkeys(devices, alias)
-    names = {device: device for device in devices}
-    for record in reversed(export.everything):
-        if found := record.data["run"].get("device_name"):
-            names[record["device"]] = found
-    return names
+    measured = {
+        record["device"]: name
+        for record in reversed(export.everything)
+        if (name := record.data["run"].get("device_name"))
+    }
+    return {device: measured.get(device, device) for device in devices}
 
 
 def _row(record: Record, accelerator_model: str, timestamp: float) -> dict:
     xla, dynamo = _RUNTIMES[record["runtime"]]
-    runs = _with_compile(record)
+    runs, flags = _with_compile(record), record["xla_flags"]
+    if record.is_iree:  # its lowering path: this is the only field with free text
+        flags = (
+            f"--iree_frontend={record['frontend']} --iree_target={record['target']}"
+            f" --iree_device={record['device']}"
+        )
+    # The profiler's totals if `measure.collect` requested them: one number, because it is one call. Dynamo's counters and the
+    # operators are not numbers and are only in results.jsonl.
+    profile = (record.data["run"].get("profile") or {}).get("profiler", {})
+    totals = {name: [seconds] for name, seconds in profile.items()}
     return {
         "model": {"suite_name": record["suite"], "model_name": record["model"]},
         "experiment": {
             "accelerator": record["device"],
             "accelerator_model": accelerator_model,
             "xla": xla,
-            "xla_flags": _xla_flags(record),
+            "xla_flags": flags,
             "dynamo": dynamo,
             "torch_xla2": None,
             # Whether a copy of the model stays on the GPU in addition to XLA's; here it is moved.
@@ -144,20 +153,10 @@ def _row(record: Record, accelerator_model: str, timestamp: float) -> dict:
         },
         "repeat": len(runs),
         "iterations_per_run": 1,
-        "metrics": _metrics(runs, xla) | _profile(record) if runs else {"error": record.failure},
+        "metrics": _metrics(runs, xla) | totals if runs else {"error": record.failure},
         "timestamp": timestamp,
         "verification_code": record.data["verification"]["code"],
     }
-
-
-def _xla_flags(record: Record) -> str | None:
-    """The flags. For an IREE cell, its lowering path: this is the only field with free text."""
-    if not record.is_iree:
-        return record["xla_flags"]
-    return (
-        f"--iree_frontend={record['frontend']} --iree_target={record['target']}"
-        f" --iree_device={record['device']}"
-    )
 
 
 def _with_compile(record: Record) -> list[Run]:
@@ -171,15 +170,6 @@ def _with_compile(record: Record) -> list[Run]:
         runs[0], total_s=runs[0].total_s + seconds, compile_s=seconds, compile_count=1
     )
     return [cold, *runs[1:]]
-
-
-def _profile(record: Record) -> dict[str, list[float]]:
-    """The profiler's totals if `measure.collect` requested them: one number, because it is one call.
-
-    Dynamo's counters and the operators are not numbers and are only in results.jsonl.
-    """
-    profile = record.data["run"].get("profile") or {}
-    return {name: [seconds] for name, seconds in profile.get("profiler", {}).items()}
 
 
 def _metrics(runs: list[Run], xla: str | None) -> dict[str, list[float]]:

@@ -25,9 +25,8 @@ def main() -> None:
     args, module = _arguments()
     try:
         records = getattr(module, "read", read)(args.results)
-        timestamp = args.timestamp
-        if timestamp is None:
-            timestamp = args.results.stat().st_mtime
+        written = args.results.stat().st_mtime
+        timestamp = written if args.timestamp is None else args.timestamp
         export = Export(select(records, args.cell, args.only), records, timestamp)
         rendered = module.render(export, args)
         files = _placed(rendered, args, module)
@@ -43,10 +42,9 @@ def main() -> None:
 
 def formats() -> dict[str, ModuleType]:
     """Every format by its name on the command line: the name of its module, with dashes."""
-    names = sorted(module.name for module in pkgutil.iter_modules(record_formats.__path__))
     return {
         name.replace("_", "-"): importlib.import_module(f"{record_formats.__name__}.{name}")
-        for name in names
+        for name in sorted(module.name for module in pkgutil.iter_modules(record_formats.__path__))
     }
 
 

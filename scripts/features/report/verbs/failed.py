@@ -9,7 +9,7 @@ import argparse
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -51,72 +51,61 @@ def main() -> int:
         if fnmatchcase(o.stage, args.stage) and fnmatchcase(o.status, args.status)
         and cell.selects(args.cell, *names(o))
     ]  # fmt: skip
-    remedy_of = {(one.stage, one.cell): remedy(args.results, matrix, one) for one in wanted}
+    listed = [(one, *remedy(args.results, matrix, one)) for one in wanted]
     if args.json:
-        described = [_described(one, remedy_of[one.stage, one.cell]) for one in wanted]
+        keys = ("stage", "cell", "status", "reason", "detail", "log", "fingerprint")
+        described = [
+            {key: getattr(one, key) for key in keys}
+            | {"repeat": repeat(one), "remedy": name, "tried": tried}
+            for one, name, tried in listed
+        ]
         print(json.dumps(described, indent=2))
     elif args.commands:
         for command in filter(None, map(repeat, wanted)):
             print(command)
     else:
-        _show(wanted, remedy_of)
+        _show(listed)
         folder = args.results.absolute().parent
         if wanted and folder != Path.cwd():
             print(f"paths and commands are of {folder}")
     return 0
 
 
-def _show(wanted: list[Outcome], remedy_of: dict[tuple[str, str], Remedy]) -> None:
+def _show(listed: list[tuple[Outcome, str, str]]) -> None:
     """Print the failures, and after them those that a remedy has made good."""
-    good = [one for one in wanted if remedy_of[one.stage, one.cell].name]
-    bad = [one for one in wanted if one not in good]
+    bad = [line for line in listed if not line[1]]
+    good = [line for line in listed if line[1]]
     for shown in (bad, good):
         if shown is good and good:
             print("First errors of cells that a remedy has compiled:\n")
-        for one in shown:
+        for one, _, tried in shown:
             print(f"{one.stage} {one.cell}: {one.status} ({one.reason})")
             print(f"    {one.detail}")
-            if said := remedy_of[one.stage, one.cell].said:
-                print(f"    remedies: {said}")
+            if tried:
+                print(f"    remedies: {tried}")
             print(f"    log:    {one.log}\n    repeat: {repeat(one)}\n")
     apart = f"; {len(good)} first errors of cells that a remedy has compiled" if good else ""
     print(f"{len(bad)} failed stages{apart}")
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """The remedy that has made a failure good ("": none), and what was tried, in words."""
-
-    name: str = ""
-    said: str = ""
-
-
-def remedy(results: Path, matrix: Matrix | None, one: Outcome) -> Remedy:
-    """Return what remedies made of a failure, if the last run had any for its cell."""
+def remedy(results: Path, matrix: Matrix | None, one: Outcome) -> tuple[str, str]:
+    """Return the remedy that has made a failure good ("": none), and what was tried, in words; if the last run had any
+    remedies for its cell."""
+    nothing = "", ""
     instead = next((s for s in stages.STAGES.values() if s.remedies == one.stage), None)
-    if instead is None or (matrix is not None and not _has_remedies(matrix, one)):
-        return Remedy()
-    report = results.parent / instead.path(one.cell, REPORT)
+    if instead is None:
+        return nothing
+    if matrix is not None:
+        of = Cell.parse(one.cell, Kind.IREE)
+        part = matrix.matrix_of(of["model"])
+        target = part.target(of["model"], of["frontend"], of["target"])
+        if not part.attempts(of["frontend"], target):
+            return nothing
     try:
-        found = atomic.read_json(report)
-        return Remedy(found["name"] or "", remedied.tried({"remedy": found}) or "")
+        found = atomic.read_json(results.parent / instead.path(one.cell, REPORT))
+        return found["name"] or "", remedied.tried({"remedy": found}) or ""
     except (OSError, ValueError, LookupError, TypeError):  # not tried, or by another version
-        return Remedy()
-
-
-def _has_remedies(matrix: Matrix, one: Outcome) -> bool:
-    of = Cell.parse(one.cell, Kind.IREE)
-    part = matrix.matrix_of(of["model"])
-    target = part.target(of["model"], of["frontend"], of["target"])
-    return bool(part.attempts(of["frontend"], target))
-
-
-def _described(one: Outcome, by: Remedy) -> dict[str, str]:
-    """Return a failure as a JSON object: the readable fields of status.json, the command, and what
-    remedies made of it."""
-    keys = ("stage", "cell", "status", "reason", "detail", "log", "fingerprint")
-    described = {key: getattr(one, key) for key in keys} | {"repeat": repeat(one)}
-    return described | {"remedy": by.name, "tried": by.said}
+        return nothing
 
 
 def repeat(one: Outcome) -> str:

@@ -7,16 +7,23 @@ the command names the cell and ends, unless --prefer says which one to take.
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from scripts.core import atomic, exits
-from scripts.features.report import merging
-from scripts.features.report.merging import Conflict
-from scripts.records import fields, latency_page, results_file, writing
+from scripts.core import exits
+from scripts.records import aggregates, latency_page, results_file, speedups, writing
 from scripts.records.columns import COLUMNS, FIELDS
 from scripts.records.results_file import BadRecords, cell_of
 from scripts.records.results_table import Table
 
+Record = dict[str, Any]
+FIRST, LAST, NEWEST = "first", "last", "newest"
+CHOICES = (FIRST, LAST, NEWEST)
+"""Which record of a cell to take: that of the first file, of the last file, or the one that was measured last."""
+RELATIVE = ("speedup_vs_", "verdict")
+"""Beginnings of the values of a latency that depend on other rows of the same run."""
 NAMED = 20
 """Conflicts that are printed."""
 
@@ -27,7 +34,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", required=True, type=Path, help="folder of the merged rows")
     parser.add_argument(
         "--prefer",
-        choices=merging.CHOICES,
+        choices=CHOICES,
         help="which row of a cell to take: of the first file, of the last one, or measured last",
     )
     args = parser.parse_args()
@@ -36,34 +43,72 @@ def main() -> None:
         exits.fail(f"{out} is one of the files to merge; give another folder with -o")
     try:
         read = {path: [one.data for one in results_file.read(path)] for path in args.results}
-        merged = merging.merge(read, args.prefer)
     except BadRecords as error:
         exits.fail(str(error))
-    for line in map(described, merged.conflicts[:NAMED]):
+    merged, conflicts = merge(read, args.prefer)
+    for line in conflicts[:NAMED]:
         print(line)
-    if len(merged.conflicts) > NAMED:
-        print(f"… and {len(merged.conflicts) - NAMED} more")
-    if merged.conflicts and args.prefer is None:
+    if len(conflicts) > NAMED:
+        print(f"… and {len(conflicts) - NAMED} more")
+    if conflicts and args.prefer is None:
         exits.fail(
-            f"{len(merged.conflicts)} cells have different rows; nothing was written. "
-            f"--prefer {'|'.join(merging.CHOICES)} says which ones to take"
+            f"{len(conflicts)} cells have different rows; nothing was written. "
+            f"--prefer {'|'.join(CHOICES)} says which ones to take"
         )
-    write(merged.records, args.out)
-    print(f"{args.out}: {len(merged.records)} rows of {len(args.results)} files")
-
-
-def described(of: Conflict) -> str:
-    """A conflict as a line."""
-    return f"{of.cell}: " + "; ".join(f"{path}: {text}" for path, text in of.rows)
-
-
-def write(records: list[dict], folder: Path) -> None:
-    """Write the rows as the aggregation does. Exits if a record does not follow the schema, or on an error of the disk."""
-    found = list(writing.checked(records, fields.schema(FIELDS), cell_of))
+    found = aggregates.checked(merged, FIELDS)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        atomic.write_text(folder / "results.jsonl", "".join(writing.lines(found)))
-        atomic.write_text(folder / "latency.md", latency_page.page(Table.of(found)))
-        atomic.write_text(folder / "latency.csv", "".join(writing.csv(found, COLUMNS)))
+        args.out.mkdir(parents=True, exist_ok=True)
+        page = latency_page.page(Table.of(found))
+        writing.write(found, COLUMNS, page, out, args.out / "latency.md", args.out / "latency.csv")
     except OSError as error:
         exits.fail(str(error))
+    print(f"{args.out}: {len(found)} rows of {len(args.results)} files")
+
+
+def merge(
+    files: Mapping[Path, Sequence[Record]], prefer: str | None = None
+) -> tuple[list[Record], list[str]]:
+    """Return the records of all files, one per cell in the order of the files, with speed-ups over the merged rows; and a line
+    about each cell with different records.
+
+    `prefer`: one of CHOICES for such a cell, else the first file's.
+    """
+    by_cell: dict[str, list[tuple[Path, Record]]] = {}
+    for path, records in files.items():
+        for record in records:
+            by_cell.setdefault(str(cell_of(record)), []).append((path, record))
+    conflicts = [
+        f"{cell}: " + "; ".join(f"{path}: {_described(record)}" for path, record in rows)
+        for cell, rows in by_cell.items()
+        if len({_own(record) for _, record in rows}) > 1
+    ]
+    chosen = [_chosen([one for _, one in rows], prefer or FIRST) for rows in by_cell.values()]
+    speedups.add_speedups(chosen)
+    return chosen, conflicts
+
+
+def _chosen(records: Sequence[Record], prefer: str) -> Record:
+    if prefer != NEWEST:
+        return records[-1 if prefer == LAST else 0]
+
+    def measured(record: Record) -> float:
+        return float(record["latency"]["started"]) if record["latency"] else 0.0
+
+    return max(reversed(records), key=measured)  # the later file, if it is not known
+
+
+def _own(record: Record) -> str:
+    """Return a text that is equal for records of the same measurement, without what depends on other rows."""
+    latency = record["latency"]
+    own = latency and {k: v for k, v in latency.items() if not k.startswith(RELATIVE)}
+    outcome = {k: v for k, v in record["outcome"].items() if k != "stale"}
+    kept = {k: v for k, v in record.items() if k not in ("latency", "outcome", "work")}
+    return json.dumps([kept, own, outcome], sort_keys=True)
+
+
+def _described(record: Record) -> str:
+    """How a row ended, its latency, and the versions that it names."""
+    ended, latency = record["outcome"], record["latency"]
+    result = f"{latency['ms']:.4g} ms" if latency else f"{ended['status']} ({ended['reason']})"
+    versions = ", ".join(f"{name} {one}" for name, one in record["versions"].items() if one)
+    return f"{result} with {versions}" if versions else result

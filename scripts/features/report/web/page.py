@@ -1,54 +1,65 @@
 """Write the page: the template, the styles, the libraries, the scripts of the views, and the data.
 
-The data is in elements of its own, one per view and per block of details, so that the page
-decompresses what it shows. A Content-Security-Policy allows the scripts of this page by their
-hashes and nothing else: no other script, no network.
+The data is in elements of its own, one per view and per block of details, so that the page decompresses what it shows. It is
+JSON, compressed with gzip, as base64, which has no `<` and no quote: nothing in the data can end its element. A
+Content-Security-Policy allows the scripts of this page by their hashes and nothing else: no other script, no network.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 
-from scripts.features.report.web import details, rows
-from scripts.features.report.web.packing import packed, policy_hash
+from scripts.features.report.web import rows
 from scripts.features.report.web.source import Source
 from scripts.features.report.web.views import VIEWS
 
 HERE = Path(__file__).parent
 LIBRARIES = ("vendor/d3.min.js", "vendor/plot.min.js")
 SCRIPTS = (
-    "assets/core.js",
-    "assets/cells.js",
-    "assets/charts.js",
-    "assets/table.js",
-    "assets/filters.js",
-    "assets/details.js",
+    *("assets/core.js", "assets/cells.js", "assets/charts.js", "assets/table.js"),
+    *("assets/filters.js", "assets/details.js"),
     *(f"views/{view.name}.js" for view in VIEWS),
     "assets/app.js",
 )
 """The scripts of the page, in order."""
+LEVEL = 6
+"""Level of gzip: with 9, the page of 5,000 rows is 2 % smaller and takes twice as long to make."""
 
 
 def page(source: Source) -> str:
     """Return the page as HTML."""
     scripts = [_text(name) for name in (*LIBRARIES, *SCRIPTS)]
+    # Styles may be inline, because charts set them.
+    policy = (
+        f"default-src 'none'; script-src {' '.join(map(policy_hash, scripts))}; style-src 'unsafe-inline';"
+        " img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
     return Template(_text("assets/page.html")).substitute(
-        policy=_policy(scripts),
+        policy=policy,
         style=_text("assets/style.css"),
         data="\n".join(_elements(source)),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
 
 
-def _policy(scripts: list[str]) -> str:
-    """Return the Content-Security-Policy. Styles may be inline, because charts set them."""
-    hashes = " ".join(map(policy_hash, scripts))
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:;"
-        " base-uri 'none'; form-action 'none'"
-    )
+def packed(value: object) -> str:
+    """Return a JSON value as base64 of gzip. The same value gives the same text.
+
+    Raises ValueError for NaN and infinities.
+    """
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(errors="replace"), LEVEL, mtime=0)).decode()
+
+
+def policy_hash(script: str) -> str:
+    """Return the source expression that allows one inline script in a Content-Security-Policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _elements(source: Source) -> Iterator[str]:
@@ -56,18 +67,18 @@ def _elements(source: Source) -> Iterator[str]:
     selected = {view.name: view.select(source) for view in VIEWS}
     views = [
         {
-            "name": one.name,
-            "title": one.title,
-            "missing": one.missing,
-            "has_data": selected[one.name] is not None,
+            "name": view.name,
+            "title": view.title,
+            "missing": view.missing,
+            "has_data": selected[view.name] is not None,
         }
-        for one in VIEWS
+        for view in VIEWS
     ]
-    yield _element("views", {"views": views, "block": details.BLOCK})
+    yield _element("views", {"views": views, "block": rows.BLOCK})
     yield _element("rows", rows.table(source))
     for name, data in selected.items():
         yield _element(f"view-{name}", data)
-    for number, block in enumerate(details.blocks(source)):
+    for number, block in enumerate(rows.details(source)):
         yield _element(f"details-{number}", block)
 
 

@@ -1,64 +1,37 @@
-"""The rows of the page: the columns of latency.csv, and what filters and charts need in addition."""
+"""The rows of the page, with what filters and charts need, and the details that it shows when a row is opened."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from scripts.features.report.web.source import Record, Source
-from scripts.records import remedied
+from scripts.features.report.web.source import Record, Run, Source
+from scripts.records.clusters import command
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import TEXT, Field
-from scripts.records.results_file import cell_of
-from scripts.records.results_table import BASES, Row, column_of, over
+from scripts.records.results_table import BASES, ModelRows, over
+from scripts.records.row import ENDINGS, Column, Row
 from scripts.supervise import outcome
 
-VERIFIED, OTHER_PATH, COMPILED, NO_DEVICE = "verified", "other path", "compiled", "no device"
-WRONG, FAILED, SKIPPED = "wrong result", "failed", "skipped"
-ENDINGS = {
-    VERIFIED: "ran, and the results agree with eager's",
-    OTHER_PATH: "failed as asked; a remedy compiled the program of another lowering path",
-    COMPILED: "compiled, but there is no device to run it",
-    NO_DEVICE: "this machine has no such device",
-    WRONG: "ran, and the results are wrong",
-    FAILED: "a stage failed",
-    SKIPPED: "not run, because of a skip list or an earlier failure",
-}
-"""How a row can end, with the meaning."""
+BLOCK = 200
+"""Rows per compressed block of details: the page decompresses one block when a row of it is opened."""
+OK_CHARS, FAILED_CHARS = 1_500, 5_000
+"""How much of the end of a log is kept, in characters."""
 
-
-def ending(record: Record) -> str:
-    """Return how a row ended, for its own lowering path: a key of ENDINGS."""
-    ended = record["outcome"]
-    if remedied.by_other_path(record):
-        return OTHER_PATH
-    if record["latency"]:
-        return VERIFIED
-    if ended["status"] == outcome.UNAVAILABLE:
-        return COMPILED if record.get("compile") else NO_DEVICE
-    if ended["status"] == outcome.SKIPPED:
-        return SKIPPED
-    return WRONG if ended["reason"] == "wrong-result" else FAILED
-
-
-def _path(record: Record) -> str:
-    """Return the lowering path, or the name of the baseline."""
-    return column_of(record).name
-
-
-def _on(record: Record) -> str:
-    """Return the target, or `baseline`."""
-    return column_of(record).target or "baseline"
-
-
-OF_RECORDS = (
-    Field("", TEXT, "Name of the cell.", column="cell", value=lambda r: str(cell_of(r))),
-    Field("", TEXT, "Lowering path (frontend), or the name of the baseline.", column="path", value=_path),
-    Field("", TEXT, "Target, or `baseline`.", column="on", value=_on),
-    Field("", TEXT, "How the row ended.", column="ending", value=ending),
-    *COLUMNS,
+_OF_ROWS = (
+    (Field("", TEXT, "Name of the cell.", column="cell"), lambda row: str(row.cell)),
+    (Field("", TEXT, "Lowering path (frontend), or the name of the baseline.", column="path"), lambda row: row.column.name),
+    (Field("", TEXT, "Target, or `baseline`.", column="on"), lambda row: row.column.target or "baseline"),
+    (Field("", TEXT, "How the row ended.", column="ending"), lambda row: row.ending),
 )  # fmt: skip
-"""The columns of latency.csv, after some that it does not have."""
+"""Columns that latency.csv does not have, with the value of a row."""
+_SECTIONS = (
+    *("model", "experiment", "reference", "outcome", "verification", "run", "export", "compile"),
+    *("remedy", "versions"),
+)
+_OF_LATENCY = ("values_ms", "anchor_ms", "anchor", "group", "calls", "started", "foreign", "steal")
 
 
 def table(source: Source) -> dict[str, Any]:
@@ -68,23 +41,25 @@ def table(source: Source) -> dict[str, Any]:
     and each of results_table.BASES, the logarithm of the speed-up, its scale and its degrees of freedom (ratios.Difference);
     only the logarithm without an interval; None without a speed-up.
     """
-    found = {(row.model, row.test): row for row in source.table.rows}
-    rows = [found[one["model"]["name"], one["experiment"]["test"]] for one in source.records]
+    lines = {(line.model, line.test): line for line in source.table.rows}
     return {
         "columns": [
             {"name": one.column, "kind": one.kind.words, "unit": one.unit, "about": one.description}
-            for one in OF_RECORDS
+            for one in (*(own for own, _ in _OF_ROWS), *COLUMNS)
         ],
-        "values": {one.column: [_short(one.of(record)) for record in source.records] for one in OF_RECORDS},
-        "over": [_over(*pair) for pair in zip(source.records, rows, strict=True)],
+        "values": {
+            **{own.column: [value(row) for row in source.rows] for own, value in _OF_ROWS},
+            **{one.column: [_short(one.of(r)) for r in source.records] for one in COLUMNS},
+        },
+        "over": [_over(lines[row.model, row.test], row.column) for row in source.rows],
         "endings": ENDINGS,
-    }  # fmt: skip
+    }
 
 
-def _over(record: Record, row: Row) -> list[list[float] | None]:
+def _over(line: ModelRows, column: Column) -> list[list[float] | None]:
     found: list[list[float] | None] = []
     for base in BASES:
-        point, known = over(row, column_of(record), base) or (None, None)
+        point, known = over(line, column, base) or (None, None)
         if known:
             found.append([known.value, known.scale, known.df])
         else:
@@ -95,3 +70,39 @@ def _over(record: Record, row: Row) -> list[list[float] | None]:
 def _short(value: Any) -> Any:
     """Return a number with seven significant digits, as in the CSV."""
     return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def details(source: Source) -> list[list[dict[str, Any]]]:
+    """Return the details of all rows in blocks, in the order of the records."""
+    each = zip(source.records, source.rows, source.stages, strict=True)
+    found = [_details(source.root, *one) for one in each]
+    return [found[at : at + BLOCK] for at in range(0, len(found), BLOCK)]
+
+
+def _details(root: Path, record: Record, row: Row, runs: Sequence[Run]) -> dict[str, Any]:
+    latency, ended = record["latency"], record["outcome"]
+    most = OK_CHARS if ended["status"] == outcome.OK else FAILED_CHARS
+    return {
+        **{key: record.get(key) for key in _SECTIONS},
+        "latency": latency and {key: latency[key] for key in _OF_LATENCY},
+        "cold": record["runs"][0] if record["runs"] else None,
+        # Without anything to make good, the stage of remedies ran and did nothing.
+        "stages": [one for one in runs if one["stage"] != "remedy" or record.get("remedy")],
+        "minimal": command(record, row.failed) if row.failed else "",
+        "log_end": end_of(root / ended["log"], most) if ended.get("log") else "",
+    }
+
+
+def end_of(path: Path, most: int) -> str:
+    """Return at most `most` characters of the end of a text file, as whole lines; "" if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            file.seek(max(0, size - 4 * most))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+    if len(text) <= most:
+        return text
+    end = text[-most:]
+    return end[end.find("\n") + 1 :]

@@ -1,0 +1,189 @@
+"""The data of the views that show the rows of results.jsonl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.features.report import scaling
+from scripts.features.report.web.rows import FAILED_CHARS, end_of
+from scripts.features.report.web.source import Record, Run, Source
+from scripts.features.variants import remedies
+from scripts.matrix.stages import STAGES, status_path
+from scripts.matrix.training import EVAL, TRAIN
+from scripts.records import speedups, wording
+from scripts.records.clusters import Cluster, clusters, command
+from scripts.records.results_table import in_order
+from scripts.records.row import Row
+from scripts.supervise import memory_series
+from scripts.timing import ratios
+
+INVERSE_DF = tuple(place / 1000 for place in range(0, 501, 2))
+"""Inverse degrees of freedom at which the page knows the quantile of the t distribution. There are at least
+ratios.LEAST - 1 degrees of freedom."""
+WITH_MEMORY = ("reference", "export", "compile", "verify", "baseline", "time")
+"""Stages whose memory is shown."""
+
+
+def overview(source: Source) -> dict[str, Any]:
+    """Return the map of the matrix (rows, columns, and the index of a record for each place), what was
+    measured with what, and what was not measured."""
+    table = source.table
+    of = table.provenance
+    columns = in_order(table.rows)
+    lines = {(line.model, line.test): place for place, line in enumerate(table.rows)}
+    return {
+        "title": wording.title(table),
+        "when": of.when,
+        "where": of.where,
+        "with": of.with_what,
+        "absent": [wording.absent(one) for one in table.absent],
+        "models": of.models,
+        "entries": of.entries,
+        "columns": [[column.name, column.target] for column in columns],
+        "rows": [[line.label, line.size] for line in table.rows],
+        "cells": [
+            [lines[row.model, row.test], columns.index(row.column), index]
+            for index, row in enumerate(source.rows)
+        ],
+    }
+
+
+def latency(source: Source) -> dict[str, Any]:
+    """Return what the page needs to compute means with intervals over any selection of rows.
+
+    `quantiles`: pairs (1 / degrees of freedom, quantile). `means`: those over all rows, as they are in
+    latency.md; a test compares the page's own with them.
+    """
+    return {
+        "quantiles": [
+            [x, ratios.quantile(1 / x if x else 1e9, ratios.CONFIDENCE)] for x in INVERSE_DF
+        ],
+        "bases": list(wording.BASE_NAMES),
+        "means": [
+            [mean.column.name, mean.column.target, mean.test]
+            + [wording.speedup(one, mean) for one in mean.over]
+            for mean in source.table.means
+        ],
+    }
+
+
+def threads(source: Source) -> dict[str, Any] | None:
+    """Return a line per model, test and path with a point per number of threads; None if all rows have one number."""
+    places = {(row.model, row.test, row.column): index for index, row in enumerate(source.rows)}
+    lines = [
+        {
+            "model": line.of.label,
+            "path": line.path,
+            "points": [
+                _point(one, places[line.of.model, line.of.test, one.row.column])
+                for one in line.points
+            ],
+        }
+        for line in scaling.lines(source.table)
+    ]
+    return {"lines": lines} if lines else None
+
+
+def _point(point: scaling.Point, index: int) -> dict[str, Any]:
+    timing, interval = point.row.timing, point.interval
+    low_ms, high_ms = (timing and timing.ends_ms) or (None, None)
+    return {
+        "index": index,
+        "threads": point.threads,
+        "reason": "" if timing else point.row.why,
+        "latency_ms": timing.ms if timing else None,
+        "latency_low_ms": low_ms,
+        "latency_high_ms": high_ms,
+        "efficiency": point.efficiency,
+        "efficiency_low": interval.low if interval else None,
+        "efficiency_high": interval.high if interval else None,
+    }
+
+
+def training(source: Source) -> dict[str, Any] | None:
+    """Return a row per training step; None if none was run.
+
+    `forward_ms` is the latency of the forward pass of the same model, by the same path on the same device.
+    """
+
+    def key(row: Row, record: Record) -> tuple:
+        device = speedups.device_of(record)
+        return row.model, row.column, record["experiment"]["precision"], *device
+
+    pairs = list(zip(source.rows, source.records, strict=True))
+    forward = {key(*one): one[0].timing for one in pairs if one[0].test == EVAL}
+    found = []
+    for index, (row, record) in enumerate(pairs):
+        if row.test != TRAIN:
+            continue
+        timing, before = row.timing, forward.get(key(row, record))
+        own, verification = timing.latency if timing else {}, record["verification"]
+        expected = verification.get("train_expected")
+        found.append({
+            "index": index,
+            "model": row.model,
+            "path": wording.path(row.column),
+            "ending": row.ending,
+            "reason": row.ended.reason,
+            "latency_ms": timing.ms if timing else None,
+            "forward_ms": before.ms if before else None,
+            "speedup_vs_eager": own.get("speedup_vs_eager"),
+            "speedup_vs_inductor": own.get("speedup_vs_inductor"),
+            "steps": f"{verification['train_steps']}/{expected}" if expected else None,
+            "losses": verification.get("losses") or [],
+            "golden_losses": verification.get("golden_losses") or [],
+        })  # fmt: skip
+    return {"rows": found} if found else None
+
+
+def failures(source: Source) -> dict[str, Any]:
+    """Return the clusters of all failures: their cells, an example, remedies, and what they block."""
+    return {"clusters": [_cluster(source, one) for one in clusters(source.records)]}
+
+
+def _cluster(source: Source, of: Cluster) -> dict[str, Any]:
+    """Return a cluster with its first failure as the example."""
+    known = remedies.table().remedies if of.stage == "compile" else {}
+    failed = [(row, row.failed) for row in of.rows if row.failed]
+    first, example = failed[0]
+    return {
+        "stage": of.stage,
+        "reason": of.reason,
+        "signature": of.signature,
+        "statuses": sorted({ended.status for _, ended in failed}),
+        "made_good": of.is_made_good,
+        "cells": [[str(row.cell), ended.status, row.remedy, row.tried] for row, ended in failed],
+        "example": {
+            "cell": str(first.cell),
+            "detail": example.detail,
+            "command": command(of.example, example),
+            "log": example.log,
+            "log_end": end_of(source.root / example.log, FAILED_CHARS),
+        },
+        "remedies": [(name, one.does) for name, one in known.items() if of.reason in one.reasons],
+        "blocks": [[model, target, by] for (model, target), by in of.blocks.items()],
+    }
+
+
+def memory(source: Source) -> dict[str, Any]:
+    """Return, for each stage that ran: its rows, seconds, peak in MiB and samples over time.
+
+    A stage that several rows share, such as an export, is there once.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for index, (row, runs) in enumerate(zip(source.rows, source.stages, strict=True)):
+        for one in runs:
+            if one["stage"] not in WITH_MEMORY or not one["mb"]:
+                continue
+            key = one["stage"], one["cell"]
+            if key not in found:
+                found[key] = _of_stage(source, one, row.model)
+            found[key]["rows"].append(index)
+    return {"stages": list(found.values()), "order": WITH_MEMORY}
+
+
+def _of_stage(source: Source, one: Run, model: str) -> dict[str, Any]:
+    path = source.root / status_path(STAGES[one["stage"]].folder, one["cell"])
+    series = memory_series.read(path)
+    kept = {key: one[key] for key in ("stage", "cell", "status", "seconds", "mb")}
+    return kept | {"model": model, "series": series.to_json() if series else None, "rows": []}

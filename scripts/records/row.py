@@ -1,0 +1,169 @@
+"""A row as pages, screens and plots see it: how it ended for its own lowering path, and its timing.
+
+A record is large, and there may be a hundred thousand of them, so a row keeps only these values of its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from scripts.matrix import training
+from scripts.matrix.cell import Cell, Kind
+from scripts.records import remedied, speedups
+from scripts.records.results_file import cell_of
+from scripts.records.speedups import Latency
+from scripts.supervise import outcome
+
+Record = Mapping[str, Any]
+
+VERIFIED, OTHER_PATH, COMPILED, NO_DEVICE = "verified", "other path", "compiled", "no device"
+WRONG, FAILED, SKIPPED = "wrong result", "failed", "skipped"
+ENDINGS = {
+    VERIFIED: "ran, and the results agree with eager's",
+    OTHER_PATH: "failed as asked; a remedy compiled the program of another lowering path",
+    COMPILED: "compiled, but there is no device to run it",
+    NO_DEVICE: "this machine has no such device",
+    WRONG: "ran, and the results are wrong",
+    FAILED: "a stage failed",
+    SKIPPED: "not run, because of a skip list or an earlier failure",
+}
+"""How a row can end, with the meaning."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A baseline (`target` is ""), or a lowering path and its target. Both tests of a path have the same."""
+
+    name: str
+    target: str = ""
+
+    @property
+    def label(self) -> str:
+        """Such as `torchmlir-torch/llvm-cpu`, or the name of a baseline."""
+        return f"{self.name}/{self.target}" if self.target else self.name
+
+    @classmethod
+    def of(cls, cell: Cell) -> Column:
+        _, first, *rest = cell.name.split("/")
+        if cell.kind is Kind.IREE:
+            return cls(training.without_test(first), "/".join(rest))
+        return cls(first)
+
+
+class Ended(NamedTuple):
+    """How a row ended: the values of its section `outcome`, or those of the failure that a remedy has made good."""
+
+    status: str
+    stage: str = ""
+    reason: str = ""
+    detail: str = ""
+    log: str = ""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Ended:
+        return cls(**{key: values[key] for key in cls._fields if key in values})
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A measured latency. `latency`: the section of its record."""
+
+    latency: Latency
+
+    @property
+    def ms(self) -> float:
+        return float(self.latency["ms"])
+
+    @property
+    def ends_ms(self) -> tuple[float, float] | None:
+        """The 99 % interval in ms; None if there is none."""
+        low, high = self.latency["low_ms"], self.latency["high_ms"]
+        return None if low is None else (low, high)
+
+    @property
+    def doubt(self) -> str:
+        """Why its ratios have no interval or a wide one; "" if nothing was seen."""
+        return str(self.latency["doubt"])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row. If a remedy took the program of another lowering path (`by_other_path`), it has failed and has no timing.
+
+    `failed`: the failure of what was asked for, also of a row that a remedy has made good; None without one, for a row
+    that was skipped, and for one that lacks only its device. `remedy`, `tried`: what has compiled it instead, and all that
+    was tried; "" for none. `runtime`: see speedups.runtime_of. `alike`: of a row with a timing, its test, dtype, precision,
+    batch size, device and threads; two latencies are compared only if these are equal. `where`: of such a row, the name of
+    the device, and the machine of an imported row.
+    """
+
+    cell: Cell
+    column: Column
+    ended: Ended
+    timing: Timing | None = None
+    runtime: str = "iree"
+    test: str = training.EVAL
+    alike: tuple = ()
+    threads: int | None = None
+    where: tuple[str | None, str | None] = (None, None)
+    failed: Ended | None = None
+    remedy: str = ""
+    tried: str = ""
+    by_other_path: bool = False
+    is_compiled: bool = False
+
+    @classmethod
+    def of(cls, record: Record) -> Row:
+        """Return the row of a record."""
+        cell, run, other = cell_of(record), record["run"], remedied.by_other_path(record)
+        latency = None if other else record["latency"]
+        ended = asked = Ended.of(record["outcome"])
+        remedy = record["remedy"] if remedied.is_remedied(record) else None
+        if remedy:
+            asked = Ended.of({"stage": "compile"} | remedy["first"])
+        return cls(
+            cell,
+            Column.of(cell),
+            asked if other else ended,
+            Timing(latency) if latency else None,
+            runtime=speedups.runtime_of(record),
+            test=record["experiment"]["test"],
+            alike=speedups.comparable(record)[1:] if latency else (),
+            threads=run.get("threads") if latency else None,
+            where=(run.get("device_name"), speedups.machine_of(record))
+            if latency
+            else (None, None),
+            failed=asked if asked.status in outcome.FAILED else None,
+            remedy=remedy["name"] if remedy else "",
+            tried=remedied.tried(record) or "",
+            by_other_path=other,
+            is_compiled=bool(record.get("compile")),
+        )
+
+    @property
+    def model(self) -> str:
+        return self.cell["model"]
+
+    @property
+    def ending(self) -> str:
+        """How the row ended: a key of ENDINGS."""
+        if self.by_other_path:
+            return OTHER_PATH
+        if self.timing:
+            return VERIFIED
+        if self.ended.status == outcome.UNAVAILABLE:
+            return COMPILED if self.is_compiled else NO_DEVICE
+        if self.ended.status == outcome.SKIPPED:
+            return SKIPPED
+        return WRONG if self.ended.reason == "wrong-result" else FAILED
+
+    @property
+    def why(self) -> str:
+        """Why it has no latency, in one word."""
+        return self.ended.status if self.ended.status == outcome.SKIPPED else self.reason
+
+    @property
+    def reason(self) -> str:
+        return self.ended.reason or self.ended.status
