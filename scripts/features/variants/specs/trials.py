@@ -15,8 +15,7 @@ from pathlib import Path
 
 from scripts.core import process
 from scripts.features.variants.specs import dispatches
-from scripts.features.variants.specs.dispatches import Dispatch
-from scripts.features.variants.specs.lowering_config import LoweringConfig
+from scripts.features.variants.specs.dispatches import Dispatch, LoweringConfig
 from scripts.iree import gbench
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
@@ -41,10 +40,9 @@ class _Compiled:
 
 
 class DispatchTrials:
-    """The trials of one dispatch (descent.Trials), with their files in `folder`.
+    """The trials of one dispatch, with their files in `folder`.
 
-    `flags`: of the target. `end`: the time.monotonic() after which nothing new is tried. `device`, `threads`: what
-    runs it.
+    `flags`: of the target. `device`, `threads`: what runs it. `end`: the time.monotonic() after which nothing new is tried.
     """
 
     def __init__(
@@ -64,10 +62,12 @@ class DispatchTrials:
         folder.mkdir(parents=True, exist_ok=True)
 
     def is_over(self) -> bool:
+        """Whether the time for the trials is used up."""
         return time.monotonic() >= self._end
 
     def times(self, configs: Sequence[LoweringConfig]) -> dict[LoweringConfig, float | None]:
-        """Compile the configurations, as many at a time as there are threads, and time each."""
+        """Milliseconds of each, measured once; None if it cannot be compiled or run. Those that were not tried because
+        the time is over are left out. As many are compiled at a time as there are threads."""
         found: dict[LoweringConfig, float | None] = {}
         with ThreadPoolExecutor(self._threads) as pool:
             for at in range(0, len(configs), self._threads):
@@ -83,6 +83,21 @@ class DispatchTrials:
                         found[config] = self._time(config, compiled)
         return found
 
+    def ratio(self, before: LoweringConfig, after: LoweringConfig) -> float:
+        """Time of `before` / time of `after`: the median over turns; 0 if one cannot be run."""
+        for config in (before, after):
+            if config not in self._compiled:
+                self.times([config])
+        if before not in self._compiled or after not in self._compiled:
+            return 0.0
+        found = []
+        for _ in range(TURNS):
+            first, second = (self._run(self._compiled[config]) for config in (before, after))
+            if first is None or second is None:
+                return 0.0
+            found.append(first / second)
+        return statistics.median(found)
+
     def _time(self, config: LoweringConfig, compiled: _Compiled) -> float | None:
         """Time a configuration: one call says how many calls are a repetition."""
         for _ in range(2):
@@ -92,22 +107,6 @@ class DispatchTrials:
             compiled = replace(compiled, calls=calls)
         self._compiled[config] = compiled
         return ms
-
-    def ratio(self, before: LoweringConfig, after: LoweringConfig) -> float:
-        """The median over the turns of the ratio of both; 0 if one cannot be run."""
-        for one in (before, after):
-            if one not in self._compiled:
-                self.times([one])
-        if before not in self._compiled or after not in self._compiled:
-            return 0.0
-        pair = self._compiled[before], self._compiled[after]
-        found = []
-        for _ in range(TURNS):
-            first, second = map(self._run, pair)
-            if first is None or second is None:
-                return 0.0
-            found.append(first / second)
-        return statistics.median(found)
 
     def _run(self, compiled: _Compiled) -> float | None:
         """Milliseconds per call of the fastest repetition of a process; None if it fails."""
