@@ -7,7 +7,7 @@ from typing import Any
 
 from scripts.features.profile import reading
 from scripts.features.profile.account import account
-from scripts.features.profile.first import worth_looking_at
+from scripts.features.profile.page import worth_looking_at
 from scripts.features.report.web.source import Source, View
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
