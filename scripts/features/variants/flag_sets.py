@@ -68,7 +68,11 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 found += named[entry].flags
         return tuple(found)
 
-    def problems(self) -> Iterator[str]:
+    def __post_init__(self) -> None:
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
+
+    def _problems(self) -> Iterator[str]:
         """Yield what is wrong with its values."""
         for backend, levels in self.opt_levels.items():
             yield from reading.not_among("opt_levels", [backend], BACKENDS)

@@ -85,7 +85,11 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         names = self.order.get(backend, ()) if wanted is None else wanted
         return tuple(self.remedies[name] for name in names)
 
-    def problems(self) -> Iterator[str]:
+    def __post_init__(self) -> None:
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
+
+    def _problems(self) -> Iterator[str]:
         """Yield what is wrong with its values."""
         for backend, names in self.order.items():
             yield from reading.not_among(f"order.{backend}", [backend], BACKENDS)

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError
 
-
-class Checked(Protocol):
-    """A struct that checks its values."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield what is wrong with them."""
-
-
-Table = TypeVar("Table", bound=Checked)
+Table = TypeVar("Table", bound=msgspec.Struct)
 
 
 def read(path: Path, form: type[Table], sections: Iterable[str]) -> Table:
     """Read a file of the form of a struct. The entries of the mappings `sections` get their keys as names.
 
-    Raises ConfigError that names the file and what is wrong.
+    Raises ConfigError that names the file and what is wrong, one error per line.
     """
     content = reading.read(path)
     try:
         for section in filter(content.__contains__, sections):
             entries = content[section].items()
             content[section] = {name: {"name": name} | entry for name, entry in entries}
-        found = msgspec.convert(content, form)
+        return msgspec.convert(content, form)
     except (AttributeError, TypeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    if problems := list(found.problems()):
-        raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
-    return found
+        problems = str(error).splitlines()
+        raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems)) from error

@@ -10,7 +10,6 @@ import time
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scripts.core import process
@@ -29,14 +28,6 @@ TURNS = 4
 """Processes of each of two configurations that are compared, in alternation."""
 COMPILE_S = 20.0
 """Seconds after which the compilation of a single dispatch is given up; most take one."""
-
-
-@dataclass(frozen=True)
-class _Compiled:
-    """A dispatch with a configuration: the command that times it, and the calls of a repetition."""
-
-    command: tuple[str, ...]
-    calls: int = 1
 
 
 class DispatchTrials:
@@ -58,7 +49,8 @@ class DispatchTrials:
         self._function = dispatches.benchmarked(self._text)
         self._flags, self._folder = flags, folder
         self._device, self._threads, self._end = device, threads, end
-        self._compiled: dict[LoweringConfig, _Compiled] = {}
+        # The module of each configuration that runs, and the calls of a repetition.
+        self._timed: dict[LoweringConfig, tuple[Path, int]] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def is_over(self) -> bool:
@@ -76,46 +68,48 @@ class DispatchTrials:
                     break
                 # All of a group are compiled before one is timed: a compilation would disturb the timing.
                 made = list(pool.map(self._compile, group))
-                for config, compiled in zip(group, made, strict=True):
-                    if compiled is None:
+                for config, module in zip(group, made, strict=True):
+                    if module is None:
                         found[config] = None
                     elif not self.is_over():
-                        found[config] = self._time(config, compiled)
+                        found[config] = self._time(config, module)
         return found
 
     def ratio(self, before: LoweringConfig, after: LoweringConfig) -> float:
         """Time of `before` / time of `after`: the median over turns; 0 if one cannot be run."""
         for config in (before, after):
-            if config not in self._compiled:
+            if config not in self._timed:
                 self.times([config])
-        if before not in self._compiled or after not in self._compiled:
+        if before not in self._timed or after not in self._timed:
             return 0.0
         found = []
         for _ in range(TURNS):
-            first, second = (self._run(self._compiled[config]) for config in (before, after))
+            first, second = (self._run(*self._timed[config]) for config in (before, after))
             if first is None or second is None:
                 return 0.0
             found.append(first / second)
         return statistics.median(found)
 
-    def _time(self, config: LoweringConfig, compiled: _Compiled) -> float | None:
+    def _time(self, config: LoweringConfig, module: Path) -> float | None:
         """Time a configuration: one call says how many calls are a repetition."""
+        calls = 1
         for _ in range(2):
-            if (ms := self._run(compiled)) is None:
+            if (ms := self._run(module, calls)) is None:
                 return None
             calls = max(1, math.ceil(REPETITION_S / max(ms / 1e3, 1e-9)))
-            compiled = replace(compiled, calls=calls)
-        self._compiled[config] = compiled
+        self._timed[config] = module, calls
         return ms
 
-    def _run(self, compiled: _Compiled) -> float | None:
+    def _run(self, module: Path, calls: int) -> float | None:
         """Milliseconds per call of the fastest repetition of a process; None if it fails."""
         report = self._folder / "run.json"
         report.unlink(missing_ok=True)
         command = [
-            *compiled.command,
-            "--benchmark_min_warmup_time=0.01",
-            f"--benchmark_min_time={compiled.calls}x",
+            *(tool("iree-benchmark-module"), f"--module={module}", f"--function={self._function}"),
+            f"--device={self._device}",
+            *runtime_flags(self._device, self._threads),
+            *allocator_flags(self._device),
+            *("--benchmark_min_warmup_time=0.01", f"--benchmark_min_time={calls}x"),
             "--benchmark_repetitions=3",
             *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
         ]
@@ -129,8 +123,8 @@ class DispatchTrials:
             print(f"not run: {error}", flush=True)
             return None
 
-    def _compile(self, config: LoweringConfig) -> _Compiled | None:
-        """Compile the dispatch with a configuration; None if the compiler does not accept it."""
+    def _compile(self, config: LoweringConfig) -> Path | None:
+        """The module of the dispatch with a configuration; None if the compiler does not accept it."""
         name = f"{zlib.crc32(str(config).encode()):08x}"
         program, module = (self._folder / f"{name}.{end}" for end in ("mlir", "vmfb"))
         program.write_text(dispatches.with_config(self._text, config), encoding="utf-8")
@@ -144,12 +138,4 @@ class DispatchTrials:
             )
         except subprocess.TimeoutExpired:
             return None
-        if done.returncode:
-            return None
-        run = (
-            *(tool("iree-benchmark-module"), f"--module={module}", f"--function={self._function}"),
-            f"--device={self._device}",
-            *runtime_flags(self._device, self._threads),
-            *allocator_flags(self._device),
-        )
-        return _Compiled(run)
+        return module if done.returncode == 0 else None
