@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Iterable
 from types import SimpleNamespace
 
-from scripts.features.variants.plan import Remedies
-from scripts.features.variants.plan import Tuning as Tuned
+from scripts.features.variants.remedy_plan import Remedies
+from scripts.features.variants.tuning_plan import Tuning as Tuned
 from scripts.matrix import settings, stages, threads
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Operators, Tuning

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.core import atomic
-from scripts.features.variants.plan import ASKED, REMEDY
+from scripts.features.variants.remedy_plan import ASKED, REMEDY
 from scripts.matrix import settings
 from scripts.matrix.stage import STATUS, VERIFICATION
 from scripts.run import outputs, verdict

@@ -17,7 +17,8 @@ from types import SimpleNamespace
 from scripts.core import checkout
 from scripts.features.operators.batch import outcomes
 from scripts.features.toolchains.environments import Environments
-from scripts.features.variants.plan import Remedies, Tuning
+from scripts.features.variants.remedy_plan import Remedies
+from scripts.features.variants.tuning_plan import Tuning
 from scripts.matrix import cell, plugins, settings, stages, threads, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import IREE_DUMPS, MODULE_PROFILES, MODULES

@@ -13,10 +13,11 @@ import msgspec
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import flag_checks, flag_sets, tuned_results, tuning
+from scripts.features.variants import flag_checks, flag_sets, tuning
 from scripts.features.variants import tuned_page as tuning_page
+from scripts.features.variants import tuning_plan as of_driver
 from scripts.features.variants.search.report import Line, Report, Specs, Timing, TunedOperation
-from scripts.features.variants.tuned_results import Result
+from scripts.features.variants.tuning import Result
 from scripts.features.variants.ways import Search, Variant
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import expansion, settings
@@ -187,7 +188,7 @@ def aggregate(tree, monkeypatch):
         aggregate_tuned.main()
         with open("results/tuned.csv", newline="") as file:
             rows = {row["frontend"] or row["runtime"]: row for row in csv.DictReader(file)}
-        return rows, tuned_results.read(tuned_results.path_of("conv", "llvm-cpu"))
+        return rows, tuning.read(tuning.path_of("conv", "llvm-cpu"))
 
     return run
 
@@ -240,10 +241,11 @@ def test_a_result_with_a_tuning_spec_names_its_file(aggregate):
     specs = (Specs("other", "ok", "", "", 20.0, (FOUND,), 0.1),)
     lines = [line("as-configured", 4.0, True), line("other-spec", 2.0, spec=SPEC)]
     rows, result = aggregate(lines=lines, specs=specs)
-    path = tuned_results.spec_path("conv", "llvm-cpu", SPEC)
+    path = tuning.spec_path("conv", "llvm-cpu", SPEC)
     assert path.read_text() == SPEC
     flags = ("--y", f"--iree-codegen-tuning-spec-path={path}")
     assert (result.flags, rows["tuned"]["flags"]) == (flags, "; ".join(flags))
+    assert tuning.spec_problem(result.flags) == ""
     page = Path("results/tuned.md").read_text()
     row = (
         "| `main_dispatch_0` | 40 % | `a = [1]` | `a = [2]` | 1.25 × | 12, 2 of them not accepted |"
@@ -377,16 +379,16 @@ RESULT = Result(
 @pytest.fixture
 def auto(tmp_path, monkeypatch):
     """The shipped matrix with `tuned: auto`, and a result with changes; the matrix and the warnings."""
-    monkeypatch.setattr(tuned_results, "cpu_name", lambda: "A CPU")
+    monkeypatch.setattr(of_driver, "cpu_name", lambda: "A CPU")
     matrix = shipped({"models": "bert,vit"}, targets={"llvm-cpu": {"tuned": "auto"}})
     matrix = dataclasses.replace(matrix, measure={"threads": 2})
-    versions = tuned_results.versions(matrix, "torchxla-stablehlo")
+    versions = of_driver.versions(matrix, "torchxla-stablehlo")
 
     def run(**changes):
         result = msgspec.structs.replace(RESULT, **{"versions": versions, **changes})
-        path = tuned_results.path_of("bert", "llvm-cpu", tmp_path)
+        path = tuning.path_of("bert", "llvm-cpu", tmp_path)
         atomic.write_json(path, msgspec.to_builtins(result))  # JSON is YAML
-        return tuned_results.used(matrix, tmp_path)
+        return of_driver.with_results(matrix, tmp_path)
 
     return run
 
@@ -434,8 +436,8 @@ def test_a_result_of_something_else_is_not_used_and_a_warning_says_why(auto, cha
 
 
 def test_a_result_whose_tuning_spec_has_changed_is_not_used(auto, tmp_path):
-    path = tuned_results.spec_path("bert", "llvm-cpu", SPEC, tmp_path)
-    flags = tuned_results.spec_flags("bert", "llvm-cpu", SPEC, tmp_path)
+    path = tuning.spec_path("bert", "llvm-cpu", SPEC, tmp_path)
+    flags = tuning.spec_flags("bert", "llvm-cpu", SPEC, tmp_path)
     _, [gone] = auto(flags=flags)
     assert f"its tuning spec {path} does not exist" in gone
     path.write_text(SPEC)
@@ -457,15 +459,15 @@ def test_specs_are_searched_for_where_configurations_are_tile_sizes(tree):
 
 def test_a_damaged_result_is_named(auto, tmp_path):
     auto()
-    tuned_results.path_of("bert", "llvm-cpu", tmp_path).write_text("model: bert\n")
+    tuning.path_of("bert", "llvm-cpu", tmp_path).write_text("model: bert\n")
     with pytest.raises(ConfigError, match=r"llvm-cpu.yaml: .*delete it, or restore it"):
-        tuned_results.read(tuned_results.path_of("bert", "llvm-cpu", tmp_path))
+        tuning.read(tuning.path_of("bert", "llvm-cpu", tmp_path))
 
 
 def test_results_are_not_used_unless_the_target_asks_for_them(tmp_path):
-    atomic.write_json(tuned_results.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
+    atomic.write_json(tuning.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
     matrix = shipped({"models": "bert"})
-    assert tuned_results.used(matrix, tmp_path) == (matrix, [])
+    assert of_driver.with_results(matrix, tmp_path) == (matrix, [])
 
 
 def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):

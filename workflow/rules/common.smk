@@ -14,7 +14,7 @@ from scripts.matrix import cell, expansion, settings
 from scripts.matrix.toolchains import PINNED
 from scripts.core import checkout
 from scripts.run import environments, gate, live, outputs, plan, progress
-from scripts.features.variants import flag_checks, tuned_results
+from scripts.features.variants import flag_checks, tuning_plan as tuning
 from scripts.snakemake import terminal
 
 IS_MODULE = not os.path.samefile(workflow.basedir, checkout.ROOT)
@@ -41,7 +41,7 @@ try:
         raise settings.ConfigError(
             f"toolchains: {further[0]} needs an environment that uv makes; leave --sdm conda out"
         )
-    MATRIX, not_used = tuned_results.used(MATRIX)
+    MATRIX, not_used = tuning.with_results(MATRIX)
     PLAN = plan.Plan(
         MATRIX,
         retry=plan.parse_retry(_declared.get("retry")),

@@ -1,4 +1,4 @@
-"""The rules' view of remedies and tuning: what is tried, the files that this needs, and when it is due.
+"""The rules' view of remedies: what is tried for a cell, the files that this needs, and when it is due.
 
 Whether a cell has remedies does not depend on outcomes, so its job and the exports that it needs are
 known before a run. Outcomes only keep finished work from being repeated: a measurement of a module
@@ -18,11 +18,8 @@ import msgspec
 from scripts.core import atomic
 from scripts.features.toolchains.build_trees import COMPILER
 from scripts.features.toolchains.environments import Environments
-from scripts.features.variants import flag_sets, remedy_job, tuning, ways
-from scripts.features.variants.tuning import AS_CONFIGURED, TUNED
-from scripts.features.variants.ways import Attempt, Candidate, Search, Variant
-from scripts.iree import tuning_spec
-from scripts.iree.backends import BACKENDS
+from scripts.features.variants import remedy_job, ways
+from scripts.features.variants.ways import Attempt, Candidate, Variant
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Target
 from scripts.matrix.matrix import Matrix
@@ -38,9 +35,6 @@ REMEDY = STAGES["remedy"]
 ASKED = STAGES[REMEDY.remedies]
 _LIMITED = {"time-limit": "timeout", "memory-limit": "oom"}
 """The status of an attempt that reached a limit, by its reason."""
-TUNE = STAGES["tune"]
-MODULES = {TUNED: "tuned.vmfb", AS_CONFIGURED: "default.vmfb"}
-"""The modules that tuning makes, by the frontend of the rows that have them."""
 
 AnyWay = TypeVar("AnyWay", Attempt, Candidate)
 
@@ -49,13 +43,13 @@ class Remedies:
     """Answers the rules' questions about remedies. The wildcards are those of an IREE cell."""
 
     def __init__(self, matrix: Matrix, found: Environments) -> None:
-        self._matrix = matrix
+        self.matrix = matrix
         self._environments = found
 
     def attempts(self, wildcards) -> list[Attempt]:
         """What is tried where the compilation of a cell fails, in order."""
         target = self._target(wildcards)
-        declared = self._matrix.attempts(wildcards.frontend, target)
+        declared = self.matrix.attempts(wildcards.frontend, target)
         return [self.completed(attempt, wildcards.model, target) for attempt in declared]
 
     def text(self, wildcards) -> str:
@@ -64,7 +58,7 @@ class Remedies:
 
     def completed(self, way: AnyWay, model: str, target: Target) -> AnyWay:
         """An attempt or a candidate with the files and options of its compilation."""
-        exported = _program(model, way.frontend)
+        exported = program(model, way.frontend)
         return msgspec.structs.replace(
             way,
             options=tuple(compile_options(target, way.opt_level, way.flags)),
@@ -88,7 +82,7 @@ class Remedies:
         return ""
 
     def _target(self, wildcards) -> Target:
-        return self._matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
+        return self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
 
     def exports(self, wildcards, file: str) -> list[str]:
         """A file of every export whose program may be compiled for a cell.
@@ -99,11 +93,11 @@ class Remedies:
         attempts = self.attempts(wildcards)
         others = list(dict.fromkeys(attempt.frontend for attempt in attempts))
         if not self._concerned(wildcards, attempts, {}):
-            known = self._matrix.frontends | self._matrix.programs
+            known = self.matrix.frontends | self.matrix.programs
             before = _report(wildcards).get("frontends", others)
             others = before if set(before) <= known.keys() else others
         return [
-            STAGES["export"].path(_program(wildcards.model, frontend), file)
+            STAGES["export"].path(program(wildcards.model, frontend), file)
             for frontend in dict.fromkeys([wildcards.frontend, *others])
         ]
 
@@ -176,7 +170,7 @@ def _module(wildcards) -> Cell:
     return Cell.of(Kind.IREE, **given).to(Kind.MODULE)
 
 
-def _program(model: str, frontend: str) -> Cell:
+def program(model: str, frontend: str) -> Cell:
     return Cell.of(Kind.PROGRAM, model=model, frontend=frontend)
 
 
@@ -208,55 +202,3 @@ def _report(wildcards) -> Mapping[str, Any]:
     if found is None or not found.whole:
         return {}
     return atomic.read_json(REMEDY.path(_module(wildcards), REPORT))
-
-
-class Tuning:
-    """Answers the rules' questions about tuning. `matrix`: the models' own, without the kernels."""
-
-    def __init__(self, matrix: Matrix, remedies: Remedies) -> None:
-        self._matrix = matrix
-        self._remedies = remedies
-
-    def is_row(self, wildcards) -> bool:
-        """Whether the cell of a verification is a row of results/tuned.csv."""
-        return wildcards.frontend in tuning.FRONTENDS
-
-    def made(self, wildcards, file: str = "") -> str:
-        """A file of the stage that has made the module of such a row; without `file`, the module."""
-        of = Cell.of(Kind.TUNING, model=wildcards.model, target=wildcards.target)
-        return TUNE.path(of, file or MODULES[wildcards.frontend])
-
-    def exports(self, file: str, wildcards) -> list[str]:
-        """A file of every export whose program may be compiled for a model."""
-        return [
-            STAGES["export"].path(_program(wildcards.model, frontend), file)
-            for frontend in self._matrix.tuned_frontends
-        ]
-
-    def target(self, wildcards) -> Target:
-        """The target that a model is tuned for, with its overrides for the model."""
-        model = self._matrix.models[wildcards.model]
-        return self._matrix.tuning.targets[wildcards.target].of(model)
-
-    def specs(self, wildcards) -> list[str]:
-        """The tuning specs that the target's own flags name, as inputs (see Options.tuning_specs)."""
-        candidates = self._matrix.candidates(wildcards.model, wildcards.target)
-        named = (tuning_spec.named(candidate.flags) for candidate in candidates)
-        return list(dict.fromkeys(str(path) for path in named if path))
-
-    def search(self, wildcards) -> str:
-        """What is searched for a model on a target, as text for the command line."""
-        target, settings = self.target(wildcards), self._matrix.tuning
-        declared = self._matrix.candidates(wildcards.model, wildcards.target)
-        used = {name for candidate in declared for name in (*candidate.needs, *candidate.avoid)}
-        known = flag_sets.table().properties
-        specs = settings.specs if BACKENDS[target.backend].tuning_specs else 0.0
-        search = Search(
-            tuple(self._remedies.completed(way, wildcards.model, target) for way in declared),
-            {name: texts for name, texts in known.items() if name in used},
-            settings.budget_s,
-            settings.keep,
-            specs,
-            tuning_spec.FLAG if specs else "",
-        )
-        return ways.to_text(search)
