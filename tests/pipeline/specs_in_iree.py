@@ -17,7 +17,7 @@ from scripts.core import process
 from scripts.core.tensors import Signature, TensorType
 from scripts.features.variants.specs import dispatches, spec
 from scripts.features.variants.specs.dispatches import LoweringConfig
-from scripts.features.variants.specs.trials import DispatchTrials
+from scripts.features.variants.specs.search import DispatchTrials
 from scripts.iree import tuning_spec
 from scripts.iree.backends import compile_flags
 from scripts.iree.tools import tool
