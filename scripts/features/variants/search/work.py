@@ -76,6 +76,7 @@ class _Tuner:
 
     def __init__(self, job: Job, owner: int, search: Search, at_once: int, log: CappedLog) -> None:
         self._job, self._owner, self._search, self._log = job, owner, search, log
+        self._options = dict(pairwise(job.command))  # of the command that verifies
         self._at_once = max(1, at_once)
         self._folder = job.status_path.parent
         shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
@@ -120,8 +121,8 @@ class _Tuner:
             specs=tuple(self._specs),
         )
         atomic.write_json(report, msgspec.to_builtins(found))
-        options = dict(pairwise(self._job.command))
-        shutil.rmtree(options.get("--raw-inputs", self._folder / "inputs"), ignore_errors=True)
+        inputs = self._options.get("--raw-inputs", self._folder / "inputs")
+        shutil.rmtree(inputs, ignore_errors=True)
         for one in self._tried.values():
             one.module.unlink(missing_ok=True)
             self._log.note(f"# {one.said()}")
@@ -185,7 +186,9 @@ class _Tuner:
     def _verify(self, candidates: Collection[Tried], share: float) -> None:
         """Verify modules, as long as this share of the budget lasts. What is configured is verified in any case."""
         without_device: Outcome | None = None
-        for one in filter(lambda one: one.is_new, candidates):
+        for one in candidates:
+            if not one.is_new:
+                continue
             if without_device:
                 one.ended = without_device
             elif not one.candidate.configured and self._left(share) <= 0:
@@ -279,11 +282,11 @@ class _Tuner:
         """Search for a tuning spec for a module. Returns the candidate that is compiled with it, if there is one."""
         folder = one.folder / "spec"
         spec, report = folder / "spec.mlir", folder / REPORT
-        given = dict(pairwise(self._job.command))
+        given = {key: self._options[key] for key in GIVEN if key in self._options}
         command = [
             *(self._job.command[0], "-m", "scripts.stages.tune_dispatches"),
             *("--program", one.candidate.program, *one.candidate.options, "--vmfb", str(one.module)),
-            *(word for key in GIVEN if key in given for word in (key, given[key])),
+            *(word for pair in given.items() for word in pair),
             *("--budget-s", f"{budget_s:.1f}", "--out-spec", str(spec), "--out-report", str(report)),
         ]  # fmt: skip
         # The limit of a compilation does not apply: the search has a budget of its own.
