@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scripts.features.operators.problems.selection import Selection
-from scripts.features.variants.remedies import Hang, Remedy
-from scripts.features.variants.ways import Variant
+from scripts.features.variants.remedies import Hang, Remedy, Variant
 from scripts.iree.backends import BACKENDS, runs_on_cpu
 from scripts.matrix import cell, plugins, threads, training
 from scripts.matrix.cell import Cell, Kind

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from scripts.features.variants import flag_sets, remedies, tuning
-from scripts.features.variants.ways import Attempt, Candidate
+from scripts.features.variants.remedies import Attempt
+from scripts.features.variants.tuning import Candidate
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import cell, stages, threads, toolchains, training
 from scripts.matrix.cell import Cell, Kind
