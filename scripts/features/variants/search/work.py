@@ -89,20 +89,20 @@ class _Tuner:
 
     def run(self) -> Diagnosis | None:
         """Try the candidates. Returns why none of them has worked, or None."""
-        tried = self._tried.values()
+        candidates = self._tried.values()
         before_specs = 1.0 - self._search.specs  # the share of the budget
         self._leave_out()
-        self._compile(tried, COMPILING * before_specs)
+        self._compile(candidates, COMPILING * before_specs)
         self._find_same()
-        self._verify(tried, VERIFYING * before_specs)
-        self._time(tried, before_specs)
+        self._verify(candidates, VERIFYING * before_specs)
+        self._time(candidates, before_specs)
         if self._search.specs:
             self._add_specs()
         self._share()
-        for one in self._tried.values():
-            if one.ended is not None and one.ended.reason == outcome.DISK_FULL:
-                return Diagnosis("error", outcome.DISK_FULL, one.ended.detail)
-        return None if self._best() else why_none(self._tried.values())
+        for tried in candidates:
+            if tried.ended is not None and tried.ended.reason == outcome.DISK_FULL:
+                return Diagnosis("error", outcome.DISK_FULL, tried.ended.detail)
+        return None if self._best() else why_none(candidates)
 
     def place(self, scratch: Path) -> None:
         """Write the artifacts, and remove all other modules and inputs."""
@@ -117,96 +117,96 @@ class _Tuner:
             measure_s=round(self.measure_s, 3),
             tuned=best.name if best else None,
             default=configured.name if configured else None,
-            candidates=tuple(one.line() for one in self._tried.values()),
+            candidates=tuple(tried.line() for tried in self._tried.values()),
             specs=tuple(self._specs),
         )
         atomic.write_json(report, msgspec.to_builtins(found))
         inputs = self._options.get("--raw-inputs", self._folder / "inputs")
         shutil.rmtree(inputs, ignore_errors=True)
-        for one in self._tried.values():
-            one.module.unlink(missing_ok=True)
-            self._log.note(f"# {one.said()}")
+        for tried in self._tried.values():
+            tried.module.unlink(missing_ok=True)
+            self._log.note(f"# {tried.said()}")
 
     def _best(self, configured: bool = False) -> Tried | None:
         """The fastest candidate that has passed, of all or of the configured ones."""
         rank = self._race.rank_of_configured if configured else self._race.rank
         passed = [
-            one
-            for one in self._tried.values()
-            if self._original(one).name in self._race.ms
-            and (one.candidate.configured or not configured)
+            tried
+            for tried in self._tried.values()
+            if self._original(tried).name in self._race.ms
+            and (tried.candidate.configured or not configured)
         ]
-        return min(passed, key=lambda one: rank(self._original(one).name), default=None)
+        return min(passed, key=lambda tried: rank(self._original(tried).name), default=None)
 
-    def _original(self, one: Tried) -> Tried:
+    def _original(self, tried: Tried) -> Tried:
         """The candidate whose module was timed for this one."""
-        return self._tried[one.same_as or one.name]
+        return self._tried[tried.same_as or tried.name]
 
     def _leave_out(self) -> None:
         """Skip the candidates that do not apply to their programs, or are known to hang."""
-        programs = {one.candidate.program for one in self._tried.values()}
+        programs = {tried.candidate.program for tried in self._tried.values()}
         texts = {path: Path(path).read_bytes() for path in programs if Path(path).is_file()}
-        for one in self._tried.values():
-            text = texts.get(one.candidate.program)
-            if one.candidate.hang:
-                one.ended = self._skipped("known-hang", one.candidate.hang)
-            elif text and (why := why_not(self._search, one.candidate, text)):
-                one.ended = self._skipped(NOT_APPLICABLE, why)
+        for tried in self._tried.values():
+            text = texts.get(tried.candidate.program)
+            if tried.candidate.hang:
+                tried.ended = self._skipped("known-hang", tried.candidate.hang)
+            elif text and (why := why_not(self._search, tried.candidate, text)):
+                tried.ended = self._skipped(NOT_APPLICABLE, why)
 
     def _compile(self, candidates: Collection[Tried], share: float) -> None:
         """Compile candidates, several at a time, as long as their share of the budget lasts. What is
         configured is compiled in any case."""
-        todo = [one for one in candidates if one.ended is None]
-        by_status = {one.folder / outcome.STATUS: one for one in todo}
+        todo = [tried for tried in candidates if tried.ended is None]
+        by_status = {tried.folder / outcome.STATUS: tried for tried in todo}
 
         def wanted() -> Iterator[Job]:
-            for one in todo:
-                if one.candidate.configured or self._left(share) > 0:
-                    yield self._compile_job(one)
+            for tried in todo:
+                if tried.candidate.configured or self._left(share) > 0:
+                    yield self._compile_job(tried)
 
         for done in beside(wanted(), self._at_once, self._owner):
             by_status[done.status_path].ended = outcome.read_or_damaged(done.status_path)
             self.compile_s += self._account(done) / self._at_once
-        for one in todo:
-            if one.ended is None:
-                one.ended = self._late(share)
+        for tried in todo:
+            if tried.ended is None:
+                tried.ended = self._late(share)
 
     def _find_same(self) -> None:
         """Hash the modules. The later one of two that are the same is not verified."""
         first: dict[str, Tried] = {}
-        for one in self._tried.values():
+        for tried in self._tried.values():
             # Found before: what has failed since then is still the first one with its module.
-            if one.digest:
-                first.setdefault(one.digest, one)
-            elif one.is_ok:
-                one.digest = hashlib.sha256(one.module.read_bytes()).hexdigest()
-                same = first.setdefault(one.digest, one)
-                one.same_as = "" if same is one else same.name
+            if tried.digest:
+                first.setdefault(tried.digest, tried)
+            elif tried.is_ok:
+                tried.digest = hashlib.sha256(tried.module.read_bytes()).hexdigest()
+                same = first.setdefault(tried.digest, tried)
+                tried.same_as = "" if same is tried else same.name
 
     def _verify(self, candidates: Collection[Tried], share: float) -> None:
         """Verify modules, as long as this share of the budget lasts. What is configured is verified in any case."""
         without_device: Outcome | None = None
-        for one in candidates:
-            if not one.is_new:
+        for tried in candidates:
+            if not tried.is_new:
                 continue
             if without_device:
-                one.ended = without_device
-            elif not one.candidate.configured and self._left(share) <= 0:
-                one.ended = self._late(share)
+                tried.ended = without_device
+            elif not tried.candidate.configured and self._left(share) <= 0:
+                tried.ended = self._late(share)
             else:
-                one.step = "verify"
-                job = self._verify_job(one)
-                one.ended = supervise.run(job)
+                tried.step = "verify"
+                job = self._verify_job(tried)
+                tried.ended = supervise.run(job)
                 self.measure_s += self._account(job)
-                if one.ended.status == outcome.UNAVAILABLE:
-                    without_device = one.ended
+                if tried.ended.status == outcome.UNAVAILABLE:
+                    without_device = tried.ended
 
     def _time(self, candidates: Collection[Tried], share: float) -> None:
         """Time the modules that are verified in turns, as long as this share of the budget lasts."""
-        todo = [one.name for one in candidates if one.is_new]
+        todo = [tried.name for tried in candidates if tried.is_new]
         if not todo:
             return
-        configured = [one.name for one in self._tried.values() if one.candidate.configured]
+        configured = [tried.name for tried in self._tried.values() if tried.candidate.configured]
         late = self._late(share)
         watch = Watch(self._job, self._owner, self._folder, self._log)
         with watch.stop_requests():
@@ -225,16 +225,16 @@ class _Tuner:
             seconds = time.monotonic() - begun
         self.measure_s += seconds
         self.peak_mb = max(self.peak_mb, workers.peak_mb)
-        for one in self._tried.values():
-            one.step = "time" if one.name in todo else one.step
-            if found := self._race.ended.get(one.name):
-                one.ended = dataclasses.replace(late, status=found.status, reason=found.reason, detail=found.detail, log=str(_timing_log(one)))  # fmt: skip
-            elif one.name in todo and one.name not in self._race.ms:
-                one.ended = late
+        for tried in self._tried.values():
+            tried.step = "time" if tried.name in todo else tried.step
+            if found := self._race.ended.get(tried.name):
+                tried.ended = dataclasses.replace(late, status=found.status, reason=found.reason, detail=found.detail, log=str(_timing_log(tried)))  # fmt: skip
+            elif tried.name in todo and tried.name not in self._race.ms:
+                tried.ended = late
 
     def _member(self, name: str) -> Member:
-        one = self._tried[name]
-        return Member.verified(name, one.folder / VERIFY, _timing_log(one), self._job.preload)
+        tried = self._tried[name]
+        return Member.verified(name, tried.folder / VERIFY, _timing_log(tried), self._job.preload)
 
     def _parts(self, names: Sequence[str], anchor: str) -> list[list[str]]:
         """The modules that are timed at once."""
@@ -254,7 +254,8 @@ class _Tuner:
         # both modules are timed.
         turns_s = 2 * ratios.FIRST_LOOK * self._race.member_s
         reserved = [
-            2 * _seconds(one.folder) + _seconds(one.folder / VERIFY) + turns_s for one in chosen
+            2 * _seconds(tried.folder) + _seconds(tried.folder / VERIFY) + turns_s
+            for tried in chosen
         ]
         while chosen and self._left() - sum(reserved) < LEAST_S * len(chosen):
             if len(chosen) == 1:
@@ -266,44 +267,44 @@ class _Tuner:
                 self._specs.append(skipped)
             chosen, reserved = chosen[:-1], reserved[:-1]
         made = []
-        for number, one in enumerate(chosen):
+        for number, tried in enumerate(chosen):
             budget_s = (self._left() - sum(reserved)) / (len(chosen) - number)
-            if found := self._with_spec(one, budget_s, reserved[number]):
+            if found := self._with_spec(tried, budget_s, reserved[number]):
                 made.append(found)
-        self._tried |= {one.name: one for one in made}
+        self._tried |= {tried.name: tried for tried in made}
         self._compile(made, share=math.inf)
         self._find_same()
         self._verify(made, share=math.inf)
-        if any(one.is_new for one in made):
+        if any(tried.is_new for tried in made):
             base = self._best(configured=True)
             self._time([*([self._original(base)] if base else []), *chosen, *made], share=1.0)
 
-    def _with_spec(self, one: Tried, budget_s: float, reserved_s: float) -> Tried | None:
+    def _with_spec(self, tried: Tried, budget_s: float, reserved_s: float) -> Tried | None:
         """Search for a tuning spec for a module. Returns the candidate that is compiled with it, if there is one."""
-        folder = one.folder / "spec"
+        folder = tried.folder / "spec"
         spec, report = folder / "spec.mlir", folder / REPORT
         given = {key: self._options[key] for key in GIVEN if key in self._options}
         command = [
             *(self._job.command[0], "-m", "scripts.stages.tune_dispatches"),
-            *("--program", one.candidate.program, *one.candidate.options, "--vmfb", str(one.module)),
+            *("--program", tried.candidate.program, *tried.candidate.options, "--vmfb", str(tried.module)),
             *(word for pair in given.items() for word in pair),
             *("--budget-s", f"{budget_s:.1f}", "--out-spec", str(spec), "--out-report", str(report)),
         ]  # fmt: skip
         # The limit of a compilation does not apply: the search has a budget of its own.
         limit_s = budget_s + reserved_s + LAST_S
         # Started by itself, as compilations are: it has threads, which start further processes.
-        job = self._step(one, folder, command, [spec, report], timeout_s=limit_s, preload=False)
+        job = self._step(tried, folder, command, [spec, report], timeout_s=limit_s, preload=False)
         ended = supervise.run(job)
         seconds = self._account(job)
         self.measure_s += seconds
-        made = Specs(one.name, ended.status, ended.reason, ended.detail, seconds)
+        made = Specs(tried.name, ended.status, ended.reason, ended.detail, seconds)
         if ended.status == outcome.OK:
             found = msgspec.to_builtins(made) | atomic.read_json(report)
             made = msgspec.convert(found, Specs)
         self._specs.append(made)
         if not any(operation.found for operation in made.operations):
             return None
-        candidate = one.candidate.with_spec(self._search.spec_flag, spec)
+        candidate = tried.candidate.with_spec(self._search.spec_flag, spec)
         text = spec.read_text(encoding="utf-8")
         return Tried(candidate, self._folder / FOLDER / candidate.name, spec=text)
 
@@ -313,40 +314,45 @@ class _Tuner:
         name = self._original(base).name if base else None
         for timed in self._race.ms:
             self._tried[timed].timing = self._race.timing(timed, name)
-        for one in self._tried.values():
-            original = self._original(one)
-            one.step, one.ended, one.timing = original.step, original.ended, original.timing
+        for tried in self._tried.values():
+            original = self._original(tried)
+            tried.step, tried.ended, tried.timing = original.step, original.ended, original.timing
 
-    def _compile_job(self, one: Tried) -> Job:
-        made = [one.module, one.folder / REPORT]
+    def _compile_job(self, tried: Tried) -> Job:
+        made = [tried.module, tried.folder / REPORT]
         command = [
             *(self._job.command[0], "-m", "scripts.stages.compile_iree"),
-            *("--program", one.candidate.program, *one.candidate.options),
+            *("--program", tried.candidate.program, *tried.candidate.options),
             *("--out-vmfb", str(made[0]), "--out-report", str(made[1])),
         ]
         # Started by itself: forked from a process that belongs to this one, it would need one of its own.
-        return self._step(one, one.folder, command, made, preload=False, owner=os.getpid())
+        return self._step(tried, tried.folder, command, made, preload=False, owner=os.getpid())
 
-    def _verify_job(self, one: Tried) -> Job:
-        folder, tuned = one.folder / VERIFY, self._job.artifacts[0]
+    def _verify_job(self, tried: Tried) -> Job:
+        folder, tuned = tried.folder / VERIFY, self._job.artifacts[0]
         made = folder / VERIFICATION
-        moved = {str(tuned): str(one.module), str(tuned.with_name(VERIFICATION)): str(made)}
+        moved = {str(tuned): str(tried.module), str(tuned.with_name(VERIFICATION)): str(made)}
         command = [moved.get(word, word) for word in self._job.command]
-        return self._step(one, folder, command, [made])
+        return self._step(tried, folder, command, [made])
 
     def _step(
-        self, one: Tried, folder: Path, command: Sequence[str], made: Sequence[Path], **changes: Any
+        self,
+        tried: Tried,
+        folder: Path,
+        command: Sequence[str],
+        made: Sequence[Path],
+        **changes: Any,
     ) -> Job:
         """The job of a step of a candidate, with its files in `folder`."""
         limit_s = self._job.timeout_s
-        if not one.candidate.configured:
+        if not tried.candidate.configured:
             limit_s = min(limit_s, AT_MOST * self._search.budget_s)
         values: dict[str, Any] = {
             "command": command,
             "status_path": folder / outcome.STATUS,
             "log_path": folder / self._job.log_path.name,
             "artifacts": made,
-            "upstream": [Path(one.candidate.export)],
+            "upstream": [Path(tried.candidate.export)],
             "timeout_s": limit_s,
             "more_time": False,
             "more_memory": False,
@@ -374,9 +380,9 @@ class _Tuner:
         return Outcome(outcome.SKIPPED, self._job.stage, self._job.cell, reason, detail, log=str(self._job.log_path))  # fmt: skip
 
 
-def _timing_log(one: Tried) -> Path:
+def _timing_log(tried: Tried) -> Path:
     """What the process of a candidate has printed while it was timed."""
-    return one.folder / "time.txt"
+    return tried.folder / "time.txt"
 
 
 def _seconds(folder: Path) -> float:
