@@ -99,7 +99,7 @@ def configured(
     found: list[Dispatch] = []
     others: list[str] = []
     for path in write_benchmarks(program, flags, folder):
-        functions, operation = read(path.read_text(encoding="utf-8"))
+        functions, operation, _ = read(path.read_text(encoding="utf-8"))
         if operation:
             found.append(Dispatch(functions, path, operation))
         else:
@@ -126,34 +126,33 @@ def write_benchmarks(program: Path, flags: Sequence[str], folder: Path) -> list[
     return sorted(folder.glob("*.mlir"))
 
 
-def read(text: str) -> tuple[tuple[str, ...], Operation | None]:
-    """The names of a benchmark's functions, and its root operation; None if it has none, more than one, or one that cannot
-    be matched or whose configuration is not of tile sizes."""
+def read(text: str) -> tuple[tuple[str, ...], Operation | None, set[LoweringConfig]]:
+    """The names of a benchmark's functions, its root operation, and the configurations of all its operations.
+
+    The root operation is None if there is none, more than one, or one that cannot be matched or whose configuration is not
+    of tile sizes. One whose configuration comes from a tuning spec is not marked as a root operation.
+    """
     from iree.compiler import ir
     from iree.compiler.dialects import iree_codegen
 
+    functions: list[str] = []
+    configs: set[LoweringConfig] = set()
+
+    def visit(op: ir.Operation) -> None:
+        if op.name == "hal.executable.export":
+            functions.append(ir.StringAttr(op.attributes["sym_name"]).value)
+        if config := _config(op):
+            configs.add(config)
+
     with ir.Context():
         module = ir.Module.parse(text)
-        functions = _functions(module)
+        _walk(module, visit)
         roots = iree_codegen.get_tuner_root_ops(module)
         if len(roots) != 1 or not (config := _config(roots[0])):
-            return functions, None
+            return tuple(functions), None, configs
         operation, types = _alone(roots[0])
-        if UNKNOWN in operation:
-            return functions, None
-        return functions, Operation(operation, types, _pipeline(roots[0]), config)
-
-
-def configs(text: str) -> tuple[tuple[str, ...], set[LoweringConfig]]:
-    """The names of a benchmark's functions, and the configurations of all its operations. One that comes from a tuning
-    spec is not marked as that of a root operation."""
-    from iree.compiler import ir
-
-    found: list[LoweringConfig | None] = []
-    with ir.Context():
-        module = ir.Module.parse(text)
-        _walk(module, lambda op: found.append(_config(op)))
-        return _functions(module), {config for config in found if config}
+        found = Operation(operation, types, _pipeline(roots[0]), config)
+        return tuple(functions), None if UNKNOWN in operation else found, configs
 
 
 def with_config(text: str, config: LoweringConfig) -> str:
@@ -189,20 +188,6 @@ def _walk(module: ir.Module, visit: Callable[[ir.Operation], None]) -> None:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visited)
-
-
-def _functions(module: ir.Module) -> tuple[str, ...]:
-    """The names of the functions that are dispatched."""
-    from iree.compiler import ir
-
-    found: list[str] = []
-
-    def visit(op: ir.Operation) -> None:
-        if op.name == "hal.executable.export":
-            found.append(ir.StringAttr(op.attributes["sym_name"]).value)
-
-    _walk(module, visit)
-    return tuple(found)
 
 
 def _config(root: ir.Operation) -> LoweringConfig | None:

@@ -84,7 +84,7 @@ def matched(
     flags = [*flags, f"{tuning_spec.FLAG}={path}"]
     flags += tuning_spec.serial(flags)
     for written in dispatches.write_benchmarks(program, flags, folder / "dispatches"):
-        functions, configs = dispatches.configs(written.read_text(encoding="utf-8"))
+        functions, _, configs = dispatches.read(written.read_text(encoding="utf-8"))
         now |= dict.fromkeys(functions, configs)
     return {
         dispatch.operation
