@@ -9,7 +9,7 @@ from typing import Any
 from scripts.matrix import plugins, stages, threads
 from scripts.records import speedups
 from scripts.timing import machine_limits
-from scripts.timing.machine_limits import MachineLimits
+from scripts.timing.machine_limits import COMPUTE, MEMORY, MachineLimits
 
 Record = dict[str, Any]
 
@@ -80,11 +80,8 @@ def _other_precision(record: Record) -> str:
 
 def _rewritten(record: Record) -> str:
     """What to add about a row whose graph was rewritten for speed: the counts are those of the original."""
-    names = [
-        one
-        for one in (record["export"] or {}).get("rewrites", ())
-        if one in plugins.speed_rewrites()
-    ]
+    applied = (record["export"] or {}).get("rewrites", ())
+    names = [name for name in applied if name in plugins.speed_rewrites()]
     return f", or the rewrite {', '.join(names)} saves work" if names else ""
 
 
@@ -120,11 +117,9 @@ def share(
     found: dict[str, Any] = dict.fromkeys(_SHARE) | {"limit_ms": least_ms, "limited_by": by}
     longest = slow or latency["ms"]
     if least_ms > longest:
-        amount = (
-            f"{moved / 1e6:.3g} MB" if by == machine_limits.MEMORY else f"{flop / 1e9:.3g} GFLOP"
-        )
+        amounts = {MEMORY: f"{moved / 1e6:.3g} MB", COMPUTE: f"{flop / 1e9:.3g} GFLOP"}
         what = (
-            f"a call takes at most {longest:.3g} ms, but {limits.device_name} needs {least_ms:.3g} ms for {amount}:"
+            f"a call takes at most {longest:.3g} ms, but {limits.device_name} needs {least_ms:.3g} ms for {amounts[by]}:"
             " the count or the limits are wrong"
         )
         return found | {"no_limit_share": what}

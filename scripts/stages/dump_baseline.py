@@ -16,9 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from scripts.core import atomic, channel, exits, process
 from scripts.features.profile.dumping import TABLES, clear, listing
@@ -30,25 +28,9 @@ from scripts.verify import arguments as check_arguments
 from scripts.verify.arguments import Check
 
 IR = "ir.txt"
-
-
-@dataclass(frozen=True)
-class Saved:
-    """Where PyTorch/XLA saves the graphs of a call (a file), and where XLA saves the modules that it
-    compiles (a folder)."""
-
-    ir: Path
-    hlo: Path
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to write: `kinds` of choices.BASELINE_DUMPS, into a folder for each of `repeat` repetitions."""
-
-    kinds: list[str]
-    repeat: int
-    iterations: int
-    folder: Path
+SAVED_IR, SAVED_HLO = "ir", "hlo"
+"""In the scratch folder: what the names of the files begin with in which PyTorch/XLA saves the graphs of a call, and the
+folder in which XLA saves the modules that it compiles."""
 
 
 def main() -> None:
@@ -72,7 +54,6 @@ def main() -> None:
         "--out-listing", required=True, type=Path, help="JSON file: sizes by file name"
     )
     args = parser.parse_args()
-    wanted = Wanted(args.kinds, args.repeat, args.iterations, args.out_folder)
     with tempfile.TemporaryDirectory(dir=args.out_listing.parent, prefix="dump-") as folder:
         scratch = Path(folder).absolute()
         cell = work(args, scratch)
@@ -83,11 +64,16 @@ def main() -> None:
                 exits.UNSUPPORTED,
             )
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
-        saved = Saved(scratch / "ir", scratch / "hlo")
-        _ask_xla(saved, args.save_ir[0], hlo="hlo_modules" in wanted.kinds)
-        dump(cell, check_arguments.check(args), wanted, saved)
-        if len(args.save_ir) > 1 and (wanted.folder / "0" / IR).exists():
-            _dump_other_formats(args.save_ir, wanted, scratch)
+        # PyTorch/XLA and XLA read these settings once, on import.
+        os.environ["XLA_SAVE_TENSORS_FILE"] = str(scratch / SAVED_IR)
+        os.environ["XLA_SAVE_TENSORS_FMT"] = args.save_ir[0]
+        if "hlo_modules" in args.kinds:
+            # After the baseline's own flags: if a flag is given twice, the last one counts.
+            dumping = f"--xla_dump_to={scratch / SAVED_HLO} --xla_dump_hlo_as_text"
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {dumping}".strip()
+        dump(cell, check_arguments.check(args), args, scratch)
+        if len(args.save_ir) > 1 and (args.out_folder / "0" / IR).exists():
+            _dump_other_formats(args, scratch)
     atomic.write_json(args.out_listing, listing(args.out_folder))
 
 
@@ -99,103 +85,84 @@ def _formats(text: str) -> list[str]:
     return found
 
 
-def _ask_xla(saved: Saved, ir_format: str, hlo: bool) -> None:
-    """Make PyTorch/XLA and XLA save what they trace and compile. Both read the setting once, on import."""
-    os.environ["XLA_SAVE_TENSORS_FILE"] = str(saved.ir)
-    os.environ["XLA_SAVE_TENSORS_FMT"] = ir_format
-    if hlo:
-        # After the baseline's own flags: if a flag is given twice, the last one counts.
-        dumping = f"--xla_dump_to={saved.hlo} --xla_dump_hlo_as_text"
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {dumping}".strip()
-
-
-def _dump_other_formats(formats: list[str], wanted: Wanted, scratch: Path) -> None:
-    """Write the IR in each further format with a process of its own: PyTorch/XLA reads the format once.
-
-    The files are then named after their formats.
-    """
-    # Without the supervisor's channel: the supervisor has already answered this stage's request.
-    variables = {k: v for k, v in os.environ.items() if k != channel.VARIABLE}
-    for name in formats[1:]:
-        folder = scratch / name
-        other = {"kinds": '["ir"]', "save-ir": name, "out-folder": folder}
-        other["out-listing"] = scratch / f"{name}.json"
-        again = [str(part) for key, value in other.items() for part in (f"--{key}", value)]
-        command = [sys.executable, "-m", "scripts.stages.dump_baseline", *sys.argv[1:], *again]
-        if (ended := subprocess.run(command, env=variables, check=False)).returncode:
-            process.exit_like(ended.returncode)
-        _name_by_format(wanted, folder, name)
-    _name_by_format(wanted, wanted.folder, formats[0])
-
-
-def _name_by_format(wanted: Wanted, folder: Path, ir_format: str) -> None:
-    """Move the IR of each repetition from `folder` to its destination, named after its format.
-
-    A repetition that traced no new graph has no IR.
-    """
-    for number in range(wanted.repeat):
-        made = folder / str(number) / IR
-        if made.exists():
-            os.replace(made, wanted.folder / str(number) / f"ir.{ir_format}.txt")
-
-
-def dump(cell: Work, check: Check, wanted: Wanted, saved: Saved) -> None:
+def dump(cell: Work, check: Check, args: argparse.Namespace, scratch: Path) -> None:
     """Run the repetitions, each under the profiler, and write their files."""
     from scripts.torch_runtime import profiling
 
     runtime, device = open_runtime(cell)
     channel.working()
     session = runtime.open_session(cell, check, device)
-    clear(wanted.folder)
+    clear(args.out_folder)
     tables = []
-    for number in range(wanted.repeat):
-        folder = wanted.folder / str(number)
+    for number in range(args.repeat):
+        folder = args.out_folder / str(number)
         folder.mkdir(parents=True)
         device.clear_metrics()
-        _take_ir(saved.ir)
-        shutil.rmtree(saved.hlo, ignore_errors=True)
-        if "profile" not in wanted.kinds:
-            run_calls(session, device, wanted.iterations)
+        _take_ir(scratch)
+        shutil.rmtree(scratch / SAVED_HLO, ignore_errors=True)
+        if "profile" not in args.kinds:
+            run_calls(session, device, args.iterations)
         else:
-            taken = profiling.profiled(session, device, wanted.iterations)
+            taken = profiling.profiled(session, device, args.iterations)
             by = "self_cuda_time_total" if device.kind == "cuda" else "self_cpu_time_total"
             table = taken.key_averages().table(sort_by=by, row_limit=500)
             atomic.write_text(folder / "profile.txt", table)
             taken.export_chrome_trace(str(folder / "trace.json"))
             tables.append(f"# repetition {number}\n{table}")
-        if "ir" in wanted.kinds and (ir := _take_ir(saved.ir)):
+        if "ir" in args.kinds and (ir := _take_ir(scratch)):
             atomic.write_text(folder / IR, ir)
-        _take_modules(saved.hlo, folder / "hlo_modules")
-        _write_accounts(wanted.kinds, folder, device, profiling.dynamo_counters())
+        # XLA's LLVM IR and object files stay behind.
+        for path in sorted((scratch / SAVED_HLO).glob("*.txt")):
+            (folder / "hlo_modules").mkdir(exist_ok=True)
+            shutil.move(path, folder / "hlo_modules" / path.name)
+        if "xla_metrics" in args.kinds and (report := device.metrics_report()):
+            atomic.write_text(folder / "xla_metrics.txt", report)
+        if "dynamo_counters" in args.kinds and (counters := profiling.dynamo_counters()):
+            atomic.write_json(folder / "dynamo_counters.json", counters)
     if tables:
-        atomic.write_text(wanted.folder / TABLES, "\n".join(tables))
+        atomic.write_text(args.out_folder / TABLES, "\n".join(tables))
     settle(runtime)
 
 
-def _write_accounts(kinds: list[str], folder: Path, device: Any, counters: dict) -> None:
-    if "xla_metrics" in kinds and (report := device.metrics_report()):
-        atomic.write_text(folder / "xla_metrics.txt", report)
-    if "dynamo_counters" in kinds and counters:
-        atomic.write_json(folder / "dynamo_counters.json", counters)
-
-
-def _take_modules(saved: Path, folder: Path) -> None:
-    """Move the HLO modules that XLA has dumped since the last call of this function, if there are any.
-
-    XLA's LLVM IR and object files are not moved.
-    """
-    for path in sorted(saved.glob("*.txt")):
-        folder.mkdir(exist_ok=True)
-        shutil.move(path, folder / path.name)
-
-
-def _take_ir(saved: Path) -> str:
+def _take_ir(scratch: Path) -> str:
     """What PyTorch/XLA has saved since the last call of this function; "" if nothing."""
     text = ""
-    for path in sorted(saved.parent.glob(f"{saved.name}*")):  # one a device: ir.0
+    for path in sorted(scratch.glob(f"{SAVED_IR}*")):  # one a device: ir.0
         text += path.read_text(encoding="utf-8", errors="replace")
         path.unlink()
     return text
+
+
+def _dump_other_formats(args: argparse.Namespace, scratch: Path) -> None:
+    """Write the IR in each further format with a process of its own: PyTorch/XLA reads the format once.
+
+    The files are then named after their formats.
+    """
+    # Without the supervisor's channel: the supervisor has already answered this stage's request.
+    variables = {k: v for k, v in os.environ.items() if k != channel.VARIABLE}
+    first, *others = args.save_ir
+    for name in others:
+        folder = scratch / f"format-{name}"
+        command = [
+            *(sys.executable, "-m", "scripts.stages.dump_baseline", *sys.argv[1:]),
+            *("--kinds", '["ir"]', "--save-ir", name, "--out-folder", str(folder)),
+            *("--out-listing", str(scratch / f"{name}.json")),
+        ]
+        if (ended := subprocess.run(command, env=variables, check=False)).returncode:
+            process.exit_like(ended.returncode)
+        _name_by_format(args, folder, name)
+    _name_by_format(args, args.out_folder, first)
+
+
+def _name_by_format(args: argparse.Namespace, folder: Path, ir_format: str) -> None:
+    """Move the IR of each repetition from `folder` to its destination, named after its format.
+
+    A repetition that traced no new graph has no IR.
+    """
+    for number in range(args.repeat):
+        made = folder / str(number) / IR
+        if made.exists():
+            os.replace(made, args.out_folder / str(number) / f"ir.{ir_format}.txt")
 
 
 if __name__ == "__main__":

@@ -44,8 +44,7 @@ def main() -> None:
             "--iree-flow-dump-dispatch-graph",
             f"--iree-flow-dump-dispatch-graph-output-file={folder / 'dispatch-graph.dot'}",
         ]
-    flags = flags_of(args)
-    flags += added_flags.of(args.program, args.flags)
+    flags = [*flags_of(args), *added_flags.of(args.program, args.flags)]
     run = process.run_tool(
         [tool("iree-compile"), *flags, *wanted, str(args.program), "-o", "/dev/null"]
     )

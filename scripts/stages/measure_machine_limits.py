@@ -13,13 +13,13 @@ from pathlib import Path
 
 from scripts.core import channel, exits
 from scripts.features.limits import iree_samples as limit_samples
+from scripts.features.limits.programs import WrongResult
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import NoDevice, device_info
 from scripts.matrix import plugins, threads
 from scripts.timing import arguments as timing_arguments
 from scripts.timing import machine_limits
 from scripts.timing.hostload import HostWatch
-from scripts.timing.limit_programs import WrongResult
 from scripts.timing.machine_limits import MachineLimits, Sample
 from scripts.torch_runtime.runtime import NoDevice as NoTorchDevice
 

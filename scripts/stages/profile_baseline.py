@@ -11,10 +11,10 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scripts.core import atomic, channel, exits
 from scripts.matrix.choices import MODULE_PROFILES
@@ -22,9 +22,6 @@ from scripts.torch_runtime.arguments import Work, argument_parser, prepare_proce
 from scripts.torch_runtime.runtime import open_runtime, settle
 from scripts.verify import arguments as check_arguments
 from scripts.verify.arguments import Check
-
-if TYPE_CHECKING:
-    from scripts.features.profile.by_module import ModuleTime
 
 CALLS = 5
 """Calls of which the times are the mean, if none takes longer than LONG_S / CALLS."""
@@ -58,33 +55,30 @@ def profile(cell: Work, check: Check) -> dict[str, Any]:
 
     runtime, device = open_runtime(cell)
     channel.working()
-    with contextlib.ExitStack() as stack:
-        if cell.runtime == "inductor":
-            from scripts.features.profile import inductor_by_module
+    marking: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if cell.runtime == "inductor":
+        from scripts.features.profile import inductor_by_module
 
-            stack.enter_context(inductor_by_module.marking())
+        marking = inductor_by_module.marking()
+    with marking:
         session = runtime.open_session(cell, check, device)
         session()  # compiles
     settle(runtime)
     calls = _calls(session)
+    work_of_model = {}
     if cell.runtime == "inductor":
-        return _described(cell, session, calls, inductor_by_module.inductor(session, calls))
-    loaded = session.step.loaded
-    found = by_module.eager(session, loaded.module, calls)
-    counted = work_of.count(session, loaded)
-    return _described(cell, session, calls, found) | {"work": asdict(counted)}
-
-
-def _described(
-    cell: Work, session: Callable[[], Any], calls: int, found: Sequence[ModuleTime]
-) -> dict[str, Any]:
+        found = inductor_by_module.inductor(session, calls)
+    else:
+        loaded = session.step.loaded
+        found = by_module.eager(session, loaded.module, calls)
+        work_of_model = {"work": asdict(work_of.count(session, loaded))}
     return {
         "runtime": cell.runtime,
         "threads": cell.threads,
         "calls": calls,
         "call_ms": _median_ms(session, calls),
-        "modules": [asdict(one) for one in sorted(found, key=lambda one: -one.ms)],
-    }
+        "modules": [asdict(module) for module in sorted(found, key=lambda module: -module.ms)],
+    } | work_of_model
 
 
 def _calls(session: Callable[[], Any]) -> int:

@@ -38,8 +38,7 @@ def main() -> None:
     located = _locations(args.locations)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
-        flags = flags_of(args)
-        flags += added_flags.of(args.program, args.flags)
+        flags = [*flags_of(args), *added_flags.of(args.program, args.flags)]
         found = sites.sites(args.program, flags, scratch / "phases")
         events, call_ms = profile.run(called, scratch)
     dispatches, calls = profile.per_call(events, [site.function for site in found])

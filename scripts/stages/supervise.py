@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from scripts.features.variants import remedy_job as remedies
+from scripts.features.variants import remedy_job, ways
 from scripts.run import job_arguments
 from scripts.supervise import supervise
 
@@ -16,14 +16,14 @@ def main() -> int:
         "--asked", type=Path, help="status.json of a failure that the --remedies are to make good"
     )
     parser.add_argument(
-        "--remedies", default="[]", type=remedies.of_text, help="JSON list of attempts, in order"
+        "--remedies", default="[]", type=ways.attempts_of, help="JSON list of attempts, in order"
     )
     parser.add_argument("--pins", default="", help="with --remedies: names the environment")
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
     if args.asked:
         return job_arguments.run(
-            job, lambda: remedies.run(job, args.asked, args.remedies, args.pins)
+            job, lambda: remedy_job.run(job, args.asked, args.remedies, args.pins)
         )
     return job_arguments.run(job, lambda: supervise.run(job))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 from scripts.core import atomic, channel
@@ -38,32 +39,18 @@ def main() -> None:
         folder = Path(scratch).absolute()
         shares = _shares(called, folder)
         found, others = dispatches.configured(args.program, flags, folder / "dispatches")
-        runs = search.Runs(tuple(flags), args.device, called.threads)
         weighed = search.by_operation(found, shares)
-        matched = search.matched(weighed, args.program, flags, folder / "matched")
-        made = search.search(weighed, matched, runs, folder / "trials", args.budget_s)
-    chosen = {one.operation: one.better for one in made if one.better}
-    atomic.write_text(args.out_spec, spec.text(chosen) if chosen else spec.NONE)
-    atomic.write_json(
-        args.out_report,
-        {
-            "operations": [
-                {
-                    "functions": one.functions,
-                    "share": one.share,
-                    "operation": one.operation.text,
-                    "default": str(one.operation.config),
-                    "matched": one.matched,
-                    "found": str(one.better) if one.better else None,
-                    "gain": one.result.gain if one.result else None,
-                    "tried": one.result.tried if one.result else 0,
-                    "failed": one.result.failed if one.result else 0,
-                }
-                for one in made
-            ],
-            "others": sum(shares.get(name, 0.0) for name in others),
-        },
-    )
+        slowest = [same[0] for _, same in weighed]
+        matched = spec.matched(slowest, args.program, flags, folder / "matched")
+        made, faster = search.search(
+            weighed, matched, flags, folder / "trials", args.device, called.threads, args.budget_s
+        )
+    atomic.write_text(args.out_spec, spec.text(faster) if faster else spec.NONE)
+    report = {
+        "operations": [asdict(operation) for operation in made],
+        "others": sum(shares.get(name, 0.0) for name in others),
+    }
+    atomic.write_json(args.out_report, report)
 
 
 def _shares(called: Called, folder: Path) -> dict[str, float]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from scripts.features.variants.search import candidates, work
+from scripts.features.variants import ways
+from scripts.features.variants.search import work
 from scripts.run import job_arguments, resources
 from scripts.supervise import supervise
 
@@ -18,7 +19,7 @@ def main() -> int:
     parser.add_argument(
         "--search",
         required=True,
-        type=candidates.of_text,
+        type=ways.search_of,
         help="JSON: candidates, budget, conditions",
     )
     parser.add_argument("--cores", default=1, type=int, help="for compilations beside each other")

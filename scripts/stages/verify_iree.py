@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.core import channel, exits
-from scripts.features.profile import vulkan_profile
+from scripts.iree import vulkan_profile
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.iree.verify import Files, verify_module
 from scripts.timing import arguments as timing_arguments

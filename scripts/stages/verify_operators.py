@@ -15,8 +15,7 @@ from scripts.core import atomic, exits, tensors
 from scripts.features.operators.batch import worker
 from scripts.features.operators.problems import criterion
 from scripts.features.operators.problems.problem import Problem
-from scripts.features.profile import vulkan_profile
-from scripts.iree import benchmark
+from scripts.iree import benchmark, vulkan_profile
 from scripts.iree.session import Module, NoDevice, device_info, load_command
 from scripts.iree.verify import Files, verify_module
 from scripts.timing import arguments as timing_arguments

@@ -43,14 +43,10 @@ class Sample:
     seconds: tuple[float, ...]
 
     @property
-    def work(self) -> float:
-        """Bytes that a call moves, or FLOP that it computes."""
-        return float(self.size) if self.what == TRIAD else 2.0 * self.size**3
-
-    @property
     def rate(self) -> float:
         """1e9 bytes or FLOP per second of the fastest call."""
-        return self.work / min(self.seconds) / 1e9
+        work = float(self.size) if self.what == TRIAD else 2.0 * self.size**3
+        return work / min(self.seconds) / 1e9
 
     @property
     def name(self) -> str:
@@ -78,14 +74,13 @@ class MachineLimits:
     def gb_per_s(self) -> float:
         """The bandwidth of the memory in 1e9 bytes per second: that of the fastest triad that is too large
         for the caches."""
-        return max(sample.rate for sample in in_memory(self.samples))
+        return max(sample.rate for sample in _in_memory(self.samples))
 
     def gb_per_s_of(self, moved: float) -> float:
         """The bandwidth for a program that moves `moved` bytes per call, from memory or caches: that of
         the fastest triad of this size or larger. If none is as small, that of all."""
         triads = [sample for sample in self.samples if sample.what == TRIAD]
-        smaller = [sample.size for sample in triads if sample.size <= moved]
-        least = max(smaller, default=0)
+        least = max((sample.size for sample in triads if sample.size <= moved), default=0)
         return max(sample.rate for sample in triads if sample.size >= least)
 
     def gflop_per_s(self, dtype: str) -> float:
@@ -125,16 +120,13 @@ class MachineLimits:
         path = Path(path)
         if not path.is_file() or not path.stat().st_size:
             return None
+        again = "delete it, and the next run makes it again"
         try:
             found = msgspec.convert(atomic.read_json(path), cls)
         except (ValueError, msgspec.ValidationError) as error:
-            raise ValueError(
-                f"{path}: {error}; delete it, and the next run makes it again"
-            ) from error
+            raise ValueError(f"{path}: {error}; {again}") from error
         if not complete(found.samples):
-            raise ValueError(
-                f"{path}: no triad or no product; delete it, and the next run makes it again"
-            )
+            raise ValueError(f"{path}: no triad or no product; {again}")
         return found
 
 
@@ -143,7 +135,7 @@ def complete(samples: Iterable[Sample]) -> bool:
     return {TRIAD, PRODUCT} <= {sample.what for sample in samples}
 
 
-def in_memory(samples: Iterable[Sample]) -> list[Sample]:
+def _in_memory(samples: Iterable[Sample]) -> list[Sample]:
     """The triads that are too large for the caches: those of at least half of the largest size."""
     triads = [sample for sample in samples if sample.what == TRIAD]
     largest = max((sample.size for sample in triads), default=0)
@@ -166,7 +158,7 @@ def doubts(samples: Sequence[Sample], used_by_others: float) -> tuple[str, ...]:
             found.append(f"{sample.name}, size {sample.size}: the median call takes {apart:.1f} × the time of the fastest")  # fmt: skip
     # Caches would make the smaller triad faster. (A product may be faster the larger it is.)
     fastest: dict[int, float] = {}
-    for sample in in_memory(samples):
+    for sample in _in_memory(samples):
         fastest[sample.size] = max(sample.rate, fastest.get(sample.size, 0.0))
     least, most = min(fastest.values(), default=1.0), max(fastest.values(), default=1.0)
     if most > SPREAD * least:

@@ -15,9 +15,9 @@ from iree import runtime
 
 from scripts.core import process
 from scripts.core.tensors import Signature, TensorType
-from scripts.features.variants.specs import dispatches, search, spec
-from scripts.features.variants.specs.lowering_config import LoweringConfig
-from scripts.features.variants.specs.trials import DispatchTrials
+from scripts.features.variants.specs import dispatches, spec
+from scripts.features.variants.specs.dispatches import LoweringConfig
+from scripts.features.variants.specs.search import DispatchTrials
 from scripts.iree import tuning_spec
 from scripts.iree.backends import compile_flags
 from scripts.iree.tools import tool
@@ -81,7 +81,7 @@ def plain(program: Path, folder: Path) -> dict:
         "times": list(trials.times([*around, refused]).values()),
         "ratio": trials.ratio(start, around[0]),
         "ratio of refused": trials.ratio(start, refused),
-        "matched": len(search.matched([(1.0, [one])], program, PLAIN, folder / "matched")),
+        "matched": len(spec.matched([one], program, PLAIN, folder / "matched")),
         "right": is_right(program, [*PLAIN, f"{tuning_spec.FLAG}={path}"], folder / "module.vmfb"),
     }
 
@@ -90,7 +90,7 @@ def tiled(program: Path, folder: Path) -> dict:
     """With data tiling: the product has another form when the spec is read."""
     found, _ = dispatches.configured(program, TILED, folder / "dispatches")
     product = next(one for one in found if "linalg.mmt4d" in one.operation.text)
-    matched = search.matched([(1.0, [product])], program, TILED, folder / "matched")
+    matched = spec.matched([product], program, TILED, folder / "matched")
     return {"dispatches": len(found), "matched": len(matched)}
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from scripts.features.limits import iree_samples as limit_samples
+from scripts.features.limits import programs as limit_programs
 from scripts.iree.session import Module
-from scripts.timing import limit_programs, machine_limits
+from scripts.timing import machine_limits
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 
 TRIADS = (
@@ -168,8 +169,8 @@ def test_a_product_that_would_take_too_long_is_not_run(monkeypatch, kind, call_s
 
     monkeypatch.setattr(limit_samples, "Session", OfTime)
     monkeypatch.setattr(limit_samples, "_check", lambda *_: None)
-    monkeypatch.setattr(limit_samples, "_of_product", lambda _: [])
-    monkeypatch.setattr(limit_samples, "timed", lambda *_: (call_s,))
+    monkeypatch.setattr(limit_samples, "_inputs", lambda _: [])
+    monkeypatch.setattr(limit_programs, "timed", lambda *_: (call_s,))
     programs = [
         limit_samples.Program(Module(Path("m.vmfb"), None, "local-task"), "product", dtype, n)
         for dtype in ("f32", "bf16")

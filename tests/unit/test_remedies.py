@@ -13,9 +13,10 @@ import pytest
 
 from scripts.core import atomic, digest
 from scripts.features.report.verbs import failed
-from scripts.features.variants import document_remedies, remedies
+from scripts.features.variants import document, remedies
 from scripts.features.variants import remedy_job as trying
-from scripts.features.variants.remedies import Hang, Remedy, Variant
+from scripts.features.variants.remedies import Hang, Remedy
+from scripts.features.variants.ways import Variant
 from scripts.matrix import expansion, settings
 from scripts.matrix.cell import Kind
 from scripts.matrix.entries import Frontend
@@ -55,7 +56,7 @@ LOWER = remedy("O1", opt_level="O1")
 
 def test_the_page_has_the_tables_of_the_file():
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-    assert document_remedies.PART.within(page) == page, "run vmfbench docs remedies"
+    assert document.PARTS[0].within(page) == page, "run vmfbench docs remedies"
 
 
 def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_shipped():
@@ -100,7 +101,7 @@ def test_attempts_differ_from_what_was_asked_and_from_each_other_and_take_known_
         LOWER,
     ]
     found = list(remedies.attempts(every, ASKED, ["xla", "f"]))
-    assert [(one.remedy, one.variant) for one in found] == [
+    assert [(one.name, one.variant) for one in found] == [
         ("less", Variant("f", "O2", ("--a", "--d"))),
         ("other-path", Variant("xla", "O2", ("--a", "--b"))),
         ("O1", Variant("f", "O1", ("--a", "--b"))),
@@ -111,7 +112,7 @@ def test_a_remedy_with_the_variant_of_an_earlier_one_adds_its_reasons_to_that():
     xla = remedy("xla", frontend="xla", reasons=("why", "other"))
     late = remedy("xla-O1", frontend="xla", opt_level="O1", reasons=("other", "late"))
     [both] = remedies.attempts((xla, late), Variant("f", "O1", ()), ["xla"])
-    assert (both.remedy, both.reasons) == ("xla", ("why", "other", "late"))
+    assert (both.name, both.reasons) == ("xla", ("why", "other", "late"))
 
 
 def test_a_flag_is_dropped_with_any_value():
@@ -128,7 +129,7 @@ def shipped(**changes) -> Matrix:
 
 
 def names(matrix: Matrix, model: str, frontend: str, target: str) -> list[str]:
-    return [one.remedy for one in matrix.attempts(frontend, matrix.target(model, frontend, target))]
+    return [one.name for one in matrix.attempts(frontend, matrix.target(model, frontend, target))]
 
 
 def test_targets_have_the_remedies_of_their_backend_unless_they_are_switched_off():
@@ -206,9 +207,9 @@ def tried(plan: Plan, works: str | None, reason: str = "why") -> None:
     attempts = trying.wanted(plan.maker.attempts(OF), reason)
     found = []
     for one in attempts:
-        ended = Outcome("ok" if one.remedy == works else "error", "remedy", CELL, "" if one.remedy == works else "bufferization", "")  # fmt: skip
+        ended = Outcome("ok" if one.name == works else "error", "remedy", CELL, "" if one.name == works else "bufferization", "")  # fmt: skip
         found.append(trying.Tried(one, ended, 1.0).to_json())
-        if one.remedy == works:
+        if one.name == works:
             break
     frontends = list(dict.fromkeys(one.frontend for one in plan.maker.attempts(OF)))
     report = {

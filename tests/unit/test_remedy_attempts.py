@@ -11,7 +11,8 @@ import pytest
 
 from scripts.core import atomic
 from scripts.features.variants import remedy_job as remedies
-from scripts.features.variants.remedy_job import Attempt
+from scripts.features.variants import ways
+from scripts.features.variants.ways import Attempt
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
@@ -32,7 +33,7 @@ json.dump({"compile_s": 1.5}, open(of["--out-report"], "w"))
 
 def attempt(name: str, level: str, program: str = "mine", **changes) -> Attempt:
     given = {
-        "remedy": name,
+        "name": name,
         "frontend": program,
         "opt_level": level,
         "flags": (),
@@ -194,5 +195,5 @@ def test_an_attempt_that_other_attempts_left_little_time_is_repeated_with_more(r
 
 
 def test_attempts_survive_the_command_line():
-    assert remedies.of_text(remedies.to_text(BOTH)) == tuple(BOTH)
-    assert json.loads(remedies.to_text(BOTH))[0]["remedy"] == "a"
+    assert ways.attempts_of(ways.to_text(BOTH)) == tuple(BOTH)
+    assert json.loads(ways.to_text(BOTH))[0]["remedy"] == "a"

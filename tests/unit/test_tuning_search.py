@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants.search import candidates, race, work
+from scripts.features.variants import ways
+from scripts.features.variants.search import race, work
 from scripts.features.variants.search import report as reports
-from scripts.features.variants.search.candidates import Candidate, Search
 from scripts.features.variants.search.report import Report
+from scripts.features.variants.ways import Candidate, Search
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
@@ -120,7 +121,7 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
         )  # fmt: skip
         properties = {"products": ("torch.aten.mm",), "convolutions": ("torch.aten.convolution",)}
         search = Search(tuple(tried), properties, budget_s, 1 / 3, specs, "--spec")
-        assert candidates.of_text(search.to_text()) == search
+        assert ways.search_of(ways.to_text(search)) == search
         result = supervise.run(dataclasses.replace(job, **changes), work.work(search, at_once))
         return (
             result,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.profile import vulkan_profile
+from scripts.iree import vulkan_profile
 
 BASELINE = (
     '#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", '

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.profile.modules import patterns, shares
+from scripts.features.profile.account import patterns, shares
 from scripts.matrix.stages import status_path
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage

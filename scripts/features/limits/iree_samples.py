@@ -10,27 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from scripts.core import process, tensors
-from scripts.features.profile import vulkan_profile
+from scripts.features.limits import programs
+from scripts.features.limits.programs import CHECKED_ROWS, LONG, PROBES, SIZES, TOO_LONG
+from scripts.iree import vulkan_profile
 from scripts.iree.backends import Backend, compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
-from scripts.timing.limit_programs import (
-    ADDED,
-    CHECKED_ROWS,
-    LONG,
-    OTHER_SIZES,
-    PROBES,
-    SCALE,
-    SCALED,
-    SIZES,
-    TOO_LONG,
-    array_bytes,
-    check_product,
-    check_triad,
-    permutation,
-    signs,
-    timed,
-)
 from scripts.timing.machine_limits import PRODUCT, TRIAD, Sample
 
 CHAIN = 8
@@ -75,18 +60,6 @@ _ROUNDED = """\
 """
 
 
-def _products(dtype: str, n: int) -> str:
-    """A program with CHAIN products, each of the result of the one before and the same right matrix."""
-    products, left = "", "left"
-    for i in range(CHAIN):
-        products += _PRODUCT.format(i=i, left=left, n=n, dtype=dtype)
-        left = f"c{i}"
-        if dtype != "f32":
-            products += _ROUNDED.format(i=i, n=n, dtype=dtype)
-            left = f"r{i}"
-    return _PRODUCTS.format(n=n, dtype=dtype, products=products, last=CHAIN - 1)
-
-
 @dataclass(frozen=True)
 class Program:
     """A compiled triad, or products. `size`: elements of an array, or n of n × n matrices."""
@@ -109,7 +82,11 @@ def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Pro
             if (what, dtype, arch) in refused:
                 continue
             name = "-".join(filter(None, (what, dtype, str(size), arch)))
-            if (vmfb := _compiled(folder / name, text, flags)) is None:
+            program, vmfb = folder / f"{name}.mlir", folder / f"{name}.vmfb"
+            program.write_text(text, encoding="utf-8")
+            command = [tool("iree-compile"), *flags, str(program), "-o", str(vmfb)]
+            if process.run_tool(command).returncode != 0:
+                print(f"note: IREE does not compile {name}; it is left out", flush=True)
                 refused.add((what, dtype, arch))
                 continue
             if lacking := vulkan_profile.lacking(vmfb, backend.device, path):
@@ -121,29 +98,32 @@ def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Pro
 
 def _texts(kind: str, threads: int) -> Iterator[tuple[str, str, int, str]]:
     """Yield what each program is, its dtype, its size (see Program) and its text."""
-    for each in array_bytes(kind, threads):
-        yield TRIAD, "f32", each // 4, _TRIAD.format(n=each // 4, scale=SCALE)
+    for each in programs.array_bytes(kind, threads):
+        n = each // 4
+        yield TRIAD, "f32", n, _TRIAD.format(n=n, scale=programs.SCALE)
     for dtype in DTYPES:
         probe = (PROBES[kind],) if kind in PROBES else ()
-        for n in (*probe, *SIZES.get(kind, OTHER_SIZES)):
+        for n in (*probe, *SIZES.get(kind, programs.OTHER_SIZES)):
             yield PRODUCT, dtype, n, _products(dtype, n)
 
 
-def _compiled(path: Path, text: str, flags: Sequence[str]) -> Path | None:
-    program, vmfb = path.with_suffix(".mlir"), path.with_suffix(".vmfb")
-    program.write_text(text, encoding="utf-8")
-    done = process.run_tool([tool("iree-compile"), *flags, str(program), "-o", str(vmfb)])
-    if done.returncode == 0:
-        return vmfb
-    print(f"note: IREE does not compile {path.name}; it is left out", flush=True)
-    return None
+def _products(dtype: str, n: int) -> str:
+    """A program with CHAIN products, each of the result of the one before and the same right matrix."""
+    products, left = "", "left"
+    for i in range(CHAIN):
+        products += _PRODUCT.format(i=i, left=left, n=n, dtype=dtype)
+        left = f"c{i}"
+        if dtype != "f32":
+            products += _ROUNDED.format(i=i, n=n, dtype=dtype)
+            left = f"r{i}"
+    return _PRODUCTS.format(n=n, dtype=dtype, products=products, last=CHAIN - 1)
 
 
-def take(programs: Sequence[Program], kind: str, threads: int) -> Iterator[Sample]:
+def take(compiled: Sequence[Program], kind: str, threads: int) -> Iterator[Sample]:
     """Yield the samples of a device of a kind. A product that would take more than TOO_LONG seconds is not run. If the
     kind has no SIZES, a product that is larger than one that takes LONG seconds is not run either. Raises WrongResult."""
     before: dict[str, tuple[int, float]] = {}
-    for program in programs:
+    for program in compiled:
         if program.what == PRODUCT and program.dtype in before:
             n, took_s = before[program.dtype]
             if took_s * (program.size / n) ** 3 > TOO_LONG:
@@ -154,40 +134,38 @@ def take(programs: Sequence[Program], kind: str, threads: int) -> Iterator[Sampl
                 continue
             if kind not in SIZES and took_s > LONG:
                 continue
+        inputs = _inputs(program)
         session = Session(program.module, threads)
-        triad = program.what == TRIAD
-        inputs = _of_triad(program) if triad else _of_product(program)
         [result], _ = session.call(inputs)
-        seconds = timed(session.uploaded(inputs), lambda: None)
+        seconds = programs.timed(session.uploaded(inputs), lambda: None)
         session.close()
         _check(program, result)
-        if not triad:
-            before[program.dtype] = program.size, min(seconds)
-            if program.size == PROBES.get(kind):
-                continue
-        size = 3 * 4 * program.size if triad else program.size
-        count = 1 if triad else CHAIN
-        each = tuple(s / count for s in seconds)
-        yield Sample(program.what, "iree", program.dtype, size, each)
+        if program.what == TRIAD:
+            yield Sample(TRIAD, "iree", program.dtype, 3 * 4 * program.size, seconds)
+            continue
+        before[program.dtype] = program.size, min(seconds)
+        if program.size != PROBES.get(kind):
+            each = tuple(s / CHAIN for s in seconds)
+            yield Sample(PRODUCT, "iree", program.dtype, program.size, each)
 
 
-def _of_triad(program: Program) -> list[np.ndarray]:
-    return [np.full(program.size, value, np.float32) for value in (ADDED, SCALED)]
-
-
-def _of_product(program: Program) -> list[np.ndarray]:
+def _inputs(program: Program) -> list[np.ndarray]:
+    if program.what == TRIAD:
+        values = (programs.ADDED, programs.SCALED)
+        return [np.full(program.size, value, np.float32) for value in values]
     dtype = DTYPES[program.dtype]
     return [tensors.as_native(matrix, dtype) for matrix in _matrices(program.size)]
 
 
 @functools.lru_cache(maxsize=1)
 def _matrices(n: int) -> tuple[np.ndarray, np.ndarray]:
-    return signs(n)[0], permutation(n)
+    return programs.signs(n)[0], programs.permutation(n)
 
 
 def _check(program: Program, result: np.ndarray) -> None:
     if program.what == TRIAD:
-        check_triad("triad of IREE", float(result.min()), float(result.max()))
+        least, most = float(result.min()), float(result.max())
+        programs.check_triad("triad of IREE", least, most)
     else:
-        name = f"product {program.dtype} of IREE"
-        check_product(name, result[:CHECKED_ROWS], *_matrices(program.size), CHAIN)
+        name, matrices = f"product {program.dtype} of IREE", _matrices(program.size)
+        programs.check_product(name, result[:CHECKED_ROWS], *matrices, CHAIN)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scripts.features.profile.modules import base_name, patterns, shares
 from scripts.features.profile.reading import Profiles
 from scripts.timing.machine_limits import MachineLimits
 from scripts.timing.ratios import log_mean
@@ -16,6 +17,16 @@ IREE = "iree"
 MS = 1e3
 NO_MODULE = "(no module)"
 """The row of what is of no module that is known: other time of a call, and layers that the compiler added."""
+PRODUCTS = frozenset(
+    {
+        *("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "einsum"),
+        *("convolution", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention"),
+        *("_scaled_dot_product_flash_attention_for_cpu", "_weight_int4pack_mm"),
+    }
+)
+"""Operators of ATen that are products. What is fused with one takes little of the time."""
+Node = Sequence
+"""A node of the captured graph in a profile: [name, operator, module or None]."""
 
 
 @dataclass
@@ -33,11 +44,8 @@ class Part:
     @property
     def best_torch(self) -> tuple[str, float] | None:
         """The faster of eager and inductor, and its milliseconds."""
-        return min(
-            ((name, ms) for name, ms in self.ms.items() if name != IREE),
-            key=lambda one: one[1],
-            default=None,
-        )
+        torch = [(name, ms) for name, ms in self.ms.items() if name != IREE]
+        return min(torch, key=lambda pair: pair[1], default=None)
 
     @property
     def excess_ms(self) -> float:
@@ -76,48 +84,54 @@ def account(profiles: Profiles) -> Account:
     """The modules and the kernels of a cell, each by falling time in IREE."""
     dispatches = profiles.iree["dispatches"]
     kinds = dict(profiles.iree["kinds"])
-    for one in profiles.torch.values():
-        kinds = {m["module"]: m["kind"] for m in one["modules"] if m["module"] is not None} | kinds
-    times: dict[str, dict[str | None, float]] = {IREE: _by_module(dispatches)}
-    for runtime, one in profiles.torch.items():
-        times[runtime] = {m["module"]: m["ms"] for m in one["modules"]}
+    times: dict[str, dict[str | None, float]] = {IREE: defaultdict(float)}
+    for dispatch in dispatches:
+        for module, share in shares(dispatch["nodes"]).items():
+            times[IREE][module] += dispatch["ms"] * share
+    for runtime, profile in profiles.torch.items():
+        times[runtime] = {module["module"]: module["ms"] for module in profile["modules"]}
+        own = {m["module"]: m["kind"] for m in profile["modules"] if m["module"] is not None}
+        kinds = own | kinds
     paths = {path for found in times.values() for path in found if path is not None}
     work = profiles.torch.get("eager", {}).get("work")
     shown = patterns(paths | set(work["modules"] if work else ()), kinds)
     parts = _parts(times, shown, kinds)
     if work:
         _add_limits(parts, work, shown, profiles.limits)
+    values = profiles.values_ms  # of the row, if it was timed
+    call_ms = {IREE: math.exp(log_mean(values)) if values else profiles.iree["call_ms"]}
     return Account(
-        sorted(parts.values(), key=lambda one: -one.ms.get(IREE, 0.0)),
+        sorted(parts.values(), key=lambda part: -part.ms.get(IREE, 0.0)),
         _kernels(dispatches, shown),
-        _call_ms(profiles),
+        call_ms | {name: profile["call_ms"] for name, profile in profiles.torch.items()},
         {name: sum(found.values()) for name, found in times.items()},
-        limit_ms(profiles.limits, work) if work else None,
+        _limit_ms(profiles.limits, work) if work else None,
     )
 
 
-def _bytes(work: Mapping[str, Any]) -> int:
-    return work["weight_bytes"] + work["input_bytes"] + work["output_bytes"]
+def _add_limits(
+    parts: Mapping[str, Part],
+    work: Mapping[str, Any],
+    shown: Mapping[str, str],
+    limits: MachineLimits | None,
+) -> None:
+    for path, counted in work["modules"].items():
+        if part := parts.get(_name(path, shown)):
+            part.flop += counted["flop"]
+            if (least := _limit_ms(limits, work, counted)) is not None:
+                part.limit_ms = (part.limit_ms or 0.0) + least
 
 
-def limit_ms(
+def _limit_ms(
     limits: MachineLimits | None, work: Mapping[str, Any], part: Mapping[str, Any] | None = None
 ) -> float | None:
     """The time that the machine needs at least for a model in float32, or for a part of its work; None without its
     limits."""
     if limits is None:
         return None
-    whole = _bytes(work)
+    whole = work["weight_bytes"] + work["input_bytes"] + work["output_bytes"]
     flop, moved = (part["flop"], part["bytes"]) if part else (work["flop"], whole)
     return limits.least_seconds(flop, moved, "f32", of=whole)[0] * MS
-
-
-def _by_module(dispatches: Iterable[Mapping[str, Any]]) -> dict[str | None, float]:
-    found: dict[str | None, float] = {}
-    for one in dispatches:
-        for module, share in shares(one["nodes"]).items():
-            found[module] = found.get(module, 0.0) + one["ms"] * share
-    return found
 
 
 def _parts(
@@ -126,18 +140,15 @@ def _parts(
     kinds: Mapping[str, str],
 ) -> dict[str, Part]:
     parts: dict[str, Part] = {}
-    members: dict[str, set[str | None]] = {}
+    members: dict[str, set[str | None]] = defaultdict(set)
     for runtime, found in times.items():
         for path, ms in found.items():
             name = _name(path, shown)
-            part = parts.setdefault(name, Part(name, kinds.get(path or "", ""), 0))
-            part.ms[runtime] = part.ms.get(runtime, 0.0) + ms
-            members.setdefault(name, set()).add(path)
-    for name, part in parts.items():
-        part.modules = len(members[name])
-        part.ms = {runtime: part.ms.get(runtime, 0.0) for runtime in times}
-        if name == NO_MODULE:
-            part.kind = ""
+            kind = "" if path is None else kinds.get(path, "")
+            part = parts.setdefault(name, Part(name, kind, 0, dict.fromkeys(times, 0.0)))
+            part.ms[runtime] += ms
+            members[name].add(path)
+            part.modules = len(members[name])
     return parts
 
 
@@ -147,51 +158,64 @@ def _name(path: str | None, shown: Mapping[str, str]) -> str:
     return shown.get(path, path) or "(the model itself)"
 
 
-def _add_limits(
-    parts: Mapping[str, Part],
-    work: Mapping[str, Any],
-    shown: Mapping[str, str],
-    limits: MachineLimits | None,
-) -> None:
-    for path, one in work["modules"].items():
-        part = parts.get(_name(path, shown))
-        if part is None:
-            continue
-        part.flop += one["flop"]
-        least = limit_ms(limits, work, one)
-        if least is not None:
-            part.limit_ms = (part.limit_ms or 0.0) + least
-
-
 def _kernels(dispatches: Iterable[Mapping[str, Any]], shown: Mapping[str, str]) -> list[Kernel]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for one in dispatches:
-        found.setdefault(one["function"], []).append(one)
+    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for dispatch in dispatches:
+        found[dispatch["function"]].append(dispatch)
     total = sum(one["ms"] for group in found.values() for one in group) or 1.0
     kernels = []
     for function, group in found.items():
         ms = sum(one["ms"] for one in group)
-        weighed = sum(one["ms"] for one in group if one["busy"] is not None)
-        busy = sum(one["ms"] * one["busy"] for one in group if one["busy"] is not None)
-        operators = dict.fromkeys(base_name(n[1]) for one in group for n in one["nodes"])
+        known = [one for one in group if one["busy"] is not None]
+        weighed = sum(one["ms"] for one in known)
+        busy = sum(one["ms"] * one["busy"] for one in known) / weighed if weighed else None
+        operators = dict.fromkeys(base_name(node[1]) for one in group for node in one["nodes"])
         names = dict.fromkeys(_name(m, shown) for one in group for m in shares(one["nodes"]))
+        tiles = group[0]["tiles"]
         kernels.append(
-            Kernel(
-                function,
-                len(group),
-                ms,
-                ms / total,
-                group[0]["tiles"],
-                busy / weighed if weighed else None,
-                list(operators),
-                list(names),
-            )
+            Kernel(function, len(group), ms, ms / total, tiles, busy, [*operators], [*names])
         )
-    return sorted(kernels, key=lambda one: -one.ms)
+    return sorted(kernels, key=lambda kernel: -kernel.ms)
 
 
-def _call_ms(profiles: Profiles) -> dict[str, float]:
-    """The time of a call by runtime. IREE's is the latency of its row, if that was timed."""
-    values = profiles.values_ms
-    found = {IREE: math.exp(log_mean(values)) if values else profiles.iree["call_ms"]}
-    return found | {name: one["call_ms"] for name, one in profiles.torch.items()}
+def base_name(operator: str) -> str:
+    """`mm` of `aten.mm.default`."""
+    parts = operator.split(".")
+    return parts[1] if len(parts) > 1 else operator
+
+
+def shares(nodes: Iterable[Node]) -> dict[str | None, float]:
+    """The share of a dispatch's time that each module gets.
+
+    If the dispatch computes products, their modules have equal shares. Otherwise it belongs to the module of its root, which is
+    the first node.
+    """
+    nodes = list(nodes)
+    products = [node for node in nodes if base_name(node[1]) in PRODUCTS]
+    found = dict.fromkeys(node[2] for node in products or nodes[:1]) or {None: None}
+    return dict.fromkeys(found, 1 / len(found))
+
+
+def patterns(paths: Iterable[str], kinds: Mapping[str, str]) -> dict[str, str]:
+    """Names under which paths are shown: repeated layers have one, such as `encoder.layers.*.mlp`.
+
+    Two modules are layers of the same kind if they have modules inside them, their names differ only in a number, and they
+    and all modules below them have the same classes. `kinds`: the class of each module by path.
+    """
+    known = sorted({*kinds, *paths})
+    alike: dict[tuple, list[str]] = defaultdict(list)
+    for path in filter(None, known):
+        inside = [other for other in known if other.startswith(f"{path}.")]
+        below = tuple((other.removeprefix(path), kinds.get(other)) for other in inside)
+        above, _, name = path.rpartition(".")
+        if below and re.search(r"\d", name):
+            key = (above, re.sub(r"\d+", "*", name), kinds.get(path), below)
+            alike[key].append(path)
+    repeated = {path: key[1] for key, group in alike.items() if len(group) > 1 for path in group}
+
+    def shown(path: str) -> str:
+        parts = path.split(".")
+        above = (".".join(parts[: end + 1]) for end in range(len(parts)))
+        return ".".join(repeated.get(*pair) for pair in zip(above, parts, strict=True))
+
+    return {path: shown(path) for path in paths}

@@ -13,8 +13,11 @@ TABLES = "profile.txt"
 
 def listing(folder: Path) -> dict[str, int]:
     """Sizes in bytes by path below `folder`, for every file of every repetition. Exits if there is none."""
-    kept = [path for path in folder.rglob("*") if path.is_file() and _is_dump(path, folder)]
-    found = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(kept)}
+    found: dict[str, int] = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.is_file() and (name.parts[0].isdigit() or str(name) == TABLES):
+            found[str(name)] = path.stat().st_size
     if not found:
         exits.fail(
             "none of the kinds of dump that are asked for is of this runtime", exits.UNSUPPORTED
@@ -28,9 +31,3 @@ def clear(folder: Path) -> None:
         if path.is_dir() and path.name.isdigit():
             shutil.rmtree(path)
     (folder / TABLES).unlink(missing_ok=True)
-
-
-def _is_dump(path: Path, folder: Path) -> bool:
-    """Whether a path is in the folder of a repetition, or is the file with the tables of all repetitions."""
-    relative = path.relative_to(folder)
-    return relative.parts[0].isdigit() or str(relative) == TABLES

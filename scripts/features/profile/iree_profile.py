@@ -64,8 +64,7 @@ def run(called: Called, folder: Path) -> tuple[list[Event], float]:
     )
     if ran.returncode != 0:
         process.exit_like(ran.returncode)
-    rows = {kind: _rows(recorded, kind) for kind in ("executable", "queue")}
-    found = events(rows["executable"], rows["queue"])
+    found = events(_rows(recorded, "executable"), _rows(recorded, "queue"))
     if not found:
         exits.fail(f"the profile of {module.vmfb} has no dispatch on {module.device}")
     return found, statistics.median(gbench.read_ms(report))
@@ -129,11 +128,7 @@ def per_call(found: Sequence[Event], functions: Sequence[str]) -> tuple[list[Dis
     for name in functions:
         runs = seen[name][at[name] :: counts[name]][first:]
         at[name] += 1
-        made.append(_typical(name, runs))
+        ns = statistics.median(run.ns for run in runs)
+        busy = statistics.median(run.tile_ns / run.ns for run in runs if run.ns) if ns else None
+        made.append(Dispatch(name, ns * MS, runs[0].tiles, busy))
     return made, number - first
-
-
-def _typical(name: str, runs: Sequence[Event]) -> Dispatch:
-    ns = statistics.median(one.ns for one in runs)
-    busy = statistics.median(one.tile_ns / one.ns for one in runs if one.ns) if ns else None
-    return Dispatch(name, ns * MS, runs[0].tiles, busy)

@@ -1,74 +1,71 @@
-"""The account of a cell as text tables."""
+"""The account of a cell as text: tables of its modules and dispatches, and what is worth looking at first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from scripts.features.profile.account import IREE, Account, Part
-from scripts.features.profile.first import worth_looking_at
+from scripts.features.profile.account import IREE, PRODUCTS, Account, Kernel, Part
 from scripts.features.profile.reading import Profiles
 from scripts.records.wording import milliseconds
 
 NAMES = {IREE: "IREE"}
 SHOWN = 0.01
 """Modules and dispatches with a smaller share of each runtime's time are shown in one row."""
+MOST = 3
+"""Modules that are named."""
+WORTH = 0.05
+"""A module is named if it is slower than PyTorch by at least this share of IREE's time."""
+ONE_THREAD = 1.2
+"""Up to this many busy threads, a dispatch is said to run on one."""
+LAYOUT = "_encoding_"
+"""What the names of dispatches begin with that change the layout of a tensor for data tiling."""
 
 
 def page(profiles: Profiles, found: Account) -> str:
     """What `vmfbench why` prints."""
-    runtimes = [*profiles.torch, IREE]
+    threads = profiles.iree["threads"]
+    calls = [f"{NAMES.get(name, name)} {milliseconds(ms)}" for name, ms in found.call_ms.items()]
+    if found.limit_ms is not None:
+        calls.append(f"limit {milliseconds(found.limit_ms)}")
+    first = enumerate(worth_looking_at(found, threads), start=1)
     return "\n".join(
         (
-            _title(profiles, found),
+            f"{profiles.cell}: ms per call: {', '.join(calls)}; {threads} threads",
             "",
-            *_modules(found, runtimes),
+            *_modules(found, [*profiles.torch, IREE]),
             "",
             *_dispatches(found),
             "",
             "Look first at",
-            *(
-                f"{place}. {text}"
-                for place, text in enumerate(
-                    worth_looking_at(found, profiles.iree["threads"]), start=1
-                )
-            ),
+            *(f"{place}. {text}" for place, text in first),
         )
     )
 
 
-def _title(profiles: Profiles, found: Account) -> str:
-    calls = [f"{NAMES.get(name, name)} {milliseconds(ms)}" for name, ms in found.call_ms.items()]
-    if found.limit_ms is not None:
-        calls.append(f"limit {milliseconds(found.limit_ms)}")
-    return f"{profiles.cell}: ms per call: {', '.join(calls)}; {profiles.iree['threads']} threads"
-
-
 def _modules(found: Account, runtimes: Sequence[str]) -> list[str]:
-    total = {name: sum(part.ms[name] for part in found.parts) for name in runtimes}
+    total = {name: sum((part.ms[name] for part in found.parts), 0.0) for name in runtimes}
     large = [
         part
         for part in found.parts
         if any(total[name] and part.ms[name] / total[name] >= SHOWN for name in runtimes)
     ]
     small = [part for part in found.parts if part not in large]
-    has_limit = found.limit_ms is not None
-    head = ["module", "class", "×", *(f"{NAMES.get(name, name)} ms" for name in runtimes)]
-    rows = [_row(part, runtimes, has_limit) for part in large]
     if small:
-        rest = Part("(all others)", "", sum(part.modules for part in small))
-        rest.ms = {name: sum(part.ms[name] for part in small) for name in runtimes}
         limits = [part.limit_ms for part in small if part.limit_ms is not None]
-        rest.limit_ms = sum(limits) if limits else None
-        rows.append(_row(rest, runtimes, has_limit))
-    together = Part("all", "", sum(part.modules for part in found.parts), dict(total))
-    together.limit_ms = found.limit_ms
-    rows.append(_row(together, runtimes, has_limit))
-    return aligned([*head, *(["limit ms"] if has_limit else [])], rows, left=2)
-
-
-def _row(part: Part, runtimes: Sequence[str], has_limit: bool) -> list[str]:
-    limit = [_ms(part.limit_ms)] if has_limit else []
-    return [part.name, part.kind, str(part.modules), *(_ms(part.ms[n]) for n in runtimes), *limit]
+        rest = {name: sum((part.ms[name] for part in small), 0.0) for name in runtimes}
+        count = sum(part.modules for part in small)
+        large.append(Part("(all others)", "", count, rest, sum(limits) if limits else None))
+    count = sum(part.modules for part in found.parts)
+    large.append(Part("all", "", count, total, found.limit_ms))
+    head = ["module", "class", "×", *(f"{NAMES.get(name, name)} ms" for name in runtimes)]
+    rows = [
+        [part.name, part.kind, str(part.modules), *(_ms(part.ms[name]) for name in runtimes)]
+        for part in large
+    ]
+    if found.limit_ms is not None:
+        head.append("limit ms")
+        rows = [[*row, _ms(part.limit_ms)] for row, part in zip(rows, large, strict=True)]
+    return _aligned(head, rows, texts=range(2))
 
 
 def _ms(value: float | None) -> str:
@@ -79,19 +76,19 @@ def _dispatches(found: Account) -> list[str]:
     head = ["share", "ms", "calls", "workgroups", "busy", "dispatch", "operators", "modules"]
     rows = [
         [
-            f"{one.share:.0%}",
-            milliseconds(one.ms),
-            str(one.calls),
-            str(one.tiles),
-            f"{one.busy:.1f}" if one.busy is not None else "–",
-            one.function,
-            _some(one.operators),
-            _some(one.parts),
+            f"{kernel.share:.0%}",
+            milliseconds(kernel.ms),
+            str(kernel.calls),
+            str(kernel.tiles),
+            f"{kernel.busy:.1f}" if kernel.busy is not None else "–",
+            kernel.function,
+            _some(kernel.operators),
+            _some(kernel.parts),
         ]
-        for one in found.kernels
-        if one.share >= SHOWN
+        for kernel in found.kernels
+        if kernel.share >= SHOWN
     ]
-    return aligned(head, rows, left=3, from_right=True)
+    return _aligned(head, rows, texts=range(5, 8))
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:
@@ -99,12 +96,9 @@ def _some(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + more
 
 
-def aligned(
-    head: Sequence[str], rows: Sequence[Sequence[str]], left: int, from_right: bool = False
-) -> list[str]:
-    """Lines of a table. `left`: the number of columns of text at the left (`from_right`: at the right) end."""
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
-    texts = range(len(head) - left, len(head)) if from_right else range(left)
+def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], texts: range) -> list[str]:
+    """Lines of a table. `texts`: the columns of text; all others are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
 
     def line(row: Sequence[str]) -> str:
         cells = (
@@ -114,3 +108,53 @@ def aligned(
         return "  ".join(cells).rstrip()
 
     return [line(head), *map(line, rows)]
+
+
+def worth_looking_at(found: Account, threads: int) -> list[str]:
+    """Sentences about the modules in which IREE loses most, the worst one first; if there is none, one that says so."""
+    total = sum(part.ms.get(IREE, 0.0) for part in found.parts) or 1.0
+    slower = sorted(found.parts, key=lambda part: -part.excess_ms)
+    named = [part for part in slower if part.excess_ms / total >= WORTH][:MOST]
+    if not named:
+        largest = [f"{part.name} ({part.ms[IREE] / total:.0%})" for part in found.parts[:MOST]]
+        return [
+            f"In no module is IREE slower than the faster of eager and inductor by {WORTH:.0%} of its time. "
+            f"Most of the time is in {', '.join(largest)}."
+        ]
+    return [" ".join(_about(part, found, threads)) for part in named]
+
+
+def _about(part: Part, found: Account, threads: int) -> Iterator[str]:
+    ms, best = part.ms[IREE], part.best_torch
+    yield f"{part.name} ({part.kind or 'no class'}, {part.modules} ×): {milliseconds(ms)} ms,"
+    if best:
+        yield f"{milliseconds(part.excess_ms)} ms more than {best[0]}."
+    elif part.limit_ms is None:
+        yield "with nothing to compare it with."
+    else:
+        yield f"{milliseconds(part.excess_ms)} ms more than the machine's limit."
+    if part.flop and ms:
+        beside = f" ({best[0]}: {part.flop / best[1] / 1e6:,.0f})" if best and best[1] else ""
+        yield f"{part.flop / ms / 1e6:,.0f} GFLOP/s{beside}."
+    for kernel in [kernel for kernel in found.kernels if part.name in kernel.parts][:2]:
+        if kernel.ms / ms >= 0.1:
+            yield _dispatch(kernel, threads)
+
+
+def _dispatch(kernel: Kernel, threads: int) -> str:
+    """A sentence about a dispatch, with what is remarkable about it."""
+    notes = []
+    if kernel.tiles < threads:
+        notes.append(f"{_counted(kernel.tiles, 'workgroup')} for {threads} threads")
+    elif threads > 1 and kernel.busy is not None and kernel.busy <= ONE_THREAD:
+        notes.append(f"{kernel.busy:.1f} of {threads} threads busy")
+    if kernel.function.startswith(LAYOUT):
+        notes.append("changes a layout for data tiling")
+    elif not set(kernel.operators) & PRODUCTS and kernel.operators:
+        notes.append(f"no product: {', '.join(kernel.operators[:4])}")
+    said = f"{kernel.function}: {milliseconds(kernel.ms)} ms in {_counted(kernel.calls, 'call')}"
+    return f"{said} ({'; '.join(notes)})." if notes else f"{said}."
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"

@@ -6,9 +6,8 @@ import contextlib
 import difflib
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from scripts.core import atomic
 from scripts.iree import tools, tuning_spec
@@ -29,17 +28,17 @@ def problems(matrix: Matrix) -> list[str]:
 
     A compiler that is not installed yet is not asked; its compilations report unknown flags.
     """
+    targets = list(matrix.targets.values())
     found: dict[str, None] = {}
-    for target in matrix.targets.values():
-        found |= dict.fromkeys(_missing(target))
-    for env in dict.fromkeys(target.env for target in matrix.targets.values()):
-        compiler = tools.compiler_of(Path(environments.prefix(env)))
-        if compiler is None:
-            continue
-        known, release = _known(env, compiler)
-        for target in matrix.targets.values():
-            if target.env == env and known:
-                found |= dict.fromkeys(_unknown(target, known, release))
+    for key, flags in (listed for target in targets for listed in _listed(target)):
+        if (path := tuning_spec.named(flags)) and not path.is_file():
+            found[f"{key}: the tuning spec {path} does not exist"] = None
+    for env in dict.fromkeys(target.env for target in targets):
+        if compiler := tools.compiler_of(Path(environments.prefix(env))):
+            known, release = _known(env, compiler)
+            for target in targets:
+                if target.env == env and known:
+                    found |= dict.fromkeys(_unknown(target, known, release))
     return list(found)
 
 
@@ -47,28 +46,21 @@ def _listed(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each list of flags of a target, with the key of the configuration that has it."""
     where = f"targets.{threads.shared(target.name)}"
     yield f"{where}.flags", target.flags
-    for one in target.overrides:
-        if one.flags:
-            yield f"{where}.overrides.{one.models}.flags", one.flags
-        if one.train and one.train.flags:
-            yield f"{where}.overrides.{one.models}.train.flags", one.train.flags
-
-
-def _missing(target: Target) -> Iterator[str]:
-    for key, flags in _listed(target):
-        if (path := tuning_spec.named(flags)) and not path.is_file():
-            yield f"{key}: the tuning spec {path} does not exist"
+    for override in target.overrides:
+        if override.flags:
+            yield f"{where}.overrides.{override.models}.flags", override.flags
+        if override.train and override.train.flags:
+            yield f"{where}.overrides.{override.models}.train.flags", override.train.flags
 
 
 def _unknown(target: Target, known: Sequence[str], release: str) -> Iterator[str]:
     for key, flags in _listed(target):
         for flag in renamed(flags, release):
             name = flag.partition("=")[0]
-            if name in known or name.replace("--", "-", 1) in known:
-                continue
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            yield f"{key}: iree-compile {release} does not know {name}{hint}"
+            if name not in known and name.replace("--", "-", 1) not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                yield f"{key}: iree-compile {release} does not know {name}{hint}"
 
 
 def _known(env: str, compiler: Path) -> tuple[list[str], str]:
@@ -77,8 +69,10 @@ def _known(env: str, compiler: Path) -> tuple[list[str], str]:
     kept = Path(stages.STAGES["env"].path(env, KNOWN))
     found = compiler.stat()
     of = [str(compiler.resolve()), found.st_size, found.st_mtime_ns]
-    if before := _kept(kept, of):
-        return before["flags"], before["release"]
+    with contextlib.suppress(OSError, ValueError):
+        before = atomic.read_json(kept)
+        if before.get("of") == of:
+            return before["flags"], before["release"]
     release = tools.release(compiler)
     done = subprocess.run(
         [compiler, "--help-hidden"], capture_output=True, text=True, errors="replace", check=False
@@ -86,18 +80,8 @@ def _known(env: str, compiler: Path) -> tuple[list[str], str]:
     if done.returncode != 0:
         return [], release
     flags = sorted({*_FLAG.findall(done.stdout)})
-    with contextlib.suppress(
-        OSError
-    ):  # a folder that is read-only: the next run asks the compiler again
+    # A folder may be read-only: the next run asks the compiler again.
+    with contextlib.suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_json(kept, {"of": of, "release": release, "flags": flags})
     return flags, release
-
-
-def _kept(path: Path, of: Sequence[Any]) -> Mapping[str, Any] | None:
-    """What is on disk about a compiler; None if that is of another one, or cannot be read."""
-    try:
-        found = atomic.read_json(path)
-    except (OSError, ValueError):
-        return None
-    return found if found.get("of") == of else None

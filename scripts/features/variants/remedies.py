@@ -1,7 +1,4 @@
-"""Remedies: what a target tries, in order, when the compilation of a program has failed.
-
-The table is workflow/remedies.yaml. This module reads it and says what a remedy changes for one cell.
-"""
+"""Remedies: what a target tries, in order, when the compilation of a program has failed (workflow/remedies.yaml)."""
 
 from __future__ import annotations
 
@@ -13,28 +10,20 @@ from pathlib import Path
 import msgspec
 
 from scripts.core import checkout
+from scripts.features.variants import table_file
+from scripts.features.variants.ways import Attempt, Variant
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.matrix import reading
-from scripts.matrix.reading import ConfigError
 
 FILE = checkout.ROOT / "workflow" / "remedies.yaml"
-
-
-class Variant(msgspec.Struct, frozen=True):
-    """One way to compile a model for a target: the frontend of its program, opt level and flags."""
-
-    frontend: str
-    opt_level: str
-    flags: tuple[str, ...]
 
 
 class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An entry of the table.
 
-    `does`, `why`, `seen`: what it does, why that helps and which failures it has removed, for people;
-    `versions`: of the packages with which that was seen. `reasons`: of the first failures for which it
-    is tried. The other fields are what it changes: the frontend, the opt level (to at most this one),
-    and flags.
+    For people: `does`, `why` that helps, on which failures it was `seen` to help, with which `versions` of packages.
+    `reasons`: of the first failures for which it is tried. The other fields are what it changes: the frontend, the opt
+    level (to at most this one), and flags.
     """
 
     name: str
@@ -63,10 +52,8 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Hang(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Compilations that are known not to end within minutes, with these versions of IREE.
-
-    `models` are globs over names of models. `why` is a part of the row's detail.
-    """
+    """Compilations that do not end within minutes with these versions of IREE. `models` are globs. `why` is a part of the
+    row's detail."""
 
     models: tuple[str, ...]
     frontends: tuple[str, ...]
@@ -98,60 +85,50 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         names = self.order.get(backend, ()) if wanted is None else wanted
         return tuple(self.remedies[name] for name in names)
 
+    def __post_init__(self) -> None:
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
 
-class Attempt(msgspec.Struct, frozen=True):
-    """A remedy for one cell, the variant that it tries, and the reasons for which it is tried."""
-
-    remedy: str
-    variant: Variant
-    reasons: tuple[str, ...]
+    def _problems(self) -> Iterator[str]:
+        """Yield what is wrong with its values."""
+        for backend, names in self.order.items():
+            yield from reading.not_among(f"order.{backend}", [backend], BACKENDS)
+            yield from reading.not_among(f"order.{backend}", names, self.remedies)
+        for remedy in self.remedies.values():
+            where = f"remedies.{remedy.name}"
+            if remedy.opt_level is not None:
+                yield from reading.not_among(f"{where}.opt_level", [remedy.opt_level], OPT_LEVELS)
+            if not (remedy.frontend or remedy.opt_level or remedy.add_flags or remedy.drop_flags):
+                yield f"{where}: changes nothing; set frontend, opt_level, add_flags or drop_flags"
+        for number, hang in enumerate(self.hangs):
+            yield from reading.not_among(f"hangs[{number}].backends", hang.backends, BACKENDS)
+            yield from reading.not_among(f"hangs[{number}].opt_levels", hang.opt_levels, OPT_LEVELS)
 
 
 def attempts(
     remedies: Iterable[Remedy], asked: Variant, frontends: Collection[str]
-) -> Iterator[Attempt]:
-    """Yield what is tried instead of `asked`, in order.
+) -> list[Attempt]:
+    """Return what is tried instead of `asked`, in order.
 
     A remedy that changes nothing, or needs a frontend that is not among `frontends`, is left out. One that
     gives the variant of an earlier one is left out too: its reasons are added to those of the earlier one.
     """
     found: dict[Variant, Attempt] = {}
     for remedy in remedies:
-        variant = remedy.applied(asked)
-        if variant == asked or variant.frontend not in {asked.frontend, *frontends}:
+        tried = remedy.applied(asked)
+        if tried == asked or tried.frontend not in {asked.frontend, *frontends}:
             continue
-        before = found.get(variant)
-        name, reasons = (before.remedy, before.reasons) if before else (remedy.name, ())
-        merged = tuple(dict.fromkeys((*reasons, *remedy.reasons)))
-        found[variant] = Attempt(name, variant, merged)
-    yield from found.values()
+        if before := found.get(tried):
+            reasons = tuple(dict.fromkeys((*before.reasons, *remedy.reasons)))
+            found[tried] = msgspec.structs.replace(before, reasons=reasons)
+        else:
+            found[tried] = Attempt(
+                remedy.name, tried.frontend, tried.opt_level, tried.flags, remedy.reasons
+            )
+    return list(found.values())
 
 
 @functools.cache
 def table(path: Path = FILE) -> Table:
     """Read the table. Raises ConfigError that names the file and what is wrong."""
-    content = reading.read(path)
-    try:
-        listed = content.get("remedies") or {}
-        named = {name: {"name": name} | entry for name, entry in listed.items()}
-        found = msgspec.convert(content | {"remedies": named}, Table)
-    except (AttributeError, TypeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    if problems := list(_problems(found)):
-        raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
-    return found
-
-
-def _problems(found: Table) -> Iterator[str]:
-    for backend, names in found.order.items():
-        yield from reading.not_among(f"order.{backend}", [backend], BACKENDS)
-        yield from reading.not_among(f"order.{backend}", names, found.remedies)
-    for remedy in found.remedies.values():
-        where = f"remedies.{remedy.name}"
-        if remedy.opt_level is not None:
-            yield from reading.not_among(f"{where}.opt_level", [remedy.opt_level], OPT_LEVELS)
-        if not (remedy.frontend or remedy.opt_level or remedy.add_flags or remedy.drop_flags):
-            yield f"{where}: changes nothing; set frontend, opt_level, add_flags or drop_flags"
-    for number, hang in enumerate(found.hangs):
-        yield from reading.not_among(f"hangs[{number}].backends", hang.backends, BACKENDS)
-        yield from reading.not_among(f"hangs[{number}].opt_levels", hang.opt_levels, OPT_LEVELS)
+    return table_file.read(path, Table, ("remedies",))

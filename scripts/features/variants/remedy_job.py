@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from scripts.core import atomic, digest
+from scripts.features.variants import ways
+from scripts.features.variants.ways import Attempt
 from scripts.supervise import outcome, supervise, verdict
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.job import Interrupted, Job
@@ -31,38 +31,9 @@ TRIES = "tries"
 """Folder of the attempts, in that of the job."""
 
 
-class Attempt(msgspec.Struct, frozen=True):
-    """One attempt, as the rule's command line gives it.
-
-    `remedy`: its name. `frontend`, `opt_level`, `flags`: what it compiles and how. `reasons`: of the first
-    failures for which it is made. `options`: of the stage's command. `program`: the file to compile;
-    `export`: the status file of the stage that made it. `hang`: why it is not run ("": it is run).
-    """
-
-    remedy: str
-    frontend: str
-    opt_level: str
-    flags: tuple[str, ...]
-    reasons: tuple[str, ...]
-    options: tuple[str, ...]
-    program: str
-    export: str
-    hang: str = ""
-
-
-def to_text(attempts: Iterable[Attempt]) -> str:
-    """Attempts as one line of JSON. Equal attempts give equal text."""
-    return json.dumps(msgspec.to_builtins(list(attempts)), separators=(",", ":"))
-
-
-def of_text(text: str) -> tuple[Attempt, ...]:
-    """The attempts that `to_text` has written. Raises ValueError."""
-    return msgspec.json.decode(text, type=tuple[Attempt, ...])
-
-
 def table_digest(attempts: Sequence[Attempt]) -> str:
     """A hash (6 hex digits) of everything that attempts consist of."""
-    return hashlib.sha256(to_text(attempts).encode()).hexdigest()[:6]
+    return hashlib.sha256(ways.to_text(attempts).encode()).hexdigest()[:6]
 
 
 def fingerprint(code: str, attempts: Sequence[Attempt]) -> str:
@@ -91,15 +62,14 @@ class Tried:
 
     def to_json(self) -> dict[str, Any]:
         """Its part of the report."""
-        ended = self.outcome
         return {
-            "remedy": self.attempt.remedy,
+            "remedy": self.attempt.name,
             "frontend": self.attempt.frontend,
             "opt_level": self.attempt.opt_level,
             "flags": list(self.attempt.flags),
-            "status": ended.status,
-            "reason": ended.reason,
-            "detail": ended.detail,
+            "status": self.outcome.status,
+            "reason": self.outcome.reason,
+            "detail": self.outcome.detail,
             "seconds": round(self.seconds, 3),
             "attempt": table_digest([self.attempt]),
         }
@@ -128,36 +98,42 @@ def run(job: Job, asked: Path, attempts: Sequence[Attempt], pins: str) -> Outcom
     result = _result(job, tried)
     _log(job, failed, tried)
     made = _place(job, attempts, tried)
-    peak = max([0.0, *(_usage(one.job).max_rss_mb for one in tried if one.job)])
+    used = (outcome.read_usage(one.job.status_path) for one in tried if one.job)
+    peak = max([0.0, *(usage.max_rss_mb for usage in used if usage)])
     outcome.write(job.status_path, result, Usage(time.monotonic() - started, peak, made))
     return result
 
 
 def _until_one_works(job: Job, attempts: Sequence[Attempt], pins: str) -> Iterator[Tried]:
     """Make the attempts in order. The last one yielded may have succeeded."""
+
+    def not_run(reason: str, detail: str) -> Tried:
+        ended = Outcome(outcome.SKIPPED, job.stage, job.cell, reason, detail)
+        return Tried(attempt, ended, 0.0)
+
     left_s = job.timeout_s
     for attempt in attempts:
         if attempt.hang:
-            yield Tried(attempt, _not_run(job, "known-hang", attempt.hang), 0.0)
+            yield not_run("known-hang", attempt.hang)
             continue
-        one = _job_of(job, attempt, pins, left_s)
-        before = _same_failure(one)
+        own = _job_of(job, attempt, pins, left_s)
+        before = _same_failure(own)
         if before is None and left_s < 1:
             detail = f"the attempts before it have used the time limit of {job.timeout_s:g} s"
-            yield Tried(attempt, _not_run(job, "time-limit", detail), 0.0)
+            yield not_run("time-limit", detail)
             continue
         started = time.monotonic()
-        ended = before or supervise.run(one)
+        ended = before or supervise.run(own)
         seconds = 0.0 if before else time.monotonic() - started
         left_s -= seconds
-        yield Tried(attempt, ended, seconds, one)
+        yield Tried(attempt, ended, seconds, own)
         if ended.status == outcome.OK:
             return
 
 
 def _job_of(job: Job, attempt: Attempt, pins: str, timeout_s: float) -> Job:
     """The job of an attempt. Its `due` names everything that may change how it ends, except its limits."""
-    folder = job.status_path.parent / TRIES / attempt.remedy
+    folder = job.status_path.parent / TRIES / attempt.name
     moved = {str(path): str(folder / path.name) for path in job.artifacts}
     command = [*(moved.get(word, word) for word in job.command), "--program", attempt.program, *attempt.options]  # fmt: skip
     program = Path(attempt.program)
@@ -184,23 +160,24 @@ def _same_failure(job: Job) -> Outcome | None:
         return None
     if found.due != job.due or not found.is_remediable:
         return None
-    more_time = found.status == "timeout" and job.timeout_s > (found.limit or 0.0)
-    more_memory = found.status == "oom" and job.memory_mb > (found.limit or 0.0)
-    return None if more_time or more_memory else found
-
-
-def _not_run(job: Job, reason: str, detail: str) -> Outcome:
-    return Outcome(outcome.SKIPPED, job.stage, job.cell, reason, detail)
+    limits = {"timeout": job.timeout_s, "oom": job.memory_mb}
+    has_more = limits.get(found.status, 0.0) > (found.limit or 0.0)
+    return None if has_more else found
 
 
 def _result(job: Job, tried: Sequence[Tried]) -> Outcome:
     """The outcome of the whole."""
-    if tried and tried[-1].outcome.status == outcome.OK:
+    if _works(tried):
         return verdict.record(job, None)
     for one in tried:
         if one.outcome.is_passing:  # it says nothing about the cell: the next run tries again
             return dataclasses.replace(one.outcome, fingerprint=job.fingerprint, due=job.due)
     return supervise.blocked(job) or verdict.record(job, None)
+
+
+def _works(tried: Sequence[Tried]) -> Tried | None:
+    """The attempt that has succeeded."""
+    return tried[-1] if tried and tried[-1].outcome.status == outcome.OK else None
 
 
 def _log(job: Job, failed: Outcome, tried: Sequence[Tried]) -> None:
@@ -213,7 +190,7 @@ def _log(job: Job, failed: Outcome, tried: Sequence[Tried]) -> None:
             ended = one.outcome
             why = f" ({ended.reason}): {ended.detail}" if ended.status != outcome.OK else ""
             where = f", see {one.job.log_path}" if one.job else ""
-            log.note(f"# {one.attempt.remedy}: {ended.status}{why}{where}")
+            log.note(f"# {one.attempt.name}: {ended.status}{why}{where}")
 
 
 def _place(
@@ -222,28 +199,24 @@ def _place(
     """Write the artifacts of the whole: those of the attempt that has succeeded, or empty files, and
     the report, which also names the frontends of all attempts. Returns their digests."""
     *others, report = job.artifacts
-    works = tried[-1] if tried and tried[-1].outcome.status == outcome.OK else None
-    for path in others:
-        if works and works.job:
-            atomic.move(works.job.status_path.with_name(path.name), path)
-        else:
-            path.write_bytes(b"")
+    works = _works(tried)
     found: dict[str, Any] = {
-        "name": works.attempt.remedy if works else None,
+        "name": works.attempt.name if works else None,
         "tried": [one.to_json() for one in tried],
         "frontends": list(dict.fromkeys(attempt.frontend for attempt in attempts)),
         "limits": {"timeout": job.timeout_s, "oom": job.memory_mb},
     }
+    for path in others:
+        path.write_bytes(b"")
     if works and works.job:
+        folder = works.job.status_path.parent
+        for path in others:
+            atomic.move(folder / path.name, path)
         found |= {
             "frontend": works.attempt.frontend,
             "opt_level": works.attempt.opt_level,
             "flags": list(works.attempt.flags),
-            "compile": atomic.read_json(works.job.status_path.with_name(report.name)),
+            "compile": atomic.read_json(folder / report.name),
         }
     atomic.write_json(report, found)
     return {path.name: digest.of(path) for path in job.artifacts}
-
-
-def _usage(job: Job) -> Usage:
-    return outcome.read_usage(job.status_path) or Usage(0.0, 0.0)

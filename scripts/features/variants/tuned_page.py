@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
 
-from scripts.features.variants.search.report import Line, Specs, Timing, TunedOperation
-from scripts.features.variants.search.tried import NOT_APPLICABLE, OUT_OF_BUDGET
+from scripts.features.variants.search.report import (
+    NOT_APPLICABLE,
+    OUT_OF_BUDGET,
+    Line,
+    Report,
+    Specs,
+)
+from scripts.features.variants.specs.search import TunedOperation
 from scripts.features.variants.tuned_rows import Reports
 from scripts.features.variants.tuning import AS_CONFIGURED, TUNED
 from scripts.iree.backends import BACKENDS
@@ -33,6 +39,8 @@ CANDIDATES = """\
 Milliseconds in the search, and how many times faster than the default, with 99 % intervals. All verified modules were timed
 in turns, and slow ones left: a module of few generations has no interval. The table above has the results that count.
 """
+HEAD = ("model", "target", "eager", "inductor", "default", "tuned", "gain", "kept", "candidate", "verified")  # fmt: skip
+OPERATIONS = ("dispatches", "share", "configuration of the compiler", "fastest one found", "alone", "tried")  # fmt: skip
 
 
 def page(records: Sequence[Record], reports: Reports) -> str:
@@ -40,51 +48,47 @@ def page(records: Sequence[Record], reports: Reports) -> str:
     table = Table.of(records)
     of = table.provenance
     when = f"\nMeasured {of.when}.\n" if of.when else ""
-    parts = [f"# Tuned models\n\n{wording.title(table)}.\n{when}", f"{FOUND}\n{_found(records)}"]
+    rows = [[text(cell) for cell in row] for row in found_rows(records)]
+    found = markdown.table(HEAD, rows, right=range(2, 7))
     measured = "".join(f"- {text(line)}\n" for line in (*of.where, *of.with_what))
-    parts.append(f"## Measured with\n\n{measured}")
-    parts.append(f"## Candidates\n\n{CANDIDATES}")
+    parts = [
+        f"# Tuned models\n\n{wording.title(table)}.\n{when}",
+        f"{FOUND}\n{found}",
+        f"## Measured with\n\n{measured}",
+        f"## Candidates\n\n{CANDIDATES}",
+    ]
     for (model, target), report in reports.items():
-        seconds = report.compile_s + report.measure_s
-        head = f"### {text(model)} on {text(target)}\n\n{seconds:.0f} of {report.budget_s:g} s.\n"
-        rows = [_candidate(one) for one in report.candidates if one.reason not in NOT_TRIED]
-        shown = markdown.table(("candidate", "ms", "gain", "generations", "outcome"), rows)
-        parts.append("\n".join(filter(None, (head, shown, "".join(_not_tried(report.candidates))))))
-        parts += [_specs(one) for one in report.specs]
+        parts.append(_candidates(f"### {text(model)} on {text(target)}\n\n", report))
+        parts += [_specs(specs) for specs in report.specs]
     return "\n".join(parts)
-
-
-HEAD = ("model", "target", "eager", "inductor", "default", "tuned", "gain", "kept", "candidate", "verified")  # fmt: skip
 
 
 def found_rows(records: Sequence[Record]) -> Iterator[list[str]]:
     """Yield what was found for each model and target, as cells under HEAD."""
-    by_name = {
-        (one["model"]["name"], one["experiment"]["frontend"] or one["experiment"]["runtime"], one["experiment"]["target"]): one
+    rows = {
+        (one["model"]["name"], one["experiment"]["frontend"], one["experiment"]["target"]): one
         for one in records
-    }  # fmt: skip
-    for (model, frontend, target), one in by_name.items():
+    }
+    baselines = {
+        (one["model"]["name"], one["experiment"]["runtime"], one["experiment"]["device"]): one
+        for one in reversed(records)  # the first one of several counts
+    }
+    for (model, frontend, target), one in rows.items():
         if frontend != TUNED:
             continue
         tuning = one["tuning"]
-        same_device = BACKENDS[one["experiment"]["backend"]].torch_device
-        baselines = [_baseline(records, model, runtime, same_device) for runtime in ("eager", "inductor")]  # fmt: skip
+        device = BACKENDS[one["experiment"]["backend"]].torch_device
+        beside = [baselines.get((model, runtime, device)) for runtime in ("eager", "inductor")]
+        count = tuning["candidates"]
         yield [
             model,
             target,
-            *(_ms(found) for found in (*baselines, by_name[model, AS_CONFIGURED, target], one)),
+            *map(_ms, (*beside, rows[model, AS_CONFIGURED, target], one)),
             _gain(*(tuning[f"speedup_vs_default{end}"] for end in ("", "_low", "_high"))),
             "yes" if tuning["kept"] else f"no: {tuning['why']}",
             tuning["candidate"] or "",
-            ""
-            if tuning["candidates"] is None
-            else f"{tuning['verified']} of {tuning['candidates']}",
+            "" if count is None else f"{tuning['verified']} of {count}",
         ]
-
-
-def _found(records: Sequence[Record]) -> str:
-    rows = [[text(cell) for cell in row] for row in found_rows(records)]
-    return markdown.table(HEAD, rows, right=range(2, 7))
 
 
 def said(records: Sequence[Record]) -> Iterator[str]:
@@ -95,18 +99,6 @@ def said(records: Sequence[Record]) -> Iterator[str]:
         gain = f"; gain {of['gain']}" if of["gain"] else ""
         kept = "kept" if of["kept"] == "yes" else f"not kept: {of['kept'].removeprefix('no: ')}"
         yield f"{of['model']} on {of['target']}: default {of['default']} ms, tuned {best}{gain}, {kept}"
-
-
-def _baseline(records: Sequence[Record], model: str, runtime: str, device: str) -> Record | None:
-    return next(
-        (
-            one
-            for one in records
-            if (one["model"]["name"], one["experiment"]["runtime"]) == (model, runtime)
-            and one["experiment"]["device"] == device
-        ),
-        None,
-    )
 
 
 def _ms(record: Record | None) -> str:
@@ -124,75 +116,71 @@ def _gain(ratio: float | None, low: float | None, high: float | None) -> str:
     return f"{ratio:.2f}" + ("" if low is None else f" ({low:.2f} to {high:.2f})")
 
 
-OPERATIONS = ("dispatches", "share", "configuration of the compiler", "fastest one found", "alone", "tried")  # fmt: skip
-
-
-def _specs(one: Specs) -> str:
-    """The search for a tuning spec for a candidate."""
-    head = f"Tuning spec for `{text(one.candidate)}`, {one.seconds:.0f} s"
-    if one.status != outcome.OK:
-        return f"{head}: {one.status} ({one.reason}): {text(one.detail[:300])}\n"
-    rows = [
-        [
-            ", ".join(f"`{text(name)}`" for name in found.functions),
-            _percent(found.share),
-            f"`{_sizes(found.default)}`",
-            f"`{_sizes(found.found)}`" if found.found else "the same" if found.tried else "",
-            f"{found.gain:.2f} ×" if found.found else "",
-            _tried(found),
-        ]
-        for found in one.operations
-    ]
-    if not rows:
-        return f"{head}: no operation that a spec can match takes 3 % of the time.\n"
-    rest = (
-        f"\n{_percent(one.others)} of the time are in further dispatches that no spec can match.\n"
-        if one.others
-        else ""
+def _candidates(head: str, report: Report) -> str:
+    """The candidates of a search, and how many were not tried, by reason."""
+    seconds = report.compile_s + report.measure_s
+    rows = [_candidate(line) for line in report.candidates if line.reason not in NOT_TRIED]
+    rest = Counter(
+        (line.reason, line.detail) for line in report.candidates if line.reason in NOT_TRIED
     )
-    return f"{head}:\n\n{markdown.table(OPERATIONS, rows)}{rest}"
+    parts = [
+        f"{head}{seconds:.0f} of {report.budget_s:g} s.\n",
+        markdown.table(("candidate", "ms", "gain", "generations", "outcome"), rows),
+        "".join(
+            f"- {count} not tried ({reason}): {text(detail)}\n"
+            for (reason, detail), count in rest.items()
+        ),
+    ]
+    return "\n".join(filter(None, parts))
 
 
-def _tried(found: TunedOperation) -> str:
-    if not found.matched:
-        return "none: the compiler takes no other configuration from a spec"
-    if not found.tried:
-        return "none: the time was over"
-    return f"{found.tried}, {found.failed} of them not accepted"
+def _candidate(line: Line) -> list[str]:
+    name = f"{line.name} (configured)" if line.configured else line.name
+    timed, timing = ("", "", ""), line.timing
+    if timing:
+        ms = wording.milliseconds(timing.ms)
+        if timing.low_ms and timing.high_ms:
+            low, high = map(wording.milliseconds, (timing.low_ms, timing.high_ms))
+            ms += f" ({low} to {high})"
+        gain = _gain(timing.speedup, timing.speedup_low, timing.speedup_high)
+        timed = (ms, gain, str(timing.generations))
+    is_ok = line.status == outcome.OK
+    ended = "verified" if is_ok else f"{line.status} ({line.reason}): {line.detail}"
+    if line.same_as:
+        ended += f"; the module of {line.same_as}"
+    return [text(name), *timed, text(ended[:300])]
 
 
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")
+def _specs(specs: Specs) -> str:
+    """The search for a tuning spec for a candidate."""
+    head = f"Tuning spec for `{text(specs.candidate)}`, {specs.seconds:.0f} s"
+    if specs.status != outcome.OK:
+        return f"{head}: {specs.status} ({specs.reason}): {text(specs.detail[:300])}\n"
+    if not specs.operations:
+        return f"{head}: no operation that a spec can match takes 3 % of the time.\n"
+    rest = f"\n{100 * specs.others:.0f} % of the time are in further dispatches that no spec can match.\n"
+    table = markdown.table(OPERATIONS, map(_operation, specs.operations))
+    return f"{head}:\n\n{table}{rest if specs.others else ''}"
 
 
-def _sizes(config: str) -> str:
-    """The levels of a lowering configuration, without the attribute around them."""
-    return config.partition("<")[2].removesuffix(">")
-
-
-def _not_tried(lines: Iterable[Line]) -> Iterator[str]:
-    """Yield how many candidates were not tried, by reason."""
-    found = Counter((one.reason, one.detail) for one in lines if one.reason in NOT_TRIED)
-    for (reason, detail), count in found.items():
-        yield f"- {count} not tried ({reason}): {text(detail)}\n"
-
-
-def _candidate(one: Line) -> list[str]:
-    ended = "verified" if one.status == outcome.OK else f"{one.status} ({one.reason}): {one.detail}"
-    if one.same_as:
-        ended += f"; the module of {one.same_as}"
-    name = f"{one.name} (configured)" if one.configured else one.name
-    return [text(name), *_timing(one.timing), markdown.text(ended[:300])]
-
-
-def _timing(of: Timing | None) -> tuple[str, str, str]:
-    """The latency, the gain and the generations of a candidate."""
-    if of is None:
-        return "", "", ""
-    ms = wording.milliseconds(of.ms)
-    if of.low_ms and of.high_ms:
-        ms += f" ({wording.milliseconds(of.low_ms)} to {wording.milliseconds(of.high_ms)})"
-    return ms, _gain(of.speedup, of.speedup_low, of.speedup_high), str(of.generations)
+def _operation(tuned: TunedOperation) -> list[str]:
+    default, found = (
+        f"`{config.partition('<')[2].removesuffix('>')}`" if config else ""
+        for config in (tuned.default, tuned.found)
+    )
+    tried = f"{tuned.tried}, {tuned.failed} of them not accepted"
+    if not tuned.matched:
+        tried = "none: the compiler takes no other configuration from a spec"
+    elif not tuned.tried:
+        tried = "none: the time was over"
+    return [
+        ", ".join(f"`{text(name)}`" for name in tuned.functions),
+        f"{100 * tuned.share:.0f} %",
+        default,
+        found or ("the same" if tuned.tried else ""),
+        f"{tuned.gain:.2f} ×" if tuned.found else "",
+        tried,
+    ]
 
 
 def summary(since: float) -> Iterator[RenderableType]:

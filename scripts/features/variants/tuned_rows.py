@@ -30,23 +30,26 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
 
     Raises ValueError if the file with the limits of a device has another form.
     """
-    made = {row: tuned_record(root, matrix, row) for row in tuned_matrix.rows(matrix)}
+    made = {row: _tuned_record(root, matrix, row) for row in tuned_matrix.rows(matrix)}
     reports = {(row["model"], row["target"]): found for row, (_, found) in made.items() if found}
     baselines = [
         record.baseline_record(root, matrix, matrix.models[of["model"]], matrix.baselines[of["baseline"]], of["test"], "time_tuned")
         for of in tuned_matrix.baselines(matrix)
     ]  # fmt: skip
-    found = [*(one for one, _ in made.values()), *baselines]
+    found = [*(row_record for row_record, _ in made.values()), *baselines]
     record.compare(found, tuned_matrix.devices(matrix), root)
-    for one in baselines:
-        one["tuning"] = None
-    for row, (one, searched) in made.items():
-        one["tuning"] = _section(row, searched)
-    _add_gains({row: one for row, (one, _) in made.items()})
+    for baseline in baselines:
+        baseline["tuning"] = None
+    for row, (row_record, searched) in made.items():
+        row_record["tuning"] = _section(row, searched)
+    for row, (tuned, _) in made.items():
+        if row["frontend"] == TUNED:
+            other = Cell.of(row.kind, **(row.by_axis() | {"frontend": AS_CONFIGURED}))
+            tuned["tuning"] |= _gain(tuned, made[other][0])
     return found, reports
 
 
-def tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[dict, Report | None]:
+def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report | None]:
     """The record of a row of results/tuned.csv, and the report of its tuning (None: there is none)."""
     model, target = matrix.models[row["model"]], tuned_matrix.part(matrix).targets[row["target"]]
     target = target.of(model)
@@ -55,26 +58,29 @@ def tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[dict, Report | 
     )
     found = stage_files.read_if_whole(root, stages.STAGES["tune"], row.to(Kind.TUNING), REPORT)
     searched = report.read(found) if found else None
-    chosen = searched and searched.of(
-        searched.tuned if row["frontend"] == TUNED else searched.default
-    )
     made["versions"] = dict.fromkeys(versions.OF_EVERY_RECORD) | made["versions"]
-    if chosen:
+    if chosen := _chosen(row, searched):
         spec = tuning.spec_flags(model.name, row["target"], chosen.spec)
         target = replace(target, opt_level=chosen.opt_level, flags=(*chosen.flags, *spec))
         made["compile"] = chosen.compile
         exported = Cell.of(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
         record.add_export(root, matrix, made, exported, matrix.frontends[chosen.frontend])
-    made["experiment"] |= {
-        "test": "eval",
-        "tuned": None,
-        "toolchain": PINNED,
-    } | record.of_target(row, target)
+    of_row = {"test": "eval", "tuned": None, "toolchain": PINNED}
+    made["experiment"] |= of_row | record.of_target(row, target)
     made["versions"] |= versions.iree(root, matrix, target.env, made["versions"]["iree"])
     return made, searched
 
 
+def _chosen(row: Cell, searched: Report | None) -> Line | None:
+    """The candidate whose module a row has."""
+    if searched is None:
+        return None
+    return searched.of(searched.tuned if row["frontend"] == TUNED else searched.default)
+
+
 _NO_RESULT = (outcome.UNAVAILABLE, outcome.SKIPPED, outcome.DAMAGED)
+_ENDS = ("", "_low", "_high")
+"""Of the names of a speed-up and the ends of its interval."""
 
 
 def results(found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
@@ -83,17 +89,20 @@ def results(found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
     If one of the two modules was not measured because there is no such device, because something else failed, or for a
     reason that passes, there is no result: an earlier one stays.
     """
-    for one in found:
+    rows = {
+        (one["model"]["name"], one["experiment"]["target"], one["experiment"]["frontend"]): one
+        for one in found
+    }
+    for (model, target, frontend), one in rows.items():
+        if frontend != TUNED or one["outcome"]["status"] in _NO_RESULT:
+            continue
+        default = rows[model, target, AS_CONFIGURED]
+        if any(row["outcome"]["reason"] in outcome.PASSING for row in (one, default)):
+            continue
         experiment, of = one["experiment"], one["tuning"]
-        if experiment["frontend"] != TUNED or one["outcome"]["status"] in _NO_RESULT:
-            continue
-        compared = next(_alike(one, found, AS_CONFIGURED))
-        if any(row["outcome"]["reason"] in outcome.PASSING for row in (one, compared)):
-            continue
-        latency, default = (row["latency"] or {} for row in (one, compared))
         yield Result(
-            model=one["model"]["name"],
-            target=experiment["target"],
+            model=model,
+            target=target,
             options=one["model"]["options"],
             kept=of["kept"],
             why=of["why"],
@@ -106,63 +115,31 @@ def results(found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
             device_name=one["run"]["device_name"],
             threads=one["run"]["threads"],
             versions={k: v for k, v in one["versions"].items() if v and not k.endswith("_build")},
-            latency_ms=latency.get("ms"),
-            default_ms=default.get("ms"),
-            speedup=of["speedup_vs_default"],
-            speedup_low=of["speedup_vs_default_low"],
-            speedup_high=of["speedup_vs_default_high"],
+            latency_ms=(one["latency"] or {}).get("ms"),
+            default_ms=(default["latency"] or {}).get("ms"),
+            **{f"speedup{end}": of[f"speedup_vs_default{end}"] for end in _ENDS},
         )
 
 
-def _alike(
-    of: Mapping[str, Any], found: Sequence[Mapping[str, Any]], frontend: str
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the record of the other row of the same model and target."""
-    for one in found:
-        same = one["model"]["name"] == of["model"]["name"]
-        experiment = one["experiment"]
-        if same and (experiment["frontend"], experiment["target"]) == (
-            frontend, of["experiment"]["target"],
-        ):  # fmt: skip
-            yield one
-
-
-def _section(row: Cell, report: Report | None) -> Record:
+def _section(row: Cell, searched: Report | None) -> Record:
     """The section `tuning` of a row, without its gain."""
-    found: Record = dict.fromkeys(
-        (
-            *("candidate", "frontend", "candidates", "compiled", "verified", "failed", "seconds"),
-            *("speedup_vs_default", "speedup_vs_default_low", "speedup_vs_default_high"),
-            *("kept", "why"),
-        )
-    )
-    if report is None:
-        return found
-    chosen = report.of(report.tuned if row["frontend"] == TUNED else report.default)
-    lines = report.candidates
-    return found | {
+    chosen = _chosen(row, searched)
+    lines = searched.candidates if searched else ()
+    known = {
+        "candidates": len(lines),
+        "compiled": sum(line.step != "compile" or line.status == outcome.OK for line in lines),
+        "verified": sum(line.status == outcome.OK and not line.same_as for line in lines),
+        "failed": sum(line.status in outcome.FAILED and not line.same_as for line in lines),
+        "seconds": searched.compile_s + searched.measure_s if searched else None,
+    }
+    return {
         "candidate": chosen.name if chosen else None,
         "frontend": chosen.frontend if chosen else None,
-        "candidates": len(lines),
-        "compiled": sum(is_compiled(one) for one in lines),
-        "verified": sum(one.status == outcome.OK and not one.same_as for one in lines),
-        "failed": sum(one.status in outcome.FAILED and not one.same_as for one in lines),
-        "seconds": report.compile_s + report.measure_s,
+        **(known if searched else dict.fromkeys(known)),
+        **dict.fromkeys(f"speedup_vs_default{end}" for end in _ENDS),
+        "kept": None,
+        "why": None,
     }
-
-
-def is_compiled(one: Line) -> bool:
-    """Whether a candidate has a module."""
-    return one.step != "compile" or one.status == outcome.OK
-
-
-def _add_gains(rows: Mapping[Cell, Record]) -> None:
-    """Compare each row `tuned` with the row `default` of the same model and target."""
-    for row, one in rows.items():
-        if row["frontend"] != TUNED:
-            continue
-        other = Cell.of(row.kind, **{**row.by_axis(), "frontend": AS_CONFIGURED})
-        one["tuning"] |= _gain(one, rows[other])
 
 
 def _gain(tuned: Record, default: Record) -> Record:

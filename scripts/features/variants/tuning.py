@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import msgspec
 
 from scripts.features.variants import flag_sets
 from scripts.features.variants.flag_sets import FlagSet
-from scripts.features.variants.remedies import Variant
+from scripts.features.variants.ways import Candidate, Variant
 from scripts.iree import tuning_spec
 from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError
@@ -31,20 +30,6 @@ AUTO = "auto"
 FOLDER = Path("results/tuned")
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One way to compile a model for a target. `configured`: the target compiles it so without tuning.
-
-    `needs`, `avoid`: properties of the programs for which it is tried (flag_sets.FlagSet).
-    """
-
-    name: str
-    variant: Variant
-    configured: bool
-    needs: tuple[str, ...] = ()
-    avoid: tuple[str, ...] = ()
-
-
 def candidates(
     backend: str, configured: Sequence[Variant], frontends: Iterable[str], table: flag_sets.Table
 ) -> list[Candidate]:
@@ -53,46 +38,50 @@ def candidates(
     `configured`: what the target compiles, a variant for each lowering path. `frontends`: those whose
     programs are tried. The combinations of the first configured opt level come first.
     """
-    found: dict[Variant, Candidate] = {}
-    for asked in configured:
-        name = f"{asked.frontend}-as-configured"
-        found.setdefault(asked, Candidate(name, asked, configured=True))
-    levels = [*(one.opt_level for one in configured), *table.opt_levels.get(backend, ())]
+    tried = [
+        Candidate(f"{asked.frontend}-as-configured", asked.frontend, asked.opt_level, asked.flags, configured=True)
+        for asked in configured
+    ]  # fmt: skip
+    levels = [*(asked.opt_level for asked in configured), *table.opt_levels.get(backend, ())]
     for level in dict.fromkeys(levels):
         for sets in _combined(backend, level, table):
+            flags = tuple(flag for chosen in sets for flag in chosen.flags)
+            needs, avoid = (
+                tuple(dict.fromkeys(name for chosen in sets for name in getattr(chosen, key)))
+                for key in ("needs", "avoid")
+            )
             for frontend in frontends:
-                flags = tuple(flag for one in sets for flag in one.flags)
-                variant = Variant(frontend, level, flags)
-                name = "-".join([frontend, level, *(one.name for one in sets)])
-                needs, avoid = (_of(sets, key) for key in ("needs", "avoid"))
-                found.setdefault(variant, Candidate(name, variant, False, needs, avoid))
+                name = "-".join([frontend, level, *(chosen.name for chosen in sets)])
+                tried.append(Candidate(name, frontend, level, flags, needs=needs, avoid=avoid))
+    found: dict[Variant, Candidate] = {}
+    for candidate in tried:
+        found.setdefault(candidate.variant, candidate)
     return list(found.values())
 
 
 def _combined(backend: str, level: str, table: flag_sets.Table) -> Iterator[list[FlagSet]]:
     """Yield at most one flag set together with at most one preprocessing, for an opt level."""
 
-    def of(section: dict[str, FlagSet]) -> list[FlagSet | None]:
-        fit = (one for one in section.values() if backend in one.backends)
-        return [None, *(one for one in fit if level in (one.opt_levels or (level,)))]
+    def fitting(section: dict[str, FlagSet]) -> list[list[FlagSet]]:
+        return [[]] + [
+            [entry]
+            for entry in section.values()
+            if backend in entry.backends and level in (entry.opt_levels or (level,))
+        ]
 
-    for before in of(table.preprocessing):
-        for one in of(table.flag_sets):
-            yield [found for found in (one, before) if found is not None]
-
-
-def _of(sets: Iterable[FlagSet], key: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for one in sets for name in getattr(one, key)))
+    for before in fitting(table.preprocessing):
+        for chosen in fitting(table.flag_sets):
+            yield chosen + before
 
 
 class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A file of FOLDER: what tuning a model for a target has found.
+    """A file of FOLDER: what tuning a model (with these `options`) for a target has found.
 
-    `kept`: whether it is used by `tuned: auto`, and `why`. `options`: of the model's functions. What it
-    compiles is `frontend`, `opt_level` and `flags` (which may name a tuning spec), for `backend` and `arch`, on `device`, the name of
-    which is `device_name`, with `threads` (None: not a CPU). `versions`: of the packages by the names
-    of records. `latency_ms` is that of the last timing, `default_ms` that of the configured way that was
-    the fastest, and `speedup` their ratio with the ends of its interval (None without a default).
+    `kept`: whether it is used, and `why`. What it compiles is `frontend`, `opt_level` and `flags` (which may name a
+    tuning spec), for `backend` and `arch`, on `device`, the name of which is `device_name`, with `threads` (None: not a
+    CPU). `versions`: of the packages by the names of records. `latency_ms` is that of the last timing, `default_ms` that
+    of the configured way that was the fastest, and `speedup` their ratio with the ends of its interval (None without a
+    default).
     """
 
     model: str
@@ -121,12 +110,20 @@ def path_of(model: str, target: str, folder: Path = FOLDER) -> Path:
     return folder / model / f"{target}.yaml"
 
 
+def read(path: Path) -> Result | None:
+    """Read such a file; None if there is none. Raises ConfigError that names the file and what is wrong."""
+    if not path.exists():
+        return None
+    try:
+        return msgspec.convert(reading.read(path), Result)
+    except (ConfigError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path}: {error}; delete it, or restore it") from error
+
+
 def spec_path(model: str, target: str, text: str, folder: Path = FOLDER) -> Path:
     """Return the file for a tuning spec. Its name has the CRC-32 of its text, so that a flag that names it changes
     where the text does, and what was compiled with another text is compiled again."""
-    return path_of(model, target, folder).with_name(
-        f"{target}-{zlib.crc32(text.encode()):08x}.mlir"
-    )
+    return path_of(model, target, folder).with_name(f"{target}-{_crc(text.encode())}.mlir")
 
 
 def spec_flags(model: str, target: str, text: str, folder: Path = FOLDER) -> tuple[str, ...]:
@@ -141,18 +138,12 @@ def spec_problem(flags: Iterable[str]) -> str:
         return ""
     if not path.is_file():
         return f"its tuning spec {path} does not exist"
-    digest = f"{zlib.crc32(path.read_bytes()):08x}"
+    digest = _crc(path.read_bytes())
     written = re.search(r"-([0-9a-f]{8})$", path.stem)  # by tuning; a user's own file has any name
     if written and written[1] != digest:
         return f"its tuning spec {path} has been changed: its CRC-32 is {digest}"
     return ""
 
 
-def read(path: Path) -> Result | None:
-    """Read such a file; None if there is none. Raises ConfigError that names the file and what is wrong."""
-    if not path.exists():
-        return None
-    try:
-        return msgspec.convert(reading.read(path), Result)
-    except (ConfigError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path}: {error}; delete it, or restore it") from error
+def _crc(content: bytes) -> str:
+    return f"{zlib.crc32(content):08x}"

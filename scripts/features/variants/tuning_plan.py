@@ -10,20 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.core.machine import cpu_name, physical_cores
-from scripts.features.variants import flag_sets, tuned_matrix, tuning
-from scripts.features.variants.remedy_plan import Remedies
-from scripts.features.variants.search.candidates import Candidate, Search
+from scripts.features.variants import flag_sets, tuned_matrix, tuning, ways
+from scripts.features.variants.remedy_plan import Remedies, program
 from scripts.features.variants.tuning import AS_CONFIGURED, TUNED, Result
+from scripts.features.variants.ways import Search
 from scripts.iree import tools, tuning_spec
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import plugins
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Choice, Model, Target
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import IREE_ENV, STATUS
+from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.stages import STAGES
 from scripts.run import environments
-from scripts.run.options import compile_options
 
 TUNE = STAGES["tune"]
 MODULES = {TUNED: "tuned.vmfb", AS_CONFIGURED: "default.vmfb"}
@@ -43,15 +42,15 @@ class Tuning:
 
     def made(self, wildcards, file: str = "") -> str:
         """A file of the stage that has made the module of such a row; without `file`, the module."""
-        return TUNE.path(_cell(wildcards), file or MODULES[wildcards.frontend])
+        of = Cell.of(Kind.TUNING, model=wildcards.model, target=wildcards.target)
+        return TUNE.path(of, file or MODULES[wildcards.frontend])
 
     def exports(self, file: str, wildcards) -> list[str]:
         """A file of every export whose program may be compiled for a model."""
-        of = [
-            Cell.of(Kind.PROGRAM, model=wildcards.model, frontend=frontend)
+        return [
+            STAGES["export"].path(program(wildcards.model, frontend), file)
             for frontend in tuned_matrix.frontends(self._matrix)
         ]
-        return [STAGES["export"].path(one, file) for one in of]
 
     def target(self, wildcards) -> Target:
         """The target that a model is tuned for, with its overrides for the model."""
@@ -60,42 +59,26 @@ class Tuning:
 
     def specs(self, wildcards) -> list[str]:
         """The tuning specs that the target's own flags name, as inputs (see Options.tuning_specs)."""
-        found = tuned_matrix.candidates(self._matrix, wildcards.model, wildcards.target)
-        named = (tuning_spec.named(one.variant.flags) for one in found)
+        candidates = tuned_matrix.candidates(self._matrix, wildcards.model, wildcards.target)
+        named = (tuning_spec.named(candidate.flags) for candidate in candidates)
         return list(dict.fromkeys(str(path) for path in named if path))
 
     def search(self, wildcards) -> str:
         """What is searched for a model on a target, as text for the command line."""
-        target, table = self.target(wildcards), flag_sets.table()
-        found = tuned_matrix.candidates(self._matrix, wildcards.model, wildcards.target)
-        used = {name for one in found for name in (*one.needs, *one.avoid)}
-        properties = {name: texts for name, texts in table.properties.items() if name in used}
-        candidates = tuple(self._candidate(wildcards.model, target, one) for one in found)
-        of = tuned_matrix.part(self._matrix)
-        specs = of.specs if BACKENDS[target.backend].tuning_specs else 0.0
-        flag = tuning_spec.FLAG if specs else ""
-        return Search(candidates, properties, of.budget_s, of.keep, specs, flag).to_text()
-
-    def _candidate(self, model: str, target: Target, declared: tuning.Candidate) -> Candidate:
-        variant = declared.variant
-        exported = Cell.of(Kind.PROGRAM, model=model, frontend=variant.frontend)
-        return Candidate(
-            name=declared.name,
-            frontend=variant.frontend,
-            opt_level=variant.opt_level,
-            flags=variant.flags,
-            options=tuple(compile_options(target, variant.opt_level, variant.flags)),
-            program=STAGES["export"].path(exported, "program.mlir"),
-            export=STAGES["export"].path(exported, STATUS),
-            configured=declared.configured,
-            needs=declared.needs,
-            avoid=declared.avoid,
-            hang=self._remedies.known_hang(model, target, variant),
+        target, settings = self.target(wildcards), tuned_matrix.part(self._matrix)
+        declared = tuned_matrix.candidates(self._matrix, wildcards.model, wildcards.target)
+        used = {name for candidate in declared for name in (*candidate.needs, *candidate.avoid)}
+        known = flag_sets.table().properties
+        specs = settings.specs if BACKENDS[target.backend].tuning_specs else 0.0
+        search = Search(
+            tuple(self._remedies.completed(way, wildcards.model, target) for way in declared),
+            {name: texts for name, texts in known.items() if name in used},
+            settings.budget_s,
+            settings.keep,
+            specs,
+            tuning_spec.FLAG if specs else "",
         )
-
-
-def _cell(wildcards) -> Cell:
-    return Cell.of(Kind.TUNING, model=wildcards.model, target=wildcards.target)
+        return ways.to_text(search)
 
 
 def with_results(matrix: Matrix, folder: Path = tuning.FOLDER) -> tuple[Matrix, list[str]]:
@@ -120,45 +103,41 @@ def _choices(
     """Yield what a target uses for each model."""
     for model in matrix.models.values():
         path = tuning.path_of(model.name, target.name, folder)
-        found = tuning.read(path)
-        if found is None or not found.kept or found.frontend is None:
+        result = tuning.read(path)
+        if result is None or not result.kept or result.frontend is None:
             continue
-        if found.frontend not in matrix.frontends:  # of this run; nothing to use it for
+        if result.frontend not in matrix.frontends:  # of this run; nothing to use it for
             continue
-        if other := _difference(matrix, model, target, found) or tuning.spec_problem(found.flags):
-            notes.append(f"{path} is not used: {other}")
+        if problem := _difference(matrix, model, target, result) or tuning.spec_problem(
+            result.flags
+        ):
+            notes.append(f"{path} is not used: {problem}")
             continue
-        yield model.name, Choice(found.frontend, found.opt_level or "", found.flags, str(path))
+        choice = Choice(result.frontend, result.opt_level or "", result.flags, str(path))
+        yield model.name, choice
 
 
-def _difference(matrix: Matrix, model: Model, target: Target, found: Result) -> str:
+def _difference(matrix: Matrix, model: Model, target: Target, result: Result) -> str:
     """How a result differs from what would be compiled and measured now; "" if it does not.
 
     The driver knows the name of this machine's CPU. Of another device it knows only what programs
     are compiled for.
     """
-    assert found.frontend is not None
-    now: dict[str, object] = {
-        "options of the model": model.options,
-        "backend": target.backend,
-        "arch": target.arch,
-        "device": target.device,
-    }
-    then: dict[str, object] = {
-        "options of the model": found.options,
-        "backend": found.backend,
-        "arch": found.arch,
-        "device": found.device,
+    assert result.frontend is not None
+    pairs: dict[str, tuple[object, object]] = {
+        "options of the model": (result.options, model.options),
+        "backend": (result.backend, target.backend),
+        "arch": (result.arch, target.arch),
+        "device": (result.device, target.device),
     }
     if target.on_cpu:
-        now |= {"CPU": cpu_name(), "threads": matrix.measure.get("threads") or physical_cores()}
-        then |= {"CPU": found.device_name, "threads": found.threads}
-    for package, version in versions(matrix, found.frontend).items():
-        now[package], then[package] = version, found.versions.get(package)
-    return next(
-        (f"{key}: {then[key]}; now: {now[key]}" for key in now if now[key] != then[key]),
-        "",
-    )
+        pairs["CPU"] = result.device_name, cpu_name()
+        threads = matrix.measure.get("threads") or physical_cores()
+        pairs["threads"] = result.threads, threads
+    for package, version in versions(matrix, result.frontend).items():
+        pairs[package] = result.versions.get(package), version
+    differing = (f"{key}: {then}; now: {now}" for key, (then, now) in pairs.items() if then != now)
+    return next(differing, "")
 
 
 def versions(matrix: Matrix, frontend: str) -> dict[str, str]:

@@ -13,8 +13,7 @@ from pathlib import Path
 from scripts.core import exits
 from scripts.features.profile import reading
 from scripts.features.profile.account import account
-from scripts.features.profile.first import worth_looking_at
-from scripts.features.profile.page import page
+from scripts.features.profile.page import page, worth_looking_at
 
 
 def main() -> None:

@@ -6,14 +6,14 @@ import argparse
 
 from scripts.core import atomic, checkout, exits
 from scripts.features.report import columns_page
-from scripts.features.variants import document_flag_sets, document_remedies
+from scripts.features.variants import document
 
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     docs = checkout.ROOT / "docs"
     atomic.write_text(docs / "columns.md", columns_page.page(columns_page.TABLES))
-    for part in (document_flag_sets.PART, document_remedies.PART):
+    for part in document.PARTS:
         page = docs / part.page
         try:
             atomic.write_text(page, part.within(page.read_text(encoding="utf-8")))

@@ -46,9 +46,8 @@ class Race:
     def __init__(self, keep: float, said: Callable[[str], None]) -> None:
         self._keep, self._said = keep, said
         self._number = 0
-        self._near: dict[
-            str, int
-        ] = {}  # the last generation after which each was near the fastest one
+        # The last generation after which each was near the fastest one.
+        self._near: dict[str, int] = {}
         self.anchor = ""
         self.ms: dict[str, dict[Generation, float]] = {}
         self.ended: dict[str, MemberEnded] = {}
@@ -112,12 +111,12 @@ class Race:
     def _generation(self, at: int, part: Sequence[str], start: Callable[[str], Worker]) -> None:
         group = Group(part, start, RULE, enough=lambda _: True, said=self._said)
         group.run()
-        for name, one in group.timed.items():
-            if one.ended:
-                self.ended[name] = one.ended
+        for name, member in group.timed.items():
+            if member.ended:
+                self.ended[name] = member.ended
                 self.ms.pop(name, None)
             else:
-                ms = ratios.undisturbed(one.generations[0].each_s) * 1e3
+                ms = ratios.undisturbed(member.generations[0].each_s) * 1e3
                 self.ms.setdefault(name, {})[self._number, at] = ms
 
     def _staying(self, names: Sequence[str], configured: Collection[str], number: int) -> list[str]:

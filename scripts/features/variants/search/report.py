@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from scripts.features.variants.specs.search import TunedOperation
+
 
 class Timing(msgspec.Struct, frozen=True):
     """The latency of a candidate in the generations that count (ratios.counted), and how many times faster it was than the
@@ -43,22 +45,8 @@ class Line(msgspec.Struct, frozen=True):
     spec: str = ""
 
 
-class TunedOperation(msgspec.Struct, frozen=True):
-    """An operation that takes a share of the time. `functions`: the dispatches that have it; `share`: of the time of a call,
-    0 to 1. `matched`: whether the compiler takes a configuration for it from a spec; if not, none is searched for.
-    `found`: the fastest configuration (None: the `default` one of the compiler). `gain`: how many times faster the first
-    dispatch was on its own (None: nothing was tried). `tried`: configurations; `failed`: those that the compiler did not
-    accept, or that did not run."""
-
-    functions: tuple[str, ...]
-    share: float
-    operation: str
-    default: str
-    matched: bool
-    found: str | None
-    gain: float | None
-    tried: int
-    failed: int
+NOT_APPLICABLE, OUT_OF_BUDGET = "not-applicable", "budget"
+"""Reasons of candidates that are not tried."""
 
 
 class Specs(msgspec.Struct, frozen=True):
@@ -89,7 +77,7 @@ class Report(msgspec.Struct, frozen=True):
 
     def of(self, name: str | None) -> Line | None:
         """Return the candidate of that name; None for None."""
-        return next((one for one in self.candidates if one.name == name), None)
+        return next((line for line in self.candidates if line.name == name), None)
 
 
 def read(values: Mapping[str, Any]) -> Report:

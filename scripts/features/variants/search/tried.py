@@ -1,27 +1,35 @@
-"""The candidates of a search while it runs."""
+"""The candidates of a search while it runs: what has become of each, and the jobs that compile them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import multiprocessing
+import os
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 from scripts.core import atomic
-from scripts.features.variants.search.candidates import Candidate
 from scripts.features.variants.search.report import Line, Timing
-from scripts.supervise import outcome
+from scripts.features.variants.ways import Candidate, Search
+from scripts.supervise import outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
+from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import Outcome
 
-MODULE, REPORT = "module.vmfb", "report.json"
-
-NOT_APPLICABLE, OUT_OF_BUDGET, NO_CANDIDATE = "not-applicable", "budget", "no-candidate"
-"""Reasons of candidates that are not tried, and of a job of which no candidate has worked."""
+MODULE, REPORT, VERIFY = "module.vmfb", "report.json", "verify"
+"""Files of a candidate, and the folder of its verification, in its own."""
+NO_CANDIDATE = "no-candidate"
+"""The reason of a job of which no candidate has worked."""
+POLL_SECONDS = 0.2
 
 
 @dataclass
 class Tried:
-    """A candidate and what has become of it. `spec`: the text of its tuning spec."""
+    """A candidate and what has become of it. `digest`: of its module; `same_as`: the candidate before it with this module.
+    `spec`: the text of its tuning spec."""
 
     candidate: Candidate
     folder: Path
@@ -33,6 +41,10 @@ class Tried:
     spec: str = ""
 
     @property
+    def name(self) -> str:
+        return self.candidate.name
+
+    @property
     def module(self) -> Path:
         return self.folder / MODULE
 
@@ -40,35 +52,89 @@ class Tried:
     def is_ok(self) -> bool:
         return self.ended is not None and self.ended.status == outcome.OK
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it is ok, and no candidate before it has the same module."""
+        return self.is_ok and not self.same_as
+
     def line(self) -> Line:
-        ended, of = self.ended, self.candidate
+        """What the report says of it."""
+        ended, way = self.ended, self.candidate
         assert ended is not None
         report = self.folder / REPORT
         return Line(
-            of.name, of.frontend, of.opt_level, of.flags, of.configured,
+            way.name, way.frontend, way.opt_level, way.flags, way.configured,
             ended.status, self.step, ended.reason, ended.detail, ended.log, self.same_as, self.timing,
             atomic.read_json(report) if report.is_file() and report.stat().st_size else {}, self.spec,
         )  # fmt: skip
 
+    def said(self) -> str:
+        """What the log says of it."""
+        ended = self.ended
+        assert ended is not None
+        why = "" if self.is_ok else f" ({ended.reason}): {ended.detail}"
+        time = f": {self.timing.ms:.4g} ms" if self.timing else ""
+        same = f", the module of {self.same_as}" if self.same_as else ""
+        return f"{self.name}: {ended.status}{why}{same}{time}"
+
+
+def why_not(search: Search, candidate: Candidate, program: bytes) -> str:
+    """Why a candidate does not apply to a program; "" if it does."""
+
+    def has(name: str) -> bool:
+        return any(re.search(text.encode(), program) for text in search.properties[name])
+
+    for name in candidate.needs:
+        if not has(name):
+            return f"the program has no {name}"
+    for name in candidate.avoid:
+        if has(name):
+            return f"the program has {name}"
+    return ""
+
 
 def why_none(tried: Collection[Tried]) -> Diagnosis:
     """Why no candidate has passed: the first configured one, or else the first one that was tried."""
-    ended = [one for one in tried if one.ended and one.ended.status != outcome.SKIPPED]
-    first = next((one for one in ended if one.candidate.configured), next(iter(ended), None))
+    failed = [one for one in tried if one.ended and one.ended.status != outcome.SKIPPED]
+    first = next((one for one in failed if one.candidate.configured), next(iter(failed), None))
     if first is None or first.ended is None:
         said = next((one.ended.detail for one in tried if one.ended), "there is none")
         return Diagnosis("error", NO_CANDIDATE, f"no candidate could be tried: {said}")
-    name, of = first.candidate.name, first.ended
+    of = first.ended
     if of.status == outcome.UNAVAILABLE:
         return Diagnosis(of.status, of.reason, of.detail)
-    return Diagnosis(of.status, of.reason, f"no candidate has passed; {name}: {of.detail}")
+    return Diagnosis(of.status, of.reason, f"no candidate has passed; {first.name}: {of.detail}")
 
 
-def said(one: Tried) -> str:
-    """A candidate and its outcome, for the log."""
-    ended = one.ended
-    assert ended is not None
-    why = "" if ended.status == outcome.OK else f" ({ended.reason}): {ended.detail}"
-    time = f": {one.timing.ms:.4g} ms" if one.timing else ""
-    same = f", the module of {one.same_as}" if one.same_as else ""
-    return f"{one.candidate.name}: {ended.status}{why}{same}{time}"
+def beside(jobs: Iterator[Job], at_once: int, owner: int) -> Iterator[Job]:
+    """Run jobs, `at_once` of them at a time, and yield each when it has ended.
+
+    Each is run by a process forked from this one, which it notices to end. Raises Interrupted if the
+    process `owner`, which asked for the search, is gone.
+    """
+    context = multiprocessing.get_context("fork")
+    running: dict[Any, tuple[Any, Job]] = {}
+
+    def start() -> None:
+        while len(running) < at_once and (job := next(jobs, None)):
+            child = context.Process(target=_run_one, args=(job,), daemon=True)
+            child.start()
+            running[child.sentinel] = child, job
+
+    start()
+    while running:
+        for sentinel in wait(list(running), timeout=POLL_SECONDS):
+            child, job = running.pop(sentinel)
+            child.join()
+            yield job
+        if os.getppid() != owner:
+            raise Interrupted(f"process {owner} that asked for it is gone")
+        start()
+
+
+def _run_one(job: Job) -> None:
+    """Run a job, in a process of its own. One that is told to stop leaves no outcome."""
+    try:
+        supervise.run(job)
+    except Interrupted:
+        os._exit(143)

@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,10 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
-from scripts.features.variants.search import beside
-from scripts.features.variants.search.candidates import Candidate, Search
 from scripts.features.variants.search.race import AT_ONCE, Race
-from scripts.features.variants.search.report import Report, Specs
-from scripts.features.variants.search.tried import (
-    NOT_APPLICABLE,
-    OUT_OF_BUDGET,
-    REPORT,
-    Tried,
-    said,
-    why_none,
-)
+from scripts.features.variants.search.report import NOT_APPLICABLE, OUT_OF_BUDGET, Report, Specs
+from scripts.features.variants.search.tried import REPORT, VERIFY, Tried, beside, why_none, why_not
+from scripts.features.variants.ways import Search
 from scripts.supervise import members, outcome, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis
@@ -43,8 +35,8 @@ from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios
 
-FOLDER, VERIFY = "candidates", "verify"
-"""Folder of the candidates, in that of the job, and of the verification of one, in its own."""
+FOLDER = "candidates"
+"""Folder of the candidates, in that of the job."""
 COMPILING = 0.5
 """Share of the budget that compilations may take."""
 VERIFYING = 0.75
@@ -84,28 +76,33 @@ class _Tuner:
 
     def __init__(self, job: Job, owner: int, search: Search, at_once: int, log: CappedLog) -> None:
         self._job, self._owner, self._search, self._log = job, owner, search, log
+        self._options = dict(pairwise(job.command))  # of the command that verifies
         self._at_once = max(1, at_once)
         self._folder = job.status_path.parent
         shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
-        self._tried = [Tried(one, self._folder / FOLDER / one.name) for one in search.candidates]
+        self._tried = {
+            way.name: Tried(way, self._folder / FOLDER / way.name) for way in search.candidates
+        }
         self._specs: list[Specs] = []
         self._race = Race(search.keep, said=lambda text: log.note(f"# {text}"))
         self.compile_s, self.measure_s, self.peak_mb = 0.0, 0.0, 0.0
 
     def run(self) -> Diagnosis | None:
         """Try the candidates. Returns why none of them has worked, or None."""
+        candidates = self._tried.values()
+        before_specs = 1.0 - self._search.specs  # the share of the budget
         self._leave_out()
-        self._compile(self._tried, COMPILING * self._before_specs)
+        self._compile(candidates, COMPILING * before_specs)
         self._find_same()
-        self._verify(self._tried, VERIFYING * self._before_specs)
-        self._time(self._tried, self._before_specs)
+        self._verify(candidates, VERIFYING * before_specs)
+        self._time(candidates, before_specs)
         if self._search.specs:
             self._add_specs()
         self._share()
-        for one in self._tried:
-            if one.ended is not None and one.ended.reason == outcome.DISK_FULL:
-                return Diagnosis("error", outcome.DISK_FULL, one.ended.detail)
-        return None if self._best() else why_none(self._tried)
+        for tried in candidates:
+            if tried.ended is not None and tried.ended.reason == outcome.DISK_FULL:
+                return Diagnosis("error", outcome.DISK_FULL, tried.ended.detail)
+        return None if self._best() else why_none(candidates)
 
     def place(self, scratch: Path) -> None:
         """Write the artifacts, and remove all other modules and inputs."""
@@ -118,121 +115,106 @@ class _Tuner:
             budget_s=self._search.budget_s,
             compile_s=round(self.compile_s, 3),
             measure_s=round(self.measure_s, 3),
-            tuned=best.candidate.name if best else None,
-            default=configured.candidate.name if configured else None,
-            candidates=tuple(one.line() for one in self._tried),
+            tuned=best.name if best else None,
+            default=configured.name if configured else None,
+            candidates=tuple(tried.line() for tried in self._tried.values()),
             specs=tuple(self._specs),
         )
         atomic.write_json(report, msgspec.to_builtins(found))
-        options = dict(pairwise(self._job.command))
-        shutil.rmtree(options.get("--raw-inputs", self._folder / "inputs"), ignore_errors=True)
-        for one in self._tried:
-            one.module.unlink(missing_ok=True)
-            self._log.note(f"# {said(one)}")
+        inputs = self._options.get("--raw-inputs", self._folder / "inputs")
+        shutil.rmtree(inputs, ignore_errors=True)
+        for tried in self._tried.values():
+            tried.module.unlink(missing_ok=True)
+            self._log.note(f"# {tried.said()}")
 
     def _best(self, configured: bool = False) -> Tried | None:
         """The fastest candidate that has passed, of all or of the configured ones."""
-        passed = [one for one in self._tried if self._original(one) in self._timed]
-        if not configured:
-            return min(passed, key=self._rank, default=None)
-        passed = [one for one in passed if one.candidate.configured]
-        rank = self._race.rank_of_configured
-        return min(passed, key=lambda one: rank(self._original(one).candidate.name), default=None)
+        rank = self._race.rank_of_configured if configured else self._race.rank
+        passed = [
+            tried
+            for tried in self._tried.values()
+            if self._original(tried).name in self._race.ms
+            and (tried.candidate.configured or not configured)
+        ]
+        return min(passed, key=lambda tried: rank(self._original(tried).name), default=None)
 
-    @property
-    def _timed(self) -> list[Tried]:
-        """The candidates that were timed, each module once."""
-        return [one for one in self._tried if one.candidate.name in self._race.ms]
-
-    def _rank(self, one: Tried) -> tuple[int, float]:
-        """Sorts the fastest first."""
-        return self._race.rank(self._original(one).candidate.name)
-
-    def _original(self, one: Tried) -> Tried:
+    def _original(self, tried: Tried) -> Tried:
         """The candidate whose module was timed for this one."""
-        return next((t for t in self._tried if t.candidate.name == one.same_as), one)
+        return self._tried[tried.same_as or tried.name]
 
     def _leave_out(self) -> None:
         """Skip the candidates that do not apply to their programs, or are known to hang."""
-        texts: dict[str, bytes] = {}
-        for one in self._tried:
-            of = one.candidate
-            if of.program not in texts:
-                path = Path(of.program)
-                texts[of.program] = path.read_bytes() if path.is_file() else b""
-            if of.hang:
-                one.ended = self._skipped("known-hang", of.hang)
-            elif texts[of.program] and (why := self._search.why_not(of, texts[of.program])):
-                one.ended = self._skipped(NOT_APPLICABLE, why)
+        programs = {tried.candidate.program for tried in self._tried.values()}
+        texts = {path: Path(path).read_bytes() for path in programs if Path(path).is_file()}
+        for tried in self._tried.values():
+            text = texts.get(tried.candidate.program)
+            if tried.candidate.hang:
+                tried.ended = self._skipped("known-hang", tried.candidate.hang)
+            elif text and (why := why_not(self._search, tried.candidate, text)):
+                tried.ended = self._skipped(NOT_APPLICABLE, why)
 
-    def _compile(self, candidates: Sequence[Tried], share: float) -> None:
+    def _compile(self, candidates: Collection[Tried], share: float) -> None:
         """Compile candidates, several at a time, as long as their share of the budget lasts. What is
         configured is compiled in any case."""
-        todo = [one for one in candidates if one.ended is None]
-        jobs = {str(one.folder / outcome.STATUS): one for one in todo}
+        todo = [tried for tried in candidates if tried.ended is None]
+        by_status = {tried.folder / outcome.STATUS: tried for tried in todo}
 
         def wanted() -> Iterator[Job]:
-            for one in todo:
-                if one.candidate.configured or self._left(share) > 0:
-                    yield self._compile_job(one)
+            for tried in todo:
+                if tried.candidate.configured or self._left(share) > 0:
+                    yield self._compile_job(tried)
 
-        for done in beside.beside(wanted(), self._at_once, self._owner):
-            one = jobs[str(done.status_path)]
-            one.ended = outcome.read_or_damaged(done.status_path)
+        for done in beside(wanted(), self._at_once, self._owner):
+            by_status[done.status_path].ended = outcome.read_or_damaged(done.status_path)
             self.compile_s += self._account(done) / self._at_once
-        for one in todo:
-            if one.ended is None:
-                one.ended = self._skipped(OUT_OF_BUDGET, self._budget_said(share))
+        for tried in todo:
+            if tried.ended is None:
+                tried.ended = self._late(share)
 
     def _find_same(self) -> None:
         """Hash the modules. The later one of two that are the same is not verified."""
         first: dict[str, Tried] = {}
-        for one in self._tried:
+        for tried in self._tried.values():
             # Found before: what has failed since then is still the first one with its module.
-            if one.digest:
-                first.setdefault(one.digest, one)
-            elif one.is_ok:
-                one.digest = hashlib.sha256(one.module.read_bytes()).hexdigest()
-                same = first.setdefault(one.digest, one)
-                one.same_as = "" if same is one else same.candidate.name
+            if tried.digest:
+                first.setdefault(tried.digest, tried)
+            elif tried.is_ok:
+                tried.digest = hashlib.sha256(tried.module.read_bytes()).hexdigest()
+                same = first.setdefault(tried.digest, tried)
+                tried.same_as = "" if same is tried else same.name
 
-    @property
-    def _before_specs(self) -> float:
-        """The share of the budget for what comes before the search for tuning specs."""
-        return 1.0 - self._search.specs
-
-    def _verify(self, candidates: Sequence[Tried], share: float) -> None:
+    def _verify(self, candidates: Collection[Tried], share: float) -> None:
         """Verify modules, as long as this share of the budget lasts. What is configured is verified in any case."""
         without_device: Outcome | None = None
-        for one in candidates:
-            if not one.is_ok or one.same_as:
+        for tried in candidates:
+            if not tried.is_new:
                 continue
             if without_device:
-                one.ended = without_device
-            elif not one.candidate.configured and self._left(share) <= 0:
-                one.ended = self._skipped(OUT_OF_BUDGET, self._budget_said(share))
+                tried.ended = without_device
+            elif not tried.candidate.configured and self._left(share) <= 0:
+                tried.ended = self._late(share)
             else:
-                one.step = "verify"
-                job = self._verify_job(one)
-                one.ended = supervise.run(job)
+                tried.step = "verify"
+                job = self._verify_job(tried)
+                tried.ended = supervise.run(job)
                 self.measure_s += self._account(job)
-                if one.ended.status == outcome.UNAVAILABLE:
-                    without_device = one.ended
+                if tried.ended.status == outcome.UNAVAILABLE:
+                    without_device = tried.ended
 
-    def _time(self, candidates: Sequence[Tried], share: float) -> None:
+    def _time(self, candidates: Collection[Tried], share: float) -> None:
         """Time the modules that are verified in turns, as long as this share of the budget lasts."""
-        todo = {one.candidate.name: one for one in candidates if one.is_ok and not one.same_as}
+        todo = [tried.name for tried in candidates if tried.is_new]
         if not todo:
             return
-        configured = [one.candidate.name for one in self._tried if one.candidate.configured]
-        late = self._skipped(OUT_OF_BUDGET, self._budget_said(share))
+        configured = [tried.name for tried in self._tried.values() if tried.candidate.configured]
+        late = self._late(share)
         watch = Watch(self._job, self._owner, self._folder, self._log)
         with watch.stop_requests():
             begun, left_s = time.monotonic(), max(0.0, self._left(share))
             workers = Workers(self._job, self._owner, watch, left_s + self._job.timeout_s)
             try:
                 self._race.run(
-                    list(todo),
+                    todo,
                     configured,
                     lambda name: workers.start(self._member(name)),
                     self._parts,
@@ -243,143 +225,134 @@ class _Tuner:
             seconds = time.monotonic() - begun
         self.measure_s += seconds
         self.peak_mb = max(self.peak_mb, workers.peak_mb)
-        for one in self._tried:
-            name = one.candidate.name
-            one.step = "time" if name in todo else one.step
-            if found := self._race.ended.get(name):
-                one.ended = dataclasses.replace(late, status=found.status, reason=found.reason, detail=found.detail, log=str(self._log_of(one)))  # fmt: skip
-            elif name in todo and name not in self._race.ms:
-                one.ended = late
+        for tried in self._tried.values():
+            tried.step = "time" if tried.name in todo else tried.step
+            if found := self._race.ended.get(tried.name):
+                tried.ended = dataclasses.replace(late, status=found.status, reason=found.reason, detail=found.detail, log=str(_timing_log(tried)))  # fmt: skip
+            elif tried.name in todo and tried.name not in self._race.ms:
+                tried.ended = late
 
     def _member(self, name: str) -> Member:
-        one = self._of(name)
-        return Member.verified(name, one.folder / VERIFY, self._log_of(one), self._job.preload)
+        tried = self._tried[name]
+        return Member.verified(name, tried.folder / VERIFY, _timing_log(tried), self._job.preload)
 
     def _parts(self, names: Sequence[str], anchor: str) -> list[list[str]]:
         """The modules that are timed at once."""
-        needs = {name: members.memory_mb(self._of(name).folder / VERIFY) for name in names}
+        needs = {name: members.memory_mb(self._tried[name].folder / VERIFY) for name in names}
         return members.parts(needs, anchor, self._job.memory_mb, AT_ONCE)
-
-    def _of(self, name: str) -> Tried:
-        return next(one for one in self._tried if one.candidate.name == name)
-
-    def _log_of(self, one: Tried) -> Path:
-        """What its process has printed while it was timed."""
-        return one.folder / "time.txt"
 
     def _add_specs(self) -> None:
         """Search for tuning specs for the fastest modules. Then time these once more, beside the modules that are
         compiled with the specs."""
-        passed = [one for one in self._timed if not self._has_spec(one.candidate)]
-        chosen = sorted(passed, key=self._rank)[:WITH_SPECS]
+        given = f"{self._search.spec_flag}="  # iree-compile takes one spec only
+        chosen = [
+            self._tried[name]
+            for name in sorted(self._race.ms, key=self._race.rank)
+            if not any(flag.startswith(given) for flag in self._tried[name].candidate.flags)
+        ][:WITH_SPECS]
         # Three runs of the compiler on the whole program (two of them without code generation), a verification, and
         # both modules are timed.
         turns_s = 2 * ratios.FIRST_LOOK * self._race.member_s
         reserved = [
-            2 * _seconds(one.folder) + _seconds(one.folder / VERIFY) + turns_s for one in chosen
+            2 * _seconds(tried.folder) + _seconds(tried.folder / VERIFY) + turns_s
+            for tried in chosen
         ]
         while chosen and self._left() - sum(reserved) < LEAST_S * len(chosen):
             if len(chosen) == 1:
-                self._specs.append(self._no_spec(chosen[0], sum(reserved)))
+                detail = (
+                    f"{max(0.0, self._left()):.0f} s were left of the budget of {self._search.budget_s:g} s; to compile, "
+                    f"verify and time the module with a spec takes {sum(reserved):.0f} s"
+                )
+                skipped = Specs(chosen[0].name, outcome.SKIPPED, OUT_OF_BUDGET, detail, 0.0)
+                self._specs.append(skipped)
             chosen, reserved = chosen[:-1], reserved[:-1]
         made = []
-        for number, one in enumerate(chosen):
+        for number, tried in enumerate(chosen):
             budget_s = (self._left() - sum(reserved)) / (len(chosen) - number)
-            if found := self._with_spec(one, budget_s, reserved[number]):
+            if found := self._with_spec(tried, budget_s, reserved[number]):
                 made.append(found)
-        self._tried += made
+        self._tried |= {tried.name: tried for tried in made}
         self._compile(made, share=math.inf)
         self._find_same()
         self._verify(made, share=math.inf)
-        if any(one.is_ok and not one.same_as for one in made):
+        if any(tried.is_new for tried in made):
             base = self._best(configured=True)
             self._time([*([self._original(base)] if base else []), *chosen, *made], share=1.0)
 
-    def _no_spec(self, one: Tried, reserved_s: float) -> Specs:
-        """Why no tuning spec is searched for, even for the fastest module."""
-        detail = (
-            f"{max(0.0, self._left()):.0f} s were left of the budget of {self._search.budget_s:g} s; to compile, "
-            f"verify and time the module with a spec takes {reserved_s:.0f} s"
-        )
-        return Specs(one.candidate.name, outcome.SKIPPED, OUT_OF_BUDGET, detail, 0.0)
-
-    def _has_spec(self, candidate: Candidate) -> bool:
-        """Whether the flags of a candidate name a tuning spec. iree-compile takes one only."""
-        return any(flag.startswith(f"{self._search.spec_flag}=") for flag in candidate.flags)
-
-    def _with_spec(self, one: Tried, budget_s: float, reserved_s: float) -> Tried | None:
+    def _with_spec(self, tried: Tried, budget_s: float, reserved_s: float) -> Tried | None:
         """Search for a tuning spec for a module. Returns the candidate that is compiled with it, if there is one."""
-        folder = one.folder / "spec"
+        folder = tried.folder / "spec"
         spec, report = folder / "spec.mlir", folder / REPORT
-        given = dict(pairwise(self._job.command))
+        given = {key: self._options[key] for key in GIVEN if key in self._options}
         command = [
             *(self._job.command[0], "-m", "scripts.stages.tune_dispatches"),
-            *("--program", one.candidate.program, *one.candidate.options, "--vmfb", str(one.module)),
-            *(word for key in GIVEN if key in given for word in (key, given[key])),
+            *("--program", tried.candidate.program, *tried.candidate.options, "--vmfb", str(tried.module)),
+            *(word for pair in given.items() for word in pair),
             *("--budget-s", f"{budget_s:.1f}", "--out-spec", str(spec), "--out-report", str(report)),
         ]  # fmt: skip
         # The limit of a compilation does not apply: the search has a budget of its own.
         limit_s = budget_s + reserved_s + LAST_S
         # Started by itself, as compilations are: it has threads, which start further processes.
-        job = self._step(one, folder, command, [spec, report], timeout_s=limit_s, preload=False)
+        job = self._step(tried, folder, command, [spec, report], timeout_s=limit_s, preload=False)
         ended = supervise.run(job)
         seconds = self._account(job)
         self.measure_s += seconds
-        found = atomic.read_json(report) if ended.status == outcome.OK else {}
-        searched = {"status": ended.status, "reason": ended.reason, "detail": ended.detail}
-        made = msgspec.convert(
-            {"candidate": one.candidate.name, "seconds": seconds} | searched | found, Specs
-        )
+        made = Specs(tried.name, ended.status, ended.reason, ended.detail, seconds)
+        if ended.status == outcome.OK:
+            found = msgspec.to_builtins(made) | atomic.read_json(report)
+            made = msgspec.convert(found, Specs)
         self._specs.append(made)
         if not any(operation.found for operation in made.operations):
             return None
-        candidate = one.candidate.with_spec(self._search.spec_flag, spec)
+        candidate = tried.candidate.with_spec(self._search.spec_flag, spec)
         text = spec.read_text(encoding="utf-8")
         return Tried(candidate, self._folder / FOLDER / candidate.name, spec=text)
 
     def _share(self) -> None:
         """Give the outcome and the timing of a module to all candidates that have it."""
         base = self._best(configured=True)
-        name = self._original(base).candidate.name if base else None
-        for one in self._timed:
-            one.timing = self._race.timing(one.candidate.name, name)
-        for one in self._tried:
-            if one.same_as:
-                original = self._original(one)
-                one.step, one.ended, one.timing = original.step, original.ended, original.timing
+        name = self._original(base).name if base else None
+        for timed in self._race.ms:
+            self._tried[timed].timing = self._race.timing(timed, name)
+        for tried in self._tried.values():
+            original = self._original(tried)
+            tried.step, tried.ended, tried.timing = original.step, original.ended, original.timing
 
-    def _compile_job(self, one: Tried) -> Job:
-        python = self._job.command[0]
-        made = [one.module, one.folder / REPORT]
+    def _compile_job(self, tried: Tried) -> Job:
+        made = [tried.module, tried.folder / REPORT]
         command = [
-            *(python, "-m", "scripts.stages.compile_iree", "--program", one.candidate.program),
-            *one.candidate.options,
+            *(self._job.command[0], "-m", "scripts.stages.compile_iree"),
+            *("--program", tried.candidate.program, *tried.candidate.options),
             *("--out-vmfb", str(made[0]), "--out-report", str(made[1])),
         ]
         # Started by itself: forked from a process that belongs to this one, it would need one of its own.
-        return self._step(one, one.folder, command, made, preload=False, owner=os.getpid())
+        return self._step(tried, tried.folder, command, made, preload=False, owner=os.getpid())
 
-    def _verify_job(self, one: Tried) -> Job:
-        folder, tuned = one.folder / VERIFY, self._job.artifacts[0]
+    def _verify_job(self, tried: Tried) -> Job:
+        folder, tuned = tried.folder / VERIFY, self._job.artifacts[0]
         made = folder / VERIFICATION
-        moved = {str(tuned): str(one.module), str(tuned.with_name(VERIFICATION)): str(made)}
-        return self._step(
-            one, folder, [moved.get(word, word) for word in self._job.command], [made]
-        )
+        moved = {str(tuned): str(tried.module), str(tuned.with_name(VERIFICATION)): str(made)}
+        command = [moved.get(word, word) for word in self._job.command]
+        return self._step(tried, folder, command, [made])
 
     def _step(
-        self, one: Tried, folder: Path, command: Sequence[str], made: Sequence[Path], **changes: Any
+        self,
+        tried: Tried,
+        folder: Path,
+        command: Sequence[str],
+        made: Sequence[Path],
+        **changes: Any,
     ) -> Job:
         """The job of a step of a candidate, with its files in `folder`."""
         limit_s = self._job.timeout_s
-        if not one.candidate.configured:
+        if not tried.candidate.configured:
             limit_s = min(limit_s, AT_MOST * self._search.budget_s)
         values: dict[str, Any] = {
             "command": command,
             "status_path": folder / outcome.STATUS,
             "log_path": folder / self._job.log_path.name,
             "artifacts": made,
-            "upstream": [Path(one.candidate.export)],
+            "upstream": [Path(tried.candidate.export)],
             "timeout_s": limit_s,
             "more_time": False,
             "more_memory": False,
@@ -397,14 +370,19 @@ class _Tuner:
         """The seconds that are left of the budget, or of a share of it."""
         return share * self._search.budget_s - self.compile_s - self.measure_s
 
-    def _budget_said(self, share: float = 1.0) -> str:
-        of = "" if share == 1.0 else f"{share:.0%} of "
-        return f"{of}the budget of {self._search.budget_s:g} s was used up before".replace(
-            "%", " %"
-        )
+    def _late(self, share: float) -> Outcome:
+        """The outcome of a candidate for which no seconds of this share of the budget are left."""
+        of = "" if share == 1.0 else f"{100 * share:.0f} % of "
+        detail = f"{of}the budget of {self._search.budget_s:g} s was used up before"
+        return self._skipped(OUT_OF_BUDGET, detail)
 
     def _skipped(self, reason: str, detail: str) -> Outcome:
         return Outcome(outcome.SKIPPED, self._job.stage, self._job.cell, reason, detail, log=str(self._job.log_path))  # fmt: skip
+
+
+def _timing_log(tried: Tried) -> Path:
+    """What the process of a candidate has printed while it was timed."""
+    return tried.folder / "time.txt"
 
 
 def _seconds(folder: Path) -> float:

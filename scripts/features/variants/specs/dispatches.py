@@ -4,13 +4,12 @@ configuration decides about each."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.core import process
-from scripts.features.variants.specs.lowering_config import LoweringConfig
 from scripts.iree.tools import tool
 
 if TYPE_CHECKING:
@@ -21,6 +20,49 @@ CONFIG, ROOT = "lowering_config", "root_op"
 UNKNOWN = "<<UNKNOWN SSA VALUE>>"
 """How a value is printed that an operation uses in its region and that is defined outside, such as a constant. A matcher
 cannot have it."""
+_ATTRIBUTE = re.compile(r"#iree_cpu\.lowering_config<(?P<levels>[^<>]*)>")
+_LEVEL = re.compile(r"(?P<name>\w+) = \[(?P<sizes>[\d, ]*)\]")
+
+
+@dataclass(frozen=True)
+class LoweringConfig:
+    """An `#iree_cpu.lowering_config`: the levels (`distribution`, `vector_common_parallel`, …) with a tile size for each
+    loop of the operation. 0: the loop is not tiled at that level."""
+
+    levels: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> LoweringConfig | None:
+        """The configuration that the compiler prints; None if it is of another kind, or has parts that are not sizes
+        (such as scalable vectors)."""
+        found = _ATTRIBUTE.fullmatch(text)
+        if found is None:
+            return None
+        levels = tuple(
+            (level["name"], tuple(int(size) for size in level["sizes"].split(",") if size.strip()))
+            for level in _LEVEL.finditer(found["levels"])
+        )
+        made = cls(levels)
+        return made if levels and str(made) == text else None
+
+    def __str__(self) -> str:
+        levels = ", ".join(f"{name} = [{', '.join(map(str, s))}]" for name, s in self.levels)
+        return f"#iree_cpu.lowering_config<{levels}>"
+
+    def neighbours(self, largest: int) -> Iterator[LoweringConfig]:
+        """Yield the configurations in which one size is twice or half of what it is here.
+
+        A size stays at least 1, and is not doubled if it is `largest` (the longest dimension of an operand) or more.
+        Which of them the backend accepts is for the compiler to say.
+        """
+        for at, (name, sizes) in enumerate(self.levels):
+            for loop, size in enumerate(sizes):
+                for other in (size * 2 if size < largest else 0, size // 2):
+                    if size and other:
+                        changed = (*sizes[:loop], other, *sizes[loop + 1 :])
+                        yield LoweringConfig(
+                            (*self.levels[:at], (name, changed), *self.levels[at + 1 :])
+                        )
 
 
 @dataclass(frozen=True)
@@ -36,8 +78,8 @@ class Operation:
     @property
     def largest(self) -> int:
         """The longest static dimension of an operand."""
-        shapes = [re.findall(r"\d+(?=x)", one) for one in self.types]
-        return max((int(size) for shape in shapes for size in shape), default=1)
+        sizes = (int(size) for kind in self.types for size in re.findall(r"\d+(?=x)", kind))
+        return max(sizes, default=1)
 
 
 @dataclass(frozen=True)
@@ -57,7 +99,7 @@ def configured(
     found: list[Dispatch] = []
     others: list[str] = []
     for path in write_benchmarks(program, flags, folder):
-        functions, operation = read(path.read_text(encoding="utf-8"))
+        functions, operation, _ = read(path.read_text(encoding="utf-8"))
         if operation:
             found.append(Dispatch(functions, path, operation))
         else:
@@ -84,40 +126,33 @@ def write_benchmarks(program: Path, flags: Sequence[str], folder: Path) -> list[
     return sorted(folder.glob("*.mlir"))
 
 
-def read(text: str) -> tuple[tuple[str, ...], Operation | None]:
-    """The names of a benchmark's functions, and its root operation; None if it has none, more than one, or one that cannot
-    be matched or whose configuration is not of tile sizes."""
+def read(text: str) -> tuple[tuple[str, ...], Operation | None, set[LoweringConfig]]:
+    """The names of a benchmark's functions, its root operation, and the configurations of all its operations.
+
+    The root operation is None if there is none, more than one, or one that cannot be matched or whose configuration is not
+    of tile sizes. One whose configuration comes from a tuning spec is not marked as a root operation.
+    """
     from iree.compiler import ir
     from iree.compiler.dialects import iree_codegen
 
+    functions: list[str] = []
+    configs: set[LoweringConfig] = set()
+
+    def visit(op: ir.Operation) -> None:
+        if op.name == "hal.executable.export":
+            functions.append(ir.StringAttr(op.attributes["sym_name"]).value)
+        if config := _config(op):
+            configs.add(config)
+
     with ir.Context():
         module = ir.Module.parse(text)
-        functions = tuple(_functions(module))
+        _walk(module, visit)
         roots = iree_codegen.get_tuner_root_ops(module)
         if len(roots) != 1 or not (config := _config(roots[0])):
-            return functions, None
+            return tuple(functions), None, configs
         operation, types = _alone(roots[0])
-        if UNKNOWN in operation:
-            return functions, None
-        return functions, Operation(operation, types, _pipeline(roots[0]), config)
-
-
-def configs(text: str) -> tuple[tuple[str, ...], set[LoweringConfig]]:
-    """The names of a benchmark's functions, and the configurations of all its operations. One that comes from a tuning
-    spec is not marked as that of a root operation."""
-    from iree.compiler import ir
-
-    found: set[LoweringConfig] = set()
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if config := _config(op):
-            found.add(config)
-        return ir.WalkResult.ADVANCE
-
-    with ir.Context():
-        module = ir.Module.parse(text)
-        module.operation.walk(visit)
-        return tuple(_functions(module)), found
+        found = Operation(operation, types, _pipeline(roots[0]), config)
+        return tuple(functions), None if UNKNOWN in operation else found, configs
 
 
 def with_config(text: str, config: LoweringConfig) -> str:
@@ -125,18 +160,16 @@ def with_config(text: str, config: LoweringConfig) -> str:
     are where a tuning spec has set that of the root."""
     from iree.compiler import ir
 
+    def change(op: ir.Operation) -> None:
+        if CONFIG in op.attributes:
+            if ROOT in op.attributes:
+                op.attributes[CONFIG] = ir.Attribute.parse(str(config))
+            else:
+                del op.attributes[CONFIG]
+
     with ir.Context():
         module = ir.Module.parse(text)
-
-        def change(op: ir.Operation) -> ir.WalkResult:
-            if CONFIG in op.attributes:
-                if ROOT in op.attributes:
-                    op.attributes[CONFIG] = ir.Attribute.parse(str(config))
-                else:
-                    del op.attributes[CONFIG]
-            return ir.WalkResult.ADVANCE
-
-        module.operation.walk(change)
+        _walk(module, change)
         return str(module)
 
 
@@ -146,19 +179,15 @@ def benchmarked(text: str) -> str:
     return found[1].strip('"') if found else ""
 
 
-def _functions(module: ir.Module) -> Iterator[str]:
-    """Yield the names of the functions that are dispatched."""
+def _walk(module: ir.Module, visit: Callable[[ir.Operation], None]) -> None:
+    """Call `visit` with every operation."""
     from iree.compiler import ir
 
-    found: list[str] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "hal.executable.export":
-            found.append(ir.StringAttr(op.attributes["sym_name"]).value)
+    def visited(op: ir.Operation) -> ir.WalkResult:
+        visit(op)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
-    yield from found
+    module.operation.walk(visited)
 
 
 def _config(root: ir.Operation) -> LoweringConfig | None:
@@ -179,8 +208,8 @@ def _alone(root: ir.Operation) -> tuple[str, tuple[str, ...]]:
     """The text of an operation without its configuration, as a function's only one, and the types of its operands."""
     from iree.compiler import ir
 
-    types = tuple(str(one.type) for one in root.operation.operands)
-    arguments = ", ".join(f"%arg{number}: {one}" for number, one in enumerate(types))
+    types = tuple(str(operand.type) for operand in root.operation.operands)
+    arguments = ", ".join(f"%arg{number}: {kind}" for number, kind in enumerate(types))
     made = ir.Module.parse(f"func.func @f({arguments}) {{ return }}")
     block = made.body.operations[0].regions[0].blocks[0]
     copy = root.operation.clone(ir.InsertionPoint.at_block_begin(block))

@@ -1,4 +1,4 @@
-"""The text of a tuning spec: a library of the transform dialect that sets lowering configurations.
+"""Tuning specs: libraries of the transform dialect that set lowering configurations.
 
 The form is that of IREE's documentation (https://iree.dev/reference/tuning), with the default entry point: named
 sequences that match an operation and yield a configuration, and one that tries them on each operation.
@@ -7,10 +7,12 @@ sequences that match an operation and yield a configuration, and one that tries 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
-from scripts.features.variants.specs.dispatches import Operation
-from scripts.features.variants.specs.lowering_config import LoweringConfig
+from scripts.features.variants.specs import dispatches
+from scripts.features.variants.specs.dispatches import Dispatch, LoweringConfig, Operation
+from scripts.iree import tuning_spec
 
 NONE = "// No configuration was faster.\n"
 """The text of a file without a spec, which has to say something: an empty artifact is one that was not made."""
@@ -56,3 +58,36 @@ def text(chosen: Mapping[Operation, LoweringConfig]) -> str:
     )
     pairs = ",\n".join(f"        @match_{at} -> @apply_op_config" for at in range(len(chosen)))
     return _MODULE.format(matchers=matchers, pairs=pairs)
+
+
+def matched(
+    found: Iterable[Dispatch], program: Path, flags: Sequence[str], folder: Path
+) -> set[Operation]:
+    """The operations of dispatches for which the compiler takes a configuration from a spec: one may have another form
+    when the spec is read than when it was printed.
+
+    Compiles the program up to the choice of configurations, with a spec that gives each operation another one. Exits as
+    the compiler does if it fails.
+    """
+    other = {
+        dispatch: config
+        for dispatch in found
+        if (config := next(dispatch.operation.config.neighbours(dispatch.operation.largest), None))
+    }
+    if not other:
+        return set()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "spec.mlir"
+    given = {dispatch.operation: config for dispatch, config in other.items()}
+    path.write_text(text(given), encoding="utf-8")
+    now: dict[str, set[LoweringConfig]] = {}
+    flags = [*flags, f"{tuning_spec.FLAG}={path}"]
+    flags += tuning_spec.serial(flags)
+    for written in dispatches.write_benchmarks(program, flags, folder / "dispatches"):
+        functions, _, configs = dispatches.read(written.read_text(encoding="utf-8"))
+        now |= dict.fromkeys(functions, configs)
+    return {
+        dispatch.operation
+        for dispatch, config in other.items()
+        if any(config in now.get(name, ()) for name in dispatch.functions)
+    }

@@ -15,7 +15,7 @@ from scripts.features.operators.report.pass_rates import rates
 from scripts.features.operators.report.table import Table
 from scripts.features.profile import reading
 from scripts.features.profile.account import account
-from scripts.features.profile.first import worth_looking_at
+from scripts.features.profile.page import worth_looking_at
 from scripts.features.report.web.source import Source
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind

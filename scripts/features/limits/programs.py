@@ -1,4 +1,4 @@
-"""What the triads and products of machine_limits.py have in common, whatever computes them."""
+"""What the triads and products of timing/machine_limits.py have in common, whatever computes them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import numpy as np
 
 from scripts.core.machine import cache_bytes
 
-SCALE = 3.0
-"""s of a = b + s × c."""
-ADDED, SCALED = 1.0, 2.0
-"""The values of b and c."""
+SCALE, ADDED, SCALED = 3.0, 1.0, 2.0
+"""s, and the values of b and c, of a = b + s × c."""
 RESULT = ADDED + SCALE * SCALED
 """The values of a."""
 SIZES = {"cpu": (1024, 2048), "cuda": (4096, 8192)}
@@ -85,15 +83,15 @@ def signs(n: int) -> tuple[np.ndarray, np.ndarray]:
     return left, right
 
 
+def permutation(n: int) -> np.ndarray:
+    """An n × n permutation matrix. Any number of products with it are exact in every dtype."""
+    return np.eye(n, dtype=np.float32)[np.random.default_rng(1).permutation(n)]
+
+
 def check_triad(what: str, least: float, most: float) -> None:
     """Raise WrongResult unless the least and the largest value of a triad's result are right."""
     if (least, most) != (RESULT, RESULT):
         raise WrongResult(f"{what}: values from {least:g} to {most:g}, expected {RESULT:g}")
-
-
-def permutation(n: int) -> np.ndarray:
-    """An n × n permutation matrix. Any number of products with it are exact in every dtype."""
-    return np.eye(n, dtype=np.float32)[np.random.default_rng(1).permutation(n)]
 
 
 def check_product(
