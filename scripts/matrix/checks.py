@@ -10,8 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.features.variants import tuning
-from scripts.matrix import models, plugins, settings, threads, toolchains, training
+from scripts.matrix import feature, models, plugins, settings, threads, toolchains, training
 from scripts.matrix.entries import Baseline, Frontend, Model, Target, by_threads, of_tests, varied
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import POLICY, TESTS
@@ -73,11 +72,12 @@ def entry_problems(
 
 
 def reserved_problems(known: Mapping[str, Collection[str]]) -> list[str]:
-    """Error messages about frontends that have the name of a row of results/tuned.csv, or of a training step, and
+    """Error messages about frontends that have a name that a feature reserves, or that of a training step, and
     about entries that have that of a number of threads. `known`: names by kind."""
     found = {
-        f"frontends.{name}": "the name of a row of results/tuned.csv"
-        for name in tuning.FRONTENDS
+        f"frontends.{name}": what
+        for declared in feature.LOADED.values()
+        for name, what in declared.reserved.items()
         if name in known["frontends"]
     }
     found |= {

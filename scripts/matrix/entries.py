@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scripts.features.variants.remedies import Hang, Remedy, Variant
 from scripts.iree.backends import BACKENDS, runs_on_cpu
 from scripts.matrix import cell, plugins, threads, training
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import PINNED, SEPARATOR, Toolchain
+from scripts.matrix.ways import Hang, Remedy, Variant
 
 NODE = "cpu"
 """The kind of cluster node of an entry that names none."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.features.variants import flag_sets, remedies, tuning
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import checks, feature, models, settings, stages, threads, toolchains
 from scripts.matrix.entries import (
@@ -265,15 +264,10 @@ def _target(
     name: str, entry: Mapping[str, Any], config: Mapping[str, Any], problems: list[str]
 ) -> Target:
     backend = BACKENDS[entry["backend"]]
-    wanted = entry.get("remedies")
-    remedied = config.get("remedies", True) and wanted is not False
-    table = remedies.table()
-    if unknown := [one for one in wanted or () if one not in table.remedies]:
-        problems += [
-            f"targets.{name}.remedies: {settings.unknown('remedy', one, table.remedies)}"
-            for one in unknown
-        ]
-        remedied = False
+    own: dict[str, Any] = {}
+    for declared in feature.LOADED.values():
+        if declared.target:
+            own |= declared.target(name, entry, config, problems)
     return Target(
         name=name,
         backend=backend.name,
@@ -285,9 +279,7 @@ def _target(
         overrides=_overrides(name, entry.get("overrides") or {}, backend.name, problems),
         node=entry.get("node", "cpu"),
         device=entry.get("device") or backend.device,
-        remedies=table.of(backend.name, wanted or None) if remedied else (),
-        hangs=table.hangs if remedied else (),
-        tuned=entry.get("tuned") == tuning.AUTO,
+        **own,
     )
 
 
@@ -328,10 +320,12 @@ def _flags(
 ) -> tuple[str, ...]:
     """Return flags with those of the sets that are named among them."""
     try:
-        return flag_sets.table().expanded(entries, backend)
+        for declared in feature.LOADED.values():
+            if declared.flags:
+                return declared.flags(entries, backend)
     except ConfigError as error:
         problems.append(f"{where}.flags: {error}")
-        return ()
+    return tuple(entries)
 
 
 def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,8 @@ class Feature:
     the feature's part has, which globs of the configuration may name too. `suite`: the name of a suite that the feature reads
     itself. `extend`: changes the matrix of models. `batch_size`: the one that a model has where its entry sets none; None: that
     of its file. `absolute_model`: a model for a run in another folder.
+    `target`: the fields of a Target that the feature sets, for its name, its entry, the configuration and a list of problems.
+    `flags`: expands names among flags, for a backend. `reserved`: names that no frontend may have, each with what it is.
     `toolchains`: reads those that are selected (features/toolchains/declared.py, selected). `environments`: makes a
     run.environments.Environments for selected toolchains. `maker`: makes a run.makers.Maker for a run.plan.Plan. `plan`:
     makes the object that answers the questions of the feature's rules, PLAN["<name>"], for a Plan.
@@ -91,6 +93,11 @@ class Feature:
     extend: Callable[[Draft, Matrix], Matrix] | None = None
     batch_size: Callable[[Model, Path], int | None] | None = None
     absolute_model: Callable[[Model, Path], Model] | None = None
+    target: (
+        Callable[[str, Mapping[str, Any], Mapping[str, Any], list[str]], Mapping[str, Any]] | None
+    ) = None
+    flags: Callable[[Sequence[str], str], tuple[str, ...]] | None = None
+    reserved: Mapping[str, str] = field(default_factory=dict)
     toolchains: Callable[..., Any] | None = None
     environments: Callable[..., Any] | None = None
     maker: Callable[..., Any] | None = None

@@ -14,10 +14,8 @@ from typing import Any
 
 import msgspec
 
-from scripts.features.variants import remedies
-from scripts.features.variants.remedies import Attempt
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import feature, stages, threads, toolchains, training
+from scripts.matrix import feature, stages, threads, toolchains, training, ways
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import (
     NODE,
@@ -29,6 +27,7 @@ from scripts.matrix.entries import (
 )
 from scripts.matrix.stage import Stage
 from scripts.matrix.toolchains import PINNED, Toolchain
+from scripts.matrix.ways import Attempt
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ class Matrix:
                 taken = other if other in self.remedied_by else shared
                 remedy = msgspec.structs.replace(remedy, frontend=taken)
             tried.append(remedy)
-        return list(remedies.attempts(tried, target.asked(frontend), self.remedied_by))
+        return list(ways.attempts(tried, target.asked(frontend), self.remedied_by))
 
     def runs_program(self, row: Cell) -> bool:
         """Whether a row belongs to a baseline that runs the exported program of a frontend."""

@@ -15,14 +15,13 @@ from scripts.core import atomic, digest
 from scripts.features.report.verbs import failed
 from scripts.features.variants import document, remedies
 from scripts.features.variants import remedy_job as trying
-from scripts.features.variants.remedies import Hang, Remedy
-from scripts.features.variants.ways import Variant
-from scripts.matrix import expansion, settings
+from scripts.matrix import expansion, settings, ways
 from scripts.matrix.cell import Kind
 from scripts.matrix.entries import Frontend
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES, status_path
+from scripts.matrix.ways import Hang, Remedy, Variant
 from scripts.records import coverage, fields, record, summary
 from scripts.records.columns import FIELDS
 from scripts.records.results_file import Record
@@ -100,7 +99,7 @@ def test_attempts_differ_from_what_was_asked_and_from_each_other_and_take_known_
         remedy("unknown", frontend="elsewhere"),
         LOWER,
     ]
-    found = list(remedies.attempts(every, ASKED, ["xla", "f"]))
+    found = list(ways.attempts(every, ASKED, ["xla", "f"]))
     assert [(one.name, one.variant) for one in found] == [
         ("less", Variant("f", "O2", ("--a", "--d"))),
         ("other-path", Variant("xla", "O2", ("--a", "--b"))),
@@ -111,7 +110,7 @@ def test_attempts_differ_from_what_was_asked_and_from_each_other_and_take_known_
 def test_a_remedy_with_the_variant_of_an_earlier_one_adds_its_reasons_to_that():
     xla = remedy("xla", frontend="xla", reasons=("why", "other"))
     late = remedy("xla-O1", frontend="xla", opt_level="O1", reasons=("other", "late"))
-    [both] = remedies.attempts((xla, late), Variant("f", "O1", ()), ["xla"])
+    [both] = ways.attempts((xla, late), Variant("f", "O1", ()), ["xla"])
     assert (both.name, both.reasons) == ("xla", ("why", "other", "late"))
 
 

@@ -12,7 +12,7 @@ import pytest
 from scripts.core import atomic
 from scripts.features.variants import remedy_job as remedies
 from scripts.features.variants import ways
-from scripts.features.variants.ways import Attempt
+from scripts.matrix.ways import Attempt
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage

@@ -11,11 +11,11 @@ import pytest
 from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
 from scripts.features.report.web.source import of_row
-from scripts.features.variants.remedies import Remedy
 from scripts.matrix import training as of_config
 from scripts.matrix.cell import Kind
 from scripts.matrix.entries import Frontend, of_tests, varied
 from scripts.matrix.toolchains import PINNED, Toolchain
+from scripts.matrix.ways import Remedy
 from scripts.timing.measurement import Verification
 from scripts.verify import scaling, train_results, verify
 from tests.unit.conftest import MATRIX

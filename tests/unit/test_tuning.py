@@ -19,13 +19,14 @@ from scripts.features.variants import tuning_plan as of_driver
 from scripts.features.variants.search.report import Line, Report, Specs, Timing, TunedOperation
 from scripts.features.variants.tuned_matrix import Tuning
 from scripts.features.variants.tuning import Result
-from scripts.features.variants.ways import Search, Variant
+from scripts.features.variants.ways import Search
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import expansion, settings
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
+from scripts.matrix.ways import Variant
 from scripts.run.plan import Plan
 from scripts.stages import aggregate_tuned
 from scripts.supervise import outcome

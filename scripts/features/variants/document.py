@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from scripts.features.variants import flag_sets, remedies
 from scripts.features.variants.flag_sets import FlagSet
-from scripts.features.variants.remedies import Hang, Remedy
+from scripts.matrix.ways import Hang, Remedy
 from scripts.records import markdown
 from scripts.records.made_part import MadePart
 

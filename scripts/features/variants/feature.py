@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from scripts.features.variants import flag_checks, tuned_matrix, tuning_plan
+from collections.abc import Mapping
+from typing import Any
+
+from scripts.features.variants import (
+    flag_checks,
+    flag_sets,
+    remedies,
+    tuned_matrix,
+    tuning,
+    tuning_plan,
+)
 from scripts.features.variants.plan import ModuleMaker, VariantsPlan
 from scripts.features.variants.tuned_matrix import Tuning
+from scripts.matrix import settings
 from scripts.matrix.cell import Kind
 from scripts.matrix.feature import Feature, Rows
 from scripts.run import outputs
 
+
+def target(
+    name: str, entry: Mapping[str, Any], config: Mapping[str, Any], problems: list[str]
+) -> dict[str, Any]:
+    """What a target tries where a compilation fails, what it does not run, and whether it uses results of tuning."""
+    backend, wanted, table = entry["backend"], entry.get("remedies"), remedies.table()
+    tuned = {"tuned": entry.get("tuned") == tuning.AUTO}
+    if unknown := [named for named in wanted or () if named not in table.remedies]:
+        problems += [
+            f"targets.{name}.remedies: {settings.unknown('remedy', named, table.remedies)}"
+            for named in unknown
+        ]
+        return tuned
+    if not config.get("remedies", True) or wanted is False:
+        return tuned
+    return tuned | {"remedies": table.of(backend, wanted or None), "hangs": table.hangs}
+
+
 FEATURE = Feature(
     "variants",
+    target=target,
+    flags=lambda entries, backend: flag_sets.table().expanded(entries, backend),
+    reserved=dict.fromkeys(tuning.FRONTENDS, "the name of a row of results/tuned.csv"),
     part=Tuning,
     read=tuned_matrix.read,
     entries=lambda tuning: {"target": tuning.targets},

@@ -21,7 +21,7 @@ from typing import Any
 
 from scripts.core import atomic, digest
 from scripts.features.variants import ways
-from scripts.features.variants.ways import Attempt
+from scripts.matrix.ways import Attempt
 from scripts.supervise import outcome, supervise, verdict
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.job import Interrupted, Job

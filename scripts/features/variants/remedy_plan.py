@@ -17,13 +17,14 @@ import msgspec
 
 from scripts.core import atomic
 from scripts.features.variants import remedy_job, ways
-from scripts.features.variants.ways import Attempt, Candidate, Variant
+from scripts.features.variants.ways import Candidate
 from scripts.iree import tools
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Target
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
+from scripts.matrix.ways import Attempt, Variant
 from scripts.run import fingerprint, recorded
 from scripts.run.environments import Environments
 from scripts.run.makers import Maker

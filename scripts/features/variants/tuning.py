@@ -15,10 +15,11 @@ import msgspec
 
 from scripts.features.variants import flag_sets
 from scripts.features.variants.flag_sets import FlagSet
-from scripts.features.variants.ways import Candidate, Variant
+from scripts.features.variants.ways import Candidate
 from scripts.iree import tuning_spec
 from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError
+from scripts.matrix.ways import Variant
 
 TUNED = "tuned"
 AS_CONFIGURED = "default"

@@ -1,7 +1,4 @@
-"""Ways to compile a model for a target: what is asked for, the attempts of remedies and the candidates of tuning.
-
-Rules give attempts and candidates to their jobs as JSON.
-"""
+"""The candidates of tuning, and how rules give candidates and the attempts of remedies to their jobs, as JSON."""
 
 from __future__ import annotations
 
@@ -10,41 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-
-class Variant(msgspec.Struct, frozen=True):
-    """The frontend of a program, and the opt level and flags with which it is compiled."""
-
-    frontend: str
-    opt_level: str
-    flags: tuple[str, ...]
-
-
-class Way(msgspec.Struct, frozen=True):
-    """A variant with a name."""
-
-    name: str
-    frontend: str
-    opt_level: str
-    flags: tuple[str, ...]
-
-    @property
-    def variant(self) -> Variant:
-        return Variant(self.frontend, self.opt_level, self.flags)
-
-
-class Attempt(Way, frozen=True):
-    """What a remedy tries for one cell, after a first failure with one of `reasons`.
-
-    What the plan of a run adds: `options` of the command that compiles; the `program`, and the status file of its
-    `export`; `hang`: why it is not run ("": it is run).
-    """
-
-    name: str = msgspec.field(name="remedy")
-    reasons: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    program: str = ""
-    export: str = ""
-    hang: str = ""
+from scripts.matrix.ways import Attempt, Way
 
 
 class Candidate(Way, frozen=True):

@@ -1,0 +1,122 @@
+"""Ways to compile the program of a cell: what is asked for, and what is tried where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+
+import msgspec
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """The frontend of a program, and the opt level and flags with which it is compiled."""
+
+    frontend: str
+    opt_level: str
+    flags: tuple[str, ...]
+
+
+class Way(msgspec.Struct, frozen=True):
+    """A variant with a name."""
+
+    name: str
+    frontend: str
+    opt_level: str
+    flags: tuple[str, ...]
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.frontend, self.opt_level, self.flags)
+
+
+class Attempt(Way, frozen=True):
+    """What a remedy tries for one cell, after a first failure with one of `reasons`.
+
+    What the plan of a run adds: `options` of the command that compiles; the `program`, and the status file of its
+    `export`; `hang`: why it is not run ("": it is run).
+    """
+
+    name: str = msgspec.field(name="remedy")
+    reasons: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    program: str = ""
+    export: str = ""
+    hang: str = ""
+
+
+class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An entry of the table.
+
+    For people: `does`, `why` that helps, on which failures it was `seen` to help, with which `versions` of packages.
+    `reasons`: of the first failures for which it is tried. The other fields are what it changes: the frontend, the opt
+    level (to at most this one), and flags.
+    """
+
+    name: str
+    does: str
+    why: str
+    seen: str
+    versions: dict[str, str]
+    reasons: tuple[str, ...]
+    frontend: str | None = None
+    opt_level: str | None = None
+    add_flags: tuple[str, ...] = ()
+    drop_flags: tuple[str, ...] = ()
+
+    def applied(self, asked: Variant) -> Variant:
+        """Return the variant that it tries instead of what was asked for."""
+        # A flag is dropped with any value: `--x` drops `--x=true` too.
+        kept = tuple(
+            flag for flag in asked.flags if not {flag, flag.partition("=")[0]} & {*self.drop_flags}
+        )
+        added = tuple(flag for flag in self.add_flags if flag not in kept)
+        return Variant(
+            self.frontend or asked.frontend,
+            min(asked.opt_level, self.opt_level or asked.opt_level),
+            kept + added,
+        )
+
+
+class Hang(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Compilations that do not end within minutes with these versions of IREE. `models` are globs. `why` is a part of the
+    row's detail."""
+
+    models: tuple[str, ...]
+    frontends: tuple[str, ...]
+    backends: tuple[str, ...]
+    opt_levels: tuple[str, ...]
+    iree: tuple[str, ...]
+    why: str
+
+    def covers(self, model: str, backend: str, variant: Variant, iree: str) -> bool:
+        """Return whether a compilation is one of them."""
+        return (
+            iree in self.iree
+            and backend in self.backends
+            and variant.opt_level in self.opt_levels
+            and variant.frontend.partition("@")[0] in self.frontends
+            and any(fnmatchcase(model, glob) for glob in self.models)
+        )
+
+
+def attempts(
+    remedies: Iterable[Remedy], asked: Variant, frontends: Collection[str]
+) -> list[Attempt]:
+    """Return what is tried instead of `asked`, in order.
+
+    A remedy that changes nothing, or needs a frontend that is not among `frontends`, is left out. One that
+    gives the variant of an earlier one is left out too: its reasons are added to those of the earlier one.
+    """
+    found: dict[Variant, Attempt] = {}
+    for remedy in remedies:
+        tried = remedy.applied(asked)
+        if tried == asked or tried.frontend not in {asked.frontend, *frontends}:
+            continue
+        if before := found.get(tried):
+            reasons = tuple(dict.fromkeys((*before.reasons, *remedy.reasons)))
+            found[tried] = msgspec.structs.replace(before, reasons=reasons)
+        else:
+            found[tried] = Attempt(
+                remedy.name, tried.frontend, tried.opt_level, tried.flags, remedy.reasons
+            )
+    return list(found.values())
