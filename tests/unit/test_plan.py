@@ -478,7 +478,7 @@ def test_a_rule_records_under_the_modules_that_its_stage_declares(rule):
     recorded = re.search(r"--module ((?:scripts[\w.]+(?:\{[\w.]+\})? ?)+)", rule)[1].split()
     assert [name.replace("params.", "") for name in recorded] == list(stage.modules)
     # Compilations have no worker: the command that supervises them is the stage's own.
-    started = re.search(r"-m (scripts\.\w+)", rule.split(" -- ")[-1])
+    started = re.search(r"-m (scripts[.\w]+)", rule.split(" -- ")[-1])
     commands = {"SUPERVISE_COMPILING": "compile_operators", "SUPERVISE_TUNING": "tune_iree"}
     commands |= {"SUPERVISE_TIMING": "time_group", "SUPERVISE_TIMING_BATCH": "time_operators"}
     own = [

@@ -209,7 +209,7 @@ def test_an_error_has_the_detail_of_its_exception(started, at):
 )
 def test_what_a_worker_says_is_wrong_is_its_status(started, code, status, reason):
     said = f"exits.fail('the outputs differ', {code}, {reason or ''!r})"
-    more = f", check=lambda: __import__('scripts.core.exits').lib.core.{said}"
+    more = f", check=lambda: __import__('scripts.core.exits').core.{said}"
     found = started(more=more)
     found.wait_ready()
     of = ended(found, {CHECK: True})
