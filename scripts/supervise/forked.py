@@ -88,26 +88,23 @@ def start(
     python, dash_m, module, *arguments = command
     if dash_m != "-m" or not hasattr(socket, "SO_PEERCRED"):
         raise CannotFork("not a Python module, or not on Linux")
-    connection = _connect(python, owner, log, check)
     request = {"module": module, "arguments": arguments, "env": dict(env)}
-    try:
-        socket.send_fds(connection, [json.dumps(request).encode()], [output, channel])
-        while not select.select([connection], [], [], 0.1)[0]:  # it may still be importing
-            check()
-        said = connection.recv(fork_server.MESSAGE_BYTES)
-    except OSError as error:
-        connection.close()
-        raise CannotFork(f"the process to fork did not take it: {error}") from error
-    except BaseException:
-        connection.close()
-        raise
-    answer: dict[str, Any] = (
-        json.loads(said) if said else {"refused": f"the process to fork ended: see {log}"}
-    )
-    if "pid" not in answer:
-        connection.close()
-        raise CannotFork(answer["refused"])
-    return Forked(answer["pid"], connection)
+    with contextlib.ExitStack() as opened:
+        connection = opened.enter_context(_connect(python, owner, log, check))
+        try:
+            socket.send_fds(connection, [json.dumps(request).encode()], [output, channel])
+            while not select.select([connection], [], [], 0.1)[0]:  # it may still be importing
+                check()
+            said = connection.recv(fork_server.MESSAGE_BYTES)
+        except OSError as error:
+            raise CannotFork(f"the process to fork did not take it: {error}") from error
+        if not said:
+            raise CannotFork(f"the process to fork ended: see {log}")
+        answer: dict[str, Any] = json.loads(said)
+        if "pid" not in answer:
+            raise CannotFork(answer["refused"])
+        opened.pop_all()
+        return Forked(answer["pid"], connection)
 
 
 def _connect(python: str, owner: int, log: Path, check: Callable[[], None]) -> socket.socket:
@@ -136,20 +133,12 @@ def _connect(python: str, owner: int, log: Path, check: Callable[[], None]) -> s
 
 
 def _start_server(python: str, owner: int, log: Path) -> subprocess.Popen:
+    words = ("-m", "scripts.stages.fork_server", "--owner", str(owner), "--python", python)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         try:
             return subprocess.Popen(
-                [
-                    python,
-                    "-u",
-                    "-m",
-                    "scripts.stages.fork_server",
-                    "--owner",
-                    str(owner),
-                    "--python",
-                    python,
-                ],
+                [python, "-u", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import selectors
 import signal
@@ -37,9 +36,9 @@ class Ended:
     (None: it never did). `said`: the last line that it had printed when it reached a limit. `memory`: its resident
     memory over time."""
 
-    returncode: int
-    seconds: float
-    max_rss_mb: float
+    returncode: int = 0
+    seconds: float = 0.0
+    max_rss_mb: float = 0.0
     stopped_for: str = ""
     peak_seen_mb: float = 0.0
     startup_s: float | None = None
@@ -81,15 +80,9 @@ class Watch:
     def _fork(self, output: int, own_channel: int) -> Child:
         python = Path(self._job.command[0])
         name = f"fork-server-{python.parent.parent.name}.txt"
-        return forked.start(
-            self._command(),
-            self._environment(own_channel),
-            output,
-            own_channel,
-            self._owner,
-            (self._job.journal or self._job.log_path).with_name(name),
-            self.check,
-        )
+        log = (self._job.journal or self._job.log_path).with_name(name)
+        env = self._environment(own_channel)
+        return forked.start(self._command(), env, output, own_channel, self._owner, log, self.check)
 
     def _command(self) -> list[str]:
         """The command, with the paths of artifacts replaced by scratch paths."""
@@ -130,23 +123,23 @@ class _Run:
         self._startup: float | None = None
         self._limited_since = 0.0
         self._peak_mb = 0.0
-        self._said = ""
         self._memory = Recorder()
         self._kernel_kills = KernelKills()
 
     def run(self, start: Start) -> Ended:
         """Start the child and watch it to its end."""
         with contextlib.ExitStack() as opened:
-            self._output, output = _nonblocking(os.pipe(), opened)
-            ours, theirs = socket.socketpair()
-            opened.enter_context(ours).setblocking(False)
-            self._channel = ours
+            self._output, output = os.pipe()
+            opened.callback(os.close, self._output)
+            os.set_blocking(self._output, False)
+            self._channel, theirs = socket.socketpair()
+            opened.enter_context(self._channel).setblocking(False)
             try:
                 child = start(output, theirs.fileno())
             finally:
                 os.close(output)
                 theirs.close()
-            ended, stopped_for = None, ""
+            ended, stopped_for, said = None, "", ""
             try:
                 with self._events(child.pid) as ready:
                     while ended is None:
@@ -156,7 +149,11 @@ class _Run:
                             break
                         self._watch.check()
                         if stopped_for := self._limit_met(child):
-                            ended = self._stop(child, stopped_for, ready)
+                            self._drain()
+                            said = self._log.last_line
+                            if stopped_for == "timeout":
+                                ended = self._show_stacks(child, ready)
+                            ended = ended or child.kill()
                     seconds = self._seconds()
                     child.clear()
                     self._drain()
@@ -175,7 +172,7 @@ class _Run:
             stopped_for,
             round(self._peak_mb, 1),
             self._startup,
-            self._said,
+            said,
             self._memory.series,
         )
 
@@ -199,13 +196,6 @@ class _Run:
         if seen > limit and process.resident_mb(child.tree(), shared_once=True) > limit:
             return "oom"
         return ""
-
-    def _stop(self, child: Child, stopped_for: str, ready: selectors.BaseSelector) -> ChildEnded:
-        """End a child that has reached a limit. For the time limit, it prints its stacks first."""
-        self._drain()
-        self._said = self._log.last_line
-        ended = self._show_stacks(child, ready) if stopped_for == "timeout" else None
-        return ended or child.kill()
 
     def _show_stacks(self, child: Child, ready: selectors.BaseSelector) -> ChildEnded | None:
         """Make a Python stage print its stacks, which ends it. Returns None if that takes too long.
@@ -278,11 +268,3 @@ class _Run:
                 return False
             self._log.feed(data)
         return True
-
-
-def _nonblocking(pipe: tuple[int, int], opened: contextlib.ExitStack) -> tuple[int, int]:
-    """The pipe, its read end not blocking and closed with `opened`."""
-    read_end, write_end = pipe
-    os.set_blocking(read_end, False)
-    opened.callback(functools.partial(os.close, read_end))
-    return read_end, write_end

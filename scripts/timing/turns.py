@@ -8,15 +8,16 @@ generation.
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from scripts.timing.hostload import machine_times
+from scripts.timing.hostload import Load, machine_times
 from scripts.timing.ratios import LEAST
 from scripts.timing.worker import CHECK, SLICE
 
@@ -39,6 +40,10 @@ class Rule:
     def most_s(self) -> float:
         """Seconds of turns that a group may take."""
         return self.budget_s * (MOST if self.until_decided else 1)
+
+    def text(self) -> str:
+        """The rule as JSON, as the files of timed groups have it."""
+        return json.dumps(asdict(self), sort_keys=True)
 
 
 PAUSE_S = 0.008
@@ -118,26 +123,6 @@ class _Running:
     calls: int = 1
     peak_mb: float | None = None
     is_timed: bool = False
-
-
-@dataclass
-class Load:
-    """What the machine did during the turns, in seconds: `busy_s` of all its CPUs, of which `own_s` were the members', and
-    `steal_s` that other guests of the hypervisor took; `wall_s` passed."""
-
-    busy_s: float = 0.0
-    steal_s: float = 0.0
-    own_s: float = 0.0
-    wall_s: float = 0.0
-
-    def add(
-        self, before: tuple[float, float] | None, after: tuple[float, float] | None, wall_s: float
-    ) -> None:
-        """Add the turns between two values of machine_times."""
-        if before and after:
-            self.busy_s += after[0] - before[0]
-            self.steal_s += after[1] - before[1]
-            self.wall_s += wall_s
 
 
 class Group:
