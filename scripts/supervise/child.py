@@ -34,7 +34,11 @@ class Child(Protocol):
 
 
 class Spawned:
-    """A child of this process, started as a new program. All descendants of this process are its tree."""
+    """A child of this process, started as a new program.
+
+    All descendants of this process are its tree. If it is one of `several` children, only its own descendants are, and
+    `clear` does nothing: what else it has started is killed when all of them have ended.
+    """
 
     def __init__(
         self,
@@ -43,8 +47,10 @@ class Spawned:
         output: int,
         channel: int,
         folder: Path | None = None,
+        several: bool = False,
     ) -> None:
         """`folder`: in which it runs; None for that of this process."""
+        self._several = several
         process.adopt_orphans()
         try:
             self._popen = subprocess.Popen(
@@ -63,6 +69,8 @@ class Spawned:
         self.pid = self._popen.pid
 
     def tree(self) -> list[int]:
+        if self._several:
+            return [self.pid, *process.descendants(self.pid)]
         return process.descendants(os.getpid())
 
     def reap(self, options: int = os.WNOHANG) -> Ended | None:
@@ -73,10 +81,14 @@ class Spawned:
         return self._popen.returncode, process.rss_mb(usage)
 
     def kill(self) -> Ended:
-        process.kill_descendants(spare=self.pid)
+        if self._several:
+            process.kill_tree(self.pid)
+        else:
+            process.kill_descendants(spare=self.pid)
         ended = self.reap(0)
         assert ended is not None  # without WNOHANG, wait4 returns when it has ended
         return ended
 
     def clear(self) -> None:
-        process.kill_descendants()
+        if not self._several:
+            process.kill_descendants()

@@ -122,14 +122,12 @@ def read(status_path: str | Path) -> Outcome:
     """Read a status file. Raises ValueError naming the file if it is not one."""
     values = atomic.read_json(status_path)
     try:
-        read = Outcome(**values)
-        for field in dataclasses.fields(Outcome):
-            value = getattr(read, field.name)
-            expected = (float, int, type(None)) if field.name == "limit" else str
+        for name, value in values.items():
+            expected = (float, int, type(None)) if name == "limit" else str
             if not isinstance(value, expected):
-                raise ValueError(f"{field.name} is {value!r}")
-        return read
-    except (TypeError, ValueError) as error:
+                raise ValueError(f"{name} is {value!r}")
+        return Outcome(**values)
+    except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{status_path}: not a status file ({error}); the next run makes it again"
         ) from error

@@ -18,12 +18,15 @@ from scripts.supervise.caplog import Log
 from scripts.supervise.child import Child, Spawned
 from scripts.supervise.child import Ended as ChildEnded
 from scripts.supervise.job import Interrupted, Job
-from scripts.supervise.kernel_kills import KernelKills
 from scripts.supervise.memory_series import Recorder, Series
 
 POLL_SECONDS = 0.1
 STACK_SECONDS = 2.0
 """Seconds for a stage that has reached its time limit to print its stacks before it is killed."""
+LOOK_SECONDS = 1.0
+"""Seconds between two readings of the kernel's counter of kills while a stage runs."""
+ENDING_SECONDS = 30.0
+"""How long a process may take to end after the kernel has killed it: it frees much memory."""
 STACKS = "# the time limit is met: the stack of every Python thread of the stage"
 
 Start = Callable[[int, int], Child]
@@ -268,3 +271,31 @@ class _Run:
                 return False
             self._log.feed(data)
         return True
+
+
+class KernelKills:
+    """Follows the kernel's counter of processes killed for memory.
+
+    A process cannot find out who sent a SIGKILL. The supervisor knows when it sends one itself. When the
+    kernel's out-of-memory killer sends one, the counter rises just before. Any other SIGKILL is from outside.
+    """
+
+    def __init__(self) -> None:
+        self._count = process.kernel_oom_kills()
+        self._looked_at = time.monotonic()
+        self._killed_at = float("-inf")
+
+    def follow(self) -> None:
+        """Read the counter from time to time: another stage may be killed while this one continues."""
+        if time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            self._look()
+
+    def lately(self) -> bool:
+        """Whether the kernel has killed a process within ENDING_SECONDS."""
+        self._look()
+        return time.monotonic() - self._killed_at < ENDING_SECONDS
+
+    def _look(self) -> None:
+        self._looked_at = time.monotonic()
+        if (count := process.kernel_oom_kills()) > self._count:
+            self._count, self._killed_at = count, self._looked_at
