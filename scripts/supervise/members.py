@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, channel, process
-from scripts.supervise import forked, outcome
-from scripts.supervise.child import Child, Ended, Spawned
+from scripts.supervise import outcome
+from scripts.supervise.child import CannotFork, Child, Ended, Spawned, fork
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.job import CannotStart, Job
 from scripts.supervise.watch import Watch
@@ -38,8 +38,8 @@ POLL_S = 0.5
 @dataclass(frozen=True)
 class Member:
     """A member of a group: the command of its worker. `forked`: from a process that has imported the packages of its
-    environment. `env`: further environment variables. `folder`: in which it runs (None: that of this process); then it is
-    not forked."""
+    environment. `env`: further environment variables. `folder`: in which it runs, then not forked (None: that of this
+    process)."""
 
     name: str
     command: tuple[str, ...]
@@ -128,8 +128,7 @@ class Process:
         member.log.parent.mkdir(parents=True, exist_ok=True)
         with member.log.open("wb") as out, theirs:
             self._child = self._start(env, out.fileno(), theirs.fileno(), owner, server_log)
-        self._socket = ours
-        self._ended = False
+        self._socket, self._ended = ours, False
         self._keeps, self._rests, self.is_resting = keeps, False, False
 
     def _start(
@@ -137,10 +136,8 @@ class Process:
     ) -> Child:
         command = list(self._member.command)
         if self._member.forked and self._member.folder is None:
-            with contextlib.suppress(forked.CannotFork, ConnectionError):
-                return forked.start(
-                    command, env, output, own_channel, owner, server_log, self._check
-                )
+            with contextlib.suppress(CannotFork, ConnectionError):
+                return fork(command, env, output, own_channel, owner, server_log, self._check)
         try:
             return Spawned(command, env, output, own_channel, self._member.folder, several=True)
         except CannotStart as error:

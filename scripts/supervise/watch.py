@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import channel, exits, process
-from scripts.supervise import forked
 from scripts.supervise.caplog import Log
-from scripts.supervise.child import Child, Spawned
+from scripts.supervise.child import CannotFork, Child, Spawned, fork
 from scripts.supervise.child import Ended as ChildEnded
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.memory_series import Recorder, Series
@@ -68,7 +67,7 @@ class Watch:
         if self._job.preload:
             try:
                 return _Run(self).run(self._fork)
-            except (forked.CannotFork, ConnectionError) as error:
+            except (CannotFork, ConnectionError) as error:
                 self._log.note(f"# not forked, but started by itself: {error}")
         return _Run(self).run(self._spawn)
 
@@ -85,7 +84,7 @@ class Watch:
         name = f"fork-server-{python.parent.parent.name}.txt"
         log = (self._job.journal or self._job.log_path).with_name(name)
         env = self._environment(own_channel)
-        return forked.start(self._command(), env, output, own_channel, self._owner, log, self.check)
+        return fork(self._command(), env, output, own_channel, self._owner, log, self.check)
 
     def _command(self) -> list[str]:
         """The command, with the paths of artifacts replaced by scratch paths."""
