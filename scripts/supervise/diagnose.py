@@ -120,8 +120,10 @@ def diagnose(returncode: int, log: str, model_file: str = "") -> Diagnosis:
 
 def _crash(number: int, lines: list[str]) -> Diagnosis:
     """The diagnosis of a stage that a signal has ended."""
-    known = number in iter(signal.Signals)
-    name = signal.Signals(number).name if known else f"signal {number}"
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
     if name in outcome.KILLED_BY:
         return Diagnosis("crashed", name, f"killed by {name} {FROM_OUTSIDE}")
     quoted = _crash_line(lines) or _error_line(lines)[0]

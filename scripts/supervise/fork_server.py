@@ -116,9 +116,10 @@ class Server:
 
     def _answer(self, client: _Client) -> Request | None:
         """Do what a supervisor requests. Closes the connection if the supervisor is gone or served."""
-        data, fds = b"", []
-        with contextlib.suppress(ConnectionError):
+        try:
             data, fds, _, _ = socket.recv_fds(client.connection, MESSAGE_BYTES, 2)
+        except ConnectionError:
+            data, fds = b"", []
         if data == REAP or not data:
             if client.child is not None:
                 ended = self._reap(client, kill=not data)

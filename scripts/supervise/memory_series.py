@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from scripts.core import atomic
 
@@ -22,6 +23,9 @@ class Series:
     seconds: tuple[float, ...]
     mb: tuple[int, ...]
     marks: tuple[tuple[float, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 class Recorder:
@@ -58,7 +62,7 @@ def write(status_path: Path, series: Series | None) -> None:
     if series is None or not series.mb:
         path.unlink(missing_ok=True)
     else:
-        atomic.write_text(path, json.dumps(asdict(series)) + "\n")
+        atomic.write_text(path, json.dumps(series.to_json()) + "\n")
 
 
 def read(status_path: Path) -> Series | None:
