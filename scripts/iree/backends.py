@@ -268,11 +268,6 @@ def allocator_flags(device: str) -> list[str]:
     return list(backend.allocator_flags) if backend else []
 
 
-def allocators(device: str) -> list[str]:
-    """The same for the Python runtime."""
-    return [flag.partition("=")[2] for flag in allocator_flags(device)]
-
-
 def _of_device(device: str) -> Backend | None:
     """The backend whose modules run on a device URI; None if no backend names the driver."""
     driver = driver_of(device)

@@ -15,7 +15,7 @@ import numpy as np
 from scripts.core import archive
 from scripts.core.archive import SCOPE
 from scripts.core.machine import cpu_name
-from scripts.iree.backends import allocators, driver_of, runs_on_cpu
+from scripts.iree.backends import allocator_flags, driver_of, runs_on_cpu
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class Session:
         rt.flags.parse_flags(*runtime_flags(module.device, threads))
         start = time.perf_counter()
         driver = rt.get_driver(module.device)
-        self._device = driver.create_device_by_uri(module.device, allocators(module.device))
+        allocators = [flag.partition("=")[2] for flag in allocator_flags(module.device)]
+        self._device = driver.create_device_by_uri(module.device, allocators)
         instance = rt.VmInstance()
         modules = [
             *_parameters(rt, instance, module.weights, held or {}),

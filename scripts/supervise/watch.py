@@ -8,7 +8,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +27,6 @@ LOOK_SECONDS = 1.0
 ENDING_SECONDS = 30.0
 """How long a process may take to end after the kernel has killed it: it frees much memory."""
 STACKS = "# the time limit is met: the stack of every Python thread of the stage"
-
-Start = Callable[[int, int], Child]
-"""Starts the child, given the file descriptors of its output and its channel."""
 
 
 @dataclass(frozen=True)
@@ -66,41 +63,35 @@ class Watch:
         """
         if self._job.preload:
             try:
-                return _Run(self).run(self._fork)
+                return _Run(self).run(forked=True)
             except (CannotFork, ConnectionError) as error:
                 self._log.note(f"# not forked, but started by itself: {error}")
-        return _Run(self).run(self._spawn)
+        return _Run(self).run()
 
     def check(self) -> None:
         """Raise Interrupted if this process has to stop."""
         if self._stop_asked or os.getppid() != self._owner:
             raise Interrupted(f"{self._job.stage} {self._job.cell}: stopped before it ended")
 
-    def _spawn(self, output: int, own_channel: int) -> Child:
-        return Spawned(self._command(), self._environment(own_channel), output, own_channel)
-
-    def _fork(self, output: int, own_channel: int) -> Child:
-        python = Path(self._job.command[0])
-        name = f"fork-server-{python.parent.parent.name}.txt"
-        log = (self._job.journal or self._job.log_path).with_name(name)
-        env = self._environment(own_channel)
-        return fork(self._command(), env, output, own_channel, self._owner, log, self.check)
-
-    def _command(self) -> list[str]:
-        """The command, with the paths of artifacts replaced by scratch paths."""
+    def start(self, output: int, own_channel: int, forked: bool) -> Child:
+        """Start the child with the file descriptors of its output and its channel. It gets scratch paths in place of the
+        paths of artifacts."""
         job = self._job
         aside = {str(path): str(self._scratch / path.name) for path in job.artifacts}
         if len(set(aside.values())) != len(aside):
             raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
-        return [aside.get(argument, argument) for argument in job.command]
-
-    def _environment(self, own_channel: int) -> dict[str, str]:
-        return os.environ | {
+        command = [aside.get(argument, argument) for argument in job.command]
+        env = os.environ | {
             "PYTHONFAULTHANDLER": "1",
             "PYTHONUNBUFFERED": "1",
-            exits.LIMIT_VARIABLE: f"{self._job.memory_mb:g}",
+            exits.LIMIT_VARIABLE: f"{job.memory_mb:g}",
             channel.VARIABLE: str(own_channel),
         }
+        if not forked:
+            return Spawned(command, env, output, own_channel)
+        name = f"fork-server-{Path(job.command[0]).parent.parent.name}.txt"
+        log = (job.journal or job.log_path).with_name(name)
+        return fork(command, env, output, own_channel, self._owner, log, self.check)
 
     @contextlib.contextmanager
     def stop_requests(self) -> Iterator[None]:
@@ -128,7 +119,7 @@ class _Run:
         self._memory = Recorder()
         self._kernel_kills = KernelKills()
 
-    def run(self, start: Start) -> Ended:
+    def run(self, forked: bool = False) -> Ended:
         """Start the child and watch it to its end."""
         with contextlib.ExitStack() as opened:
             self._output, output = os.pipe()
@@ -137,7 +128,7 @@ class _Run:
             self._channel, theirs = socket.socketpair()
             opened.enter_context(self._channel).setblocking(False)
             try:
-                child = start(output, theirs.fileno())
+                child = self._watch.start(output, theirs.fileno(), forked)
             finally:
                 os.close(output)
                 theirs.close()
