@@ -1,1 +1,5 @@
-"""Every use of Snakemake's internals."""
+"""Every use of Snakemake's internals. The rules make one `Patches`."""
+
+from scripts.snakemake.apply import Patches
+
+__all__ = ["Patches"]

@@ -9,12 +9,13 @@ from rich.console import Console
 from snakemake.exceptions import WorkflowError
 
 # Snakemake has put the folder of the Snakefile on sys.path.
-from scripts.snakemake import apply, terminal
+from scripts import snakemake as snakemake_patches
 from scripts.matrix import cell, expansion, settings
 from scripts.matrix.toolchains import PINNED
 from scripts.core import checkout
 from scripts.run import environments, gate, live, outputs, plan, progress
 from scripts.features.variants import flag_checks, tuning_plan as tuning
+from scripts.snakemake import terminal
 
 IS_MODULE = not os.path.samefile(workflow.basedir, checkout.ROOT)
 WITH_CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
@@ -53,7 +54,7 @@ except settings.ConfigError as problem:
 run_log = progress.RunLog()
 watched = live.Live(Console(stderr=True, highlight=False))
 job_events = terminal.Jobs(logger, watched)
-patches = apply.Patches(workflow, logger)
+patches = snakemake_patches.Patches(workflow, logger)
 
 # A node would decide again, by its own CPU, which tuning results are used.
 if patches.may_submit and (
