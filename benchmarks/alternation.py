@@ -49,7 +49,6 @@ from scripts.supervise.in_turns import LOAD_S, TWIN
 from scripts.supervise.members import VERIFICATION, Member, Process, worker_command
 from scripts.timing import ratios
 from scripts.timing.group import latencies
-from scripts.timing.hostload import shares
 from scripts.timing.ratios import Difference, Interval
 from scripts.timing.turns import Group, Rule, Timed, Worker
 
@@ -192,7 +191,7 @@ def _group(members: Sequence[Member], rule: Rule, folder: Path) -> Line:
     timing = Group(list(of), lambda name: _started(of[name], folder), rule, enough)
     timing.run()
     load = timing.load
-    others = shares(load.busy_s - load.own_s, load.steal_s, load.wall_s * (os.cpu_count() or 1))
+    others = load.others()
     return {
         "started": began,
         "seconds": time.time() - began,

@@ -47,7 +47,7 @@ def get_model(): ...
 def get_dummy_input(): ...
 """
 
-_WORKER = "import time; from scripts.timing import worker; worker.serve(lambda: time.sleep(1e-3))"
+_WORKER = "import time; from scripts.timing import worker; worker.serve(worker.Program(lambda: time.sleep(1e-3)))"
 """Times calls of a millisecond, in place of a module."""
 
 _INTERPRETER = """\

@@ -19,16 +19,17 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_parts(path: str | Path, parts: Iterable[str]) -> None:
     """Replace `path` with a text in one step. Its parts are written as they come."""
-    with _beside(Path(path)) as aside, aside.open("w", encoding="utf-8") as out:
-        out.writelines(parts)
-        out.flush()
-        os.fsync(out.fileno())
+    _write(path, (part.encode() for part in parts))
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Replace `path` with `data` in one step."""
+    _write(path, (data,))
+
+
+def _write(path: str | Path, parts: Iterable[bytes]) -> None:
     with _beside(Path(path)) as aside, aside.open("wb") as out:
-        out.write(data)
+        out.writelines(parts)
         out.flush()
         os.fsync(out.fileno())
 

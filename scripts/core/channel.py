@@ -15,11 +15,6 @@ NEXT = b"next\n"
 MARK = b"mark "
 
 
-def is_open() -> bool:
-    """Whether there is a supervisor."""
-    return VARIABLE in os.environ
-
-
 def working() -> None:
     """Report that start-up is over: the packages are imported and the work begins."""
     _send(WORKING)
@@ -52,5 +47,5 @@ def answer(message: dict[str, Any]) -> None:
 
 def _send(message: bytes) -> None:
     """Send a line, if there is a supervisor."""
-    if is_open():
+    if VARIABLE in os.environ:
         os.write(int(os.environ[VARIABLE]), message)

@@ -14,17 +14,17 @@ ROOT = Path(__file__).parents[2]
 
 
 def is_here() -> bool:
-    """Return whether the working folder is the folder of the checkout."""
+    """Whether the working folder is the folder of the checkout."""
     return os.path.samefile(os.curdir, ROOT)
 
 
 def path(file: str) -> str:
-    """Return the path of a file or folder of the checkout, as used in the working folder."""
+    """The path of a file or folder of the checkout, as used in the working folder."""
     return file if is_here() else str(ROOT / file)
 
 
 def prefix() -> list[str]:
-    """Return the words that go before `python -m scripts.…` to run it in the working folder.
+    """The words that go before `python -m scripts.…` to run it in the working folder.
 
     Python then imports modules from the checkout and the user's PYTHONPATH, and not from the
     working folder, which may have its own folder `scripts` or `models`.

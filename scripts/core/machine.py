@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 from pathlib import Path
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -22,11 +23,7 @@ def physical_cores() -> int:
 
 def usable_cpus() -> list[int]:
     """The CPUs (hyper-threads) that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    import psutil  # other systems tell no more than the number of cores
-
-    return list(range(psutil.cpu_count(logical=False) or os.cpu_count() or 1))
+    return sorted(os.sched_getaffinity(0))
 
 
 def _core(cpu: int) -> str:
@@ -37,8 +34,8 @@ def _core(cpu: int) -> str:
 def cache_bytes() -> int:
     """Bytes of the last-level cache per core; 0 if the kernel does not report it."""
     for level in (3, 2):
-        size = _text(CPUS / f"cpu{usable_cpus()[0]}/cache/index{level}/size")
-        sharing = _text(CPUS / f"cpu{usable_cpus()[0]}/cache/index{level}/shared_cpu_list")
+        cache = CPUS / f"cpu{usable_cpus()[0]}/cache/index{level}"
+        size, sharing = _text(cache / "size"), _text(cache / "shared_cpu_list")
         if size.endswith("K") and size[:-1].isdecimal():
             shared = {_core(cpu) for cpu in _listed(sharing)}
             return int(size[:-1]) * 1024 // max(1, len(shared))
@@ -64,45 +61,29 @@ def _text(path: Path) -> str:
 
 def cgroup_cpus() -> float | None:
     """CPUs that a container may use (cgroup v2 cpu.max: "<quota> <period>"); None if unbounded."""
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" else int(quota) / int(period)
+    quota, _, period = _text(Path("/sys/fs/cgroup/cpu.max")).partition(" ")
+    return int(quota) / int(period) if quota.isdecimal() else None
 
 
 def cpu_name() -> str:
     """The CPU's own name, for example `AMD EPYC 7763 64-Core Processor`."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:
-            for line in info:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    import platform
-
-    return platform.processor() or platform.machine()
+    return _cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 
-@functools.cache
 def cpu_features() -> str:
-    """Return the type of CPU and its instructions, as the kernel gives them.
-
-    Programs that are compiled for this CPU may fail on one with another value.
-    """
+    """The type of CPU and its instructions, as the kernel gives them. Programs that are compiled for this CPU may fail
+    on one with another value."""
     wanted = (
         *("vendor_id", "cpu family", "model", "stepping", "flags"),  # x86
         *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),  # Arm
     )
-    found: dict[str, str] = {}
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:
-            for line in info:
-                name, _, value = map(str.strip, line.partition(":"))
-                if name in wanted:
-                    found.setdefault(name, value)
-    except OSError:
-        return cpu_name()
-    return "; ".join(f"{name} {value}" for name, value in found.items()) or cpu_name()
+    found = (f"{name} {value}" for name, value in _cpuinfo().items() if name in wanted)
+    return "; ".join(found) or cpu_name()
+
+
+@functools.cache
+def _cpuinfo() -> dict[str, str]:
+    """What the kernel says of the first CPU (proc(5), /proc/cpuinfo)."""
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}

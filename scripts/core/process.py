@@ -9,7 +9,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,28 +19,25 @@ KILL_GRACE_SECONDS = 10.0
 # linux/prctl.h. There is no maintained library for these two calls on Python 3.11.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to SIGKILL this process when its parent dies (Linux; else nothing)."""
-    if _libc is not None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    """Ask the kernel to SIGKILL this process when its parent dies."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def opened(pid: int) -> int | None:
     """A file descriptor that is readable once the process has ended; None where there is no such
     process, or the system cannot tell (pidfd_open(2), Linux 5.3)."""
-    if hasattr(os, "pidfd_open"):
-        with contextlib.suppress(OSError):
-            return os.pidfd_open(pid)
+    with contextlib.suppress(OSError):
+        return os.pidfd_open(pid)
     return None
 
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent exits, so that all of them can be killed."""
-    if _libc is not None:
-        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def child_setup(parent: int) -> Callable[[], None]:
@@ -58,12 +54,11 @@ def child_setup(parent: int) -> Callable[[], None]:
 def descendants(pid: int) -> list[int]:
     """Process ids of all children, grandchildren and so on, zombies included.
 
-    Asks the kernel for each process's own list (proc(5), /proc/<pid>/task/<tid>/children),
-    which costs a fraction of a walk over every process of the machine: this is called ten
-    times a second during measurements.
+    Asks the kernel for each process's own list (proc(5), /proc/<pid>/task/<tid>/children), which costs a
+    fraction of a walk over every process of the machine: this is called ten times a second.
     """
     if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
-        import psutil  # kernels without CONFIG_PROC_CHILDREN, and other systems
+        import psutil  # kernels without CONFIG_PROC_CHILDREN
 
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
     found: list[int] = []
@@ -78,15 +73,14 @@ def descendants(pid: int) -> list[int]:
 def same_program(pid: int) -> list[int]:
     """The descendants of a process that run the same program: those that a Python process has forked, or
     started with the same interpreter."""
-    return [below for below in descendants(pid) if _program(below) == _program(pid) != ""]
 
-
-def _program(pid: int) -> str:
-    """The executable of a process; "" where that is not told, as of one that has ended."""
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
+    def program(pid: int) -> str:
+        with contextlib.suppress(OSError):  # not told, as of one that has ended
+            return os.readlink(f"/proc/{pid}/exe")
         return ""
+
+    own = program(pid)
+    return [below for below in descendants(pid) if program(below) == own != ""]
 
 
 def _children(pid: int) -> list[int]:
@@ -117,10 +111,7 @@ def resident_mb(pids: Iterable[int], shared_once: bool = False) -> float:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the CPU seconds of processes and of the children that they have waited for.
-
-    Processes that no longer exist are not counted.
-    """
+    """The CPU seconds of processes, if they still exist, and of the children that they have waited for."""
     import psutil
 
     total = 0.0
@@ -139,13 +130,9 @@ def kill_descendants(spare: int | None = None, but: Collection[int] = ()) -> Non
     """
     deadline = time.monotonic() + KILL_GRACE_SECONDS
     while time.monotonic() < deadline:
-        others = [pid for pid in descendants(os.getpid()) if pid != spare]
-        if but:
-            alone = {pid for child in but for pid in (child, *descendants(child))}
-            others = [pid for pid in others if pid not in alone]
-        for pid in [*others, *([spare] if spare is not None else [])]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        alone = {pid for child in but for pid in (child, *descendants(child))}
+        others = [pid for pid in descendants(os.getpid()) if pid != spare and pid not in alone]
+        _kill(others if spare is None else [*others, spare])
         if not others:
             return
         for pid in others:
@@ -159,12 +146,16 @@ def kill_tree(pid: int) -> None:
     deadline = time.monotonic() + KILL_GRACE_SECONDS
     while time.monotonic() < deadline:
         below = descendants(pid)
-        for one in (*below, pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
+        _kill([*below, pid])
         if not below and _is_zombie(pid):
             return
         time.sleep(0.01)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _is_zombie(pid: int) -> bool:

@@ -68,7 +68,7 @@ class TensorType:
 class Signature:
     """What the reference stage fixed for a model: every later stage goes by it.
 
-    `parameters` maps archive keys to types. `aliases` maps further state_dict names (tied weights) to
+    `parameters`: names are archive keys. `aliases` maps further state_dict names (tied weights) to
     the key of their data. `weights_bytes` is the size of the archive. `inputs_from` says what the
     inputs were made of. `generation` has a language model's greedy tokens (greedy_tokens.Generation).
     `quantization` has the error of a quantised model (quantization.py).

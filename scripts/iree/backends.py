@@ -25,8 +25,7 @@ OPT_LEVELS = ("O0", "O1", "O2", "O3")
 
 @dataclass(frozen=True)
 class Renamed:
-    """A flag that iree-compile has since the release `since` (3, 11), and what it was called before ("": it
-    did not exist, and is left out)."""
+    """A flag that iree-compile has since the release `since`, and what it was called before ("": it did not exist)."""
 
     flag: str
     since: tuple[int, int]
@@ -218,31 +217,31 @@ def release_of(version: str) -> tuple[int, int] | None:
 
 def renamed(flags: Sequence[str], release: str) -> list[str]:
     """Return flags in the words of a release of iree-compile (`3.12.0`); "" is the pinned one."""
-    of = release_of(release)
-    older = {
-        one.flag: one.before
-        for backend in BACKENDS.values()
-        for one in backend.renamed
-        if of and of < one.since
-    }
-    found = []
-    for flag in flags:
-        name, equals, value = flag.partition("=")
-        if before := older.get(name, name):
-            found.append(f"{before}{equals}{value}")
-    return found
+    number = release_of(release)
+    every = (flag for backend in BACKENDS.values() for flag in backend.renamed)
+    older = {flag.flag: flag.before for flag in every if number and number < flag.since}
+    words = (flag.partition("=") for flag in flags)
+    return [
+        f"{before}{equals}{value}"
+        for name, equals, value in words
+        if (before := older.get(name, name))
+    ]
 
 
 def unused_plugins(flags: Sequence[str], program: str) -> list[str]:
-    """Return the flags that disable the plugins of iree-compile that a program does not need.
+    """Return the flags that disable the plugins of iree-compile that a program (its text) does not need.
 
     The code stays the same to the byte, but the compiler takes about a fifth less time: for each of
     its many canonicalisations it goes through the operations of all dialects. `flags`: from
     compile_flags; [] is returned if they are for several targets or choose plugins themselves.
-    `program`: its text.
     """
-    chosen = _choosing(flags)
-    needed = next((b.plugins for b in BACKENDS.values() if _choosing(b.flags) == chosen), None)
+    prefixes = ("--iree-hal-target", "--iree-hal-local-target", "--iree-plugin")
+
+    def choosing(flags: Sequence[str]) -> list[str]:
+        return [flag for flag in flags if flag.startswith(prefixes)]
+
+    chosen = choosing(flags)
+    needed = next((b.plugins for b in BACKENDS.values() if choosing(b.flags) == chosen), None)
     if needed is None:
         return []
     inputs = [
@@ -250,12 +249,6 @@ def unused_plugins(flags: Sequence[str], program: str) -> list[str]:
     ]
     unused = [*(name for name in TARGET_PLUGINS if name not in needed), *inputs]
     return [f"--iree-plugin=-{name}" for name in unused]
-
-
-def _choosing(flags: Sequence[str]) -> list[str]:
-    """The flags that choose targets or plugins."""
-    prefixes = ("--iree-hal-target", "--iree-hal-local-target", "--iree-plugin")
-    return [flag for flag in flags if flag.startswith(prefixes)]
 
 
 def driver_of(device: str) -> str:
@@ -273,11 +266,6 @@ def allocator_flags(device: str) -> list[str]:
     """The allocator flags of iree-benchmark-module for a device URI."""
     backend = _of_device(device)
     return list(backend.allocator_flags) if backend else []
-
-
-def allocators(device: str) -> list[str]:
-    """The same for the Python runtime."""
-    return [flag.partition("=")[2] for flag in allocator_flags(device)]
 
 
 def _of_device(device: str) -> Backend | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import numpy as np
 from scripts.core import tensors
 from scripts.core.archive import SCOPE
 from scripts.iree.backends import allocator_flags
-from scripts.iree.module_links import openable
 from scripts.iree.session import Module, runtime_flags
 from scripts.iree.tools import tool
+
+LINKS = Path("results/cache/modules")
+"""The folder of links to modules, in the working folder of a run. They are kept, because recorded commands name them."""
 
 
 def command_line(module: Module, inputs: Sequence[str], threads: int) -> list[str]:
@@ -27,6 +31,25 @@ def command_line(module: Module, inputs: Sequence[str], threads: int) -> list[st
         *allocator_flags(module.device),
         *inputs,
     ]
+
+
+def openable(module: Path) -> Path:
+    """The path by which IREE's tools can open a module: its own, or that of a link to it if its own has an `@`.
+
+    `--module=<path>@<symbol>` names a symbol of a dynamic library (IREE 3.13, tooling/context_util.c), so the tools
+    cut every path at its first `@`, and cells of toolchains have one in the names of their folders.
+    """
+    if "@" not in str(module):
+        return module
+    digest = hashlib.sha256(str(module).encode()).hexdigest()[:12]
+    link = LINKS / f"{digest}-{module.name}"
+    wanted = os.path.relpath(module, LINKS)
+    if not link.is_symlink() or os.readlink(link) != wanted:
+        LINKS.mkdir(parents=True, exist_ok=True)
+        scratch = link.with_name(f"{link.name}.{os.getpid()}")
+        scratch.symlink_to(wanted)
+        scratch.replace(link)
+    return link
 
 
 def write_inputs(

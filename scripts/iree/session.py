@@ -15,7 +15,7 @@ import numpy as np
 from scripts.core import archive
 from scripts.core.archive import SCOPE
 from scripts.core.machine import cpu_name
-from scripts.iree.backends import allocators, driver_of, runs_on_cpu
+from scripts.iree.backends import allocator_flags, driver_of, runs_on_cpu
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class Session:
         rt.flags.parse_flags(*runtime_flags(module.device, threads))
         start = time.perf_counter()
         driver = rt.get_driver(module.device)
-        self._device = driver.create_device_by_uri(module.device, allocators(module.device))
+        allocators = [flag.partition("=")[2] for flag in allocator_flags(module.device)]
+        self._device = driver.create_device_by_uri(module.device, allocators)
         instance = rt.VmInstance()
         modules = [
             *_parameters(rt, instance, module.weights, held or {}),
@@ -98,7 +99,10 @@ class Session:
     def call(self, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], float]:
         """Run the function once: the outputs on the host, and the seconds from host inputs to host outputs."""
         start = time.perf_counter()
-        outputs = [self._to_host(result) for result in self._invoke(inputs)]
+        results = self._function(*inputs)  # the computation is finished when this returns
+        if not isinstance(results, tuple | list):
+            results = (results,)
+        outputs = [self._to_host(result) for result in results]
         return outputs, time.perf_counter() - start
 
     def uploaded(self, inputs: Sequence[np.ndarray]) -> Callable[[], object]:
@@ -109,15 +113,8 @@ class Session:
         arguments = rt.VmVariantList(len(placed))
         for array in placed:
             arguments.push_ref(array._buffer_view)
-        context, entry = self._context.vm_context, self._entry
-
         # What function(*placed) does, without looking at its arguments and results again: that takes 0.03 ms.
-        def call() -> object:
-            results = rt.VmVariantList(1)
-            context.invoke(entry, arguments, results)
-            return results
-
-        return call
+        return _call_of(rt, self._context.vm_context, self._entry, arguments)
 
     def close(self) -> None:
         """Free the module and the weights on the device. The session cannot be used after it.
@@ -127,11 +124,6 @@ class Session:
         """
         del self._function, self._entry, self._context, self._device
         gc.collect()
-
-    def _invoke(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """The results of the function. The computation is finished when this returns."""
-        results = self._function(*inputs)
-        return results if isinstance(results, tuple | list) else (results,)
 
     def _to_host(self, array) -> np.ndarray:
         """Copy to the host through a staging buffer of the device.
@@ -195,18 +187,22 @@ def load_command(flags: Sequence[str]) -> Callable[[], object]:
     device = _device(given["--device"], given.get("--device_allocator"))
     instance = rt.VmInstance()
     module = rt.VmModule.mmap(instance, given["--module"])
-    modules = [rt.create_hal_module(instance, device), module]
-    if "--parameters" in given:
-        scope, _, path = given["--parameters"].partition("=")
-        index = rt.ParameterIndex()
-        index.load(path)
-        provider = index.create_provider(scope=scope)
-        modules.insert(0, rt.create_io_parameters_module(instance, provider))
+    weights = given.get("--parameters", "").removeprefix(f"{SCOPE}=")
+    modules = [
+        *_parameters(rt, instance, Path(weights) if weights else None, {}),
+        rt.create_hal_module(instance, device),
+        module,
+    ]
     context = rt.VmContext(instance, modules)
     function = module.lookup_function(given["--function"])
     arguments = rt.VmVariantList(len(inputs))
     for text in inputs:
         arguments.push_ref(_uploaded(rt, device, text))
+    return _call_of(rt, context, function, arguments)
+
+
+def _call_of(rt: Any, context: Any, function: Any, arguments: Any) -> Callable[[], object]:
+    """A function that calls a function of a module on arguments on the device, and leaves the results there."""
 
     def call() -> object:
         results = rt.VmVariantList(1)
@@ -244,7 +240,7 @@ def _uploaded(rt: Any, device: Any, text: str) -> Any:
     *shape, element = kind.split("x")
     array = np.fromfile(path, np.uint8)
     hal, size = _ELEMENTS[element]
-    view = array.view(f"u{size}").reshape([int(one) for one in shape])
+    view = array.view(f"u{size}").reshape([int(length) for length in shape])
     return device.allocator.allocate_buffer_copy(
         memory_type=rt.MemoryType.DEVICE_LOCAL,
         allowed_usage=rt.BufferUsage.DEFAULT,

@@ -43,6 +43,17 @@ def program(name: str, environment: Path) -> Path | None:
     return None
 
 
+def parse_problem(program: Path) -> str:
+    """Return why the tools of this environment cannot read a program, which the pinned version has written; "" if they
+    can. iree-opt without passes parses and verifies a program."""
+    command = [tool("iree-opt"), str(program), "-o", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode == 0:
+        return ""
+    found = _ERROR.search(done.stderr)
+    return found["message"].strip() if found else f"iree-opt ended with {done.returncode}"
+
+
 def version(compiler: Path) -> str:
     """Return what iree-compile says about its version, with its commit, or "" if it cannot be run."""
     try:
@@ -54,6 +65,7 @@ def version(compiler: Path) -> str:
 
 SAID = "tools.json"
 """The file of an environment's stage with what its tools say about their versions."""
+_ERROR = re.compile(r"error: (?P<message>.+)$", re.MULTILINE)
 _IDENTITY = re.compile(r"version (?P<version>\S+)(?: @ (?P<commit>[0-9a-f]{7,40}))?")
 
 

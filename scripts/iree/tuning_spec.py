@@ -14,10 +14,12 @@ SERIAL = "--mlir-disable-threading"
 
 
 def serial(flags: Iterable[str]) -> list[str]:
-    """The flag that a compilation needs if its flags name a tuning spec: with several threads, iree-compile 3.13 hangs at
-    times (2 of 52 compilations of one program). A thread reads the spec under a lock, takes another dispatch while it waits for a part of that, and wants
-    the lock again (IREECodegenDialect::getOrLoadTransformLibraryModule; https://github.com/iree-org/iree/issues/22842 is the
-    same in another place)."""
+    """The flag that a compilation needs if its flags name a tuning spec.
+
+    With several threads, iree-compile 3.13 hangs at times (2 of 52 compilations of one program): a thread reads the spec
+    under a lock, takes another dispatch while it waits for a part of that, and wants the lock again
+    (IREECodegenDialect::getOrLoadTransformLibraryModule; https://github.com/iree-org/iree/issues/22842 is similar).
+    """
     return [SERIAL] if named(flags) else []
 
 

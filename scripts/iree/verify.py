@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -45,7 +44,11 @@ def verify_module(
     `observe` is called with the outputs of the first call. Exits if the results are wrong (the file is written first), and
     if there are more threads than cores.
     """
-    cpu_threads = _cpu_threads(module.device, threads)
+    on_cpu = runs_on_cpu(module.device)
+    if on_cpu and threads > (cores := physical_cores()):
+        exits.fail(
+            f"measure.threads is {threads}, but IREE pins one worker to each of {cores} cores"
+        )
     types = check.signature().inputs
     stored = tensors.load_npz(files.inputs)
     inputs = [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(types)]
@@ -66,7 +69,7 @@ def verify_module(
     Verified(
         device=module.device,
         device_name=device_name,
-        threads=cpu_threads,
+        threads=threads if on_cpu else None,
         verification=verification,
         load_ms=session.load_s * 1e3,
         first_call_ms=first_call_s * 1e3,
@@ -87,18 +90,6 @@ def _runtime_version() -> str:
         from iree.runtime import version
 
         return version.VERSION or "local"
-
-
-def _cpu_threads(device: str, threads: int) -> int | None:
-    """The number of threads on a CPU device; None on other devices."""
-    if not runs_on_cpu(device):
-        return None
-    if threads > physical_cores():
-        exits.fail(
-            f"measure.threads is {threads}, but IREE pins one worker to each of "
-            f"{physical_cores()} cores"
-        )
-    return threads
 
 
 def _verification(
@@ -123,7 +114,12 @@ def _verification(
     if names:
         found = train_results.require_changes(found, compared, expected)
         return _follow_training(found, outputs, module, inputs, check, threads)
-    again = partial(_call_with, session, signature)
+
+    def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs for other inputs of the same types as the reference's."""
+        pairs = zip(arrays, signature.inputs, strict=True)
+        return session.call([tensors.as_native(array, kind.dtype) for array, kind in pairs])[0]
+
     return follow_generation(found, again, inputs, signature)
 
 
@@ -153,11 +149,3 @@ def _follow_training(
     if found.train_expected:
         print(f"{found.train_steps} of {found.train_expected} training steps: {found.code}")
     return found
-
-
-def _call_with(
-    session: Session, signature: tensors.Signature, arrays: Sequence[np.ndarray]
-) -> list[np.ndarray]:
-    """The outputs of the module for other inputs of the same types as the reference's."""
-    pairs = zip(arrays, signature.inputs, strict=True)
-    return session.call([tensors.as_native(array, kind.dtype) for array, kind in pairs])[0]

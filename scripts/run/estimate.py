@@ -7,11 +7,12 @@ remaining time.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from scripts.supervise import journal
 
 TYPICAL_S = {
     "env": 20.0,
@@ -114,11 +115,12 @@ def of_journal(path: Path) -> Estimate:
     """Return an estimate from the journal of earlier runs, or from TYPICAL_S if there is none."""
     shares = Shares()
     events: list[tuple[float, bool, int, str]] = []
-    for number, entry in enumerate(_last_entries(path)):
+    lines = journal.entries(path, HISTORY_BYTES) if path.is_file() else ()
+    for number, entry in enumerate(lines):
         if "run" in entry:  # jobs of different runs did not run in parallel
             _replay(events, shares)
             events = []
-        else:
+        elif {"stage", "start", "end"} <= set(entry):
             events.append((entry["start"], False, number, entry["stage"]))
             events.append((entry["end"], True, number, entry["stage"]))
     _replay(events, shares)
@@ -131,21 +133,3 @@ def _replay(events: list[tuple[float, bool, int, str]], shares: Shares) -> None:
             shares.end(job, at)
         else:
             shares.begin(job, stage, at)
-
-
-def _last_entries(path: Path) -> list[dict]:
-    """Return the lines at the end of a journal, without incomplete ones."""
-    if not path.is_file():
-        return []
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - HISTORY_BYTES))
-        lines = file.read().decode(errors="replace").splitlines()
-    found = []
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(entry, dict) and ("run" in entry or {"stage", "start", "end"} <= set(entry)):
-            found.append(entry)
-    return found

@@ -72,24 +72,27 @@ def due(
     `parts`: the outcomes of the problems of a batch. The batch runs again if one of them has to; the
     others are not handled again. Problems that were skipped depend on another stage.
     """
-    code = _code_of(current)
+    code, limits = _code_of(current), limits or {}
     try:
         on_record = recorded.outcome_of(str(status_path))
     except ValueError:
-        return f"{code}+{_moment(status_path)}"
+        # The counter is lost with the contents of the file: when it was written was not used before.
+        return f"{code}+{os.stat(status_path).st_mtime_ns}"
     if on_record is None:
         begun = outcome.begun(status_path)
         return begun if _parts(begun)[0] == code else code
     found = on_record.outcome
     ended = [found, *(part for part in parts if part.status != outcome.SKIPPED)]
     forced = not on_record.whole or any(
-        is_wanted(one, current, retry) or _has_moved(one, limits or {}) for one in ended
+        is_wanted(stage, current, retry)
+        or (stage.status in limits and limits[stage.status] != stage.limit)
+        for stage in ended
     )
     if not forced:
-        failed = [one for one in ended if one.status != outcome.OK]
-        if any(_code_of(one.fingerprint) != code for one in failed):
+        failed = [stage.fingerprint for stage in ended if stage.status != outcome.OK]
+        if any(_code_of(before) != code for before in failed):
             return code
-        if not any(_signs_changed(one.fingerprint, current) for one in failed):
+        if not any(_signs_changed(before, current) for before in failed):
             return found.due or code
     return f"{code}+{_parts(found.due)[1] + 1}"
 
@@ -104,11 +107,6 @@ def is_wanted(found: Outcome, current: str, retry: Collection[str]) -> bool:
     )
 
 
-def _has_moved(found: Outcome, limits: Mapping[str, float]) -> bool:
-    """Whether a stage ended at a limit that is another one now."""
-    return found.status in limits and limits[found.status] != found.limit
-
-
 def after(due: str, current: str) -> str:
     """The value of `due` that runs a job again which was run for the value `due`: `current`, with a
     counter if only that makes it another one."""
@@ -119,12 +117,6 @@ def after(due: str, current: str) -> str:
 def is_stale(found: Outcome, current: str) -> bool:
     """Whether a stage succeeded with other code than `current`, which may be a whole fingerprint."""
     return found.status == outcome.OK and _code_of(found.fingerprint) != _code_of(current)
-
-
-def _moment(path: str | Path) -> int:
-    """A counter value that was not used before, for a file that cannot be read: the time when it was
-    written, in nanoseconds. The previous counter is lost with the contents of the file."""
-    return os.stat(path).st_mtime_ns
 
 
 def _parts(due: str) -> tuple[str, int]:

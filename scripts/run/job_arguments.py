@@ -3,100 +3,71 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from scripts.run import fingerprint
 from scripts.supervise.job import Interrupted, Job, MoreNeeded
-
-
-def parser(command: str, description: str | None) -> argparse.ArgumentParser:
-    """Return the parser of such a command, a module of scripts."""
-    made = argparse.ArgumentParser(
-        prog=f"python -m scripts.stages.{command}", description=description
-    )
-    made.add_argument("--stage", required=True, help="export, compile, verify, …")
-    made.add_argument("--cell", required=True, help="for example resnet/torchmlir-torch/vulkan")
-    made.add_argument("--status", required=True, type=Path, help="status.json to write")
-    made.add_argument("--log", required=True, type=Path, help="what the stage prints")
-    made.add_argument("--timeout", required=True, type=float, help="seconds")
-    made.add_argument("--memory", required=True, type=float, help="MiB of the process tree")
-    made.add_argument("--skip", default="", help="do not run the stage, for this reason")
-    made.add_argument(
-        "--hang", default="", help="do not run the stage: it is known to hang, for this reason"
-    )
-    made.add_argument("--due", default="", help="the param `due` of the job, to record")
-    made.add_argument("--module", nargs="*", default=[], help="modules that the fingerprint covers")
-    made.add_argument(
-        "--owner",
-        type=int,
-        help="stop when the process with this id ends (default: the parent)",
-    )
-    for what, limit in (("time", "--timeout"), ("memory", "--memory")):
-        made.add_argument(
-            f"--more-{what}",
-            type=int,
-            default=0,
-            choices=(0, 1),
-            help=f"1: if {limit} is reached, exit with 75 and no outcome, to run again with more",
-        )
-    made.add_argument(
-        "--journal", type=Path, help="JSONL file to which a line of accounting is added"
-    )
-    made.add_argument(
-        "--preload",
-        type=int,
-        default=0,
-        choices=(0, 1),
-        help="1: fork the stage from a process of the run that has imported its packages",
-    )
-    made.add_argument(
-        "--upstream", nargs="*", default=[], type=Path, help="status.json that must be ok"
-    )
-    made.add_argument(
-        "--artifact", nargs="*", default=[], type=Path, help="file that the stage makes"
-    )
-    made.add_argument("command", nargs=argparse.REMAINDER, help="-- and the stage's command")
-    return made
-
 
 OF_RUN = ("--due", "--journal", "--owner", "--more-time", "--more-memory", "--preload")
 """Options that a job has as a part of a run. Each takes a value."""
 
 
-def by_hand(words: Sequence[str]) -> list[str]:
-    """The command line of such a command without what belongs to a run."""
-    rest = iter(words)
-    return [word for word in rest if word not in OF_RUN or next(rest, None) is None]
+def parser(command: str, description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of such a command, a module of scripts. The values are named as the fields of Job."""
+    made = argparse.ArgumentParser(
+        prog=f"python -m scripts.stages.{command}", description=description
+    )
+
+    def option(name: str, text: str, **more: Any) -> None:
+        made.add_argument(name, help=text, **more)
+
+    option("--stage", "export, compile, verify, …", required=True)
+    option("--cell", "for example resnet/torchmlir-torch/vulkan", required=True)
+    option("--status", "status.json to write", dest="status_path", required=True, type=Path)
+    option("--log", "what the stage prints", dest="log_path", required=True, type=Path)
+    option("--timeout", "seconds", dest="timeout_s", required=True, type=float)
+    option("--memory", "MiB of the process tree", dest="memory_mb", required=True, type=float)
+    option("--skip", "do not run the stage, for this reason", default="")
+    option("--hang", "do not run the stage: it is known to hang, for this reason", default="")
+    option("--due", "the param `due` of the job, to record", default="")
+    option("--module", "modules that the fingerprint covers", nargs="*", default=[])
+    option("--owner", "stop when the process with this id ends (default: the parent)", type=int)
+    switch = {"type": int, "default": 0, "choices": (0, 1)}
+    for what, limit in (("time", "--timeout"), ("memory", "--memory")):
+        text = f"1: if {limit} is reached, exit with 75 and no outcome, to run again with more"
+        option(f"--more-{what}", text, **switch)
+    option("--journal", "JSONL file to which a line of accounting is added", type=Path)
+    text = "1: fork the stage from a process of the run that has imported its packages"
+    option("--preload", text, **switch)
+    option("--upstream", "status.json that must be ok", nargs="*", default=[], type=Path)
+    files = {"dest": "artifacts", "nargs": "*", "default": [], "type": Path}
+    option("--artifact", "file that the stage makes", **files)
+    made.add_argument("command", nargs=argparse.REMAINDER, help="-- and the stage's command")
+    return made
 
 
-def job(args: argparse.Namespace, parsed_by: argparse.ArgumentParser) -> Job:
-    """Return the job of the options. Exits if there is no command after --."""
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+def job(args: argparse.Namespace, parsed_by: argparse.ArgumentParser, here: bool = False) -> Job:
+    """Return the job of the options. Exits if there is no command after --.
+
+    `here`: the job runs in this process, so its command is this one, without what belongs to the run.
+    """
+    if here:
+        words = iter(sys.argv[1:])
+        own = [word for word in words if word not in OF_RUN or next(words, None) is None]
+        command = [*parsed_by.prog.split(), *own]
+    else:
+        command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         parsed_by.error("no command after --")
-    return Job(
-        stage=args.stage,
-        cell=args.cell,
-        status_path=args.status,
-        log_path=args.log,
-        command=command,
-        timeout_s=args.timeout,
-        memory_mb=args.memory,
-        artifacts=args.artifact,
-        upstream=args.upstream,
-        skip=args.skip,
-        fingerprint=fingerprint.of_stage(args.stage, tuple(args.module)),
-        due=args.due,
-        owner=args.owner,
-        journal=args.journal,
-        more_time=bool(args.more_time),
-        more_memory=bool(args.more_memory),
-        preload=bool(args.preload),
-        hang=args.hang,
-    )
+    given = {field.name for field in dataclasses.fields(Job)} & vars(args).keys()
+    values = {name: getattr(args, name) for name in given}
+    code = fingerprint.of_stage(args.stage, tuple(args.module))
+    return Job(**values | {"command": command, "fingerprint": code})
 
 
 def run(described: Job, start: Callable[[], object]) -> int:

@@ -74,7 +74,14 @@ def finished(rule: str, outputs: Sequence[str], done: int, total: int) -> Finish
         ended = outcome.read(status)
     except (OSError, ValueError) as error:
         return Finished(_one_line(f"{counter} {rule}  {error}"), _one_line(f"{rule}: {error}"))
-    seconds, broken = _seconds(status)
+    seconds, broken = "?", ""
+    try:
+        if usage := outcome.read_usage(status):
+            seconds = f"{usage.seconds:.1f}"
+        else:
+            broken = f"  {outcome.usage_path(status)} is missing"
+    except (OSError, ValueError) as error:
+        broken = f"  {error}"
     said = f"{counter} {ended.stage:14} {ended.cell:44} {ended.status:11} {seconds:>6} s"
     if ended.status == outcome.SKIPPED and ended.blocked_by:
         said += f"  blocked by {ended.blocked_by}"
@@ -86,17 +93,6 @@ def finished(rule: str, outputs: Sequence[str], done: int, total: int) -> Finish
     if ended.status in outcome.FAILED:
         failure = f"{ended.stage} {ended.cell}: {ended.status} ({ended.reason}): {ended.detail}"
     return Finished(_one_line(said + broken), _one_line(failure or broken.strip()))
-
-
-def _seconds(status: Path) -> tuple[str, str]:
-    """Return (seconds of a stage, error message if they cannot be read)."""
-    try:
-        usage = outcome.read_usage(status)
-    except (OSError, ValueError) as error:
-        return "?", f"  {error}"
-    if usage is None:
-        return "?", f"  {outcome.usage_path(status)} is missing"
-    return f"{usage.seconds:.1f}", ""
 
 
 def _one_line(text: str) -> str:

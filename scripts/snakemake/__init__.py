@@ -1,5 +1,5 @@
-"""Every use of Snakemake's internals. `apply` is what the rules call."""
+"""Every use of Snakemake's internals. The rules make one `Patches`."""
 
-from scripts.snakemake.apply import Patches, apply
+from scripts.snakemake.apply import Patches
 
-__all__ = ["Patches", "apply"]
+__all__ = ["Patches"]

@@ -9,32 +9,29 @@ from typing import Any
 from snakemake_interface_common.exceptions import WorkflowError
 
 from scripts.run.resources import ATTEMPTS
-from scripts.snakemake import (
-    adoption,
-    executors,
-    jobstarts,
-    orphans,
-    restarts,
-    slurm_accounting,
-    stopping,
-    submissions,
-    watching,
+from scripts.snakemake import executors, orphans, scheduler, submissions
+from scripts.snakemake.patch import VERSION, Patch
+
+PATCHES: tuple[Patch, ...] = (
+    scheduler.NO_LIMIT,
+    scheduler.STOPPING,
+    scheduler.ONE_TIMER,
+    executors.EXECUTORS,
+    submissions.UNWATCHED,
+    submissions.ON_NODE,
+    submissions.SIDE_BY_SIDE,
+    submissions.GROUPS,
+    submissions.CORES,
 )
-from scripts.snakemake.patch import Patch
-from scripts.snakemake.registry import PATCHES
-
-
-def apply(workflow: Any, logger: logging.Logger) -> Patches:
-    """Apply the patches that are needed before the rules are read; `start` applies the rest.
-
-    `workflow` and `logger` are those of the Snakefile. Raises WorkflowError on a cluster node if a
-    stage would not be safe without a patch.
-    """
-    return Patches(workflow, logger)
+"""Every patch of Snakemake that this project applies; docs/architecture.md has them as a table."""
 
 
 class Patches:
-    """The patches of one run, and all questions to Snakemake's internals."""
+    """The patches of one run, and all questions to Snakemake's internals.
+
+    `workflow` and `logger` are those of the Snakefile. The constructor applies what is needed before the rules are read,
+    and `start` the rest. Raises WorkflowError on a cluster node if a stage would not be safe without a patch.
+    """
 
     def __init__(self, workflow: Any, logger: logging.Logger) -> None:
         self._workflow = workflow
@@ -45,15 +42,11 @@ class Patches:
         self.on_node: bool = getattr(workflow, "remote_exec", False)
         if self.on_node:
             self._need(submissions.SIDE_BY_SIDE)
+            self._need(submissions.UNWATCHED)
+            submissions.leave_marks()
             return
-        bases = {
-            watching.WATCHING: watching.Watching,
-            orphans.ORPHANS: orphans.Noting,
-            submissions.CORES: executors.AllCores,
-        }
-        on = tuple(base for patch, base in bases.items() if self._on(patch))
-        if on:
-            executors.subclass(on, {"notes": self._notes})
+        if self._on(executors.EXECUTORS):
+            executors.subclass(self._notes)
         if not self.may_submit:
             self._say("local")
 
@@ -81,61 +74,48 @@ class Patches:
             self._workflow.parent_groupids[group] = known_as
 
     def start(self) -> None:
-        """Prepare a run before its first job. On a cluster this may start the run over instead.
-
-        Raises WorkflowError if the run would not be safe.
-        """
+        """Prepare a run before its first job. Raises WorkflowError if the run would not be safe."""
         try:
             if self.submits:
                 self._start_submitting()
             else:
                 orphans.refuse()
                 self._say("local")
-                if self._on(jobstarts.NO_LIMIT):
-                    jobstarts.lift(self._workflow.scheduler)
-        except (orphans.StillRunning, restarts.Unsettled) as problem:
+                if self._on(scheduler.NO_LIMIT):
+                    scheduler.lift(self._workflow.scheduler)
+        except orphans.StillRunning as problem:
             raise WorkflowError(str(problem)) from problem
 
     def stop_after(self, problem: Callable[[Sequence[str]], str]) -> None:
         """End the run after the first job for whose outputs `problem` returns a message."""
         self._say("asked")
-        if self._on(stopping.STOPPING):
-            self._logger.addHandler(stopping.Stopping(self._workflow.scheduler, problem))
+        if self._on(scheduler.STOPPING):
+            self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))
 
     def end(self) -> None:
         """Clean up after the last job of a run."""
         self._notes.end()
 
     def _start_submitting(self) -> None:
-        workflow = self._workflow
+        workflow, executor = self._workflow, self._workflow.executor_plugin.name
         for patch in PATCHES:
-            if patch.runs == "cluster" and not patch.safe:
+            if patch.runs == "cluster":
                 self._need(patch)
-        self._say("cluster")
-        if self._on(jobstarts.ONE_TIMER):
-            jobstarts.calm(workflow.scheduler)
-        if self._on(submissions.CORES):
-            submissions.forget_own_cores(workflow)
+        scheduler.calm(workflow.scheduler)
+        # Not the cores of this machine. Snakemake evaluates the resources of a job again before it starts the
+        # job, so this is early enough, and which executor it uses is not known any earlier.
+        workflow.global_resources["_cores"] = None
         attempts = 1 + workflow.execution_settings.retries
         if attempts < ATTEMPTS:
             raise WorkflowError(
                 f"each job has {attempts} attempt(s), but a stage gets all that its limits allow"
                 f" only in attempt {ATTEMPTS}: set retries: {ATTEMPTS - 1} or more in the profile"
             )
-        if problem := slurm_accounting.problem(workflow.executor_settings):
+        if problem := submissions.accounting_problem(workflow.executor_settings):
             raise WorkflowError(problem)
-        if problem := self._notes.problem(workflow.executor_plugin.name):
+        if problem := self._notes.problem(executor):
             raise WorkflowError(problem)
-        killed = orphans.NOTES.is_file()
-        if stopped := orphans.stop(workflow.executor_plugin.name, workflow.executor_settings):
-            restarts.start_over("cancelled jobs of an earlier run", stopped, workflow.rundir)
-        if killed and (
-            anew := adoption.adopt(workflow.dag, workflow.persistence, workflow.async_run)
-        ):
-            restarts.start_over(
-                "recorded or removed outcomes of an earlier run", anew, workflow.rundir
-            )
-        restarts.settled()
+        orphans.refuse_beside(executor, workflow.executor_settings)
         self._notes.begin()
 
     def _on(self, patch: Patch) -> bool:
@@ -146,14 +126,14 @@ class Patches:
         if problem := self._problems.get(patch.name):
             raise WorkflowError(
                 f"{patch.name}: {problem}. A run on a cluster is not safe without this patch: "
-                f"{patch.without}. Install snakemake{patch.version} (requirements.txt), or run on "
+                f"{patch.without}. Install snakemake{VERSION} (requirements.txt), or run on "
                 "one machine."
             )
 
     def _say(self, runs: str) -> None:
         """Warn once about each patch that is switched off."""
         for patch in PATCHES:
-            if patch.runs == runs and patch.safe and patch.name not in self._said:
+            if patch.runs == runs and patch.name not in self._said:
                 self._said.add(patch.name)
                 if problem := self._problems.get(patch.name):
                     self._logger.warning(

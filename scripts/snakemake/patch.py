@@ -18,11 +18,8 @@ VERSION = "==9.27.*"
 
 @dataclass(frozen=True)
 class Need:
-    """An undocumented attribute, `module:Class.attribute`, that a patch uses.
-
-    `parameters` are those of a method, as `inspect.signature` prints them without annotations; "" if
-    the attribute is not a method.
-    """
+    """An undocumented attribute, `module:Class.attribute`, that a patch uses. `parameters`: of a method, as
+    `inspect.signature` prints them without annotations."""
 
     attribute: str
     parameters: str = ""
@@ -43,11 +40,11 @@ class Need:
         return ""
 
 
-def needs(module: str, *names: str, **methods: str) -> tuple[Need, ...]:
+def needs(owner: str, *names: str, **methods: str) -> tuple[Need, ...]:
     """Needs of one class: `module:Class`, names of attributes, and methods with their parameters."""
     return (
-        *(Need(f"{module}.{name}") for name in names),
-        *(Need(f"{module}.{name}", parameters) for name, parameters in methods.items()),
+        *(Need(f"{owner}.{name}") for name in names),
+        *(Need(f"{owner}.{name}", parameters) for name, parameters in methods.items()),
     )
 
 
@@ -57,22 +54,20 @@ class Patch:
 
     `replaces` names the part and `without` says what happens without the patch; both are in the table
     of docs/architecture.md. `runs`: the runs that apply it: on this machine, on a cluster, or any run
-    that asks for it. A run that needs the patch and is not `safe` without it stops before its first job.
+    that asks for it. Where it does not fit, a run on a cluster stops before its first job, and another one warns.
     """
 
     name: str
     replaces: str
     without: str
     runs: Literal["local", "cluster", "asked"]
-    safe: bool
     needs: tuple[Need, ...]
-    version: str = VERSION
 
     def problem(self) -> str:
         """Why the patch cannot be applied to this Snakemake; "" if it can."""
         version = snakemake.__version__
-        if not SpecifierSet(self.version).contains(version, prereleases=True):
-            return f"it is written for Snakemake {self.version}, this is {version}"
+        if not SpecifierSet(VERSION).contains(version, prereleases=True):
+            return f"it is written for Snakemake {VERSION}, this is {version}"
         return next(filter(None, (need.problem() for need in self.needs)), "")
 
 

@@ -1,8 +1,7 @@
 """Show the progress of a run on the terminal, instead of Snakemake's ten lines per job.
 
 This uses a handler of Python's logging and the documented events of
-snakemake-interface-logger-plugins. It replaces nothing in Snakemake, so it is not in the registry
-of patches.
+snakemake-interface-logger-plugins. It replaces nothing in Snakemake, so it is no patch.
 
 A logger plugin would be the right place but cannot be used. `--logger NAME` (or `logger:` in the
 default profile) needs a package `snakemake_logger_plugin_NAME` that can be imported when the
@@ -13,20 +12,12 @@ command `snakemake` does not, and rejects the option. So the package would have 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
-
-class Shown(Protocol):
-    """Receives the events of the jobs of a run; run/live.py documents the methods."""
-
-    def planned(self, jobs: Mapping[str, int]) -> None: ...
-    def begun(self, job: int, rule: str, outputs: Sequence[str]) -> None: ...
-    def stopped(self, job: int) -> None: ...
-    def finished(self, job: int, done: int, total: int) -> None: ...
-    def aside(self) -> None: ...
+from scripts.run.live import Live
 
 
 class Jobs(logging.Handler):
@@ -37,7 +28,7 @@ class Jobs(logging.Handler):
     logger plugin has replaced the terminal's handler, it does nothing.
     """
 
-    def __init__(self, logger: logging.Logger, shown: Shown) -> None:
+    def __init__(self, logger: logging.Logger, shown: Live) -> None:
         super().__init__()
         self._shown = shown
         self._follows = False

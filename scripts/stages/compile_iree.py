@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from scripts.core import atomic, channel, exits, process
-from scripts.iree import added_flags, parsing
+from scripts.iree import added_flags
 from scripts.iree.backends import add_arguments, flags_of
-from scripts.iree.tools import tool
+from scripts.iree.tools import parse_problem, tool
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
         ]
     )
     if run.returncode != 0:
-        if args.toolchain and (why := parsing.problem(args.program)):
+        if args.toolchain and (why := parse_problem(args.program)):
             exits.fail(
                 f"iree-compile of the toolchain {args.toolchain} cannot parse the program, which the "
                 f"pinned IREE has written: {why}",

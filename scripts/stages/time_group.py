@@ -14,14 +14,7 @@ def main() -> int:
         "--group", required=True, type=group.of_text, help="JSON: members, anchor, bases and rule"
     )
     args = parser.parse_args()
-    # The job runs in this process: its command is this one, without what belongs to the run.
-    args.command = [
-        "python",
-        "-m",
-        "scripts.stages.time_group",
-        *job_arguments.by_hand(sys.argv[1:]),
-    ]
-    job = job_arguments.job(args, parser)
+    job = job_arguments.job(args, parser, here=True)
     return job_arguments.run(job, lambda: supervise.run(job, group.work(args.group)))
 
 

@@ -11,7 +11,7 @@ from scripts.timing import worker
 def main() -> None:
     call = load_command(sys.argv[1:])
     call()
-    worker.serve(call)
+    worker.serve(worker.Program(call))
 
 
 if __name__ == "__main__":

@@ -17,14 +17,7 @@ def main() -> int:
         "--group", required=True, type=group.of_text, help="JSON: members, anchor and rule"
     )
     args = parser.parse_args()
-    # The job runs in this process: its command is this one, without what belongs to the run.
-    args.command = [
-        "python",
-        "-m",
-        "scripts.stages.time_operators",
-        *job_arguments.by_hand(sys.argv[1:]),
-    ]
-    job = job_arguments.job(args, parser)
+    job = job_arguments.job(args, parser, here=True)
     work = timing.work(args.group, batch_arguments.batch(args, job))
     return job_arguments.run(job, lambda: supervise.run(job, work))
 

@@ -18,20 +18,13 @@ _MARKS = (b"error:", b"Error:", b"ERROR", b"Assertion", b"terminate called", b"w
 
 
 class Log(Protocol):
-    """Receives the output of a stage (a CappedLog, or several of them in turn)."""
+    """Receives the output of a stage: a CappedLog, which documents the methods, or several of them in turn."""
 
     @property
-    def last_line(self) -> str:
-        """The last non-blank line of the output, stripped; "" if there is none."""
-
-    def note(self, text: str) -> None:
-        """Write a line of the supervisor."""
-
-    def feed(self, data: bytes) -> None:
-        """Take what the tool printed, in pieces of any size."""
-
-    def insert(self, text: str) -> None:
-        """Insert a line of the supervisor at the present position of the output."""
+    def last_line(self) -> str: ...
+    def note(self, text: str) -> None: ...
+    def feed(self, data: bytes) -> None: ...
+    def insert(self, text: str) -> None: ...
 
 
 class CappedLog:
@@ -59,7 +52,7 @@ class CappedLog:
 
     def note(self, text: str) -> None:
         """Write a line of the supervisor's own (its command, its verdict)."""
-        self._write(text.encode() + b"\n")
+        self._pending += text.encode() + b"\n"
         self._flush()
 
     @property
@@ -92,14 +85,12 @@ class CappedLog:
             self._line(self._rest)
             self._rest = b""
         if self._dropped_lines:
-            self._write(
-                b"[... %d lines (%d bytes) left out ...]\n"
-                % (self._dropped_lines, self._dropped_bytes)
-            )
+            dropped = (self._dropped_lines, self._dropped_bytes)
+            self._pending += b"[... %d lines (%d bytes) left out ...]\n" % dropped
             for line in self._diagnostics:
-                self._write(b"[left out, but a diagnostic] " + line + b"\n")
+                self._pending += b"[left out, but a diagnostic] " + line + b"\n"
         for line in self._tail:
-            self._write(line + b"\n")
+            self._pending += line + b"\n"
         self._tail.clear()
         self._flush()
         try:
@@ -115,22 +106,17 @@ class CappedLog:
             line = line[:LINE_BYTES] + b" [... %d bytes of this line left out]" % cut
         if self._head_left > 0:
             self._head_left -= len(line) + 1
-            self._write(line + b"\n")
+            self._pending += line + b"\n"
             return
         self._tail.append(line)
         self._tail_size += len(line) + 1
         while self._tail_size > TAIL_BYTES and len(self._tail) > 1:
-            self._drop(self._tail.popleft())
-
-    def _drop(self, line: bytes) -> None:
-        self._tail_size -= len(line) + 1
-        self._dropped_lines += 1
-        self._dropped_bytes += len(line) + 1
-        if len(self._diagnostics) < KEPT_DIAGNOSTICS and any(m in line for m in _MARKS):
-            self._diagnostics.append(line)
-
-    def _write(self, data: bytes) -> None:
-        self._pending += data
+            dropped = self._tail.popleft()
+            self._tail_size -= len(dropped) + 1
+            self._dropped_lines += 1
+            self._dropped_bytes += len(dropped) + 1
+            if len(self._diagnostics) < KEPT_DIAGNOSTICS and any(m in dropped for m in _MARKS):
+                self._diagnostics.append(dropped)
 
     def _flush(self) -> None:
         data, self._pending = self._pending, bytearray()

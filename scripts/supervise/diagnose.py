@@ -84,30 +84,19 @@ def diagnose(returncode: int, log: str, model_file: str = "") -> Diagnosis:
     """Say how a stage that exited with `returncode` (negative: signal) failed.
 
     `log` is what it printed, `model_file` the file of the model that it loaded, if any: the detail of
-    an exception ends with the line of that file, or of one beside it, that it came from. Never returns
-    an empty reason or detail: if the log has nothing to quote, the detail says so and gives the
-    exit code.
+    an exception ends with the line of that file, or of one beside it, that it came from. Reason and detail
+    are never empty: if the log has nothing to quote, the detail says so and gives the exit code.
     """
     lines = log.splitlines()
     if returncode < 0:
-        name = _signal_name(-returncode)
-        if name in outcome.KILLED_BY:
-            return Diagnosis("crashed", name, f"killed by {name} {FROM_OUTSIDE}")
-        quoted = _crash_line(lines) or _error_line(lines)[0]
-        if quoted:
-            status, reason = _classify(quoted)
-            if reason in ("out-of-memory", outcome.DISK_FULL):
-                return Diagnosis(status, reason, _clip(quoted))
-        where = _crash_place(lines)
-        parts = [f"killed by {name}", quoted, f"in {where}" if where else ""]
-        return Diagnosis("crashed", name, _clip("; ".join(p for p in parts if p)))
+        return _crash(-returncode, lines)
     if returncode not in exits.STATUS_OF and (stated := _stated(lines)):
         return stated
     quoted, source = _error_line(lines)
     users = "" if source else _users_line(lines, model_file)
     if returncode in exits.STATUS_OF:
         quoted, source, users = _own_words(lines) or quoted, "", ""
-    status, reason = _classify(quoted) if quoted else ("error", "")
+    status, reason = _classify(quoted)
     if returncode in exits.STATUS_OF:
         status = exits.STATUS_OF[returncode]
         reason = {
@@ -127,6 +116,23 @@ def diagnose(returncode: int, log: str, model_file: str = "") -> Diagnosis:
             return Diagnosis("error", outcome.DISK_FULL, _clip(last))
         quoted = f"exit code {returncode}" + (f"; last line: {last}" if last else "; no output")
     return Diagnosis(status, reason, _clip(quoted + source, DETAIL_CHARS - len(users)) + users)
+
+
+def _crash(number: int, lines: list[str]) -> Diagnosis:
+    """The diagnosis of a stage that a signal has ended."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    if name in outcome.KILLED_BY:
+        return Diagnosis("crashed", name, f"killed by {name} {FROM_OUTSIDE}")
+    quoted = _crash_line(lines) or _error_line(lines)[0]
+    status, reason = _classify(quoted)
+    if reason in ("out-of-memory", outcome.DISK_FULL):
+        return Diagnosis(status, reason, _clip(quoted))
+    where = _crash_place(lines)
+    parts = [f"killed by {name}", quoted, f"in {where}" if where else ""]
+    return Diagnosis("crashed", name, _clip("; ".join(p for p in parts if p)))
 
 
 def _classify(line: str) -> tuple[str, str]:
@@ -167,23 +173,19 @@ def _own_words(lines: list[str]) -> str:
 
 
 def _stated(lines: list[str]) -> Diagnosis | None:
-    """Return the diagnosis of a stage that names its own reason (exits.fail), else None.
-
-    An exception in a model may give a more specific reason: memory or the disk was full, or an
-    operation is missing.
-    """
-    found = [match for line in lines if (match := _STATED.match(line))]
-    if not found:
-        return None
-    message = found[-1]["message"].strip()
-    status, reason = _classify(message)
-    if status == "error" and reason != outcome.DISK_FULL:
-        reason = found[-1]["reason"]
-    return Diagnosis(status, reason, _clip(message))
+    """The diagnosis of a stage that names its own reason (exits.fail), else None. An exception in a model may give a
+    more specific one: memory or the disk was full, or an operation is missing."""
+    for match in filter(None, map(_STATED.match, reversed(lines))):
+        message = match["message"].strip()
+        status, reason = _classify(message)
+        if status == "error" and reason != outcome.DISK_FULL:
+            reason = match["reason"]
+        return Diagnosis(status, reason, _clip(message))
+    return None
 
 
 def _users_line(lines: list[str], model_file: str) -> str:
-    """Return the innermost line of a traceback in the model file or in a file next to it."""
+    """The innermost line of a traceback in the model file or in a file next to it."""
     if not model_file:
         return ""
     folder = os.path.dirname(os.path.realpath(os.path.expanduser(model_file)))
@@ -201,10 +203,11 @@ def _source_of(lines: list[str], number: int) -> str:
     "failed to bufferize op" alone does not help; the operation of the program does.
     """
     located = _LOCATED.match(lines[number])
-    echo = lines[number + 1].strip() if number + 1 < len(lines) else ""
-    if located is None or not lines[number + 1 : number + 2] or not lines[number + 1][:1].isspace():
+    below = "".join(lines[number + 1 : number + 2])
+    if located is None or not below[:1].isspace():
         return ""
-    return f" [{located['file'].rsplit('/', 1)[-1]}:{located['line']}: {echo[:SOURCE_CHARS]}]"
+    file = os.path.basename(located["file"])
+    return f" [{file}:{located['line']}: {below.strip()[:SOURCE_CHARS]}]"
 
 
 def _causes_of(lines: list[str], number: int) -> str:
@@ -244,13 +247,6 @@ def _crash_place(lines: list[str]) -> str:
         if match := _PASS.search(line):
             return match["name"] or match["op"].split("(")[0]
     return ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _clip(text: str, chars: int = DETAIL_CHARS) -> str:

@@ -29,7 +29,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from scripts.core import channel, exits, process
 from scripts.supervise import compiled
@@ -98,7 +98,9 @@ class Server:
                         return None
                     if key.fileobj is self.listener:
                         connection, _ = self.listener.accept()
-                        if _is_ours(connection):
+                        # Of this user only: an abstract socket has no permissions.
+                        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+                        if array.array("i", peer)[1] == os.getuid():
                             self.clients[connection.fileno()] = _Client(connection)
                             ready.register(connection, selectors.EVENT_READ)
                         else:
@@ -115,7 +117,7 @@ class Server:
     def _answer(self, client: _Client) -> Request | None:
         """Do what a supervisor requests. Closes the connection if the supervisor is gone or served."""
         try:
-            data, fds = _receive(client.connection)
+            data, fds, _, _ = socket.recv_fds(client.connection, MESSAGE_BYTES, 2)
         except ConnectionError:
             data, fds = b"", []
         if data == REAP or not data:
@@ -126,19 +128,18 @@ class Server:
             client.connection.close()
             return None
         request = Request(**json.loads(data))
+        answer: dict[str, Any]
         if (threads := len(os.listdir("/proc/self/task"))) > 1:
-            refusal = f"the process to fork has {threads} threads"
-            client.connection.send(json.dumps({"refused": refusal}).encode())
-            for fd in fds:
-                os.close(fd)
-            return None
-        client.child = os.fork()
-        if not client.child:
-            self._become_stage(request, fds)
-            return request
+            answer = {"refused": f"the process to fork has {threads} threads"}
+        else:
+            client.child = os.fork()
+            if not client.child:
+                self._become_stage(request, fds)
+                return request
+            answer = {"pid": client.child}
         for fd in fds:
             os.close(fd)
-        client.connection.send(json.dumps({"pid": client.child}).encode())
+        client.connection.send(json.dumps(answer).encode())
         return None
 
     def _reap(self, client: _Client, kill: bool) -> dict[str, float]:
@@ -231,8 +232,7 @@ def preload() -> list[str]:
     Returns the packages that could not be imported, with the reasons.
     """
     compiled.compile_all([OWN])
-    # OpenBLAS starts its threads when numpy is imported.
-    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    # OpenBLAS starts its threads when numpy is imported. (A stage gets variables of its own.)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     problems = []
     for package in PACKAGES:
@@ -242,10 +242,6 @@ def preload() -> list[str]:
             importlib.import_module(package)
         except Exception as error:  # a stage that needs it says the same, with more
             problems.append(f"{package}: {type(error).__name__}: {error}")
-    if before is None:
-        del os.environ["OPENBLAS_NUM_THREADS"]
-    else:
-        os.environ["OPENBLAS_NUM_THREADS"] = before
     return problems
 
 
@@ -281,15 +277,3 @@ def leave(code: int) -> NoReturn:
         with contextlib.suppress(OSError, ValueError):  # closed by the stage
             stream.flush()
     os._exit(code)
-
-
-def _is_ours(connection: socket.socket) -> bool:
-    """Whether the other end belongs to this user; an abstract socket has no permissions."""
-    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    _, uid, _ = array.array("i", peer)
-    return uid == os.getuid()
-
-
-def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
-    data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 2)
-    return data, fds

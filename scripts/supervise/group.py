@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +22,8 @@ from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios
 from scripts.timing.group import GroupTiming, MemberTiming, PartTiming, latencies, part_of
-from scripts.timing.hostload import shares
-from scripts.timing.turns import Group, Load, Rule, Timed
+from scripts.timing.hostload import Load
+from scripts.timing.turns import Group, Rule
 
 TIMED = "timed.json"
 """A copy of the artifact, which Snakemake does not delete: a job that has nothing to measure again takes it from there."""
@@ -103,7 +100,7 @@ class _Work:
         if kept := self._kept(verified):
             self._log.note("# nothing has changed: the timing of the last run is kept")
             kept.write(artifact)
-            return Ran(Ended(0, 0.0, 0.0), supervise.digests(self._job, scratch))
+            return Ran(Ended(), supervise.digests(self._job, scratch))
         watch = Watch(self._job, self._owner, scratch, self._log)
         with watch.stop_requests():
             begun = time.monotonic()
@@ -138,28 +135,25 @@ class _Work:
             kept = msgspec.convert(atomic.read_json(self._folder / TIMED), GroupTiming)
         except (OSError, ValueError, msgspec.ValidationError):
             return None
-        same = verified.items() <= kept.verified.items() and kept.rule == self._rule_text()
+        same = verified.items() <= kept.verified.items() and kept.rule == self._rule.text()
         return kept if same and kept.due == self._job.due else None
-
-    def _rule_text(self) -> str:
-        return json.dumps(asdict(self._rule), sort_keys=True)
 
     def _time(self, verified: Mapping[str, str]) -> GroupTiming:
         started = time.time()
-        members = {cell: self._member(cell) for cell in verified}
-        anchor = self._given.anchor if self._given.anchor in members else ""
+        needs = {cell: memory_mb(Path(self._given.members[cell])) for cell in verified}
+        anchor = self._given.anchor if self._given.anchor in needs else ""
         timed_parts: list[PartTiming] = []
         timed: dict[str, MemberTiming] = {}
-        needs = {cell: self._memory_mb(cell) for cell in members}
         for number, names in enumerate(parts(needs, anchor, self._job.memory_mb)):
-            part, of = self._time_part(members, names, anchor, number)
+            part, members = self._time_part(
+                names, min(names, key=needs.__getitem__), anchor, number
+            )
             timed_parts.append(part)
-            timed |= {name: one for name, one in of.items() if name not in timed}
-        load = self._load
-        others = shares(load.busy_s - load.own_s, load.steal_s, load.wall_s * (os.cpu_count() or 1))
+            timed |= {name: member for name, member in members.items() if name not in timed}
+        others = self._load.others()
         return GroupTiming(
             started=started,
-            rule=self._rule_text(),
+            rule=self._rule.text(),
             anchor=anchor,
             members=timed,
             parts=tuple(timed_parts),
@@ -169,27 +163,23 @@ class _Work:
             steal=others.steal,
         )
 
-    def _memory_mb(self, cell: str) -> float:
-        return memory_mb(Path(self._given.members[cell]))
-
     def _time_part(
-        self, members: Mapping[str, Member], names: Sequence[str], anchor: str, number: int
+        self, names: Sequence[str], control: str, anchor: str, number: int
     ) -> tuple[PartTiming, dict[str, MemberTiming]]:
-        control = min(names, key=self._memory_mb)
+        members = {name: self._member(name) for name in names}
         twin = f"{control}{TWIN}"
-        of = {name: members[name] for name in names}
-        of[twin] = replace(of[control], name=twin, log=of[control].log.with_name("control.txt"))
+        log = members[control].log.with_name("control.txt")
+        members[twin] = replace(members[control], name=twin, log=log)
         bases = [name for name in self._given.bases if name in names]
         group = Group(
-            list(of),
-            lambda name: self._workers.start(of[name]),
+            list(members),
+            lambda name: self._workers.start(members[name]),
             self._rule,
-            functools.partial(_enough, bases=bases),
+            lambda timed: ratios.is_decided(latencies(timed), bases),
             lambda text: self._log.note(f"# {text}"),
         )
+        group.load = self._load  # the load of all parts
         group.run()
-        for key, seconds in vars(group.load).items():
-            setattr(self._load, key, getattr(self._load, key) + seconds)
         return part_of(group.timed, control, twin, anchor, number)
 
     def _member(self, cell: str) -> Member:
@@ -197,7 +187,3 @@ class _Work:
         return Member.verified(
             cell, Path(self._given.members[cell]), log, cell in self._given.forked
         )
-
-
-def _enough(timed: Mapping[str, Timed], bases: Sequence[str]) -> bool:
-    return ratios.is_decided(latencies(timed), bases)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from scripts.supervise.members import Member, Process
 from scripts.timing import ratios
 from scripts.timing.group import GroupTiming, part_of
-from scripts.timing.hostload import shares
 from scripts.timing.turns import Group, Rule
 
 TWIN = " again"
@@ -34,10 +32,10 @@ def take(
     group = Group(list(of), lambda name: _start(of[name]), rule, lambda _: False, said)
     group.run()
     part, timed = part_of(group.timed, first.name, twin.name, "", 0)
-    load = group.load
-    others = shares(load.busy_s - load.own_s, load.steal_s, load.wall_s * (os.cpu_count() or 1))
-    text = json.dumps(asdict(rule), sort_keys=True)
-    return GroupTiming(started, text, "", timed, (part,), foreign=others.foreign, steal=others.steal)  # fmt: skip
+    others = group.load.others()
+    return GroupTiming(
+        started, rule.text(), "", timed, (part,), foreign=others.foreign, steal=others.steal
+    )
 
 
 def unfit(timing: GroupTiming) -> str:

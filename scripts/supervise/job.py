@@ -16,8 +16,8 @@ class Job:
     must not run at all. `owner` is the process that must remain this one's parent (default: the
     present parent); if it ends, the job stops. `more_time` and `more_memory`: the limit would be
     larger in a further attempt. `preload`: fork the stage from the run's process that has imported
-    the packages of its environment (fork_server). `cpu_s`: CPU seconds of the process tree after which the job is stopped as well; None for no such limit.
-    `hang`: why it is not run, as it is known to hang ("": it is run).
+    the packages of its environment (fork_server). `cpu_s`: CPU seconds of the process tree after which the job is
+    stopped as well; None for no such limit. `hang`: why it is not run, as it is known to hang ("": it is run).
     """
 
     stage: str

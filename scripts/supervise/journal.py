@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass
 class Spent:
     """Seconds of the child processes of all runs of a stage together.
 
-    `startup`: until the child reported that its work begins (the interpreter and imports).
+    `startup`: until the child reported that its work begins (the interpreter and imports); `work`: after that.
     """
 
     runs: int = 0
-    seconds: float = 0.0
     startup: float = 0.0
-
-    def __add__(self, entry: Mapping[str, Any]) -> Spent:
-        """The sum with another line of the journal."""
-        return Spent(
-            self.runs + 1,
-            self.seconds + entry["child_seconds"],
-            self.startup + (entry.get("startup_s") or 0.0),
-        )
-
-    @property
-    def work(self) -> float:
-        """Seconds after start-up."""
-        return self.seconds - self.startup
+    work: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -78,29 +66,37 @@ def append(journal: Path, entry: dict) -> None:
         os.close(fd)
 
 
-def of_last_run(journal: Path, now: float) -> Account | None:
-    """The account of the last run in the journal until `now`; None if no run has begun.
+def entries(journal: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
+    """The lines of a journal (or those in its last bytes) that a killed process has not left half-written."""
+    with journal.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - (last_bytes or size)))
+        for line in file.read().splitlines():
+            with contextlib.suppress(ValueError):
+                if isinstance(entry := json.loads(line), dict):
+                    yield entry
 
-    A line that a killed process left half-written is ignored.
-    """
-    entries: list[dict] = []
+
+def of_last_run(journal: Path, now: float) -> Account | None:
+    """The account of the last run in the journal until `now`; None if no run has begun."""
+    last: list[dict[str, Any]] = []
     start = None
-    for line in journal.read_text(encoding="utf-8").splitlines():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
+    for entry in entries(journal):
         if "run" in entry:
-            start, entries = entry["start"], []
+            start, last = entry["start"], []
         else:
-            entries.append(entry)
+            last.append(entry)
     if start is None:
         return None
     stages: dict[str, Spent] = {}
-    for entry in entries:
-        stages[entry["stage"]] = stages.get(entry["stage"], Spent()) + entry
-    environments = _union(_interval(e) for e in entries if e["stage"] == "env")
-    both = _union(_interval(e) for e in entries)
+    for entry in last:
+        spent = stages.setdefault(entry["stage"], Spent())
+        startup = entry.get("startup_s") or 0.0
+        spent.runs += 1
+        spent.startup += startup
+        spent.work += entry["child_seconds"] - startup
+    environments = _union(_interval(e) for e in last if e["stage"] == "env")
+    both = _union(_interval(e) for e in last)
     return Account(now - start, environments, both - environments, stages)
 
 

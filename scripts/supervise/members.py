@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, channel, process
-from scripts.supervise import forked, outcome
-from scripts.supervise.child import Child, Ended, Spawned
+from scripts.supervise import outcome
+from scripts.supervise.child import CannotFork, Child, Ended, Spawned, fork
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.job import CannotStart, Job
 from scripts.supervise.watch import Watch
@@ -38,8 +38,8 @@ POLL_S = 0.5
 @dataclass(frozen=True)
 class Member:
     """A member of a group: the command of its worker. `forked`: from a process that has imported the packages of its
-    environment. `env`: further environment variables. `folder`: in which it runs (None: that of this process); then it is
-    not forked."""
+    environment. `env`: further environment variables. `folder`: in which it runs, then not forked (None: that of this
+    process)."""
 
     name: str
     command: tuple[str, ...]
@@ -83,23 +83,21 @@ def parts(
     """The members that are timed together: all of them, if their processes fit into the memory and there are not more
     than `most`. Otherwise several parts, each with the anchor as its first one ("": there is none)."""
     first = [anchor] if anchor else []
-    found = [first.copy()]
-    for name in needs_mb:
-        if name == anchor:
-            continue
-        together = [needs_mb[one] for one in (*found[-1], name)]
-        is_full = sum(together) + max(together) > limit_mb or len(together) > (
-            most or len(needs_mb)
-        )
-        if len(found[-1]) > len(first) and is_full:
-            found.append(first.copy())
-        found[-1].append(name)
+    found = [first]
+    for name in (name for name in needs_mb if name != anchor):
+        part = [*found[-1], name]
+        together = [needs_mb[member] for member in part]
+        is_full = sum(together) + max(together) > limit_mb or len(part) > (most or len(needs_mb))
+        if is_full and found[-1] != first:
+            found.append([*first, name])
+        else:
+            found[-1] = part
     return [part for part in found if part]
 
 
 class Process:
-    """A worker, from its start to its end. `check` is called before requests and while it is waited for, and may raise.
-    `keeps`: whether it rests between generations if it can, and does not end.
+    """A turns.Worker, from its start to its end. `check` is called before requests and while it is waited for, and may
+    raise. `keeps`: whether it rests between generations if it can, and does not end.
 
     Raises MemberEnded if its command cannot be started.
     """
@@ -130,8 +128,7 @@ class Process:
         member.log.parent.mkdir(parents=True, exist_ok=True)
         with member.log.open("wb") as out, theirs:
             self._child = self._start(env, out.fileno(), theirs.fileno(), owner, server_log)
-        self._socket = ours
-        self._ended = False
+        self._socket, self._ended = ours, False
         self._keeps, self._rests, self.is_resting = keeps, False, False
 
     def _start(
@@ -139,17 +136,14 @@ class Process:
     ) -> Child:
         command = list(self._member.command)
         if self._member.forked and self._member.folder is None:
-            with contextlib.suppress(forked.CannotFork, ConnectionError):
-                return forked.start(
-                    command, env, output, own_channel, owner, server_log, self._check
-                )
+            with contextlib.suppress(CannotFork, ConnectionError):
+                return fork(command, env, output, own_channel, owner, server_log, self._check)
         try:
-            return _Own(command, env, output, own_channel, self._member.folder)
+            return Spawned(command, env, output, own_channel, self._member.folder, several=True)
         except CannotStart as error:
             raise MemberEnded("error", "cannot-start", str(error)) from error
 
     def wait_ready(self) -> None:
-        """Return when the program is loaded. Raises MemberEnded."""
         while READY not in (said := self._answer(self._load_s)):
             pass
         self._rests = self._keeps and said.get(REST, False)
@@ -161,20 +155,18 @@ class Process:
 
     def rest(self) -> None:
         """Release the program. A process that cannot load it again ends."""
-        if not self._rests or self._ended:
-            self.close()
-            return
-        with contextlib.suppress(MemberEnded):
-            try:
+        try:
+            if self._rests and not self._ended:
                 self._send({REST: True})
                 self._answer(REST_S)
                 self.is_resting = True
-            finally:
-                if not self.is_resting:
-                    self.close()
+        except MemberEnded:
+            pass
+        finally:
+            if not self.is_resting:
+                self.close()
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """The answer to a request. Raises MemberEnded if there is none within `limit_s` seconds."""
         self._check()  # now, as nothing is timed
         self._send(request)
         return self._answer(limit_s)
@@ -213,8 +205,7 @@ class Process:
                     return json.loads(line)
             left = deadline - time.monotonic()
             if left <= 0:
-                detail = f"no answer for {limit_s:.0f} s"
-                raise MemberEnded("timeout", "time-limit", detail)
+                raise MemberEnded("timeout", "time-limit", f"no answer for {limit_s:.0f} s")
             if not select.select([self._socket], [], [], min(left, POLL_S))[0]:
                 self._check()
                 if (ended := self._killed or self._reap()) is not None:
@@ -251,27 +242,11 @@ class Process:
         self._child.clear()
         if self._too_large:
             return self._too_large
-        printed = self._member.log.read_text(encoding="utf-8", errors="replace")
         if ended[0] == 0:
             return MemberEnded("error", "stage-error", "it ended while it was timed")
+        printed = self._member.log.read_text(encoding="utf-8", errors="replace")
         found = diagnose(ended[0], printed)
         return MemberEnded(found.status, found.reason, found.detail)
-
-
-class _Own(Spawned):
-    """A child of this process beside others: its tree is its own, not all descendants of this process."""
-
-    def tree(self) -> list[int]:
-        return [self.pid, *process.descendants(self.pid)]
-
-    def kill(self) -> Ended:
-        process.kill_tree(self.pid)
-        ended = self.reap(0)
-        assert ended is not None
-        return ended
-
-    def clear(self) -> None:
-        """Does nothing: what it has started ended with it, or is killed when the group ends."""
 
 
 class Workers:

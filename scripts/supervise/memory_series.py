@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ class Series:
     marks: tuple[tuple[float, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "mb": self.mb, "marks": self.marks}
+        return asdict(self)
 
 
 class Recorder:
@@ -40,11 +39,8 @@ class Recorder:
         """Add a sample. If there are too many, merge pairs of them, so that peaks stay."""
         self._samples.append((seconds, mb))
         if len(self._samples) >= 2 * MOST:
-            found = self._samples
-            self._samples = [
-                max(pair, key=lambda one: one[1])
-                for pair in zip(found[::2], found[1::2], strict=True)
-            ]
+            pairs = zip(self._samples[::2], self._samples[1::2], strict=True)
+            self._samples = [max(pair, key=lambda sample: sample[1]) for pair in pairs]
 
     def mark(self, seconds: float, name: str) -> None:
         """Record that something begins."""
@@ -72,7 +68,7 @@ def write(status_path: Path, series: Series | None) -> None:
 def read(status_path: Path) -> Series | None:
     """Read the series of a stage; None if there is none, or if the file is damaged."""
     try:
-        found: Mapping[str, Any] = atomic.read_json(status_path.with_name(FILE))
+        found = atomic.read_json(status_path.with_name(FILE))
         marks = tuple((float(at), str(name)) for at, name in found["marks"])
         series = Series(tuple(map(float, found["seconds"])), tuple(map(int, found["mb"])), marks)
     except (OSError, ValueError, TypeError, LookupError):

@@ -23,6 +23,7 @@ STATUSES = (OK, *FAILED, UNAVAILABLE, SKIPPED)
 
 STATUS = "status.json"
 USAGE = "usage.json"
+_BEGUN = "begun.txt"
 
 DAMAGED_FILE = "damaged-file"
 """Reason of a stage one of whose files has changed since it was written."""
@@ -94,7 +95,7 @@ def begin(status_path: str | Path, due: str) -> None:
     Snakemake deletes the status before it starts a job, and a job that needs larger limits leaves
     none. Its next attempt must have the same param.
     """
-    path = _begun_path(status_path)
+    path = Path(status_path).with_name(_BEGUN)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(due, encoding="utf-8")
 
@@ -102,34 +103,28 @@ def begin(status_path: str | Path, due: str) -> None:
 def begun(status_path: str | Path) -> str:
     """The `due` of a stage that began and has no outcome; "" if there is no such stage."""
     try:
-        return _begun_path(status_path).read_text(encoding="utf-8")
+        return Path(status_path).with_name(_BEGUN).read_text(encoding="utf-8")
     except FileNotFoundError:
         return ""
-
-
-def _begun_path(status_path: str | Path) -> Path:
-    return Path(status_path).with_name("begun.txt")
 
 
 def write(status_path: str | Path, outcome: Outcome, usage: Usage) -> None:
     """Write the usage, then the outcome: a status file means that the stage is finished."""
     atomic.write_json(usage_path(status_path), dataclasses.asdict(usage))
     atomic.write_json(status_path, dataclasses.asdict(outcome))
-    _begun_path(status_path).unlink(missing_ok=True)
+    Path(status_path).with_name(_BEGUN).unlink(missing_ok=True)
 
 
 def read(status_path: str | Path) -> Outcome:
     """Read a status file. Raises ValueError naming the file if it is not one."""
     values = atomic.read_json(status_path)
     try:
-        read = Outcome(**values)
-        for field in dataclasses.fields(Outcome):
-            value = getattr(read, field.name)
-            expected = (float, int, type(None)) if field.name == "limit" else str
+        for name, value in values.items():
+            expected = (float, int, type(None)) if name == "limit" else str
             if not isinstance(value, expected):
-                raise ValueError(f"{field.name} is {value!r}")
-        return read
-    except (TypeError, ValueError) as error:
+                raise ValueError(f"{name} is {value!r}")
+        return Outcome(**values)
+    except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{status_path}: not a status file ({error}); the next run makes it again"
         ) from error
@@ -166,15 +161,9 @@ def read_or_damaged(status_path: Path) -> Outcome:
 
 
 def condemn(status_path: str | Path, what: str) -> None:
-    """Record that a file of a stage is damaged, so that the next run repeats the stage.
-
-    Nothing is written if that is already recorded, or if the status file itself cannot be read: then
-    the stage runs again anyway (fingerprint.due).
-    """
-    try:
-        found = read(status_path)
-    except (OSError, ValueError):
-        return
+    """Record that a file of a stage is damaged, so that the next run repeats the stage. Nothing is written if that is
+    already recorded, or if the status file itself cannot be read: then the stage runs again anyway (fingerprint.due)."""
+    found = read_or_damaged(Path(status_path))
     if found.status != DAMAGED:
         now = dataclasses.replace(found, status=DAMAGED, reason=DAMAGED_FILE, detail=what)
         atomic.write_json(status_path, dataclasses.asdict(now))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shlex
 import shutil
 import sys
 import time
@@ -18,7 +17,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from scripts.core import atomic, digest
 from scripts.core.digest import Digest
@@ -76,10 +74,8 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     owner = os.getppid() if job.owner is None else job.owner
     if os.getppid() != owner:
         raise Interrupted(f"{job.stage} {job.cell}: process {owner} that asked for it is gone")
-    found = blocked(job)
-    if found is not None:
-        _record_blocked(job, found)
-        return found
+    if (found := blocked(job)) is not None:
+        return _record_blocked(job, found)
     scratch = job.status_path.parent / ".scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -88,9 +84,10 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     try:
         ran = _guarded(work or _as_process, job, owner, scratch)
         if ran.damage is not None:
-            result = _not_read(job, ran.damage)
-            _record_blocked(job, result)
-            return result
+            outcome.condemn(ran.damage.status_path, ran.damage.what)
+            return _record_blocked(
+                job, _skipped(job, outcome.read_or_damaged(ran.damage.status_path))
+            )
         diagnosis = ran.fault or (None if work else verdict.of(job, ran.ended, scratch))
         if diagnosis and getattr(job, SHORT_OF.get(diagnosis.reason, ""), False):
             raise MoreNeeded(f"{job.stage} {job.cell}: {diagnosis.detail}; to be run with more")
@@ -104,8 +101,28 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     outcome.write(job.status_path, result, usage)
     _keep_memory(job, ran.ended.memory)
     if job.journal is not None:
-        _account(job.journal, _accounting(result, ran.ended, started))
+        line = {
+            "stage": result.stage,
+            "cell": result.cell,
+            "status": result.status,
+            "start": started,
+            "end": time.time(),
+            "child_seconds": ran.ended.seconds,
+            "startup_s": ran.ended.startup_s,
+        }
+        try:
+            journal.append(job.journal, line)
+        except OSError as error:  # the outcome is recorded all the same
+            print(f"note: {job.journal} lacks a line of {job.cell}: {error}", file=sys.stderr)
     return result
+
+
+def _keep_memory(job: Job, found: Series | None) -> None:
+    """Write the memory over time of a job. If that fails, the outcome is recorded all the same."""
+    try:
+        memory_series.write(job.status_path, found)
+    except OSError as error:
+        print(f"note: {job.stage} {job.cell} has no memory over time: {error}", file=sys.stderr)
 
 
 def _guarded(work: Work, job: Job, owner: int, scratch: Path) -> Ran:
@@ -118,7 +135,7 @@ def _guarded(work: Work, job: Job, owner: int, scratch: Path) -> Ran:
             raise
         except Exception as error:  # our own fault, not the stage's: a row all the same
             log.note(traceback.format_exc())
-            return Ran(Ended(os.EX_SOFTWARE, 0.0, 0.0), fault=_own_fault(error))
+            return Ran(Ended(os.EX_SOFTWARE), fault=_own_fault(error))
 
 
 def _as_process(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
@@ -128,12 +145,12 @@ def _as_process(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
         # Gigabytes are read for digests, which must not happen while another stage is timed.
         with watch.stop_requests():
             if damaged := damage.first(job.command, job.artifacts):
-                return Ran(Ended(0, 0.0, 0.0), damage=damaged)
+                return Ran(Ended(), damage=damaged)
             ended = watch.run()
             return Ran(ended, digests(job, scratch) if ended.keeps_artifacts else {})
     except CannotStart as error:
         log.note(f"error: {error}")
-        return Ran(Ended(127, 0.0, 0.0))
+        return Ran(Ended(127))
 
 
 def _own_fault(error: Exception) -> Diagnosis:
@@ -151,31 +168,8 @@ def digests(job: Job, scratch: Path) -> dict[str, Digest]:
     return {path.name: digest.of(path) for path in made if path.is_file()}
 
 
-def _not_read(job: Job, damaged: Damage) -> Outcome:
-    """The outcome of a job that was not started because of a damaged file. The stage that made the file
-    is recorded as damaged."""
-    outcome.condemn(damaged.status_path, damaged.what)
-    above = outcome.read_or_damaged(damaged.status_path)
-    return _skipped(job, above.reason, above.detail, f"{above.stage} {above.cell}")
-
-
-def _account(path: Path, entry: dict[str, Any]) -> None:
-    """Add a line to the journal. If that fails, the outcome is recorded all the same."""
-    try:
-        journal.append(path, entry)
-    except OSError as error:
-        print(f"note: {path} lacks a line of {entry['cell']}: {error}", file=sys.stderr)
-
-
-def _keep_memory(job: Job, found: Series | None) -> None:
-    """Write the memory over time of a job. If that fails, the outcome is recorded all the same."""
-    try:
-        memory_series.write(job.status_path, found)
-    except OSError as error:
-        print(f"note: {job.stage} {job.cell} has no memory over time: {error}", file=sys.stderr)
-
-
-def _record_blocked(job: Job, found: Outcome) -> None:
+def _record_blocked(job: Job, found: Outcome) -> Outcome:
+    """Record the outcome of a job that was not started, and return it."""
     for artifact in job.artifacts:
         _make_empty(artifact)
     with contextlib.closing(CappedLog(job.log_path)) as log:
@@ -183,19 +177,7 @@ def _record_blocked(job: Job, found: Outcome) -> None:
         log.note(f"# {found.status}: {by}: {found.detail}")
     outcome.write(job.status_path, found, Usage(0.0, 0.0))
     _keep_memory(job, None)
-
-
-def _accounting(result: Outcome, ended: Ended, started: float) -> dict[str, Any]:
-    """The journal's line for a job that started at `started` (seconds since the epoch)."""
-    return {
-        "stage": result.stage,
-        "cell": result.cell,
-        "status": result.status,
-        "start": started,
-        "end": time.time(),
-        "child_seconds": ended.seconds,
-        "startup_s": ended.startup_s,
-    }
+    return found
 
 
 def _place_artifacts(job: Job, scratch: Path, keep: bool) -> Diagnosis | None:
@@ -218,34 +200,20 @@ def blocked(job: Job) -> Outcome | None:
     """The outcome of a job that must not start: `skipped` if it is on a skip list or a stage before it
     failed, naming the first cause, and `timeout` if it is known to hang. None if it may start."""
     if job.skip:
-        return _skipped(job, SKIP_LIST, job.skip, "")
+        return verdict.record(job, Diagnosis(outcome.SKIPPED, SKIP_LIST, job.skip))
     for path in job.upstream:
         above = outcome.read_or_damaged(path)
-        if above.status == outcome.OK:
-            continue
-        by = above.blocked_by or (
-            "" if above.reason == SKIP_LIST else f"{above.stage} {above.cell}"
-        )
-        return _skipped(job, above.reason, above.detail, by)
+        if above.status != outcome.OK:
+            return _skipped(job, above)
     if job.hang:
-        known = Diagnosis("timeout", KNOWN_HANG, f"not run: {job.hang}")
-        return verdict.record(job, known)
+        return verdict.record(job, Diagnosis("timeout", KNOWN_HANG, f"not run: {job.hang}"))
     return None
 
 
-def _skipped(job: Job, reason: str, detail: str, blocked_by: str) -> Outcome:
-    return Outcome(
-        status=outcome.SKIPPED,
-        stage=job.stage,
-        cell=job.cell,
-        reason=reason,
-        detail=detail,
-        blocked_by=blocked_by,
-        log=str(job.log_path),
-        command=shlex.join(job.command),
-        fingerprint=job.fingerprint,
-        due=job.due,
-    )
+def _skipped(job: Job, above: Outcome) -> Outcome:
+    """The outcome of a job that is skipped because of a stage before it."""
+    by = above.blocked_by or ("" if above.reason == SKIP_LIST else f"{above.stage} {above.cell}")
+    return verdict.record(job, Diagnosis(outcome.SKIPPED, above.reason, above.detail), by)
 
 
 def _make_empty(path: Path) -> None:

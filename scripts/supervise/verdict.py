@@ -21,43 +21,41 @@ MODEL_FILE = "--model-file"
 
 
 def header(job: Job) -> str:
-    """Return the line above the output of a stage in its log."""
+    """The line above the output of a stage in its log."""
     return f"$ {shown(job)}"
 
 
 def shown(job: Job) -> str:
-    """Return the command of a job, as it can be run in the working folder."""
+    """The command of a job, as it can be run in the working folder."""
     prefix = checkout.prefix() if job.command[1:2] == ["-m"] else []
     return shlex.join([*prefix, *job.command])
 
 
 def of(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
-    """Return the diagnosis of a failure, or None if the job succeeded.
-
-    Reads the output of the process from the log of the job, and looks for its artifacts in
-    `scratch`.
-    """
-    if ended.stopped_for == "timeout":
-        detail = f"still running after {job.timeout_s:g} s" + (
-            f"; last said: {ended.said}" if ended.said else ""
-        )
-        return Diagnosis("timeout", "time-limit", detail)
-    if ended.stopped_for == "cpu-time":
-        return Diagnosis("timeout", "cpu-limit", f"still running after {job.cpu_s:g} s of CPU time")
-    if ended.stopped_for == "oom":
-        return Diagnosis(
-            "oom",
-            "memory-limit",
-            f"process tree held {ended.peak_seen_mb:.0f} MiB; the limit is {job.memory_mb:.0f} MiB",
-        )
-    if ended.stopped_for == "kernel-oom":
-        return Diagnosis(
-            "oom",
-            "kernel-oom-kill",
-            f"the kernel killed it for memory; at most {ended.max_rss_mb:.0f} MiB were seen",
-        )
+    """The diagnosis of a failure, or None if the job succeeded: from its end, the output in its log, and its artifacts
+    in `scratch`."""
+    match ended.stopped_for:
+        case "timeout":
+            said = f"; last said: {ended.said}" if ended.said else ""
+            detail = f"still running after {job.timeout_s:g} s{said}"
+            return Diagnosis("timeout", "time-limit", detail)
+        case "cpu-time":
+            detail = f"still running after {job.cpu_s:g} s of CPU time"
+            return Diagnosis("timeout", "cpu-limit", detail)
+        case "oom":
+            detail = f"process tree held {ended.peak_seen_mb:.0f} MiB; the limit is {job.memory_mb:.0f} MiB"
+            return Diagnosis("oom", "memory-limit", detail)
+        case "kernel-oom":
+            detail = (
+                f"the kernel killed it for memory; at most {ended.max_rss_mb:.0f} MiB were seen"
+            )
+            return Diagnosis("oom", "kernel-oom-kill", detail)
     if ended.returncode != 0:
-        return _with_full_disk(diagnose(ended.returncode, _printed(job), _model_file(job)), scratch)
+        # The command in the header may contain "error:".
+        text = job.log_path.read_text(encoding="utf-8", errors="replace")
+        printed = text.removeprefix(header(job) + "\n")
+        model_file = dict(pairwise(job.command)).get(MODEL_FILE, "")
+        return _with_full_disk(diagnose(ended.returncode, printed, model_file), scratch)
     for artifact in job.artifacts:
         made = scratch / artifact.name
         if not made.is_file() or made.stat().st_size == 0:
@@ -67,44 +65,26 @@ def of(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
     return None
 
 
-def record(job: Job, diagnosis: Diagnosis | None) -> Outcome:
-    """Return the outcome of a job; it is ok if there is no diagnosis."""
+def record(job: Job, found: Diagnosis | None, blocked_by: str = "") -> Outcome:
+    """The outcome of a job; it is ok if there is no diagnosis."""
+    found = found or Diagnosis(outcome.OK, "", "")
     return Outcome(
-        status=diagnosis.status if diagnosis else outcome.OK,
+        status=found.status,
         stage=job.stage,
         cell=job.cell,
-        reason=diagnosis.reason if diagnosis else "",
-        detail=diagnosis.detail if diagnosis else "",
+        reason=found.reason,
+        detail=found.detail,
+        blocked_by=blocked_by,
         log=str(job.log_path),
         command=shown(job),
         fingerprint=job.fingerprint,
         due=job.due,
-        limit={"timeout": job.timeout_s, "oom": job.memory_mb}.get(diagnosis.status)
-        if diagnosis
-        else None,
+        limit={"timeout": job.timeout_s, "oom": job.memory_mb}.get(found.status),
     )
 
 
-def _printed(job: Job) -> str:
-    """Return the output of the stage without the header of the log.
-
-    The command in the header may contain "error:".
-    """
-    text = job.log_path.read_text(encoding="utf-8", errors="replace")
-    return text.removeprefix(header(job) + "\n")
-
-
-def _model_file(job: Job) -> str:
-    """Return the model file that a stage loads, or "" if it loads none."""
-    words = dict(pairwise(job.command))
-    return words.get(MODEL_FILE, "")
-
-
 def _with_full_disk(found: Diagnosis, scratch: Path) -> Diagnosis:
-    """Return the diagnosis, or `disk-full` if the disk is full.
-
-    Not every tool reports a full disk, and the log may have lost the message.
-    """
+    """The diagnosis, or `disk-full` if the disk is full: not every tool reports that, and the log may have lost it."""
     disk = os.statvfs(scratch.parent)
     if found.status not in ("error", "crashed") or found.reason == outcome.DISK_FULL:
         return found

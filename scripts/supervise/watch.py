@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import channel, exits, process
-from scripts.supervise import forked
 from scripts.supervise.caplog import Log
-from scripts.supervise.child import Child, Spawned
+from scripts.supervise.child import CannotFork, Child, Spawned, fork
 from scripts.supervise.child import Ended as ChildEnded
 from scripts.supervise.job import Interrupted, Job
-from scripts.supervise.kernel_kills import KernelKills
 from scripts.supervise.memory_series import Recorder, Series
 
 POLL_SECONDS = 0.1
 STACK_SECONDS = 2.0
 """Seconds for a stage that has reached its time limit to print its stacks before it is killed."""
+LOOK_SECONDS = 1.0
+"""Seconds between two readings of the kernel's counter of kills while a stage runs."""
+ENDING_SECONDS = 30.0
+"""How long a process may take to end after the kernel has killed it: it frees much memory."""
 STACKS = "# the time limit is met: the stack of every Python thread of the stage"
-
-Start = Callable[[int, int], Child]
-"""Starts the child, given the file descriptors of its output and its channel."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,9 @@ class Ended:
     (None: it never did). `said`: the last line that it had printed when it reached a limit. `memory`: its resident
     memory over time."""
 
-    returncode: int
-    seconds: float
-    max_rss_mb: float
+    returncode: int = 0
+    seconds: float = 0.0
+    max_rss_mb: float = 0.0
     stopped_for: str = ""
     peak_seen_mb: float = 0.0
     startup_s: float | None = None
@@ -65,47 +63,35 @@ class Watch:
         """
         if self._job.preload:
             try:
-                return _Run(self).run(self._fork)
-            except (forked.CannotFork, ConnectionError) as error:
+                return _Run(self).run(forked=True)
+            except (CannotFork, ConnectionError) as error:
                 self._log.note(f"# not forked, but started by itself: {error}")
-        return _Run(self).run(self._spawn)
+        return _Run(self).run()
 
     def check(self) -> None:
         """Raise Interrupted if this process has to stop."""
         if self._stop_asked or os.getppid() != self._owner:
             raise Interrupted(f"{self._job.stage} {self._job.cell}: stopped before it ended")
 
-    def _spawn(self, output: int, own_channel: int) -> Child:
-        return Spawned(self._command(), self._environment(own_channel), output, own_channel)
-
-    def _fork(self, output: int, own_channel: int) -> Child:
-        python = Path(self._job.command[0])
-        name = f"fork-server-{python.parent.parent.name}.txt"
-        return forked.start(
-            self._command(),
-            self._environment(own_channel),
-            output,
-            own_channel,
-            self._owner,
-            (self._job.journal or self._job.log_path).with_name(name),
-            self.check,
-        )
-
-    def _command(self) -> list[str]:
-        """The command, with the paths of artifacts replaced by scratch paths."""
+    def start(self, output: int, own_channel: int, forked: bool) -> Child:
+        """Start the child with the file descriptors of its output and its channel. It gets scratch paths in place of the
+        paths of artifacts."""
         job = self._job
         aside = {str(path): str(self._scratch / path.name) for path in job.artifacts}
         if len(set(aside.values())) != len(aside):
             raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
-        return [aside.get(argument, argument) for argument in job.command]
-
-    def _environment(self, own_channel: int) -> dict[str, str]:
-        return os.environ | {
+        command = [aside.get(argument, argument) for argument in job.command]
+        env = os.environ | {
             "PYTHONFAULTHANDLER": "1",
             "PYTHONUNBUFFERED": "1",
-            exits.LIMIT_VARIABLE: f"{self._job.memory_mb:g}",
+            exits.LIMIT_VARIABLE: f"{job.memory_mb:g}",
             channel.VARIABLE: str(own_channel),
         }
+        if not forked:
+            return Spawned(command, env, output, own_channel)
+        name = f"fork-server-{Path(job.command[0]).parent.parent.name}.txt"
+        log = (job.journal or job.log_path).with_name(name)
+        return fork(command, env, output, own_channel, self._owner, log, self.check)
 
     @contextlib.contextmanager
     def stop_requests(self) -> Iterator[None]:
@@ -130,23 +116,23 @@ class _Run:
         self._startup: float | None = None
         self._limited_since = 0.0
         self._peak_mb = 0.0
-        self._said = ""
         self._memory = Recorder()
         self._kernel_kills = KernelKills()
 
-    def run(self, start: Start) -> Ended:
+    def run(self, forked: bool = False) -> Ended:
         """Start the child and watch it to its end."""
         with contextlib.ExitStack() as opened:
-            self._output, output = _nonblocking(os.pipe(), opened)
-            ours, theirs = socket.socketpair()
-            opened.enter_context(ours).setblocking(False)
-            self._channel = ours
+            self._output, output = os.pipe()
+            opened.callback(os.close, self._output)
+            os.set_blocking(self._output, False)
+            self._channel, theirs = socket.socketpair()
+            opened.enter_context(self._channel).setblocking(False)
             try:
-                child = start(output, theirs.fileno())
+                child = self._watch.start(output, theirs.fileno(), forked)
             finally:
                 os.close(output)
                 theirs.close()
-            ended, stopped_for = None, ""
+            ended, stopped_for, said = None, "", ""
             try:
                 with self._events(child.pid) as ready:
                     while ended is None:
@@ -156,7 +142,11 @@ class _Run:
                             break
                         self._watch.check()
                         if stopped_for := self._limit_met(child):
-                            ended = self._stop(child, stopped_for, ready)
+                            self._drain()
+                            said = self._log.last_line
+                            if stopped_for == "timeout":
+                                ended = self._show_stacks(child, ready)
+                            ended = ended or child.kill()
                     seconds = self._seconds()
                     child.clear()
                     self._drain()
@@ -175,7 +165,7 @@ class _Run:
             stopped_for,
             round(self._peak_mb, 1),
             self._startup,
-            self._said,
+            said,
             self._memory.series,
         )
 
@@ -199,13 +189,6 @@ class _Run:
         if seen > limit and process.resident_mb(child.tree(), shared_once=True) > limit:
             return "oom"
         return ""
-
-    def _stop(self, child: Child, stopped_for: str, ready: selectors.BaseSelector) -> ChildEnded:
-        """End a child that has reached a limit. For the time limit, it prints its stacks first."""
-        self._drain()
-        self._said = self._log.last_line
-        ended = self._show_stacks(child, ready) if stopped_for == "timeout" else None
-        return ended or child.kill()
 
     def _show_stacks(self, child: Child, ready: selectors.BaseSelector) -> ChildEnded | None:
         """Make a Python stage print its stacks, which ends it. Returns None if that takes too long.
@@ -280,9 +263,29 @@ class _Run:
         return True
 
 
-def _nonblocking(pipe: tuple[int, int], opened: contextlib.ExitStack) -> tuple[int, int]:
-    """The pipe, its read end not blocking and closed with `opened`."""
-    read_end, write_end = pipe
-    os.set_blocking(read_end, False)
-    opened.callback(functools.partial(os.close, read_end))
-    return read_end, write_end
+class KernelKills:
+    """Follows the kernel's counter of processes killed for memory.
+
+    A process cannot find out who sent a SIGKILL. The supervisor knows when it sends one itself. When the
+    kernel's out-of-memory killer sends one, the counter rises just before. Any other SIGKILL is from outside.
+    """
+
+    def __init__(self) -> None:
+        self._count = process.kernel_oom_kills()
+        self._looked_at = time.monotonic()
+        self._killed_at = float("-inf")
+
+    def follow(self) -> None:
+        """Read the counter from time to time: another stage may be killed while this one continues."""
+        if time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            self._look()
+
+    def lately(self) -> bool:
+        """Whether the kernel has killed a process within ENDING_SECONDS."""
+        self._look()
+        return time.monotonic() - self._killed_at < ENDING_SECONDS
+
+    def _look(self) -> None:
+        self._looked_at = time.monotonic()
+        if (count := process.kernel_oom_kills()) > self._count:
+            self._count, self._killed_at = count, self._looked_at

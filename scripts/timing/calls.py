@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, Protocol
 
 from scripts.timing.measurement import Run
@@ -37,17 +37,13 @@ class Device(Protocol):
 
 @dataclass(frozen=True)
 class Calls:
-    """A run of calls, with the results (if kept) and the seconds of the first call.
-
-    `each_s`: seconds of every call until it was finished. `inside`: whether a call executed something
-    before it was waited for.
-    """
+    """A run of calls, with the results (if kept) and the seconds of the first call. `inside`: whether a call executed
+    something before it was waited for."""
 
     run: Run
     first: Any
     first_s: float
     inside: bool
-    each_s: tuple[float, ...]
 
 
 def run_calls(
@@ -70,7 +66,6 @@ def run_calls(
     host_s = inside_s = first_s = 0.0
     first = result = None
     inside = False
-    each_s: list[float] = []
     start = time.perf_counter()
     for number in range(iterations):
         result = None  # as in a user's loop: do not keep results during the next call
@@ -83,24 +78,10 @@ def run_calls(
             inside = inside or spent.execute_count > 0
             inside_s += spent.compile_s + (spent.execute_s if lazy else 0.0)
         device.finish()
-        each_s.append(time.perf_counter() - begin)
         if not number:
             first, first_s = result if keep else None, time.perf_counter() - start
     total_s = time.perf_counter() - start
     run = Run(total_s, iterations)
     if before is not None and (after := device.counters()) is not None:
-        run = _with_counted(run, host_s - inside_s, after - before)
-    return Calls(run, first, first_s, inside, tuple(each_s))
-
-
-def _with_counted(run: Run, trace_s: float, spent: Counters) -> Run:
-    """The run with the runtime's counters added."""
-    return Run(
-        run.total_s,
-        run.iterations,
-        trace_s,
-        spent.compile_s,
-        spent.compile_count,
-        spent.execute_s,
-        spent.execute_count,
-    )
+        run = replace(run, trace_s=host_s - inside_s, **asdict(after - before))
+    return Calls(run, first, first_s, inside)

@@ -103,23 +103,26 @@ def latencies(timed: Mapping[str, Timed]) -> dict[str, list[float]]:
 
 
 def _member(
-    of: Timed, kept: Sequence[int], values: tuple[float, ...], anchor: tuple[float, ...], part: int
+    timed: Timed,
+    kept: Sequence[int],
+    values: tuple[float, ...],
+    anchor: tuple[float, ...],
+    part: int,
 ) -> MemberTiming:
-    if of.ended is not None:
-        ended = of.ended
+    if (ended := timed.ended) is not None:
         return MemberTiming(ended.status, ended.reason, ended.detail, part)
-    own = [of.generations[at] for at in kept]
-    calls = sorted(s * 1e3 for one in own for s in one.each_s)
+    own = [timed.generations[at] for at in kept]
+    calls = sorted(s * 1e3 for generation in own for s in generation.each_s)
     return MemberTiming(
         part=part,
         values_ms=values,
         anchor_ms=anchor,
-        turns=sum(one.turns for one in own),
+        turns=sum(generation.turns for generation in own),
         calls=len(calls),
         p50_ms=statistics.median(calls),
         p90_ms=_percentile(calls, 0.90) if len(calls) >= P90_CALLS else None,
         p99_ms=_percentile(calls, 0.99) if len(calls) >= P99_CALLS else None,
-        peak_rss_mb=of.peak_rss_mb,
+        peak_rss_mb=timed.peak_rss_mb,
     )
 
 

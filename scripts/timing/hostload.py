@@ -11,13 +11,35 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class HostLoad:
     """The load of the machine by others during a measurement, as shares (0 to 1) of the time of the cores
-    that were measured on.
-
-    `foreign`: other processes. `steal`: other guests of the hypervisor.
-    """
+    that were measured on. `foreign`: other processes. `steal`: other guests of the hypervisor."""
 
     foreign: float
     steal: float
+
+
+@dataclass
+class Load:
+    """What the machine did, in seconds: `busy_s` of all its CPUs, of which `own_s` were those of the measured processes,
+    and `steal_s` that other guests of the hypervisor took; `wall_s` passed."""
+
+    busy_s: float = 0.0
+    steal_s: float = 0.0
+    own_s: float = 0.0
+    wall_s: float = 0.0
+
+    def add(
+        self, before: tuple[float, float] | None, after: tuple[float, float] | None, wall_s: float
+    ) -> None:
+        """Add the time between two values of machine_times."""
+        if before and after:
+            self.busy_s += after[0] - before[0]
+            self.steal_s += after[1] - before[1]
+            self.wall_s += wall_s
+
+    def others(self, cores: int | None = None) -> HostLoad:
+        """The load by others; `cores`: those that were measured on, None for all of the machine."""
+        core_s = self.wall_s * (cores or os.cpu_count() or 1)
+        return shares(self.busy_s - self.own_s, self.steal_s, core_s)
 
 
 class HostWatch:
@@ -35,24 +57,19 @@ class HostWatch:
         self._cores = cores
 
     def __enter__(self) -> HostWatch:
-        self._start = self._sample()
+        self._start, self._own, self._busy = time.monotonic(), _own_s(), machine_times()
         return self
 
     def __exit__(self, *_: object) -> None:
-        busy, steal, own, now = (b - a for a, b in zip(self._start, self._sample(), strict=True))
-        self.load = shares(busy - own, steal, now * self._cores)
+        load = Load(own_s=_own_s() - self._own)
+        load.add(self._busy, machine_times(), time.monotonic() - self._start)
+        self.load = load.others(self._cores)
 
-    @staticmethod
-    def _sample() -> tuple[float, float, float, float]:
-        """(busy, steal, own CPU, wall) in seconds; busy and steal of all CPUs, proc(5)."""
-        own = sum(
-            usage.ru_utime + usage.ru_stime
-            for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        )
-        found = machine_times()
-        if found is None:  # nothing is known, and nothing is claimed
-            return own, 0.0, own, time.monotonic()
-        return *found, own, time.monotonic()
+
+def _own_s() -> float:
+    """CPU seconds of this process and of the children that it has waited for."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def machine_times() -> tuple[float, float] | None:

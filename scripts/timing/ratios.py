@@ -160,10 +160,8 @@ def is_decided(values: Values, bases: Sequence[str]) -> bool:
         for name in of.keys() - {base}:
             found = paired(of[base], of[name])
             interval = found.interval() if found else None
-            if (
-                not interval
-                or interval.half_width > math.log(SAME)
-                or interval.verdict == UNDECIDED
-            ):
+            if not interval or interval.verdict == UNDECIDED:
+                return False
+            if interval.half_width > math.log(SAME):
                 return False
     return True

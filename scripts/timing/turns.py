@@ -8,15 +8,16 @@ generation.
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from scripts.timing.hostload import machine_times
+from scripts.timing.hostload import Load, machine_times
 from scripts.timing.ratios import LEAST
 from scripts.timing.worker import CHECK, SLICE
 
@@ -40,6 +41,10 @@ class Rule:
         """Seconds of turns that a group may take."""
         return self.budget_s * (MOST if self.until_decided else 1)
 
+    def text(self) -> str:
+        """The rule as JSON, as the files of timed groups have it."""
+        return json.dumps(asdict(self), sort_keys=True)
+
 
 PAUSE_S = 0.008
 """Seconds before a slice. OpenMP's threads spin for some milliseconds after the last call of a member."""
@@ -61,6 +66,8 @@ HANG_S = 60.0
 """A slice that takes this long, and twenty times its planned seconds, hangs."""
 MOST = 10
 """How many budgets `until_decided` may take."""
+NOT_STEADY, RECOMPILED = "not-steady", "recompilation"
+"""Reasons of members that leave the group."""
 
 
 class MemberEnded(Exception):
@@ -120,26 +127,6 @@ class _Running:
     is_timed: bool = False
 
 
-@dataclass
-class Load:
-    """What the machine did during the turns, in seconds: `busy_s` of all its CPUs, of which `own_s` were the members', and
-    `steal_s` that other guests of the hypervisor took; `wall_s` passed."""
-
-    busy_s: float = 0.0
-    steal_s: float = 0.0
-    own_s: float = 0.0
-    wall_s: float = 0.0
-
-    def add(
-        self, before: tuple[float, float] | None, after: tuple[float, float] | None, wall_s: float
-    ) -> None:
-        """Add the turns between two values of machine_times."""
-        if before and after:
-            self.busy_s += after[0] - before[0]
-            self.steal_s += after[1] - before[1]
-            self.wall_s += wall_s
-
-
 class Group:
     """Times members. `start` starts the process of a member. `enough` is asked after each generation with what was timed
     so far; True ends the group."""
@@ -169,7 +156,7 @@ class Group:
             each_s = rule.budget_s / rule.generations
             each_s = max(each_s, min(LEAST_TURNS * self._turn_s, AT_MOST * rule.budget_s))
             spent_s += self.generation(min(each_s, max(budget_s - spent_s, each_s / 2)))
-            taken = max(len(one.generations) for one in self.timed.values())
+            taken = max(len(member.generations) for member in self.timed.values())
             # One that would begin within the budget and end far beyond it is left out. What an interval needs may take
             # twice the budget.
             at_most_s = budget_s * (1 if taken >= min(LEAST, rule.generations) else 2)
@@ -189,13 +176,13 @@ class Group:
                     opened.callback(running[name].worker.rest)
                 except MemberEnded as error:
                     self._left_by(name, error)
-            self._each(running, list(running), lambda one: one.worker.wait_ready())
+            self._each(running, list(running), lambda member: member.worker.wait_ready())
             loaded = time.monotonic()
             self._each(running, list(running), self._warm_up)
-            slowest_s = max((one.call_s for one in running.values()), default=0.0)
+            slowest_s = max((member.call_s for member in running.values()), default=0.0)
             self._slice_s = max(self._rule.slice_s, SHARE * slowest_s)
-            for one in running.values():
-                one.calls = self._planned(one)
+            for member in running.values():
+                member.calls = self._planned(member)
             start, busy = time.monotonic(), machine_times()
             turns = 0
             while running and (turns == 0 or time.monotonic() - start + self._turn_s / 2 < seconds):
@@ -210,9 +197,9 @@ class Group:
                 f"generation: {len(running)} members, loaded in {loaded - begun:.1f} s, warm in "
                 f"{start - loaded:.1f} s, {turns} turns in {taken:.1f} s"
             )
-            for name, one in running.items():
-                self.timed[name].generations.append(one.now)
-                self.timed[name].peak_rss_mb = one.peak_mb
+            for name, member in running.items():
+                self.timed[name].generations.append(member.now)
+                self.timed[name].peak_rss_mb = member.peak_mb
             return taken
 
     def _each(
@@ -231,73 +218,72 @@ class Group:
         self._said(f"{name} left the group: {error.status} ({error.reason}): {error.detail}")
         self._left.remove(name)
 
-    def _warm_up(self, one: _Running) -> None:
+    def _warm_up(self, member: _Running) -> None:
         """Make slices until they no longer get faster."""
         begun, spent_s = time.monotonic(), 0.0
         steady = 0
-        while steady < (1 if self._is_long(one) else STEADY_SLICES) or (
-            one.now.warmup < LEAST_CALLS and spent_s < LEAST_S
+        # What is prepared in the first calls does not matter if a call is long.
+        while steady < (1 if member.call_s > LONG * self._rule.slice_s else STEADY_SLICES) or (
+            member.now.warmup < LEAST_CALLS and spent_s < LEAST_S
         ):
-            before = one.call_s
-            made = self._ask(one, uncounted=0)
-            one.now.warmup += len(made)
-            one.call_s = min(one.call_s, *made)
-            one.calls = self._planned(one)
-            steady = 0 if one.call_s < before * (1 - STEADY) else steady + 1
+            before = member.call_s
+            made = self._ask(member, uncounted=0)
+            member.now.warmup += len(made)
+            member.call_s = min(member.call_s, *made)
+            member.calls = self._planned(member)
+            steady = 0 if member.call_s < before * (1 - STEADY) else steady + 1
             spent_s = time.monotonic() - begun
             if spent_s > WARMUP_S:
-                if steady == 0 and before < math.inf:
-                    detail = (
-                        f"after {one.now.warmup} calls in {WARMUP_S:g} s, calls still became faster"
-                    )
-                    raise MemberEnded("error", NOT_STEADY, detail)
-                return
+                if steady or before == math.inf:
+                    return
+                detail = (
+                    f"after {member.now.warmup} calls in {WARMUP_S:g} s, calls still became faster"
+                )
+                raise MemberEnded("error", NOT_STEADY, detail)
 
-    def _is_long(self, one: _Running) -> bool:
-        """Whether a call is so long that what is prepared in the first ones does not matter any more."""
-        return one.call_s > LONG * self._rule.slice_s
-
-    def _planned(self, one: _Running) -> int:
+    def _planned(self, member: _Running) -> int:
         """The calls of a slice of a member."""
-        return max(1, math.ceil(self._slice_s / one.call_s - 1e-9))
+        return max(1, math.ceil(self._slice_s / member.call_s - 1e-9))
 
-    def _slice(self, one: _Running) -> None:
+    def _slice(self, member: _Running) -> None:
         time.sleep(PAUSE_S)
-        one.is_timed = True
-        uncounted = max(1, round(UNCOUNTED * one.calls)) if one.call_s < self._rule.slice_s else 0
-        made = self._ask(one, uncounted)
-        if min(made) < one.call_s * (1 - STEADY) ** STEADY_SLICES:
+        member.is_timed = True
+        uncounted = (
+            max(1, round(UNCOUNTED * member.calls)) if member.call_s < self._rule.slice_s else 0
+        )
+        made = self._ask(member, uncounted)
+        if min(made) < member.call_s * (1 - STEADY) ** STEADY_SLICES:
             # It was not warm: what was timed was still its warm-up.
-            one.now.warmup += len(one.now.each_s) + len(made)
-            one.now.each_s, one.now.turns = [], 0
-            one.call_s = min(made)
-            self._warm_up(one)
-            self._slice(one)
+            member.now.warmup += len(member.now.each_s) + len(made)
+            member.now.each_s, member.now.turns = [], 0
+            member.call_s = min(made)
+            self._warm_up(member)
+            self._slice(member)
             return
-        if min(made) < one.call_s:
-            one.call_s = min(made)
-            one.calls = self._planned(one)
-        one.now.each_s += made
-        one.now.turns += 1
+        if min(made) < member.call_s:
+            member.call_s = min(made)
+            member.calls = self._planned(member)
+        member.now.each_s += made
+        member.now.turns += 1
 
-    def _ask(self, one: _Running, uncounted: int) -> list[float]:
+    def _ask(self, member: _Running, uncounted: int) -> list[float]:
         """Seconds of each call of a slice."""
-        planned_s = one.calls * one.call_s if one.call_s < math.inf else 1.0
+        planned_s = member.calls * member.call_s if member.call_s < math.inf else 1.0
         request = {
-            "calls": one.calls,
+            "calls": member.calls,
             "uncounted": uncounted,
             "seconds": 10 * max(planned_s, self._slice_s),
         }
-        answer = one.worker.ask({SLICE: request}, max(HANG_S, 20 * planned_s))
-        if one.now.turns and answer["compiled"]:
-            detail = f"compilations while calls were timed: {answer['compiled']}; a value that the compiled code assumes has changed between calls"  # fmt: skip
-            raise MemberEnded("error", RECOMPILED, detail)
-        self.load.own_s += answer["cpu_s"] if one.is_timed else 0.0
+        answer = member.worker.ask({SLICE: request}, max(HANG_S, 20 * planned_s))
+        if member.now.turns and answer["compiled"]:
+            raise MemberEnded(
+                "error",
+                RECOMPILED,
+                f"compilations while calls were timed: {answer['compiled']}; a value that the compiled code "
+                "assumes has changed between calls",
+            )
+        self.load.own_s += answer["cpu_s"] if member.is_timed else 0.0
         return answer["each_s"]
 
-    def _check(self, one: _Running) -> None:
-        one.peak_mb = one.worker.ask({CHECK: True}, HANG_S)["peak_rss_mb"]
-
-
-NOT_STEADY, RECOMPILED = "not-steady", "recompilation"
-"""Reasons of members that leave the group."""
+    def _check(self, member: _Running) -> None:
+        member.peak_mb = member.worker.ask({CHECK: True}, HANG_S)["peak_rss_mb"]

@@ -29,14 +29,9 @@ class Program:
     compilations: Callable[[], int | None] = lambda: None
 
 
-def serve(
-    call: Callable[[], object],
-    finish: Callable[[], object] = lambda: None,
-    check: Callable[[], object] = lambda: None,
-    compilations: Callable[[], int | None] = lambda: None,
-) -> None:
-    """Time calls on request until the coordinator closes the channel. For the arguments, see Program."""
-    _answer(Program(call, finish, check, compilations))
+def serve(program: Program) -> None:
+    """Time calls on request until the coordinator closes the channel."""
+    _answer(program)
 
 
 def serve_generations(load: Callable[[], Program]) -> None:
@@ -89,26 +84,18 @@ def _answer(
             program.check()
             channel.answer({CHECK: True, "peak_rss_mb": process.peak_rss_mb()})
         elif program:
-            channel.answer(
-                time_slice(program.call, program.finish, program.compilations, **request[SLICE])
-            )
+            channel.answer(time_slice(program, **request[SLICE]))
     return False
 
 
-def time_slice(
-    call: Callable[[], object],
-    finish: Callable[[], object],
-    compilations: Callable[[], int | None],
-    calls: int,
-    uncounted: int,
-    seconds: float,
-) -> dict[str, Any]:
+def time_slice(program: Program, calls: int, uncounted: int, seconds: float) -> dict[str, Any]:
     """Make `uncounted` calls, then time `calls` calls one by one, and wait for each.
 
     No call is begun after `seconds` seconds: what was planned for fast calls ends here if they have become slow.
     Returns the seconds of each timed call, the CPU seconds of all of them, and how often the runtime compiled meanwhile.
     """
-    compiled = compilations()
+    call, finish = program.call, program.finish
+    compiled = program.compilations()
     cpu = time.process_time()
     clock = time.perf_counter
     end = clock() + seconds
@@ -129,5 +116,5 @@ def time_slice(
     return {
         "each_s": each_s,
         "cpu_s": time.process_time() - cpu,
-        "compiled": (compilations() or 0) - (compiled or 0),
+        "compiled": (program.compilations() or 0) - (compiled or 0),
     }

@@ -52,14 +52,14 @@ class Stubs(Checkout):
             assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
             time.sleep(0.1)
 
-    def end(self, seconds: float = 300) -> None:
-        """Wait for the run that was started to end well."""
+    def end(self, seconds: float = 300, code: int = 0) -> None:
+        """Wait for the run that was started to end with an exit code."""
         try:
-            code = self.run.wait(seconds)
+            ended: int | str = self.run.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
-            code = f"none in {seconds:g} s"
-        assert code == 0, self.output()[-6000:]
+            ended = f"none in {seconds:g} s"
+        assert ended == code, self.output()[-6000:]
 
     def kill(self) -> None:
         """kill -9 of the run's whole process group."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -71,44 +73,44 @@ def test_a_job_that_dies_is_submitted_again_and_every_row_is_there(stubs):
     assert len(submitted(checkout, "pid")) == 1 + 2 + 1 + 1 + 1
 
 
-def test_a_killed_snakemake_started_again_cancels_what_it_left_and_ends_with_every_row(stubs):
+def cancel(checkout) -> set[Path]:
+    """Cancel the jobs that a refused run names, by the line that it prints; their folders."""
+    (line,) = re.findall(r"^ +(\S*/queue/cancel .+)$", checkout.output(), re.MULTILINE)
+    subprocess.run(line, shell=True, check=True, env=os.environ | checkout.variables)
+    return {path.parent for path in submitted(checkout, "cancelled")}
+
+
+def test_a_killed_snakemake_started_again_names_what_it_left_and_ends_with_every_row(stubs):
     checkout = compiling(stubs)
     checkout.kill()
-    left = under_way(checkout)
+    left, scripts = under_way(checkout), submitted(checkout, "script")
     checkout.behave()
+    checkout.start(*LINE)
+    checkout.end(code=1)
+    assert "an earlier run has left" in checkout.output()
+    assert submitted(checkout, "script") == scripts, "nothing was submitted beside them"
+    cancelled = cancel(checkout)
+    assert cancelled
+    assert cancelled <= left  # the other model's compilations may have ended meanwhile
     checkout.start(*LINE)
     checkout.end()
     assert [row["status"] for row in checkout.rows()] == ["ok"] * 8
     assert generations_of(checkout) == [1] * 8
-    cancelled = {path.parent for path in submitted(checkout, "cancelled")}
-    assert cancelled
-    assert cancelled <= left  # the other model's compilations may have ended meanwhile
-    said = f"cancelling {len(cancelled)} job(s) that an earlier run has left"
-    assert said in checkout.output()
 
 
-def end_unwatched(checkout, target: str, *arguments: str) -> dict[str, float]:
-    """Kill a run while a compilation for `target` is under way, and let that end; what is made."""
-    checkout.start(*LINE, *arguments)
+def test_what_ends_while_no_snakemake_watches_is_made_again_as_it_is_asked_for_now(stubs):
+    checkout = stubs(1)
+    fails = "*scripts.stages.compile_iree*t2*) echo error: no such dialect; exit 1"
+    checkout.behave("*scripts.stages.compile_iree*t1*) sleep 5", fails)
+    checkout.start(*LINE)
     checkout.wait_for(
-        lambda: list(checkout.path.glob(f"results/compile/*/*/{target}/.scratch")), "the stage"
+        lambda: list(checkout.path.glob("results/compile/*/*/t1/.scratch")), "the stage"
     )
     checkout.kill()
     (build,) = under_way(checkout)
     while not (build / "exit").exists():
         time.sleep(0.1)
-    return checkout.made()
-
-
-def remade(checkout, done: dict[str, float]) -> set[str]:
-    return {path for path in done if checkout.made()[path] != done[path]}
-
-
-def test_what_ends_while_no_snakemake_watches_is_kept_and_can_be_tried_again(stubs):
-    checkout = stubs(1)
-    fails = "*scripts.stages.compile_iree*t2*) echo error: no such dialect; exit 1"
-    checkout.behave("*scripts.stages.compile_iree*t1*) sleep 5", fails)
-    done = end_unwatched(checkout, "t1")
+    done = checkout.made()
     # Another option for one of the compilations that ended meanwhile.
     config = yaml.safe_load((checkout.path / "config.yaml").read_text())
     config["targets"]["t3"]["opt_level"] = "O3"
@@ -117,17 +119,9 @@ def test_what_ends_while_no_snakemake_watches_is_kept_and_can_be_tried_again(stu
     checkout.end()
     status = {row["target"]: row["status"] for row in checkout.rows()}
     assert status == {"t0": "ok", "t1": "ok", "t2": "error", "t3": "ok"}
-    assert remade(checkout, done) == {"results/compile/m00000/stub/t3/status.json"}
+    built = {f"results/compile/m00000/stub/t{n}/status.json" for n in range(4)}
+    remade = {path for path in done if checkout.made()[path] != done[path]}
+    assert remade == {*built, "results/export/m00000/stub/status.json"}
     # Every job's params are on record: a failure can be forced.
     retried = planned(checkout.snakemake("-n", *LINE, "--config", "retry=error").stdout)
     assert retried == {"compile_iree": 1, "verify_iree": 1, "time_group": 1, "aggregate_results": 1}
-    # A cell that was on record, run again, ends unwatched: it is not run once more.
-    checkout.behave("*scripts.stages.compile_iree*t2*) sleep 5")
-    done = end_unwatched(checkout, "t2", "--config", "retry=error")
-    checkout.start(*LINE)
-    checkout.end()
-    assert [row["status"] for row in checkout.rows()] == ["ok"] * 4
-    assert remade(checkout, done) == {
-        "results/verify/m00000/stub/t2/status.json",
-        "results/time/m00000/cpu/eval/status.json",
-    }

@@ -1,18 +1,19 @@
 """apply: a run goes on without patches that do not fit, if that is safe, and prints a warning."""
 
+import asyncio
 import logging
-import os
 from types import SimpleNamespace
 
 import pytest
 import snakemake
 import snakemake.api
+from snakemake.persistence import PersistenceBase
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
-from scripts import snakemake as snakemake_patches
-from scripts.snakemake import adoption, executors, orphans, restarts, watching
+from scripts.snakemake import executors, orphans
+from scripts.snakemake.apply import Patches
 
 
 @pytest.fixture(autouse=True)
@@ -53,10 +54,6 @@ class Workflow(SimpleNamespace):
             cores=2,
             global_resources={"_cores": 2},
             parent_groupids={},
-            persistence=None,
-            dag=SimpleNamespace(jobs=[]),
-            async_run=None,
-            rundir=os.curdir,
         )
         self.cluster, self.executor = cluster, "cluster-generic"
 
@@ -71,9 +68,9 @@ class Workflow(SimpleNamespace):
             self.scheduler.job_rate_limiter = None
 
 
-def run(workflow) -> snakemake_patches.Patches:
+def run(workflow) -> Patches:
     """A run up to its first job."""
-    patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
+    patches = Patches(workflow, logging.getLogger("run"))
     patches.side_by_side(building=4)
     patches.name_group("measure-a", known_as="measure-{node}")
     workflow.execute()
@@ -91,15 +88,13 @@ def test_a_local_run_has_no_limit_on_job_starts_and_says_nothing(said):
 
 def test_jobs_may_go_to_a_cluster_where_their_number_is_set_and_on_its_nodes():
     here, head, node = Workflow(), Workflow(cluster=True), Workflow(on_node=True)
-    asked = [
-        snakemake_patches.apply(w, logging.getLogger("s")).may_submit for w in (here, head, node)
-    ]
+    asked = [Patches(w, logging.getLogger("s")).may_submit for w in (here, head, node)]
     assert asked == [False, True, True]
 
 
 def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(newer, said):
     workflow = Workflow()
-    patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
+    patches = Patches(workflow, logging.getLogger("run"))
     (line,) = said()  # a dry run comes no further
     assert line.startswith("switched off: no limit on job starts (it is written for Snakemake")
     assert "this is 9.28.0). Without it, after some hundred jobs the scheduler" in line
@@ -111,13 +106,13 @@ def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(ne
 
 def test_a_run_with_a_gate_follows_its_jobs():
     logger = logging.Logger("gate")
-    snakemake_patches.apply(Workflow(), logger).stop_after(lambda outputs: "")
+    Patches(Workflow(), logger).stop_after(lambda outputs: "")
     assert len(logger.handlers) == 1
 
 
 def test_a_run_with_a_gate_says_where_it_cannot_be_stopped(said, newer):
     logger = logging.getLogger("gate")
-    snakemake_patches.apply(Workflow(), logger).stop_after(lambda outputs: "")
+    Patches(Workflow(), logger).stop_after(lambda outputs: "")
     assert not logger.handlers
     assert said()[-1].startswith("switched off: stop after a row (it is written for")
 
@@ -125,7 +120,7 @@ def test_a_run_with_a_gate_says_where_it_cannot_be_stopped(said, newer):
 def test_a_local_run_with_a_number_of_jobs_says_it_when_it_starts(newer, said):
     workflow = Workflow()
     workflow.resource_settings.nodes = 4  # `--jobs`, which a run on a cluster has too
-    patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
+    patches = Patches(workflow, logging.getLogger("run"))
     assert said() == []
     workflow.execute()
     patches.start()
@@ -147,8 +142,7 @@ def test_a_run_on_a_cluster_applies_all_and_says_nothing(said):
     assert workflow.global_resources == {"_cores": None, "building": 4}
     assert workflow.parent_groupids == {"measure-a": "measure-{node}"}
     executor = ExecutorPluginRegistry().get_plugin("cluster-generic").executor
-    assert issubclass(executor, (watching.Watching))
-    assert issubclass(executor, (orphans.Noting))
+    assert issubclass(executor, executors.Submitting)
     assert executor.cores.fget(None) == "all"
     assert orphans.NOTES.exists()
     patches.end()
@@ -159,8 +153,8 @@ def test_with_a_newer_snakemake_a_run_on_a_cluster_stops_before_any_work(newer, 
     before = ExecutorPluginRegistry().get_plugin("cluster-generic").executor
     with pytest.raises(WorkflowError) as error:
         run(Workflow(cluster=True))
-    assert "jobs of a killed run: it is written for Snakemake ==9.27.*" in str(error.value)
-    assert "write the same files. Install snakemake==9.27.*" in str(error.value)
+    assert "one timer at a time: it is written for Snakemake ==9.27.*" in str(error.value)
+    assert "a whole core of its machine. Install snakemake==9.27.*" in str(error.value)
     assert not orphans.NOTES.exists()
     assert ExecutorPluginRegistry().get_plugin("cluster-generic").executor is before
     assert said() == []
@@ -171,25 +165,21 @@ def test_executors_of_clusters_alone_are_subclassed_and_only_once(plugin):
     plugin = ExecutorPluginRegistry().get_plugin(plugin)
     before = plugin.executor
     for _ in range(2):
-        snakemake_patches.apply(Workflow(), logging.getLogger("run"))
-    wanted = (watching.Watching, orphans.Noting, executors.AllCores, before)
+        Patches(Workflow(), logging.getLogger("run"))
+    wanted = (executors.Submitting, before)
     remote = plugin.common_settings.non_local_exec
-    assert plugin.executor.__mro__[1:5] == wanted if remote else plugin.executor is before
+    assert plugin.executor.__mro__[1:3] == wanted if remote else plugin.executor is before
 
 
-def test_a_scheduler_that_changed_is_left_alone_and_said(monkeypatch, said):
+def test_a_run_on_a_cluster_stops_where_the_scheduler_has_changed(monkeypatch):
     monkeypatch.delattr(JobScheduler, "_schedule_reevalutation")
-    workflow = Workflow(cluster=True)
-    run(workflow)
-    (line,) = said()
-    assert line.startswith(
-        "switched off: one timer at a time (JobScheduler._schedule_reevalutation does not exist)."
-    )
+    with pytest.raises(WorkflowError, match="one timer at a time: JobScheduler"):
+        run(Workflow(cluster=True))
 
 
 def test_a_stage_on_a_node_is_refused_where_it_would_share_the_node(newer):
     with pytest.raises(WorkflowError, match="stages side by side in a submission"):
-        snakemake_patches.apply(Workflow(on_node=True), logging.getLogger("run"))
+        Patches(Workflow(on_node=True), logging.getLogger("run"))
 
 
 def test_too_few_attempts_are_refused():
@@ -201,7 +191,7 @@ def test_too_few_attempts_are_refused():
 def test_a_slurm_executor_whose_runs_have_no_name_is_refused(name):
     workflow = Workflow(cluster=True)
     workflow.executor = "slurm"
-    patches = snakemake_patches.apply(workflow, logging.getLogger("run"))
+    patches = Patches(workflow, logging.getLogger("run"))
     ExecutorPluginRegistry().get_plugin("slurm").executor.notes.name = name
     workflow.execute()
     if name is None:
@@ -212,15 +202,18 @@ def test_a_slurm_executor_whose_runs_have_no_name_is_refused(name):
     assert orphans.NOTES.exists() == (name is not None)
 
 
-def test_a_run_that_is_never_settled_ends_with_what_kept_it(monkeypatch):
-    """Outcomes are found to be looked at in each start, as where two runs share a folder."""
-    monkeypatch.delenv("VMFBENCH_STARTED_OVER", raising=False)
-    monkeypatch.setattr(adoption, "adopt", lambda *_: ["results/compile/m/status.json"])
-    monkeypatch.setattr(orphans, "stop", lambda *_: [])
-    monkeypatch.setattr(restarts.os, "execv", lambda *_: run(Workflow(cluster=True)))
+def test_a_run_on_a_cluster_is_refused_beside_jobs_of_an_earlier_one():
     orphans.NOTES.parent.mkdir(parents=True)
     orphans.NOTES.write_text("11\n")
-    with pytest.raises(WorkflowError) as error:
-        run(Workflow(cluster=True))
-    said = "recorded or removed outcomes of an earlier run (1): results/compile/m/status.json"
-    assert str(error.value).count(said) == restarts.LIMIT + 1
+    workflow = Workflow(cluster=True)
+    workflow.executor_settings = SimpleNamespace(status_cmd="echo running #", cancel_cmd="bkill")
+    with pytest.raises(WorkflowError, match="bkill 11"):
+        run(workflow)
+    assert orphans.NOTES.read_text() == "11\n"
+
+
+def test_outputs_stay_marked_on_a_node_until_the_submitting_snakemake_records_them(monkeypatch):
+    monkeypatch.setattr(PersistenceBase, "finished", PersistenceBase.finished)
+    persistence = SimpleNamespace(_unmark_incomplete=pytest.fail, _clear_cache=lambda: None)
+    Patches(Workflow(on_node=True), logging.getLogger("run"))
+    asyncio.run(PersistenceBase.finished(persistence, SimpleNamespace(output=["a"])))

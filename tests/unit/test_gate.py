@@ -15,7 +15,7 @@ from scripts.records import fields, record
 from scripts.records.columns import FIELDS
 from scripts.run import gate, outputs
 from scripts.run.gate import Gate
-from scripts.snakemake.stopping import Stopping
+from scripts.snakemake.scheduler import Stopping
 
 LAST = "conv/mlir/llvm-cpu"
 

@@ -157,7 +157,7 @@ from scripts.timing import worker
 seconds = float(open(sys.argv[1]).read())
 if seconds < 0:
     raise ValueError("no such operator")
-worker.serve(lambda: time.sleep(seconds))
+worker.serve(worker.Program(lambda: time.sleep(seconds)))
 """
 
 

@@ -171,7 +171,7 @@ MODULE = """
 import sys
 from scripts.timing import worker
 assert sys.argv[1:] == ["--module=module.vmfb", "--x"]
-worker.serve(lambda: sum(range(20_000)))
+worker.serve(worker.Program(lambda: sum(range(20_000))))
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.run import indexes, installing, resolving
+from scripts.run import installing, resolving
 from tests.unit.test_bisect import wheel
 
 SECRET = "https://me:secret@mirror.example/token/simple"
@@ -17,7 +17,7 @@ def home(tmp_path, monkeypatch) -> Path:
     """A user without settings of pip or uv, whose variables are restored after a test."""
     home = tmp_path / "home"
     home.mkdir()
-    for name in (*indexes._OF_UV, *indexes._OF_PIP.values(), "UV_INDEX_STRATEGY", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):  # fmt: skip
+    for name in (*installing._OF_UV, *installing._OF_PIP.values(), "UV_INDEX_STRATEGY", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):  # fmt: skip
         monkeypatch.setenv(name, "")  # so that what a test sets is removed
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
@@ -26,14 +26,14 @@ def home(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("UV_NO_CONFIG", "1")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(home)
-    indexes.take_over.cache_clear()
+    installing.take_over_indexes.cache_clear()
     return home
 
 
 def variables() -> dict[str, str]:
     """What uv's variables for indexes are once pip's indexes have been taken over."""
     names = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_STRATEGY")
-    indexes.take_over()
+    installing.take_over_indexes()
     return {name: value for name in names if (value := os.environ.get(name))}
 
 
@@ -71,7 +71,7 @@ def test_pips_files_count_as_pip_reads_them(home, monkeypatch):
     monkeypatch.delenv("UV_DEFAULT_INDEX")
     monkeypatch.delenv("UV_INDEX", raising=False)  # of the machine's own files
     monkeypatch.setenv("PIP_INDEX_URL", "https://c.example")
-    indexes.take_over.cache_clear()
+    installing.take_over_indexes.cache_clear()
     assert variables()["UV_DEFAULT_INDEX"] == "https://c.example"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.iree import float64, module_links, tools
+from scripts.iree import benchmark, float64, tools
 
 
 @pytest.fixture
@@ -82,11 +82,11 @@ def test_a_module_below_a_folder_of_a_toolchain_is_opened_by_a_link(tmp_path, mo
     for module in (plain, of_toolchain):
         module.parent.mkdir(parents=True)
         module.write_text(str(module))
-    assert module_links.openable(plain) == plain
-    link = module_links.openable(of_toolchain)
+    assert benchmark.openable(plain) == plain
+    link = benchmark.openable(of_toolchain)
     assert "@" not in str(link)
     assert link.read_text() == str(of_toolchain)
-    assert module_links.openable(of_toolchain) == link
+    assert benchmark.openable(of_toolchain) == link
 
 
 @pytest.mark.parametrize(

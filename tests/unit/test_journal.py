@@ -26,7 +26,7 @@ def account(tmp_path):
 
 
 def seconds(found: journal.Account) -> dict[str, float]:
-    return {stage: spent.seconds for stage, spent in found.stages.items()}
+    return {stage: spent.startup + spent.work for stage, spent in found.stages.items()}
 
 
 def test_overlapping_stages_count_once_as_busy_and_in_full_by_stage(account):

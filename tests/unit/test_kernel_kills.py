@@ -1,10 +1,10 @@
-"""kernel_kills: a kill by the kernel counts for the stages that end shortly after it."""
+"""watch: a kill by the kernel counts for the stages that end shortly after it."""
 
 import pytest
 
 from scripts.core import process
-from scripts.supervise import kernel_kills
-from scripts.supervise.kernel_kills import KernelKills
+from scripts.supervise import watch
+from scripts.supervise.watch import KernelKills
 
 
 @pytest.mark.parametrize(
@@ -13,14 +13,14 @@ from scripts.supervise.kernel_kills import KernelKills
         (None, 5, False),
         (4.9, 5, True),
         (5, 5, True),
-        (5, 5 + kernel_kills.ENDING_SECONDS - 2, True),
-        (5, 5 + kernel_kills.ENDING_SECONDS + 2, False),
+        (5, 5 + watch.ENDING_SECONDS - 2, True),
+        (5, 5 + watch.ENDING_SECONDS + 2, False),
     ],
 )
 def test_a_kill_counts_for_what_ends_shortly_after_it(monkeypatch, killed_at, ended_at, lately):
     """Also where another stage was killed while this one ran on."""
     now = 0.0
-    monkeypatch.setattr(kernel_kills.time, "monotonic", lambda: now)
+    monkeypatch.setattr(watch.time, "monotonic", lambda: now)
     before_this_run = 3
     count = lambda: before_this_run + (killed_at is not None and now >= killed_at)  # noqa: E731
     monkeypatch.setattr(process, "kernel_oom_kills", count)

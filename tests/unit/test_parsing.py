@@ -1,4 +1,4 @@
-"""parsing: a program that the compiler of a toolchain cannot read has a reason of its own."""
+"""tools: a program that the compiler of a toolchain cannot read has a reason of its own."""
 
 import os
 import subprocess

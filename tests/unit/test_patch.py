@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import snakemake
 import snakemake.api
-from snakemake.jobs import Reason
+from snakemake.persistence import PersistenceBase
 from snakemake.scheduling.job_scheduler import JobScheduler
 
-from scripts.snakemake import jobstarts
-from scripts.snakemake.patch import Need, Patch
-from scripts.snakemake.registry import PATCHES
+from scripts.snakemake import scheduler
+from scripts.snakemake.apply import PATCHES
+from scripts.snakemake.patch import VERSION, Need, Patch
 
 ROOT = Path(__file__).parents[2]
 NEEDS = [need for patch in PATCHES for need in patch.needs]
@@ -60,18 +60,19 @@ def test_the_typo_repaired_upstream_is_noticed(monkeypatch):
     method = JobScheduler._schedule_reevalutation
     monkeypatch.delattr(JobScheduler, "_schedule_reevalutation")
     monkeypatch.setattr(JobScheduler, "_schedule_reevaluation", method, raising=False)
-    problem = jobstarts.ONE_TIMER.problem()
+    problem = scheduler.ONE_TIMER.problem()
     assert problem == "JobScheduler._schedule_reevalutation does not exist"
 
 
-def test_a_reason_that_is_gone_is_noticed(monkeypatch):
-    monkeypatch.delattr(Reason, "forced")
-    assert [p.problem() for p in PATCHES if p.problem()] == ["Reason.forced does not exist"]
+def test_a_method_that_is_gone_is_noticed(monkeypatch):
+    monkeypatch.delattr(PersistenceBase, "finished")
+    problems = [p.problem() for p in PATCHES if p.problem()]
+    assert problems == ["PersistenceBase.finished does not exist"]
 
 
 def rows_of(patch: Patch) -> tuple[str, ...]:
-    without = patch.without if patch.safe else f"a run on a cluster stops: {patch.without}"
-    return patch.name, patch.replaces, f"`{patch.version}`", without
+    stops = "a run on a cluster stops: " if patch.runs == "cluster" else ""
+    return patch.name, patch.replaces, f"`{VERSION}`", f"{stops}{patch.without}"
 
 
 def test_the_architecture_has_every_patch_in_its_table():

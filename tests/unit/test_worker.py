@@ -38,7 +38,7 @@ def call():
 
 {start}
 print("loaded")
-worker.serve(call{more})
+worker.serve(worker.Program(call{more}))
 """
 ROOT = Path(__file__).parents[2]
 
@@ -483,6 +483,6 @@ def test_a_call_ends_when_the_device_has_finished_it(monkeypatch):
 
     timer = SimpleNamespace(perf_counter=lambda: clock.now, process_time=lambda: clock.now)
     monkeypatch.setattr(worker, "time", timer)
-    found = worker.time_slice(call, finish, lambda: None, calls=3, uncounted=1, seconds=1000)
+    found = worker.time_slice(worker.Program(call, finish), calls=3, uncounted=1, seconds=1000)
     assert found == {"each_s": [11, 11, 11], "cpu_s": 44, "compiled": 0}
     assert done == [11, 22, 33, 44]

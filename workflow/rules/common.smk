@@ -55,7 +55,7 @@ except settings.ConfigError as problem:
 run_log = progress.RunLog()
 watched = live.Live(Console(stderr=True, highlight=False))
 job_events = terminal.Jobs(logger, watched)
-patches = snakemake_patches.apply(workflow, logger)
+patches = snakemake_patches.Patches(workflow, logger)
 
 # A node would decide again, by its own CPU, which tuning results are used.
 if patches.may_submit and (

@@ -9,7 +9,7 @@ import pytest
 from snakemake.scheduling.job_scheduler import JobRateLimiter, JobScheduler
 from snakemake.settings.types import MaxJobsPerTimespan
 
-from scripts.snakemake import jobstarts
+from scripts.snakemake import scheduler as patches
 
 TIMESPAN = 0.1
 
@@ -50,7 +50,7 @@ def test_snakemake_itself_never_stops_waking_up(scheduler):
 
 
 def test_a_start_is_followed_by_a_pass_and_then_by_none(scheduler):
-    jobstarts.calm(scheduler)
+    patches.calm(scheduler)
     one_pass(scheduler, ready=1)
     for _ in range(10):
         one_pass(scheduler, ready=0)
@@ -58,7 +58,7 @@ def test_a_start_is_followed_by_a_pass_and_then_by_none(scheduler):
 
 
 def test_jobs_that_the_limit_held_back_are_started_without_another_event(scheduler):
-    jobstarts.calm(scheduler)
+    patches.calm(scheduler)
     waiting = 10
     waiting -= one_pass(scheduler, waiting)
     assert waiting == 7
@@ -70,7 +70,7 @@ def test_jobs_that_the_limit_held_back_are_started_without_another_event(schedul
 
 
 def test_a_scheduler_without_a_limit_stays_as_it_is(scheduler):
-    jobstarts.lift(scheduler)
+    patches.lift(scheduler)
     before = scheduler._schedule_reevalutation
-    jobstarts.calm(scheduler)
+    patches.calm(scheduler)
     assert scheduler._schedule_reevalutation == before
