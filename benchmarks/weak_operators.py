@@ -18,13 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from scripts.core import atomic
-from scripts.features.operators.calls import golden, inputs, weakness
+from scripts.features.operators.calls import inputs, reference
 from scripts.features.operators.calls.calling import Call, NotCallable
-from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
 
 _LIMIT_S = 60
@@ -61,7 +59,7 @@ def examined(problem: Problem) -> dict:
     """Return the findings about a problem for each kind of inputs, by the names of MAKERS."""
     found: dict = {"name": problem.name, "args": problem.args}
     try:
-        call = Call.of(problem)
+        call = Call(problem)
     except NotCallable as error:
         return found | {"refused": str(error).partition(":")[0]}
     for name, make in MAKERS.items():
@@ -94,18 +92,13 @@ def _apart(examine: Callable[[], dict]) -> dict:
 def _examined(call: Call, make: Callable[[Call], list[torch.Tensor]]) -> dict:
     try:
         made = make(call)
-        observed = golden.observe(call, made)
-
-        def by_backend_bench(answer: list[np.ndarray]) -> bool:
-            return scores.is_correct(
-                answer, observed.eager, [kind.dtype for kind in observed.types]
-            )
-
+        observed = reference.observe(call, made)
+        weak, weak_by_backend_bench = reference.weak_answers(call, made, observed)
         return {
-            "marks": observed.marks,
+            "marks": reference.marks(observed.golden),
             "deterministic": observed.deterministic,
-            "weak": weakness.weak(call, made, observed),
-            "weak_by_backend_bench": weakness.weak(call, made, observed, by_backend_bench),
+            "weak": weak,
+            "weak_by_backend_bench": weak_by_backend_bench,
         }
     except Exception as error:  # raised for inputs on which the operator is not defined
         return {"raised": f"{type(error).__name__}: {str(error).splitlines()[0]}"}

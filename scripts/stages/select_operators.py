@@ -17,7 +17,7 @@ import msgspec
 
 from scripts.core import atomic, commands, exits
 from scripts.features.operators.problems import dataset, selection, traces
-from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.problem import Problem, merged
 from scripts.features.operators.problems.selection import Selection
 from scripts.matrix.entries import Operators
 
@@ -56,7 +56,7 @@ def _read(source: Operators, files: Sequence[Path]) -> tuple[list[Problem], list
     empty = [file for file in files if not file.stat().st_size]
     notes = [f"{file} is empty: its model could not be traced" for file in empty]
     read = (problem for file in files for problem in traces.read(file))
-    return list(traces.merged(read)), notes
+    return list(merged(read)), notes
 
 
 def _write(folder: Path, source: Operators, chosen: Sequence[Problem]) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.problems.parsing import ArgumentsError, arguments
 from scripts.features.operators.problems.problem import Facts, Problem
+from scripts.features.operators.problems.values import ArgumentsError, read_arguments
 
 PROBLEMS = "backend_bench_problems.parquet"
 MAPPING = "operator_input_models_mapping.parquet"
@@ -154,7 +154,7 @@ def _problem(
     if not isinstance(op, str) or not isinstance(args, str):
         raise DatasetError(f"{where}: op_name {op!r} and args {args!r}, expected two texts")
     try:
-        arguments(args)
+        read_arguments(args)
         return Problem(
             op,
             args,

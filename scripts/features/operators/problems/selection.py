@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from scripts.features.operators.problems.problem import Problem
-from scripts.features.operators.problems.traces import merged
+from scripts.features.operators.problems.problem import Problem, merged
 
 KINDS = ("included", "overhead", "synthetic", "runnable", "all")
 

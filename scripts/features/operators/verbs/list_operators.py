@@ -17,7 +17,7 @@ from rich.table import Table
 
 from scripts.core import atomic, exits
 from scripts.features.operators.problems import dataset, selection, traces, values
-from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.problem import Problem, merged
 from scripts.features.operators.problems.selection import Selection
 
 _COLUMNS = ("operator", "problems", "calls", "models", "smallest", "largest")
@@ -70,7 +70,7 @@ def _arguments() -> argparse.Namespace:
 
 def _read(args: argparse.Namespace) -> tuple[list[Problem], list[str]]:
     if args.traces:
-        return list(traces.merged(p for path in args.traces for p in traces.read(path))), []
+        return list(merged(p for path in args.traces for p in traces.read(path))), []
     mapping = args.mapping and dataset.located(args.mapping, dataset.MAPPING)
     return dataset.read(dataset.located(args.dataset, dataset.PROBLEMS), mapping or None)
 
