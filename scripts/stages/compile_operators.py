@@ -9,17 +9,33 @@ import dataclasses
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
-from scripts.features.operators import arguments as batch_arguments
-from scripts.features.operators.batch import compiling, stage
+from scripts.features.operators.batch import stage
+from scripts.features.operators.batch.compiler import Compiler, Limits
+from scripts.features.operators.batch.outcomes import Line, cell_of
+from scripts.features.operators.batch.program import FILE, Program
+from scripts.features.operators.batch.stage import Batch, Known
+from scripts.features.operators.batch.together import Compiled, Folders, compile_all
 from scripts.iree import backends, tools
 from scripts.run import job_arguments
-from scripts.supervise import supervise
+from scripts.supervise import outcome, supervise
+from scripts.supervise.job import Job
+from scripts.supervise.watch import Ended
+
+CACHE = Path("results/cache/compile")
+SHORTEST = """\
+func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
+  %0 = arith.negf %arg0 : tensor<1xf32>
+  return %0 : tensor<1xf32>
+}
+"""
+"""A program with one dispatch of one element: its latency is the overhead of a call."""
 
 
 def main() -> int:
     parser = job_arguments.parser("compile_operators", __doc__)
-    batch_arguments.add_arguments(parser)
+    stage.add_arguments(parser)
     backends.add_target_arguments(parser)
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
@@ -29,9 +45,67 @@ def main() -> int:
     compiler = tools.program("iree-compile", environment) or environment / "bin/iree-compile"
     flags = backends.compile_flags(args.backend, args.arch, args.opt_level, args.flags)
     job = dataclasses.replace(job, command=[str(compiler), *flags])
-    do = compiling.in_modules(tools.version(compiler))
-    work = stage.work(batch_arguments.batch(args, job), do)
+    version = tools.version(compiler)
+
+    def do(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
+        return compile_batch(job, version, known, batch)
+
+    work = stage.work(stage.of_arguments(args, job), do)
     return job_arguments.run(job, lambda: supervise.run(job, work))
+
+
+def compile_batch(
+    job: Job, version: str, known: Known, batch: Batch
+) -> tuple[list[Line], list[Ended]]:
+    """Compile the programs of a batch with the command of a job: iree-compile of this version, and
+    its flags."""
+    folder = job.status_path.parent
+    names = {cell_of(job, p.name): p.name for p in batch.problems if p.name in known}
+    programs = []
+    for cell, name in names.items():
+        (exported,) = known[name].values()
+        path = Path(exported["folder"], FILE)
+        programs.append(Program.read(cell, path, folder / "logs" / f"{name}.txt"))
+    if programs:
+        path = folder / "shortest.mlir"
+        path.write_text(SHORTEST, encoding="utf-8")
+        programs.append(Program.read("shortest", path, folder / "logs" / "shortest.txt"))
+    tool, *flags = job.command
+    limits = Limits(job.timeout_s, job.memory_mb)
+    owner = {} if job.owner is None else {"owner": job.owner}
+    found: list[Compiled] = []
+    processes = compile_all(
+        programs,
+        Compiler(tool, tuple(flags), version, limits, **owner),
+        Folders(CACHE, folder / "modules", folder / "work"),
+        found.append,
+        code=job.fingerprint,
+        again=batch.again,
+    )
+    own = {names[one.outcome.cell]: one for one in found if one.outcome.cell in names}
+    shortest = next((_module(one) for one in found if one.outcome.cell not in names), {})
+    return [_line(name, one, job, shortest) for name, one in own.items()], processes
+
+
+def _line(name: str, compiled: Compiled, job: Job, shortest: dict[str, str]) -> Line:
+    result: dict[str, Any] = {
+        "seconds": compiled.seconds,
+        "together": compiled.together,
+        "cached": compiled.cached,
+    }
+    if compiled.outcome.status == outcome.OK:
+        result |= _module(compiled) | {"shortest": shortest}
+        result["vmfb_bytes"] = compiled.module.stat().st_size if compiled.module else 0
+    return Line(
+        name, dataclasses.replace(compiled.outcome, stage=job.stage), compiled.seconds, result
+    )
+
+
+def _module(compiled: Compiled) -> dict[str, str]:
+    """Return the module of a program and its function there; {} if it failed."""
+    return (
+        {"module": str(compiled.module), "function": compiled.function} if compiled.module else {}
+    )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from scripts.core import atomic, digest, machine
 from scripts.core.digest import Digest
 from scripts.supervise import outcome
@@ -51,17 +53,16 @@ class Entry:
     function: str = ""
     made: Digest | None = None
 
-
-def of_file(entry: Entry, path: Path) -> Entry:
-    """Return an entry as of the same program in another file, which its messages then name."""
-    if not entry.source:
-        return entry
-    return dataclasses.replace(
-        entry,
-        detail=entry.detail.replace(f"[{Path(entry.source).name}:", f"[{path.name}:"),
-        log=entry.log.replace(entry.source, str(path)),
-        source=str(path),
-    )
+    def of_file(self, path: Path) -> Entry:
+        """Return the entry as of the same program in another file, which its messages then name."""
+        if not self.source:
+            return self
+        return dataclasses.replace(
+            self,
+            detail=self.detail.replace(f"[{Path(self.source).name}:", f"[{path.name}:"),
+            log=self.log.replace(self.source, str(path)),
+            source=str(path),
+        )
 
 
 def key(text: str, flags: Sequence[str], version: str) -> str:
@@ -89,13 +90,12 @@ class Cache:
         only for that limit. `limits`: the present limits by status.
         """
         try:
-            values = atomic.read_json(self._entry(known_by))
-            made = values.pop("made")
-            entry = Entry(**values, made=Digest(**made) if made else None)
-        except (OSError, AttributeError, KeyError, TypeError, ValueError):
+            entry = msgspec.json.decode(self._entry(known_by).read_bytes(), type=Entry)
+            if entry.status == outcome.OK:
+                module = str(self.module(entry.module))
+                return entry if entry.made and digest.has_size(module, entry.made) else None
+        except (OSError, ValueError):
             return None
-        if entry.status == outcome.OK:
-            return entry if self._is_whole(entry) else None
         moved = entry.status in limits and limits[entry.status] != entry.limit
         return None if entry.code != code or moved else entry
 
@@ -134,12 +134,3 @@ class Cache:
 
     def _entry(self, known_by: str) -> Path:
         return self._folder / known_by[:2] / f"{known_by}.json"
-
-    def _is_whole(self, entry: Entry) -> bool:
-        """Return whether the module of an entry has its original size."""
-        try:
-            return entry.made is not None and digest.has_size(
-                str(self.module(entry.module)), entry.made
-            )
-        except OSError:
-            return False
