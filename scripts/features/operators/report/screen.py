@@ -10,10 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from scripts.features.operators.report import fixes, page, scoring
-from scripts.features.operators.report.fixes import Fix
-from scripts.features.operators.report.pass_rates import Rate, rates
-from scripts.features.operators.report.scoring import Scored
+from scripts.features.operators.report import analysis, page
+from scripts.features.operators.report.analysis import Fix, Rate, Scored
 from scripts.features.operators.report.table import Table
 from scripts.records import wording
 from scripts.records.screen import plain_table
@@ -33,7 +31,7 @@ class Screen:
         yield Text("; ".join(self.table.provenance.where), style="dim")
         yield Text()
         yield self._paths()
-        if found := fixes.first(self.table):
+        if found := analysis.fixes(self.table):
             yield Text()
             yield Text("What to fix first", style="bold")
             yield Text()
@@ -43,7 +41,7 @@ class Screen:
 
     def _paths(self) -> RichTable:
         """Return pass rates and BackendBench's scores, by lowering path and for the best path."""
-        scored = {one.label: one for one in scoring.scored(self.table)}
+        scored = {one.label: one for one in analysis.scored(self.table)}
         shown = plain_table()
         shown.add_column("")
         for name in ("pass", "correctness", "performance", "perf@1"):
@@ -58,11 +56,11 @@ class Screen:
 
     def _rates(self) -> Iterator[tuple[str, Rate]]:
         for target in self.table.targets:
-            found = rates(self.table, target)
+            found = analysis.rates(self.table, target)
             for column, rate in zip(found.columns, found.all.by_column, strict=True):
                 yield column.label, rate
             if len(found.columns) > 1:
-                yield scoring.best_path(target), found.all.best
+                yield analysis.best_path(target), found.all.best
 
 
 def _score(one: Scored | None) -> list[str]:

@@ -95,10 +95,10 @@ class Table:
         rows = []
         for record in records:
             provenance.add(record)
-            of = record["problem"]["name"]
-            if of not in problems:
-                problems[of] = _problem(record)
-            rows.append(row := _row(record, problems[of]))
+            name = record["problem"]["name"]
+            if name not in problems:
+                problems[name] = _problem(record)
+            rows.append(row := _row(record, problems[name]))
             by_column.setdefault(row.column, []).append(row)
         found = list(by_column)
         targets = list(dict.fromkeys(column.target for column in found))
@@ -120,6 +120,10 @@ class Table:
     def paths_of(self, target: str) -> list[Column]:
         """Return the lowering paths of a target."""
         return [column for column in self.paths if column.target == target]
+
+    def by_problem(self, columns: Iterable[Column]) -> list[tuple[Row, ...]]:
+        """Return the rows of each problem in some columns."""
+        return list(zip(*(self.of_column[column] for column in columns), strict=True))
 
     def passes(self, row: Row) -> bool:
         """Whether a row is as good as it can be here: verified, or compiled without a device."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.features.operators.report import fixes, page, records_file
-from scripts.features.operators.report.pass_rates import rates
+from scripts.features.operators.report import analysis, page, records_file
 from scripts.features.operators.report.table import Table
 from scripts.features.report.web.source import Source, View
 from scripts.records import wording
@@ -25,7 +24,7 @@ def select(source: Source) -> dict[str, Any] | None:
     return {
         "title": page.title(table),
         "targets": [_rates(table, target) for target in table.targets],
-        "fixes": [_fix(one) for one in fixes.first(table)[:MOST]],
+        "fixes": [_fix(one) for one in analysis.fixes(table)[:MOST]],
         "speedups": [
             [row.problem.op, wording.path(row.column), row.speedup]
             for row in table.rows
@@ -35,7 +34,7 @@ def select(source: Source) -> dict[str, Any] | None:
 
 
 def _rates(table: Table, target: str) -> dict[str, Any]:
-    found = rates(table, target)
+    found = analysis.rates(table, target)
     return {
         "target": target,
         "ran": found.has_run,
@@ -47,7 +46,7 @@ def _rates(table: Table, target: str) -> dict[str, Any]:
     }
 
 
-def _fix(of: fixes.Fix) -> dict[str, Any]:
+def _fix(of: analysis.Fix) -> dict[str, Any]:
     return {
         "fault": of.fault,
         "stage": of.stage.removeprefix("operator_"),
