@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.core import atomic
-from scripts.features.operators.batch import host
+from scripts.features.operators.batch.host import Host
 from scripts.features.operators.batch.outcomes import Line
 from scripts.features.operators.problems import dataset
 from scripts.features.operators.problems.problem import Problem
@@ -85,7 +85,7 @@ def _lowered(sample: Sequence[Problem], args: argparse.Namespace) -> list[Line]:
             timeout_s=60,
             memory_mb=8000,
         )
-        host.run(job, tasks, work, found.append)
+        Host(job, work, found.append).run(tasks)
     return found
 
 

@@ -16,7 +16,7 @@ from scripts.features.operators.batch.compiler import Compiler, Limits
 from scripts.features.operators.batch.outcomes import Line, cell_of
 from scripts.features.operators.batch.program import FILE, Program
 from scripts.features.operators.batch.stage import Batch, Known
-from scripts.features.operators.batch.together import Compiled, Folders, compile_all
+from scripts.features.operators.batch.together import Compilation, Compiled
 from scripts.iree import backends, tools
 from scripts.run import job_arguments
 from scripts.supervise import outcome, supervise
@@ -71,17 +71,18 @@ def compile_batch(
         path.write_text(SHORTEST, encoding="utf-8")
         programs.append(Program.read("shortest", path, folder / "logs" / "shortest.txt"))
     tool, *flags = job.command
-    limits = Limits(job.timeout_s, job.memory_mb)
     owner = {} if job.owner is None else {"owner": job.owner}
-    found: list[Compiled] = []
-    processes = compile_all(
-        programs,
+    limits = Limits(job.timeout_s, job.memory_mb)
+    compilation = Compilation(
         Compiler(tool, tuple(flags), version, limits, **owner),
-        Folders(CACHE, folder / "modules", folder / "work"),
-        found.append,
+        CACHE,
+        folder / "modules",
+        folder / "work",
         code=job.fingerprint,
         again=batch.again,
     )
+    found: list[Compiled] = []
+    processes = compilation.run(programs, found.append)
     own = {names[one.outcome.cell]: one for one in found if one.outcome.cell in names}
     shortest = next((_module(one) for one in found if one.outcome.cell not in names), {})
     return [_line(name, one, job, shortest) for name, one in own.items()], processes

@@ -8,7 +8,7 @@ import pytest
 
 from scripts.features.operators.batch.compiler import Compiler, Limits
 from scripts.features.operators.batch.program import Program
-from scripts.features.operators.batch.together import Compiled, Folders, compile_all
+from scripts.features.operators.batch.together import Compilation, Compiled
 from scripts.iree.backends import BACKENDS, compile_flags, unused_plugins
 from scripts.iree.tools import program
 from tests.checkouts import in_environment
@@ -97,8 +97,8 @@ def compiled(iree, normalised, tmp_path_factory) -> dict[str, Compiled]:
     compiler = Compiler(str(program("iree-compile", iree.parent)), flags, "3.13", Limits(120, 8000))
     found = []
     for number, batch in enumerate((programs, programs[6:7])):
-        folders = Folders(folder / f"cache{number}", folder / "modules", folder / "work")
-        compile_all(batch, compiler, folders, found.append)
+        folders = (folder / name for name in (f"cache{number}", "modules", "work"))
+        Compilation(compiler, *folders).run(batch, found.append)
     return {"alone": found.pop()} | {one.outcome.cell: one for one in found}
 
 

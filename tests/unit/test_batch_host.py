@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
-from scripts.features.operators.batch import host
+from scripts.features.operators.batch.host import Host
 from scripts.features.operators.batch.outcomes import Line
 from scripts.supervise.job import Interrupted, Job
 
@@ -117,7 +117,7 @@ class Batch:
             assert handled.outcome.cell == f"batch: {handled.problem}"
             found[handled.problem] = handled
 
-        host.run(job, tasks, self.folder / "work", take)
+        Host(job, self.folder / "work", take).run(tasks)
         return found
 
     @property

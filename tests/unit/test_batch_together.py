@@ -11,7 +11,7 @@ import pytest
 from scripts.features.operators.batch import compiler as compilers
 from scripts.features.operators.batch.compiler import Compiler, Limits
 from scripts.features.operators.batch.program import Program
-from scripts.features.operators.batch.together import Compiled, Folders, compile_all
+from scripts.features.operators.batch.together import Compilation, Compiled
 from scripts.supervise.job import Interrupted
 
 # A program is `func.func @main() {`, a line `return "<fate>"` (with its name, so that programs
@@ -83,14 +83,14 @@ class Setup:
         script.write_text(COMPILER)
         flags = (str(script), str(self.folder / "runs"), *self.flags)
         compiler = Compiler(sys.executable, flags, "3.13", self.limits, self.owner)
-        folders = Folders(*(self.folder / name for name in (self.cache, "modules", "work")))
+        folders = (self.folder / name for name in (self.cache, "modules", "work"))
         found: list[Compiled] = []
 
         def take(compiled: Compiled) -> None:
             found.append(compiled)
             done(compiled)
 
-        compile_all(programs, compiler, folders, take, self.code)
+        Compilation(compiler, *folders, self.code).run(programs, take)
         assert [c.outcome.cell for c in found] == list(dict.fromkeys(c.outcome.cell for c in found))
         assert {c.outcome.cell for c in found} == {program.name for program in programs}
         return {compiled.outcome.cell: compiled for compiled in found}

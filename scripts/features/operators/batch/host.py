@@ -34,54 +34,44 @@ FRUITLESS = 2
 """No worker is started after this many successive workers have ended before they began a task."""
 
 
-def run(
-    job: Job,
-    tasks: Mapping[str, Mapping[str, Any]],
-    work: Path,
-    done: Callable[[Line], None],
-    again: Callable[[Line], bool] = lambda _: False,
-) -> list[Ended]:
-    """Handle the tasks, and call `done` with the end of each task, in the order in which they end.
-    Return how each worker ended.
+class Host:
+    """Handles the tasks of a batch.
 
-    `job`: the job of a worker: its command (to which the options of worker.add_arguments are
-    added), its limits (`timeout_s` is the limit of each task) and the common values of the
-    outcomes. `tasks`: their payloads, JSON, by the name of the problem. `work`: the folder of the
-    journal. A task that is in the journal unchanged, and whose outcome stands, is not handled again
-    unless `again` is true of it. The journal keeps the ends of tasks that are not among the given
-    ones.
-
-    Raises job.Interrupted if the run is stopped or its parent has died, and OSError if `work` cannot
-    be written. The tasks that have ended are in the journal.
+    A task is known by its id: a digest of its cell and payload, so that a changed task has another
+    id. The journal keeps the ends of tasks that are not among the given ones.
     """
-    return _Batch(job, tasks, work, done, again).run()
-
-
-class _Batch:
-    """One call of `run`. A task is known by its id: a digest of its cell and payload, so that a
-    changed task has another id."""
 
     def __init__(
         self,
         job: Job,
-        tasks: Mapping[str, Mapping[str, Any]],
         work: Path,
         done: Callable[[Line], None],
-        again: Callable[[Line], bool],
+        again: Callable[[Line], bool] = lambda _: False,
     ) -> None:
+        """`job`: the job of a worker: its command (to which the options of worker.add_arguments are
+        added), its limits (`timeout_s` is the limit of each task) and the common values of the
+        outcomes. `work`: the folder of the journal. `done` is called with the end of each task, in
+        the order in which they end. A task that is in the journal, and whose outcome stands, is not
+        handled again unless `again` is true of it.
+        """
+        self._job, self._work, self._done, self._again = job, work, done, again
         self._names: dict[str, str] = {}
         self._payloads: dict[str, Mapping[str, Any]] = {}
-        for name, payload in tasks.items():
-            text = json.dumps([cell_of(job, name), payload], sort_keys=True, allow_nan=False)
-            task = hashlib.sha256(text.encode()).hexdigest()[:16]
-            self._names[task], self._payloads[task] = name, payload
-        self._job, self._work, self._done, self._again = job, work, done, again
         self._journal = _Journal(work / "journal.jsonl")
         self._owner = os.getppid() if job.owner is None else job.owner
         self._log = work / "worker.txt"
 
-    def run(self) -> list[Ended]:
-        """Run workers until all tasks have ended."""
+    def run(self, tasks: Mapping[str, Mapping[str, Any]]) -> list[Ended]:
+        """Run workers until all tasks have ended. Return how each worker ended.
+
+        `tasks`: their payloads, JSON, by the name of the problem. Raises job.Interrupted if the run
+        is stopped or its parent has died, and OSError if `work` cannot be written. The tasks that
+        have ended are in the journal.
+        """
+        for name, payload in tasks.items():
+            text = json.dumps([cell_of(self._job, name), payload], sort_keys=True, allow_nan=False)
+            task = hashlib.sha256(text.encode()).hexdigest()[:16]
+            self._names[task], self._payloads[task] = name, payload
         left = self._not_kept()
         workers: list[Ended] = []
         ended, fruitless = Ended(0, 0.0, 0.0), 0

@@ -19,7 +19,8 @@ from typing import Any
 
 from scripts.core import atomic, digest
 from scripts.core.digest import Digest
-from scripts.features.operators.batch import host, outcomes, worker
+from scripts.features.operators.batch import outcomes, worker
+from scripts.features.operators.batch.host import Host
 from scripts.features.operators.batch.outcomes import Line, cell_of
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
@@ -133,7 +134,7 @@ def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[E
         files = line.result.get("files") if line.outcome.status == outcome.OK else None
         return batch.again(line.outcome) or bool(_difference(folder / line.problem, files))
 
-    return lines, host.run(job, tasks, folder, lines.append, again)
+    return lines, Host(job, folder, lines.append, again).run(tasks)
 
 
 def _sorted_out(job: Job, batch: Batch) -> tuple[dict[str, dict[str, Any]], list[Line]]:

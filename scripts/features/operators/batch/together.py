@@ -70,66 +70,43 @@ class Compiled:
     cached: bool
 
 
-@dataclass(frozen=True)
-class Folders:
-    """The folders of a batch.
+@dataclass
+class Compilation:
+    """Compiles the programs of a batch.
 
-    `cache`: may be shared by runs. `modules`: gets the modules of the outcomes. `work`: temporary
-    files, used by this batch only.
+    `cache`: a folder that runs may share. `modules`: the folder of the modules of the outcomes.
+    `work`: that of temporary files, used by this batch only. `code`: fingerprint of the code that
+    decides how a program fails. `together`: maximum number of programs per module. `again`: whether
+    a program is compiled although its outcome is in the cache.
     """
 
+    compiler: Compiler
     cache: Path
     modules: Path
     work: Path
+    code: str = ""
+    together: int = TOGETHER
+    again: Callable[[Outcome], bool] = lambda _: False
 
-
-def compile_all(
-    programs: Sequence[Program],
-    compiler: Compiler,
-    folders: Folders,
-    done: Callable[[Compiled], None],
-    code: str = "",
-    together: int = TOGETHER,
-    again: Callable[[Outcome], bool] = lambda _: False,
-) -> list[Ended]:
-    """Compile the programs that are not in the cache, and call `done` with the result of each.
-    Return how each process of the compiler ended.
-
-    The results are in the order in which the programs end. `code`: fingerprint of the code that
-    decides how a program fails. `together`: maximum number of programs per module. `again`: whether
-    a program is compiled although its outcome is in the cache. Raises the exceptions of
-    Compiler.run; the programs that have ended are in the cache.
-    """
-    return _Batch(compiler, folders, code, together, again).run(programs, done)
-
-
-class _Batch:
-    """One call of `compile_all`."""
-
-    def __init__(
-        self,
-        compiler: Compiler,
-        folders: Folders,
-        code: str,
-        together: int,
-        again: Callable[[Outcome], bool],
-    ) -> None:
-        self._compiler, self._folders = compiler, folders
-        self._code, self._together, self._again = code, together, again
+    def __post_init__(self) -> None:
         self._processes: list[Ended] = []
-        self._cache = Cache(folders.cache)
-        limits = compiler.limits
+        self._cache = Cache(self.cache)
+        limits = self.compiler.limits
         self._limits = {"timeout": limits.timeout_s, "oom": limits.memory_mb}
 
     def run(self, programs: Sequence[Program], done: Callable[[Compiled], None]) -> list[Ended]:
-        """Look the programs up in the cache, then compile the others."""
-        self._folders.work.mkdir(parents=True, exist_ok=True)
+        """Compile the programs that are not in the cache, and call `done` with the result of each, in
+        the order in which they end. Return how each process of the compiler ended.
+
+        Raises the exceptions of Compiler.run; the programs that have ended are in the cache.
+        """
+        self.work.mkdir(parents=True, exist_ok=True)
         missing: dict[str, list[Program]] = {}
         for program in programs:
-            flags = (*self._compiler.flags, *self._compiler.own_flags(program))
-            key = cache.key(program.text, flags, self._compiler.version)
-            entry = self._cache.get(key, self._code, self._limits)
-            if entry is not None and not self._again(self._outcome(program, entry)):
+            flags = (*self.compiler.flags, *self.compiler.own_flags(program))
+            key = cache.key(program.text, flags, self.compiler.version)
+            entry = self._cache.get(key, self.code, self._limits)
+            if entry is not None and not self.again(self._outcome(program, entry)):
                 done(self._compiled(program, entry, cached=True))
             else:
                 missing.setdefault(key, []).append(program)
@@ -143,9 +120,9 @@ class _Batch:
 
     def _entries(self, programs: Sequence[Program]) -> Iterator[tuple[Program, Entry]]:
         """Compile programs that are all different, and yield each with its result."""
-        queue = Queue(programs, self._together)
+        queue = Queue(programs, self.together)
         while group := queue.take():
-            tried = self._compiler.run(group, self._folders.work)
+            tried = self.compiler.run(group, self.work)
             self._processes.append(tried.ended)
             for program, entry in self._ended(group, tried, queue):
                 is_own = entry.status != outcome.OK and entry.reason not in OF_NO_PROGRAM
@@ -186,20 +163,20 @@ class _Batch:
     def _entry(self, tried: Tried, status: str = outcome.OK, **values: Any) -> Entry:
         count = len(tried.functions)
         seconds = round(tried.ended.seconds / count, 4)
-        return Entry(status, seconds, count, code=self._code, **values)
+        return Entry(status, seconds, count, code=self.code, **values)
 
     def _compiled(self, program: Program, entry: Entry, cached: bool) -> Compiled:
         """Return the result of a program from an entry, and write the program's log."""
         entry = entry.of_file(program.path)
         program.log.parent.mkdir(parents=True, exist_ok=True)
         program.log.write_text(entry.log, encoding="utf-8")
-        module = self._cache.place(entry.module, self._folders.modules) if entry.module else None
+        module = self._cache.place(entry.module, self.modules) if entry.module else None
         ended = self._outcome(program, entry)
         return Compiled(ended, module, entry.function, entry.seconds, entry.together, cached)
 
     def _outcome(self, program: Program, entry: Entry) -> Outcome:
-        own = self._compiler.own_flags(program)
-        alone = self._compiler.command(program.path, program.log.with_suffix(".vmfb"), *own)
+        own = self.compiler.own_flags(program)
+        alone = self.compiler.command(program.path, program.log.with_suffix(".vmfb"), *own)
         return Outcome(
             status=entry.status,
             stage="compile",
