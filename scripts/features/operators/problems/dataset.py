@@ -61,14 +61,17 @@ def located(named: str, file: str) -> Path:
             "(pip install -r requirements-hub.txt)"
         ) from error
     owner, _, revision = named.partition("@")
+    which = {"repo_type": "dataset", "revision": revision or None}
     try:
-        return Path(
-            huggingface_hub.hf_hub_download(
-                owner, file, repo_type="dataset", revision=revision or None
-            )
-        )
+        return Path(huggingface_hub.hf_hub_download(owner, file, **which))
     except Exception as error:  # from the hub, the network or the disk
         raise DatasetError(f"{named}: the hub gave no {file}: {error}") from error
+
+
+def read_named(named: str, mapping: str | None) -> tuple[list[Problem], list[str]]:
+    """Read a dataset and perhaps its mapping, each a path or the id of a dataset on the hub."""
+    models = located(mapping, MAPPING) if mapping else None
+    return read(located(named, PROBLEMS), models)
 
 
 def read(path: Path, mapping: Path | None = None) -> tuple[list[Problem], list[str]]:
@@ -77,8 +80,7 @@ def read(path: Path, mapping: Path | None = None) -> tuple[list[Problem], list[s
     Source models are read from the column `in_models` of the file, else from the `mapping`. If
     there is neither, they are unknown, and a note says so. Raises DatasetError.
     """
-    rows = _rows(path)
-    _check_columns(path, rows, _REQUIRED)
+    rows = _rows(path, _REQUIRED)
     notes: list[str] = []
     of_mapping: Mapping[tuple[str, str], tuple[str, ...]] = {}
     if mapping is not None:
@@ -96,20 +98,22 @@ def read(path: Path, mapping: Path | None = None) -> tuple[list[Problem], list[s
 
 def _read_mapping(path: Path) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the source models by (operator, arguments), in the order of the file."""
-    rows = _rows(path)
-    _check_columns(path, rows, _MAPPING_COLUMNS)
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for row in rows:
+    for row in _rows(path, _MAPPING_COLUMNS):
         key = str(row["operator name"]), str(row["args"])
         found.setdefault(key, {})[str(row["used in model"])] = None
     return {key: tuple(models) for key, models in found.items()}
 
 
-def _rows(path: Path) -> list[Row]:
-    """Return the rows of a parquet file, a JSON list of objects, or lines of JSON objects."""
+def _rows(path: Path, wanted: Iterable[str]) -> list[Row]:
+    """Return the rows of a file, which must have the `wanted` columns."""
     rows = _parquet(path) if path.suffix == ".parquet" else _json(path)
     if not rows:
         raise DatasetError(f"{path}: no row")
+    if missing := [name for name in wanted if name not in rows[0]]:
+        raise DatasetError(
+            f"{path}: no column {', '.join(missing)}; found {', '.join(map(str, rows[0]))}"
+        )
     return rows
 
 
@@ -126,6 +130,7 @@ def _parquet(path: Path) -> list[Row]:
 
 
 def _json(path: Path) -> list[Row]:
+    """Return the rows of a JSON list of objects, or of lines of JSON objects."""
     try:
         text = path.read_text(encoding="utf-8").strip()
         lines = [text] if text.startswith("[") else text.splitlines()
@@ -138,13 +143,6 @@ def _json(path: Path) -> list[Row]:
     if not all(isinstance(row, dict) for row in rows):
         raise DatasetError(f"{path}: expected a list of objects, or an object per line")
     return rows
-
-
-def _check_columns(path: Path, rows: list[Row], wanted: Iterable[str]) -> None:
-    if missing := [name for name in wanted if name not in rows[0]]:
-        raise DatasetError(
-            f"{path}: no column {', '.join(missing)}; found {', '.join(map(str, rows[0]))}"
-        )
 
 
 def _problem(
@@ -186,7 +184,5 @@ def _models(value: Any) -> tuple[str, ...]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a value as a finite number, or None if it is not one."""
-    if value is None or not math.isfinite(number := float(value)):
-        return None
-    return number
+    """Return a value as a number; None if it is missing or not finite."""
+    return None if value is None or not math.isfinite(float(value)) else float(value)
