@@ -121,7 +121,8 @@ def _as_backend_bench(call: Call) -> list[torch.Tensor]:
     drawn = torch.Generator().manual_seed(0)
     made = []
     for spec in call.inputs:
-        extent = 1 + sum((n - 1) * step for n, step in zip(spec.shape, spec.stride, strict=True))
+        stride = spec.tensor.stride or torch.empty(spec.shape, device="meta").stride()
+        extent = 1 + sum((n - 1) * step for n, step in zip(spec.shape, stride, strict=True))
         memory = torch.zeros(extent if 0 not in spec.shape else 0, dtype=spec.dtype)
         if spec.dtype.is_floating_point:
             memory.uniform_(0, 1, generator=drawn)
@@ -131,9 +132,9 @@ def _as_backend_bench(call: Call) -> list[torch.Tensor]:
             )
             memory.copy_(torch.randint(low, high, memory.shape, generator=drawn))
         made.append(
-            memory.as_strided(spec.shape, spec.stride)
+            memory.as_strided(spec.shape, stride)
             if memory.numel()
-            else torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype)
+            else torch.empty_strided(spec.shape, stride, dtype=spec.dtype)
         )
     return made
 

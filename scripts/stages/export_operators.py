@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import exits
-from scripts.features.operators.batch import worker
+from scripts.features.operators.batch import artifacts, worker
 from scripts.features.operators.batch.normalise import Normaliser
 from scripts.features.operators.batch.program import ENTRY, FILE
 from scripts.features.operators.calls.calling import Call, NotCallable
@@ -45,7 +45,7 @@ def main() -> None:
         (folder / FILE).write_text(text, encoding="utf-8")
         facts["program_bytes"] = len(text.encode())
         facts["rewrites"] = list(lowered.rewrites)
-        facts["files"] = worker.listed(folder, [FILE])
+        facts["files"] = artifacts.record(folder, [FILE])
 
     worker.serve(args, handle)
 

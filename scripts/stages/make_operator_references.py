@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from scripts.core import exits
-from scripts.features.operators.batch import worker
+from scripts.features.operators.batch import artifacts, worker
 from scripts.features.operators.calls import reference
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems.problem import Problem
@@ -35,7 +35,7 @@ def main() -> None:
             exits.fail(str(error), exits.UNSUPPORTED)
         if not facts["deterministic"]:
             exits.fail(f"{codes.NONDETERMINISTIC}: two eager runs differ")
-        facts["files"] = worker.listed(args.out / problem.name, reference.FILES)
+        facts["files"] = artifacts.record(args.out / problem.name, reference.FILES)
 
     worker.serve(args, handle)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
-from scripts.features.operators.batch import outcomes, stage, worker
+from scripts.features.operators.batch import artifacts, outcomes, stage
 from scripts.features.operators.batch.outcomes import Line
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
@@ -24,7 +24,7 @@ WORKER = """
 import argparse, ctypes, os, signal, time
 from pathlib import Path
 
-from scripts.features.operators.batch import worker
+from scripts.features.operators.batch import artifacts, worker
 from scripts.core import exits
 from scripts.features.operators.problems.problem import Problem
 
@@ -44,7 +44,7 @@ def handle(payload, facts):
     folder = args.out / Problem(payload["op"], payload["args"]).name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "made.txt").write_text(payload["op"] + str(payload["before"]))
-    facts["files"] = worker.listed(folder, ["made.txt"])
+    facts["files"] = artifacts.record(folder, ["made.txt"])
 
 
 parser = argparse.ArgumentParser()
@@ -120,7 +120,7 @@ class Stage:
         folder = self.folder / "results/operator_reference/0" / of(op).name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "golden.npz").write_text(text)
-        return worker.listed(folder, ["golden.npz"])
+        return artifacts.record(folder, ["golden.npz"])
 
     def handled(self) -> list[str]:
         """Return the operators that have been handled since the last time, in order."""

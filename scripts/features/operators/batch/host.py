@@ -113,7 +113,6 @@ class Host:
         return [task for task in self._names if task not in kept]
 
     def _worker(self, tasks: Sequence[str]) -> Ended:
-        """Run a worker on some tasks until it ends."""
         listed = self._write_tasks(tasks, self._work / "tasks.json")
         command = self._command(listed, self._journal.path)
         job = dataclasses.replace(self._job, command=command, artifacts=())
@@ -127,7 +126,6 @@ class Host:
                 return Ended(127, 0.0, 0.0)
 
     def _fail(self, task: str, ended: Ended) -> None:
-        """Record the end of a worker as the outcome of a task."""
         job = self._job_of(task)
         said = verdict.of(job, ended, self._work)
         said = said or Diagnosis("error", "no-outcome", "the worker exited 0 before the task ended")
@@ -167,14 +165,12 @@ class Host:
         return [*self._job.command, "--tasks", str(tasks), "--journal", str(to)]
 
     def _write_tasks(self, tasks: Sequence[str], path: Path) -> Path:
-        """Write a file of tasks for a worker and return its path."""
         listed = [{"id": task, "payload": self._payloads[task]} for task in tasks]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
         return path
 
     def _tasks_of(self, task: str) -> Path:
-        """Return the path of the file with only this task."""
         return self._work / "tasks" / f"{task}.json"
 
     def _log_of(self, task: str) -> Path:

@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, digest
-from scripts.core.digest import Digest
-from scripts.features.operators.batch import outcomes, worker
+from scripts.features.operators.batch import artifacts, outcomes
 from scripts.features.operators.batch.host import Host
 from scripts.features.operators.batch.outcomes import Line, cell_of
 from scripts.features.operators.problems.problem import Problem
@@ -132,7 +130,7 @@ def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[E
 
     def again(line: Line) -> bool:
         files = line.result.get("files") if line.outcome.status == outcome.OK else None
-        return batch.again(line.outcome) or bool(_difference(folder / line.problem, files))
+        return batch.again(line.outcome) or bool(artifacts.difference(folder / line.problem, files))
 
     return lines, Host(job, folder, lines.append, again).run(tasks)
 
@@ -174,23 +172,7 @@ def _damage(known: Known, batch: Batch) -> Damage | None:
     """Return the first damaged file that an earlier stage made for a problem, or None."""
     for results in known.values():
         for stage, result in results.items():
-            if what := _difference(Path(result["folder"]), result.get("files")):
+            if what := artifacts.difference(Path(result["folder"]), result.get("files")):
                 status = batch.before[stage].with_name(outcome.STATUS)
                 return Damage(status, f"{what}; the next run makes it again")
     return None
-
-
-def _difference(folder: Path, files: Mapping[str, Mapping[str, Any]] | None) -> str:
-    """Return how the files of a folder differ from those that a task listed, or ""."""
-    if not files:
-        return ""
-    listed = folder / worker.FILES
-    try:
-        if atomic.read_json(listed) != files:
-            return f"{listed} lists other files than the ones that were made"
-    except (OSError, ValueError) as error:
-        return str(error)
-    for name, made in files.items():
-        if what := digest.difference(folder / name, Digest(**made)):
-            return f"{folder / name} is damaged: {what}"
-    return ""

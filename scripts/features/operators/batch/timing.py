@@ -83,8 +83,6 @@ class _Problem:
 
 
 class _Work:
-    """One job."""
-
     def __init__(self, given: Given, batch: Batch, job: Job, log: CappedLog) -> None:
         self._given, self._batch, self._job, self._log = given, batch, job, log
         self._rule = Rule(**given.rule)
@@ -93,34 +91,29 @@ class _Work:
         self._peak_mb = 0.0
 
     def run(self, scratch: Path) -> Ran:
-        ends = {m: outcome.read_or_damaged(Path(f) / outcome.STATUS) for m, f in self._given.members.items()}  # fmt: skip
-        files = {m: str(Path(f) / self._job.artifacts[0].name) for m, f in self._given.members.items()}  # fmt: skip
+        folders = {member: Path(folder) for member, folder in self._given.members.items()}
+        ends = {m: outcome.read_or_damaged(f / outcome.STATUS) for m, f in folders.items()}
+        files = {m: str(f / self._job.artifacts[0].name) for m, f in folders.items()}
         whole = [files[member] for member, one in ends.items() if one.status == outcome.OK]
         if damaged := damage.first(whole, ()):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         problems = self._problems(ends, files)
         lines = outcomes.read_if_whole(self._folder / TIMED)
-        left = [
-            one
-            for one in problems
-            if one.lines and not (one.name in lines and self._stands(lines[one.name], one))
-        ]
+        left = [p for p in problems if p.lines and not self._stands(lines.get(p.name), p)]
         try:
             ended = self._time(left, lines, scratch) if left else Ended(0, 0.0, 0.0)
         except TimeoutError as error:
             return Ran(Ended(0, 0.0, 0.0), fault=Diagnosis("timeout", "time-limit", str(error)))
-        found = [
-            lines[one.name]
-            if one.lines
-            else Line(one.name, stage.skipped_by(self._job, one.name, one.above))
-            for one in problems
-        ]
+        for problem in problems:
+            if not problem.lines:
+                skipped = stage.skipped_by(self._job, problem.name, problem.above)
+                lines[problem.name] = Line(problem.name, skipped)
+        found = [lines[problem.name] for problem in problems]
         stage.write(self._job, scratch, self._log, found)
         return Ran(ended, supervise.digests(self._job, scratch))
 
     def _problems(self, ends: Mapping[str, Outcome], files: Mapping[str, str]) -> list[_Problem]:
-        """The problems of the batch. `ends`, `files`: the outcome of the verification of each member, and the file with
-        those of its problems."""
+        """`ends`, `files`: the outcome of the verification of each member, and the file with those of its problems."""
         read = {member: outcomes.read_if_whole(path) for member, path in files.items()}
         found = []
         for problem in self._batch.problems:
@@ -130,12 +123,14 @@ class _Work:
             found.append(_Problem(problem.name, ok, first.outcome if first else ends[member]))
         return found
 
-    def _stands(self, line: Line, of: _Problem) -> bool:
+    def _stands(self, line: Line | None, problem: _Problem) -> bool:
         """Whether the timing of an earlier run is kept."""
-        timing, ended = line.result.get("timing", {}), line.outcome
-        same = of.verified.items() <= timing.get("verified", {}).items()
-        is_same = same and timing["rule"] == self._rule_text
-        return is_same and outcomes.stands(ended, self._job) and not self._batch.again(ended)
+        timing = line.result.get("timing") if line else None
+        if not line or not timing or timing["rule"] != self._rule_text:
+            return False
+        is_same = problem.verified.items() <= timing["verified"].items()
+        again = self._batch.again(line.outcome)
+        return is_same and outcomes.stands(line.outcome, self._job) and not again
 
     def _time(self, left: Sequence[_Problem], lines: dict[str, Line], scratch: Path) -> Ended:
         """Time some problems, and add their lines to those of earlier runs."""

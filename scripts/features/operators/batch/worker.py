@@ -15,24 +15,21 @@ With --serve, it times the calls of programs that `load` loads (timing/worker.py
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, digest, exits
+from scripts.core import atomic, channel, exits
 from scripts.supervise import journal
 from scripts.timing import worker as timing_worker
 
 MARK = b"\n# vmfbench: task "
 """Start of a line in a worker's output. The output after it belongs to the task on that line."""
-FILES = "files.json"
-"""The list of the files that a task has written, in their folder."""
 
 Handle = Callable[[dict[str, Any], dict[str, Any]], None]
 """Handles a task, given its payload and the mapping for its facts."""
@@ -84,14 +81,3 @@ def _mark(task: str) -> None:
     sys.stderr.flush()
     # One write, which a pipe keeps whole (pipe(7), PIPE_BUF).
     os.write(1, MARK + task.encode() + b"\n")
-
-
-def listed(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Write the list of the files that a task has written into its folder, and return it.
-
-    It has the size and checksum of each file. It is part of the result of the task, so that tasks
-    that read the files change with them.
-    """
-    files = {name: dataclasses.asdict(digest.of(folder / name)) for name in names}
-    atomic.write_json(folder / FILES, files)
-    return files

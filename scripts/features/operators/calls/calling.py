@@ -8,7 +8,6 @@ returns.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,14 +32,14 @@ _ALWAYS_WRITTEN = ("running_mean", "running_var")
 """Arguments that batch norms change although their schema does not say so."""
 _PLACES = ("device", "pin_memory")
 """Arguments that set the place of a result. They are left out because the runtime decides it."""
-_UNSET = (
+_UNSET = [
     "empty",
     "empty_like",
     "empty_strided",
     "new_empty",
     "new_empty_strided",
     "empty_permuted",
-)
+]
 """Operators whose results are uninitialized."""
 
 
@@ -63,14 +62,6 @@ class TensorSpec:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.tensor.shape
-
-    @property
-    def stride(self) -> tuple[int, ...]:
-        """The stride in elements; if none was traced, that of a contiguous tensor."""
-        if self.tensor.stride is not None:
-            return self.tensor.stride
-        sizes = [max(size, 1) for size in self.shape]
-        return tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
 
 
 @dataclass(frozen=True)

@@ -245,11 +245,12 @@ def _laid_out(found: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
     If several indices share a place in memory, it gets one of their values.
     """
-    if spec.tensor.stride is None:
+    shape, stride = spec.shape, spec.tensor.stride
+    if stride is None:
         return found
-    steps = list(zip(spec.shape, spec.stride, strict=True))
     if not found.numel():
-        return torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype)
+        return torch.empty_strided(shape, stride, dtype=spec.dtype)
+    steps = list(zip(shape, stride, strict=True))
     extent = 1 + sum((size - 1) * step for size, step in steps)
     memory = torch.zeros(extent, dtype=spec.dtype)
     apart = tuple(slice(None) if step else slice(1) for _, step in steps)
@@ -257,5 +258,5 @@ def _laid_out(found: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     if extent < math.prod(sizes):
         memory.copy_(found.flatten()[:extent])
     else:
-        memory.as_strided(sizes, spec.stride).copy_(found[apart])
-    return memory.as_strided(spec.shape, spec.stride)
+        memory.as_strided(sizes, stride).copy_(found[apart])
+    return memory.as_strided(shape, stride)

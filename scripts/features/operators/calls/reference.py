@@ -218,6 +218,5 @@ def _flops(call: Call) -> int | None:
 
 
 def _bytes(kind: tensors.TensorType) -> int:
-    """Return the size of a tensor in the program."""
     count = int(np.prod(kind.shape, dtype=np.int64))
     return count * (2 if kind.dtype == "bfloat16" else tensors.native(kind.dtype).itemsize)

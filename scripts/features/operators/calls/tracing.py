@@ -68,7 +68,6 @@ def _has_tensor(tree: Any) -> bool:
 
 
 def _value(leaf: Any) -> Any:
-    """Return a leaf of the arguments as a value of the format."""
     match leaf:
         case torch.Tensor() if leaf.layout is torch.strided:
             stride = None if leaf.is_contiguous() else tuple(leaf.stride())

@@ -184,5 +184,4 @@ def _models(value: Any) -> tuple[str, ...]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a value as a number; None if it is missing or not finite."""
     return None if value is None or not math.isfinite(float(value)) else float(value)

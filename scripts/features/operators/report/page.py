@@ -74,7 +74,6 @@ def title(table: Table) -> str:
 
 
 def _source(source: Mapping[str, Any]) -> str:
-    """Return what was selected, and what the source lacks."""
     if not source:
         return ""
     said = (
@@ -130,7 +129,6 @@ def _fix(fix: Fix) -> list[str]:
 
 
 def _some(names: Iterable[str]) -> str:
-    """Return the first names, and how many more there are."""
     listed = list(names)
     more = f" and {len(listed) - NAMES} more" if len(listed) > NAMES else ""
     return ", ".join(listed[:NAMES]) + more
@@ -151,7 +149,6 @@ def _faults(table: Table) -> str:
 
 
 def _rates(table: Table, target: str) -> str:
-    """Return the pass rates of the operators on the lowering paths of a target."""
     found = analysis.rates(table, target)
     what = "verified" if found.has_run else "compiled (not run: there is no such device)"
     head = ["operator", "calls", *(text(column.name) for column in found.columns), "best path"]
@@ -249,7 +246,6 @@ def _time(of: ModelTime) -> str:
 
 
 def _weak(table: Table) -> str:
-    """Return how many problems are weak, and which."""
     tested = [p for p in table.problems if p.has_reference]
     if not tested:
         return ""

@@ -100,7 +100,6 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
 
 
 def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]) -> Row:
-    """Return the rows of a lowering path and target, or of a baseline."""
     operators = matrix.operators
     pinned: Record = {"versions": {}}
     if cell.kind is Kind.BATCH_IREE:
@@ -128,7 +127,6 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
 
 @functools.cache
 def _code(modules: tuple[str, ...]) -> str:
-    """Return the hash of the code of some modules; all batches have the same."""
     return fingerprint.code_of_stage(modules)
 
 
@@ -176,7 +174,6 @@ def _listed(values: Mapping[str, Any]) -> Record:
 
 
 def _taken(section: str, result: Mapping[str, Any]) -> Record:
-    """Return those of some values that the fields of a section are."""
     return {key: result[key] for key in _KEYS[section] if key in result}
 
 

@@ -64,7 +64,6 @@ class Screen:
 
 
 def _score(one: Scored | None) -> list[str]:
-    """Return BackendBench's scores; none for what did not run."""
     if one is None or one.theirs is None:
         return [wording.NOT_IN_MATRIX] * 3
     of = one.theirs
@@ -80,5 +79,4 @@ def _counted(fix: Fix) -> str:
 
 
 def _shortened(detail: str, width: int) -> str:
-    """Return a detail on an indented line."""
     return "  " + textwrap.shorten(detail, max(width, 40) - 2, placeholder=" …")
