@@ -32,12 +32,9 @@ def of(
     selections: Mapping[str, str],
     problems: list[str],
 ) -> Operators:
-    """Return the operators of a checked configuration. Errors are added to `problems`.
-
-    `known`: the entries that the configuration declares, by kind and name. `chosen`: those that are
-    selected for models. They are taken for operators too if `selections` of the command line chose
-    them.
-    """
+    """Return the operators of a checked configuration. Errors are added to `problems`. `known`: the
+    entries that the configuration declares, by kind and name. `chosen`: those that are selected for
+    models. They are taken for operators too if `selections` of the command line chose them."""
     given = DEFAULTS | (config.get("operators") or {})
     taken: dict[str, dict] = {}
     for kind, preferred in PREFERRED.items():

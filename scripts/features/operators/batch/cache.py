@@ -66,10 +66,8 @@ class Entry:
 
 
 def key(text: str, flags: Sequence[str], version: str) -> str:
-    """Return the key of a compilation: a hash of the normalised program, flags and version.
-
-    If a flag says `host`, the code is for the CPU of this machine, which is then part of the key.
-    """
+    """Return the key of a compilation: a hash of the normalised program, flags and version. If a
+    flag says `host`, the code is for the CPU of this machine, which is then part of the key."""
     cpu = machine.cpu_features() if any(flag.endswith("=host") for flag in flags) else ""
     found = hashlib.sha256()
     for part in (str(FORMAT), version, cpu, str(len(flags)), *flags, text):
@@ -84,11 +82,9 @@ class Cache:
         self._folder = folder
 
     def get(self, known_by: str, code: str, limits: dict[str, float]) -> Entry | None:
-        """Return the cached result of a program, or None if it has to be compiled.
-
-        A failure is valid only for the code that it failed under. A failure at a limit is valid
-        only for that limit. `limits`: the present limits by status.
-        """
+        """Return the cached result of a program, or None if it has to be compiled. A failure is
+        valid only for the code that it failed under. A failure at a limit is valid only for that
+        limit. `limits`: the present limits by status."""
         try:
             entry = msgspec.json.decode(self._entry(known_by).read_bytes(), type=Entry)
             if entry.status == outcome.OK:
@@ -117,10 +113,8 @@ class Cache:
         return self._folder / "modules" / name[:2] / f"{name}.vmfb"
 
     def place(self, name: str, folder: Path) -> Path:
-        """Link or copy a module into `folder` and return its path.
-
-        On the same file system it is a hard link, so that it remains if the cache is deleted.
-        """
+        """Link or copy a module into `folder` and return its path. On the same file system it is a
+        hard link, so that it remains if the cache is deleted."""
         placed = folder / f"{name}.vmfb"
         if not placed.exists():
             folder.mkdir(parents=True, exist_ok=True)

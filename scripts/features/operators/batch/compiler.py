@@ -64,11 +64,8 @@ class Tried:
 
 @dataclass(frozen=True)
 class Compiler:
-    """iree-compile with the flags of a target.
-
-    `version`: part of the key of a cached result. `owner`: the process that must stay the parent of
-    this one.
-    """
+    """iree-compile with the flags of a target. `version`: part of the key of a cached result.
+    `owner`: the process that must stay the parent of this one."""
 
     tool: str
     flags: tuple[str, ...]
@@ -84,11 +81,9 @@ class Compiler:
         return float64.of_text(program.text, self.flags)
 
     def run(self, programs: Sequence[Program], work: Path) -> Tried:
-        """Compile programs as one module, in the folder `work`.
-
-        Raises job.Interrupted if the run is stopped or its parent has died, job.CannotStart if the
-        compiler does not exist, and OSError if `work` cannot be written.
-        """
+        """Compile programs as one module, in the folder `work`. Raises job.Interrupted if the run
+        is stopped or its parent has died, job.CannotStart if the compiler does not exist, and
+        OSError if `work` cannot be written."""
         count, limits, vmfb = len(programs), self.limits, work / "module.vmfb"
         vmfb.unlink(missing_ok=True)
         if count == 1:

@@ -35,11 +35,9 @@ FRUITLESS = 2
 
 
 class Host:
-    """Handles the tasks of a batch.
-
-    A task is known by its id: a digest of its cell and payload, so that a changed task has another
-    id. The journal keeps the ends of tasks that are not among the given ones.
-    """
+    """Handles the tasks of a batch. A task is known by its id: a digest of its cell and payload, so
+    that a changed task has another id. The journal keeps the ends of tasks that are not among the
+    given ones."""
 
     def __init__(
         self,
@@ -148,10 +146,8 @@ class Host:
         return Line(self._names[end.end], ended, end.seconds, end.result)
 
     def _job_of(self, task: str) -> Job:
-        """Return the job of a single task; its command repeats the task.
-
-        The log of a task that was never begun is the log of the worker.
-        """
+        """Return the job of a single task; its command repeats the task. The log of a task that was
+        never begun is the log of the worker."""
         own = self._log_of(task)
         return dataclasses.replace(
             self._job,
@@ -222,11 +218,9 @@ class _Journal:
         self.read()
 
     def read(self) -> tuple[list[_End], list[str]]:
-        """Return the ends since the last read, and the tasks that began.
-
-        An incomplete line of a killed process is ignored. A line feed is added to it, so that the
-        next entry begins on a new line.
-        """
+        """Return the ends since the last read, and the tasks that began. An incomplete line of a
+        killed process is ignored. A line feed is added to it, so that the next entry begins on a
+        new line."""
         ends, begun = [], []
         data = self.path.read_bytes()[self._read :] if self.path.exists() else b""
         if data and not data.endswith(b"\n"):
@@ -250,9 +244,7 @@ class _Journal:
 
 class _TaskLogs:
     """One capped log per task (see caplog.CappedLog), separated by the marks that a worker prints.
-
-    The log `own` gets the output between tasks. If a task begins again, its log begins again.
-    """
+    The log `own` gets the output between tasks. If a task begins again, its log begins again."""
 
     def __init__(self, folder: Path, own: Path) -> None:
         self._folder = folder

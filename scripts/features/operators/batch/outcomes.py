@@ -50,10 +50,8 @@ def read(path: str | Path) -> dict[str, Line]:
 
 
 def read_if_whole(path: str | Path) -> dict[str, Line]:
-    """Read the lines; none if the file does not exist or is not whole.
-
-    The status file of the stage says whether it is whole.
-    """
+    """Read the lines; none if the file does not exist or is not whole. The status file of the stage
+    says whether it is whole."""
     try:
         return read(path)
     except (OSError, ValueError):

@@ -39,11 +39,8 @@ _NUMBER = re.compile(r"(?<![\w.])program_(?P<number>\d+)(?!\d)")
 
 @dataclass(frozen=True)
 class Program:
-    """A program in a file.
-
-    `name`: the cell of its outcome, unique in a batch. `log`: path for the compiler's output.
-    `text`: the content of the file at `path`.
-    """
+    """A program in a file. `name`: the cell of its outcome, unique in a batch. `log`: path for the
+    compiler's output. `text`: the content of the file at `path`."""
 
     name: str
     path: Path
@@ -154,11 +151,9 @@ def _diagnostics(log: str) -> Iterator[list[_Part]]:
 
 
 def _owner(diagnostic: list[_Part], combined: Combined, module: str) -> int | None:
-    """Return the number of the program that an error belongs to, or None.
-
-    It is the program that the error points at, else the only one that it names, else the only one
-    that its notes point at or name.
-    """
+    """Return the number of the program that an error belongs to, or None. It is the program that
+    the error points at, else the only one that it names, else the only one that its notes point at
+    or name."""
     error, *notes = diagnostic
     if error.file == module and (number := combined.owner(error.line)) is not None:
         return number

@@ -114,11 +114,9 @@ def write(job: Job, scratch: Path, log: CappedLog, lines: Sequence[Line]) -> Non
 
 
 def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
-    """Handle problems by the command of a job, which is that of a worker (see worker.py).
-
-    The worker writes the files of a problem into the folder of the job, in a folder with the name of
-    the problem.
-    """
+    """Handle problems by the command of a job, which is that of a worker (see worker.py). The
+    worker writes the files of a problem into the folder of the job, in a folder with the name of
+    the problem."""
     folder = job.status_path.parent
     under = [batch.pins, shlex.join(job.command)]
     tasks = {

@@ -55,12 +55,9 @@ _WORDS = re.compile(
 
 @dataclass(frozen=True)
 class Compiled:
-    """The result of one program.
-
-    `module` and `function`: file and name in it, if the outcome is ok. `seconds`: time of the
-    compiler's process, divided by its number of programs `together`. `cached`: whether it was
-    compiled before, for this program or an equal one.
-    """
+    """The result of one program. `module` and `function`: file and name in it, if the outcome is
+    ok. `seconds`: time of the compiler's process, divided by its number of programs `together`.
+    `cached`: whether it was compiled before, for this program or an equal one."""
 
     outcome: Outcome
     module: Path | None
@@ -95,11 +92,9 @@ class Compilation:
         self._limits = {"timeout": limits.timeout_s, "oom": limits.memory_mb}
 
     def run(self, programs: Sequence[Program], done: Callable[[Compiled], None]) -> list[Ended]:
-        """Compile the programs that are not in the cache, and call `done` with the result of each, in
-        the order in which they end. Return how each process of the compiler ended.
-
-        Raises the exceptions of Compiler.run; the programs that have ended are in the cache.
-        """
+        """Compile the programs that are not in the cache, and call `done` with the result of each,
+        in the order in which they end. Return how each process of the compiler ended. Raises the
+        exceptions of Compiler.run; the programs that have ended are in the cache."""
         self.work.mkdir(parents=True, exist_ok=True)
         missing: dict[str, list[Program]] = {}
         for program in programs:

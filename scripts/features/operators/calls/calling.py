@@ -72,11 +72,9 @@ class _Slot:
 
 
 class Call:
-    """The function of a problem. Raises NotCallable.
-
-    `inputs`: its arguments, in order. `arguments`: the values of the operator's arguments by their
-    names in the schema, as values of `scripts.features.operators.problems.values`.
-    """
+    """The function of a problem. Raises NotCallable. `inputs`: its arguments, in order.
+    `arguments`: the values of the operator's arguments by their names in the schema, as values of
+    `scripts.features.operators.problems.values`."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.operator = problem, _operator(problem.op)
@@ -122,9 +120,7 @@ class Call:
         self, inputs: Sequence[torch.Tensor], to_write: Callable[[Any], Any]
     ) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
         """Return the operator's positional and keyword arguments, and those that it changes.
-
-        `to_write` is applied to the latter.
-        """
+        `to_write` is applied to the latter."""
 
         def fill(leaf: Any) -> Any:
             return inputs[leaf.index] if isinstance(leaf, _Slot) else leaf
@@ -145,18 +141,14 @@ class Call:
         return args, kwargs, written
 
     def fake_inputs(self) -> list[FakeTensor]:
-        """Return inputs without values, for tracing; no memory is allocated.
-
-        They are contiguous like the inputs of a program. Only eager's tensors have strides.
-        """
+        """Return inputs without values, for tracing; no memory is allocated. They are contiguous
+        like the inputs of a program. Only eager's tensors have strides."""
         with FakeTensorMode(allow_non_fake_inputs=True):
             return [torch.empty(spec.shape, dtype=spec.dtype) for spec in self.inputs]
 
     def graph(self, decompositions: Mapping[Any, Callable]) -> torch.fx.GraphModule:
         """Return the function as a graph of functional operators, with one placeholder per input.
-
-        Raises NotCallable if the shapes of its results depend on values.
-        """
+        Raises NotCallable if the shapes of its results depend on values."""
         inputs = self.fake_inputs()
         mode = inputs[0].fake_mode if inputs else FakeTensorMode()
         functional = torch.func.functionalize(self)
@@ -167,10 +159,8 @@ class Call:
             raise NotCallable(f"data-dependent-shape: {error}") from error
 
     def as_model(self) -> loading.LoadedModel:
-        """Return a model whose forward pass is the call, so that all exporters can lower it.
-
-        Its example inputs are contiguous zeros.
-        """
+        """Return a model whose forward pass is the call, so that all exporters can lower it. Its
+        example inputs are contiguous zeros."""
         inputs = tuple(torch.zeros(spec.shape, dtype=spec.dtype) for spec in self.inputs)
         return loading.LoadedModel(self.problem.name, _Module(self).eval(), inputs, {}, file=None)
 

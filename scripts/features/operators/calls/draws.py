@@ -29,9 +29,7 @@ _EPSILON = 1e-5
 @dataclass(frozen=True)
 class Draw:
     """The input of a rule: the call, the tensor to fill, the tensors made so far, and a generator.
-
-    `others`: tensors by (argument, place in a list).
-    """
+    `others`: tensors by (argument, place in a list)."""
 
     call: Call
     spec: TensorSpec
@@ -79,20 +77,15 @@ def normal(draw: Draw) -> np.ndarray:
 
 
 def wide(draw: Draw) -> np.ndarray:
-    """Return normal values of standard deviation 3.
-
-    They lie on both sides of the kinks of activations, and give an uneven softmax.
-    """
+    """Return normal values of standard deviation 3. They lie on both sides of the kinks of
+    activations, and give an uneven softmax."""
     return 3 * normal(draw)
 
 
 def varied(draw: Draw) -> np.ndarray:
-    """Return normal values whose mean and spread differ for each index of each dimension.
-
-    In every row, the mean of independent values is near zero and their variance near one, so a
-    constant would pass as their mean or variance. Here they differ between rows and along all
-    dimensions.
-    """
+    """Return normal values whose mean and spread differ for each index of each dimension. In every
+    row, the mean of independent values is near zero and their variance near one, so a constant
+    would pass as their mean or variance. Here they differ between rows and along all dimensions."""
     found = normal(draw)
     along = [
         [size if i == axis else 1 for i in range(len(draw.shape))]
@@ -139,10 +132,8 @@ def special(draw: Draw) -> np.ndarray:
 
 
 def distinct(draw: Draw) -> np.ndarray:
-    """Return values without ties along any dimension, as far as the dtype has enough values.
-
-    The order of equal values differs between runtimes.
-    """
+    """Return values without ties along any dimension, as far as the dtype has enough values. The
+    order of equal values differs between runtimes."""
     count = _EXACT.get(draw.dtype, _MOST_EXACT)
     step = int(draw.random.integers(count // 3, count // 2))
     places = np.arange(math.prod(draw.shape), dtype=np.int64).reshape(draw.shape)
@@ -249,10 +240,8 @@ def offsets(draw: Draw) -> np.ndarray:
 
 
 def list_element(draw: Draw) -> np.ndarray:
-    """Return an element of the index list of `index` and `index_put`: a mask, or indices.
-
-    A mask has one dimension for each that it indexes.
-    """
+    """Return an element of the index list of `index` and `index_put`: a mask, or indices. A mask
+    has one dimension for each that it indexes."""
     if draw.dtype in _MASKS:
         return _mask(draw)
     listed = draw.call.arguments["indices"]

@@ -85,11 +85,9 @@ _FLOATS: tuple[tuple[str, str, Rule], ...] = (
 
 
 def make(call: Call, seed: int) -> list[torch.Tensor]:
-    """Return a tensor for each of `call.inputs`, with the traced strides.
-
-    The same seed gives the same values for a problem, regardless of other problems. Raises
-    ValueError if the operator is defined on no input.
-    """
+    """Return a tensor for each of `call.inputs`, with the traced strides. The same seed gives the
+    same values for a problem, regardless of other problems. Raises ValueError if the operator is
+    defined on no input."""
     made: dict[int, torch.Tensor] = {}
     others: dict[tuple[str, int | None], torch.Tensor] = {}
 
@@ -153,9 +151,7 @@ def _float_rule(draw: Draw, numbers: list[float]) -> Rule:
 
 def _seen_beside(draw: Draw, numbers: list[float]) -> float:
     """Return a scale at which dividing by a large number, or adding a small one, can be seen.
-
-    Returns 0 if it can be seen at any scale.
-    """
+    Returns 0 if it can be seen at any scale."""
     if draw.spec.argument != "self" or not numbers:
         return 0.0
     number = abs(numbers[0])
@@ -197,10 +193,8 @@ def _numbers(draw: Draw) -> list[float]:
 
 
 def _terms(draw: Draw) -> int:
-    """Return how many products with this operand are summed for one value of the result.
-
-    Returns 0 if it is not the second operand of a product.
-    """
+    """Return how many products with this operand are summed for one value of the result. Returns 0
+    if it is not the second operand of a product."""
     shape = draw.shape
     match draw.call.base, draw.spec.argument:
         case ("mm" | "addmm" | "_int_mm" | "_addmm_activation" | "bmm", "mat2"):
@@ -241,10 +235,8 @@ def _rule_of(table: Iterable[tuple[str, str, Rule]], base: str, argument: str) -
 
 
 def _laid_out(found: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """Return the values with the traced stride.
-
-    If several indices share a place in memory, it gets one of their values.
-    """
+    """Return the values with the traced stride. If several indices share a place in memory, it gets
+    one of their values."""
     shape, stride = spec.shape, spec.tensor.stride
     if stride is None:
         return found

@@ -108,10 +108,8 @@ def observe(call: Call, inputs: Sequence[torch.Tensor]) -> Expected:
 
 
 def _types(found: Sequence[torch.Tensor]) -> tuple[tensors.TensorType, ...]:
-    """Return the types of results.
-
-    Raises NotCallable if a stage cannot store a result, or if there is nothing to compare.
-    """
+    """Return the types of results. Raises NotCallable if a stage cannot store a result, or if there
+    is nothing to compare."""
     if not found:
         raise NotCallable("no-tensor-result: the operator returned no tensor")
     for tensor in found:

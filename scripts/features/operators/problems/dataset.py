@@ -42,12 +42,9 @@ def may_be(named: str) -> bool:
 
 
 def located(named: str, file: str) -> Path:
-    """Return the path of a file of a dataset.
-
-    `named`: a path, or the id of a dataset on the hub (`owner/name`, `owner/name@revision`). For an
-    id, `file` is downloaded from that dataset unless it is in the cache. Raises DatasetError if
-    `named` is neither, or if the download fails.
-    """
+    """Return the path of a file of a dataset. `named`: a path, or the id of a dataset on the hub
+    (`owner/name`, `owner/name@revision`). For an id, `file` is downloaded from that dataset unless
+    it is in the cache. Raises DatasetError if `named` is neither, or if the download fails."""
     path = Path(named).expanduser()
     if path.exists():
         return path
@@ -75,11 +72,9 @@ def read_named(named: str, mapping: str | None) -> tuple[list[Problem], list[str
 
 
 def read(path: Path, mapping: Path | None = None) -> tuple[list[Problem], list[str]]:
-    """Return the problems in a file of the dataset, and notes for the user.
-
-    Source models are read from the column `in_models` of the file, else from the `mapping`. If
-    there is neither, they are unknown, and a note says so. Raises DatasetError.
-    """
+    """Return the problems in a file of the dataset, and notes for the user. Source models are read
+    from the column `in_models` of the file, else from the `mapping`. If there is neither, they are
+    unknown, and a note says so. Raises DatasetError."""
     rows = _rows(path, _REQUIRED)
     notes: list[str] = []
     of_mapping: Mapping[tuple[str, str], tuple[str, ...]] = {}

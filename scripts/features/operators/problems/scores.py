@@ -29,11 +29,9 @@ def is_correct(
 
 
 def judged(outputs: Sequence[np.ndarray], expected: Expected) -> dict[str, Any]:
-    """Return `backendbench_correct`, and the largest absolute and relative errors.
-
-    The errors are over all values of all outputs; they are None if outputs have other shapes than
-    eager's, or if no value can be compared. A relative error is that of a value other than 0.
-    """
+    """Return `backendbench_correct`, and the largest absolute and relative errors. The errors are
+    over all values of all outputs; they are None if outputs have other shapes than eager's, or if
+    no value can be compared. A relative error is that of a value other than 0."""
     golden = list(expected.golden)
     dtypes = [kind.dtype for kind in expected.types]
     found: dict[str, Any] = {
@@ -67,11 +65,9 @@ class Result:
 
 @dataclass(frozen=True)
 class OperatorScore:
-    """The scores of one operator.
-
-    `correctness`: the share of its problems that are correct. `performance`: the geometric mean of
-    their speed-ups; a problem that is wrong or was not timed counts as 1.
-    """
+    """The scores of one operator. `correctness`: the share of its problems that are correct.
+    `performance`: the geometric mean of their speed-ups; a problem that is wrong or was not timed
+    counts as 1."""
 
     op: str
     problems: int

@@ -110,10 +110,8 @@ class Device:
 
 
 def show(value: Any) -> str:
-    """Return the text of a value, which `read` reads.
-
-    Raises TypeError if the format does not support the value.
-    """
+    """Return the text of a value, which `read` reads. Raises TypeError if the format does not
+    support the value."""
     match value:
         case Tensor() | SparseTensor() | Dtype() | Name() | Device():
             return str(value)
@@ -151,9 +149,7 @@ def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
 
 def with_float_dtype(arguments: Arguments, dtype: str) -> Arguments:
     """Return the arguments with all floating-point dtypes replaced, of tensors and by themselves.
-
-    `dtype`: its name in the format. Strides do not change, because they are in elements.
-    """
+    `dtype`: its name in the format. Strides do not change, because they are in elements."""
 
     def change(value: Any) -> Any:
         match value:

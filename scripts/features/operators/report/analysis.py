@@ -79,10 +79,8 @@ def rates(table: Table, target: str) -> Rates:
 @dataclass(frozen=True)
 class Scored:
     """BackendBench's scores of a lowering path, a baseline, or the best path of a target (`label`).
-
     `theirs`: over every problem that BackendBench includes, by its criterion. `ours`: by this
-    project's verification, without weak problems. None if there is no such problem.
-    """
+    project's verification, without weak problems. None if there is no such problem."""
 
     label: str
     theirs: Scores | None
@@ -158,10 +156,8 @@ Key = tuple[str, str, str, str, str]
 
 
 def fixes(table: Table) -> list[Fix]:
-    """Return what to fix: the failures of compilers and runtimes, grouped by their reasons.
-
-    The first one frees the most calls. Of equal ones, that which lets more models pass is first.
-    """
+    """Return what to fix: the failures of compilers and runtimes, grouped by their reasons. The
+    first one frees the most calls. Of equal ones, that which lets more models pass is first."""
     passing = {(row.problem.name, row.column.target) for row in table.rows if table.passes(row)}
     groups = defaultdict[Key, list[Row]](list)
     reasons = defaultdict[tuple[str, Column], set[Key]](set)
@@ -202,11 +198,9 @@ def _distinct(rows: Iterable[Row]) -> tuple[Problem, ...]:
 
 @dataclass
 class OperatorTime:
-    """The time of all calls of an operator in a model, in milliseconds.
-
-    `best_ms`: with the fastest verified lowering path of each problem, and eager's latency where
-    none is verified; such calls are counted in `unverified`.
-    """
+    """The time of all calls of an operator in a model, in milliseconds. `best_ms`: with the fastest
+    verified lowering path of each problem, and eager's latency where none is verified; such calls
+    are counted in `unverified`."""
 
     op: str
     calls: int = 0
@@ -217,10 +211,8 @@ class OperatorTime:
 
 @dataclass
 class ModelTime:
-    """The time of the operators of a model.
-
-    `calls`: all of its calls. `timed`: those whose problem was timed in eager mode.
-    """
+    """The time of the operators of a model. `calls`: all of its calls. `timed`: those whose problem
+    was timed in eager mode."""
 
     model: str
     calls: int = 0
@@ -243,9 +235,7 @@ class ModelTime:
 
 def model_times(table: Table, target: str) -> list[ModelTime]:
     """Return the times of all models whose calls are known, which traces record: calls × latency.
-
-    `target`: the one with the lowering paths that eager is compared with.
-    """
+    `target`: the one with the lowering paths that eager is compared with."""
     found: dict[str, ModelTime] = {}
     for rows in table.by_problem([*table.paths_of(target), *table.baselines]):
         op = rows[0].problem.op

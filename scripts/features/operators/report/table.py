@@ -38,11 +38,8 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A problem on a lowering path and target, or under a baseline.
-
-    `is_correct`: by BackendBench's criterion. `latency_ms`, `speedup`: None without a latency, and
-    without one of eager.
-    """
+    """A problem on a lowering path and target, or under a baseline. `is_correct`: by BackendBench's
+    criterion. `latency_ms`, `speedup`: None without a latency, and without one of eager."""
 
     problem: Problem
     column: Column
@@ -75,9 +72,7 @@ class Row:
 @dataclass(frozen=True)
 class Table:
     """All rows. `paths`: the lowering paths with their targets, `baselines`: the others, in order.
-
-    `ran`: the columns of which a module was run. The targets of the others have no device here.
-    """
+    `ran`: the columns of which a module was run. The targets of the others have no device here."""
 
     rows: tuple[Row, ...]
     paths: tuple[Column, ...]
