@@ -26,8 +26,9 @@ from pathlib import Path
 from benchmarks import timing
 from scripts.core import atomic
 from scripts.features.operators.batch.compiler import Compiler, Limits, Tried
+from scripts.features.operators.batch.outcomes import Line
 from scripts.features.operators.batch.program import Program
-from scripts.features.operators.batch.together import TOGETHER, Compilation, Compiled
+from scripts.features.operators.batch.together import TOGETHER, Compilation
 from scripts.iree import tools
 from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
 from scripts.supervise.diagnose import diagnose
@@ -143,7 +144,7 @@ def _in_batch(
     """Compile a group as a batch, with an empty cache."""
     before = Counted.processes
     folders = (folder / name for name in ("cache", "modules", "work"))
-    found: list[Compiled] = []
+    found: list[Line] = []
     Compilation(compiler, *folders, together=together).run(group, found.append)
     ended = {one.outcome.cell: one.outcome for one in found}
     outcomes = {name: (o.status, o.reason, o.detail) for name, o in ended.items()}

@@ -99,8 +99,9 @@ def _compiled(programs: Sequence[Program], folder: Path) -> list[Timed]:
         where = folder / str(len(flags)) / str(together)
 
         def take(one, variant: str = variant) -> None:
-            if one.module is not None:
-                found = Module(one.module, None, "local-sync", one.function)
+            if "module" in one.result:
+                module = Path(one.result["module"])
+                found = Module(module, None, "local-sync", one.result["function"])
                 modules[one.outcome.cell][variant] = found
 
         folders = (where / name for name in ("cache", "modules", "work"))

@@ -9,22 +9,22 @@ import dataclasses
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 from scripts.features.operators.batch import stage
 from scripts.features.operators.batch.compiler import Compiler, Limits
 from scripts.features.operators.batch.outcomes import Line, cell_of
 from scripts.features.operators.batch.program import FILE, Program
 from scripts.features.operators.batch.stage import Batch, Known
-from scripts.features.operators.batch.together import Compilation, Compiled
+from scripts.features.operators.batch.together import Compilation
 from scripts.iree import backends, tools
 from scripts.run import job_arguments
-from scripts.supervise import outcome, supervise
+from scripts.supervise import supervise
 from scripts.supervise.job import Job
 from scripts.supervise.watch import Ended
 
 CACHE = Path("results/cache/compile")
-SHORTEST = """\
+SHORTEST = "shortest"
+SHORTEST_PROGRAM = """\
 func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
   %0 = arith.negf %arg0 : tensor<1xf32>
   return %0 : tensor<1xf32>
@@ -68,8 +68,8 @@ def compile_batch(
         programs.append(Program.read(cell, path, folder / "logs" / f"{name}.txt"))
     if programs:
         path = folder / "shortest.mlir"
-        path.write_text(SHORTEST, encoding="utf-8")
-        programs.append(Program.read("shortest", path, folder / "logs" / "shortest.txt"))
+        path.write_text(SHORTEST_PROGRAM, encoding="utf-8")
+        programs.append(Program.read(SHORTEST, path, folder / "logs" / "shortest.txt"))
     tool, *flags = job.command
     owner = {} if job.owner is None else {"owner": job.owner}
     limits = Limits(job.timeout_s, job.memory_mb)
@@ -81,32 +81,20 @@ def compile_batch(
         code=job.fingerprint,
         again=batch.again,
     )
-    found: list[Compiled] = []
+    found: list[Line] = []
     processes = compilation.run(programs, found.append)
-    own = {names[one.outcome.cell]: one for one in found if one.outcome.cell in names}
-    shortest = next((_module(one) for one in found if one.outcome.cell not in names), {})
-    return [_line(name, one, job, shortest) for name, one in own.items()], processes
-
-
-def _line(name: str, compiled: Compiled, job: Job, shortest: dict[str, str]) -> Line:
-    result: dict[str, Any] = {
-        "seconds": compiled.seconds,
-        "together": compiled.together,
-        "cached": compiled.cached,
-    }
-    if compiled.outcome.status == outcome.OK:
-        result |= _module(compiled) | {"shortest": shortest}
-        result["vmfb_bytes"] = compiled.module.stat().st_size if compiled.module else 0
-    return Line(
-        name, dataclasses.replace(compiled.outcome, stage=job.stage), compiled.seconds, result
-    )
-
-
-def _module(compiled: Compiled) -> dict[str, str]:
-    """Return the module of a program and its function there; {} if it failed."""
-    return (
-        {"module": str(compiled.module), "function": compiled.function} if compiled.module else {}
-    )
+    shortest = next((line.result for line in found if line.problem == SHORTEST), {})
+    lines = []
+    for line in found:
+        if line.problem != SHORTEST:
+            result = dict(line.result)
+            if "module" in result:
+                result["shortest"] = {
+                    k: shortest[k] for k in ("module", "function") if k in shortest
+                }
+            ended = dataclasses.replace(line.outcome, stage=job.stage)
+            lines.append(Line(names[line.problem], ended, line.seconds, result))
+    return lines, processes
 
 
 if __name__ == "__main__":

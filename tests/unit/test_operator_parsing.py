@@ -10,7 +10,6 @@ from scripts.features.operators.problems import values
 from scripts.features.operators.problems.values import (
     ArgumentsError,
     Device,
-    Dtype,
     Name,
     SparseTensor,
     Tensor,
@@ -43,7 +42,7 @@ LEAVES = st.one_of(
     st.text(max_size=8),
     TENSORS,
     SPARSE,
-    st.builds(Dtype, DTYPES),
+    st.builds(Name, DTYPES),
     st.builds(Name, NAMES),
     st.builds(Device, st.sampled_from(["cpu", "cuda"]), st.none() | st.integers(0, 9)),
 )

@@ -24,6 +24,7 @@ from typing import Any
 from scripts.features.operators.batch import cache
 from scripts.features.operators.batch.cache import Cache, Entry
 from scripts.features.operators.batch.compiler import Compiler, Tried
+from scripts.features.operators.batch.outcomes import Line
 from scripts.features.operators.batch.program import Program
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import Diagnosis
@@ -53,20 +54,6 @@ _WORDS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """The result of one program. `module` and `function`: file and name in it, if the outcome is
-    ok. `seconds`: time of the compiler's process, divided by its number of programs `together`.
-    `cached`: whether it was compiled before, for this program or an equal one."""
-
-    outcome: Outcome
-    module: Path | None
-    function: str
-    seconds: float
-    together: int
-    cached: bool
-
-
 @dataclass
 class Compilation:
     """Compiles the programs of a batch.
@@ -91,10 +78,15 @@ class Compilation:
         limits = self.compiler.limits
         self._limits = {"timeout": limits.timeout_s, "oom": limits.memory_mb}
 
-    def run(self, programs: Sequence[Program], done: Callable[[Compiled], None]) -> list[Ended]:
-        """Compile the programs that are not in the cache, and call `done` with the result of each,
-        in the order in which they end. Return how each process of the compiler ended. Raises the
-        exceptions of Compiler.run; the programs that have ended are in the cache."""
+    def run(self, programs: Sequence[Program], done: Callable[[Line], None]) -> list[Ended]:
+        """Compile the programs that are not in the cache, and call `done` with the end of each, in
+        the order in which they end. Return how each process of the compiler ended.
+
+        The result of a program has `seconds`: time of the compiler's process, divided by its number
+        of programs `together`; `cached`: whether it was compiled before, for this program or an
+        equal one; and if it is ok `module`, `function` in it, and `vmfb_bytes`. Raises the
+        exceptions of Compiler.run; the programs that have ended are in the cache.
+        """
         self.work.mkdir(parents=True, exist_ok=True)
         missing: dict[str, list[Program]] = {}
         for program in programs:
@@ -102,7 +94,7 @@ class Compilation:
             key = cache.key(program.text, flags, self.compiler.version)
             entry = self._cache.get(key, self.code, self._limits)
             if entry is not None and not self.again(self._outcome(program, entry)):
-                done(self._compiled(program, entry, cached=True))
+                done(self._line(program, entry, cached=True))
             else:
                 missing.setdefault(key, []).append(program)
         keys = {same[0].name: key for key, same in missing.items()}
@@ -110,7 +102,7 @@ class Compilation:
             key = keys[program.name]
             self._cache.put(key, entry)
             for same in missing[key]:
-                done(self._compiled(same, entry, cached=same is not program))
+                done(self._line(same, entry, cached=same is not program))
         return self._processes
 
     def _entries(self, programs: Sequence[Program]) -> Iterator[tuple[Program, Entry]]:
@@ -160,14 +152,21 @@ class Compilation:
         seconds = round(tried.ended.seconds / count, 4)
         return Entry(status, seconds, count, code=self.code, **values)
 
-    def _compiled(self, program: Program, entry: Entry, cached: bool) -> Compiled:
-        """Return the result of a program from an entry, and write the program's log."""
+    def _line(self, program: Program, entry: Entry, cached: bool) -> Line:
+        """Return the end of a program from an entry, and write the program's log."""
         entry = entry.of_file(program.path)
         program.log.parent.mkdir(parents=True, exist_ok=True)
         program.log.write_text(entry.log, encoding="utf-8")
-        module = self._cache.place(entry.module, self.modules) if entry.module else None
-        ended = self._outcome(program, entry)
-        return Compiled(ended, module, entry.function, entry.seconds, entry.together, cached)
+        result: dict[str, Any] = {
+            "seconds": entry.seconds,
+            "together": entry.together,
+            "cached": cached,
+        }
+        if entry.module:
+            module = self._cache.place(entry.module, self.modules)
+            result |= {"module": str(module), "function": entry.function}
+            result["vmfb_bytes"] = module.stat().st_size
+        return Line(program.name, self._outcome(program, entry), entry.seconds, result)
 
     def _outcome(self, program: Program, entry: Entry) -> Outcome:
         own = self.compiler.own_flags(program)

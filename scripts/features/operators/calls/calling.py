@@ -258,10 +258,8 @@ def _bound(problem: Problem, operator: torch._ops.OpOverload) -> dict[str, Any]:
 def _constant(name: str, leaf: Any) -> Any:
     """Return a value that is not a tensor, as torch takes it."""
     match leaf:
-        case values.Dtype(short):
-            return getattr(torch, values.DTYPES[short])
         case values.Name(path):
-            found = getattr(torch, path.rpartition(".")[2], None)
+            found = getattr(torch, values.DTYPES.get(path) or path.rpartition(".")[2], None)
             if found is None:
                 raise NotCallable(f"unknown-operator: argument {name}: torch has no {path}")
             return found

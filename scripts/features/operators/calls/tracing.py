@@ -77,7 +77,7 @@ def _value(leaf: Any) -> Any:
                 tuple(leaf.shape), _short(leaf.dtype), str(leaf.layout), leaf.is_coalesced(), leaf._nnz()
             )  # fmt: skip
         case torch.dtype():
-            return values.Dtype(_short(leaf))
+            return values.Name(_short(leaf))
         case torch.device():
             return leaf.type
         case torch.layout() | torch.memory_format():

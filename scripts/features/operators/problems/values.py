@@ -16,20 +16,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 DTYPES = {
-    "f64": "float64",
-    "f32": "float32",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "c32": "complex32",
-    "c64": "complex64",
-    "c128": "complex128",
-    "i64": "int64",
-    "i32": "int32",
-    "i16": "int16",
-    "i8": "int8",
-    "u8": "uint8",
-    "b8": "bool",
-}
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16",
+    "c32": "complex32", "c64": "complex64", "c128": "complex128",
+    "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8", "b8": "bool",
+}  # fmt: skip
 """torch's names of dtypes, by the names in the format."""
 ABBREVIATIONS = {name: short for short, name in DTYPES.items()}
 FLOATING = ("f64", "f32", "f16", "bf16")
@@ -78,20 +68,16 @@ class SparseTensor:
 
 
 @dataclass(frozen=True)
-class Dtype:
-    """A dtype by itself, as an argument."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
 class Name:
-    """A constant of torch, such as `torch.strided`."""
+    """A dtype as named in the format, or a constant of torch, such as `torch.strided`."""
 
     path: str
+
+    @property
+    def dtype(self) -> str | None:
+        """The format's name of the dtype that this is; None for other names."""
+        name = self.path.rpartition(".")[2]
+        return self.path if self.path in DTYPES else ABBREVIATIONS.get(name) or _ALIASES.get(name)
 
     def __str__(self) -> str:
         return self.path
@@ -113,7 +99,7 @@ def show(value: Any) -> str:
     """Return the text of a value, which `read` reads. Raises TypeError if the format does not
     support the value."""
     match value:
-        case Tensor() | SparseTensor() | Dtype() | Name() | Device():
+        case Tensor() | SparseTensor() | Name() | Device():
             return str(value)
         case None | bool() | int() | float() | str():
             return repr(value)
@@ -155,12 +141,8 @@ def with_float_dtype(arguments: Arguments, dtype: str) -> Arguments:
         match value:
             case Tensor() | SparseTensor() if value.dtype in FLOATING:
                 return dataclasses.replace(value, dtype=dtype)
-            case Dtype(old) if old in FLOATING:
-                return Dtype(dtype)
-            case Name(path):
-                name = path.rpartition(".")[2]
-                if (ABBREVIATIONS.get(name) or _ALIASES.get(name)) in FLOATING:
-                    return Dtype(dtype)
+            case Name() if value.dtype in FLOATING:
+                return Name(dtype)
         return value
 
     return replaced(arguments, change)
@@ -243,7 +225,7 @@ class _Reader:
         if name in ("inf", "nan"):
             return float(name)
         if name in DTYPES:
-            return Dtype(name)
+            return Name(name)
         if name.startswith(("torch.", "th.")):
             return Name(f"torch.{name.partition('.')[2]}")
         self._fail(node, f"unknown name {name!r}")
@@ -312,9 +294,9 @@ def _sizes(what: str, value: Any) -> tuple[int, ...]:
 
 
 def _dtype(value: Any) -> str:
-    if not isinstance(value, Dtype):
+    if not isinstance(value, Name) or value.path not in DTYPES:
         raise ValueError(f"a dtype {show(value)}, expected one of {', '.join(DTYPES)}")
-    return value.name
+    return value.path
 
 
 def _is_integer(value: Any) -> bool:
