@@ -67,7 +67,7 @@ def show(path: Path) -> None:
 
 def show_operators(console: Console) -> None:
     """Print the summary of the operator problems."""
-    found = OperatorsTable.of(records_file.data(records_file.JSONL))
+    found = OperatorsTable(records_file.data(records_file.JSONL))
     console.print(operators_screen.Screen(found), "")
     console.print(f"results: {records_file.CSV}, {records_file.PAGE}", soft_wrap=True)
 

@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--note", default="", help="a paragraph before the tables")
     args = parser.parse_args()
     try:
-        table = Table.of(record.data for record in records_file.read(args.results))
+        table = Table(record.data for record in records_file.read(args.results))
         written = args.into.read_text(encoding="utf-8")
         before, _, rest = written.partition(BEGIN)
         _, _, after = rest.partition(END)

@@ -34,7 +34,7 @@ def tree(tmp_path, monkeypatch):
 
 def table(tree: Tree) -> Table:
     tree.write()
-    return Table.of(record.of_batch(Path(), tree.matrix, "0", tree.problems))
+    return Table(record.of_batch(Path(), tree.matrix, "0", tree.problems))
 
 
 def scores(found: list[analysis.Scored]) -> dict[str, tuple]:
@@ -175,7 +175,7 @@ def test_the_page_has_the_reason_and_the_fault_of_each_problem_that_no_path_pass
 
 
 def table_again(tree: Tree) -> Table:
-    return Table.of(record.of_batch(Path(), tree.matrix, "0", tree.problems))
+    return Table(record.of_batch(Path(), tree.matrix, "0", tree.problems))
 
 
 def test_a_source_without_a_limit_of_elements_leaves_out_none(tree):
@@ -185,7 +185,7 @@ def test_a_source_without_a_limit_of_elements_leaves_out_none(tree):
 
 
 def test_a_selection_without_problems_is_a_page_too():
-    assert page.page(Table.of([]), {}) == "# Operators\n\nNo problem is selected.\n"
+    assert page.page(Table([]), {}) == "# Operators\n\nNo problem is selected.\n"
 
 
 @pytest.mark.parametrize("width", [60, 200])
@@ -207,7 +207,7 @@ def test_records_may_be_read_again_from_the_file(tree):
     tree.write()
     found = record.of_batch(Path(), tree.matrix, "0", tree.problems)
     again = [json.loads(json.dumps(one)) for one in found]
-    assert page.page(Table.of(found), {}) == page.page(Table.of(again), {})
+    assert page.page(Table(found), {}) == page.page(Table(again), {})
 
 
 PAGE = "# Operators\n\n<!-- operators -->\nolder\n<!-- end of operators -->\n\n## More\n"

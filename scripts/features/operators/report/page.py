@@ -12,7 +12,7 @@ from typing import Any
 from scripts.features.operators.problems.scores import Scores
 from scripts.features.operators.report import analysis, faults
 from scripts.features.operators.report.analysis import Fix, ModelTime, Rate, Rates
-from scripts.features.operators.report.table import Problem, Row, Table
+from scripts.features.operators.report.table import Row, Table
 from scripts.records import coverage, markdown, wording
 from scripts.records.markdown import code, text
 
@@ -256,14 +256,12 @@ def _weak(table: Table) -> str:
         f" ({len(weak) / len(tested):.1%}), and BackendBench's criterion for {theirs:,}"
         f" ({theirs / len(tested):.1%}).{f' Marked results: {marked}.' if marked else ''}\n"
     )
-    rows = [_weak_row(problem) for problem in weak[:MOST]]
+    rows = [
+        [text(p.op), code(p.args, ARGUMENT_CHARS), ", ".join(p.weak), ", ".join(p.marks)]
+        for p in weak[:MOST]
+    ]
     shown = markdown.table(["operator", "arguments", "answers that pass", "marks"], rows)
     return said + (f"\n{shown}{_more(len(weak), MOST, 'problems')}" if rows else "")
-
-
-def _weak_row(problem: Problem) -> list[str]:
-    answers, marks = ", ".join(problem.weak), ", ".join(problem.marks)
-    return [text(problem.op), code(problem.args, ARGUMENT_CHARS), answers, marks]
 
 
 def _measured_with(table: Table) -> str:

@@ -93,7 +93,9 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
     found = []
     for problem in problems:
         of_problem = [_record(root, problem, row, rows) for row in rows.values()]
-        speedups.add_speedups(of_problem, _comparable)
+        speedups.add_speedups(
+            of_problem, lambda r: (r["experiment"]["precision"], *speedups.device_of(r))
+        )
         _add_overhead(of_problem)
         found += of_problem
     return found
@@ -223,10 +225,6 @@ def _latency(
         "gb_per_s": moved / ms * 1e-6 if moved else None,
         "gflop_per_s": flops / ms * 1e-6 if flops else None,
     }
-
-
-def _comparable(record: Mapping[str, Any]) -> tuple:
-    return record["experiment"]["precision"], *speedups.device_of(record)
 
 
 def _add_overhead(of_problem: Sequence[Record]) -> None:

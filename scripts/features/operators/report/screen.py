@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -11,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from scripts.features.operators.report import analysis, page
-from scripts.features.operators.report.analysis import Fix, Rate, Scored
+from scripts.features.operators.report.analysis import Fix, Scored
 from scripts.features.operators.report.table import Table
 from scripts.records import wording
 from scripts.records.screen import plain_table
@@ -35,9 +34,11 @@ class Screen:
             yield Text()
             yield Text("What to fix first", style="bold")
             yield Text()
+            width = max(options.max_width, 40) - 2
             for fix in found[:FIXES]:
                 yield Text(_counted(fix))
-                yield Text(_shortened(fix.detail, options.max_width), style="dim")
+                detail = textwrap.shorten(fix.detail, width, placeholder=" …")
+                yield Text(f"  {detail}", style="dim")
 
     def _paths(self) -> RichTable:
         """Return pass rates and BackendBench's scores, by lowering path and for the best path."""
@@ -46,21 +47,19 @@ class Screen:
         shown.add_column("")
         for name in ("pass", "correctness", "performance", "perf@1"):
             shown.add_column(name, justify="right")
-        for label, rate in self._rates():
-            shown.add_row(
-                label, f"{rate.passed:,} of {rate.of:,}", *_score(scored.pop(label, None))
-            )
+        for target in self.table.targets:
+            found = analysis.rates(self.table, target)
+            labels = [column.label for column in found.columns]
+            rates = [*found.all.by_column]
+            if len(labels) > 1:
+                labels.append(analysis.best_path(target))
+                rates.append(found.all.best)
+            for label, rate in zip(labels, rates, strict=True):
+                passed = f"{rate.passed:,} of {rate.of:,}"
+                shown.add_row(label, passed, *_score(scored.pop(label, None)))
         for label, one in scored.items():
             shown.add_row(label, "", *_score(one))
         return shown
-
-    def _rates(self) -> Iterator[tuple[str, Rate]]:
-        for target in self.table.targets:
-            found = analysis.rates(self.table, target)
-            for column, rate in zip(found.columns, found.all.by_column, strict=True):
-                yield column.label, rate
-            if len(found.columns) > 1:
-                yield analysis.best_path(target), found.all.best
 
 
 def _score(one: Scored | None) -> list[str]:
@@ -76,7 +75,3 @@ def _counted(fix: Fix) -> str:
     more = f" and {others} more operator{'s' * (others > 1)}" if others else ""
     problems = f"{count} problem{'s' * (count > 1)} of {fix.operators[0]}{more}"
     return f"{fix.fault}: {fix.calls:,} calls, {problems}"
-
-
-def _shortened(detail: str, width: int) -> str:
-    return "  " + textwrap.shorten(detail, max(width, 40) - 2, placeholder=" …")

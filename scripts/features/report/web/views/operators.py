@@ -18,7 +18,7 @@ def select(source: Source) -> dict[str, Any] | None:
     path = source.root / records_file.JSONL
     if not path.is_file():
         return None
-    table = Table.of(records_file.data(path))
+    table = Table(records_file.data(path))
     if not table.rows:
         return None
     return {
