@@ -38,7 +38,7 @@ def main() -> None:
 def _kind(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what records of the same form have in common."""
     ended = record["outcome"]
-    return records_file.column_of(record), ended["status"], ended["stage"], ended["reason"]
+    return records_file.column(record).label, ended["status"], ended["stage"], ended["reason"]
 
 
 def _records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]:

@@ -9,6 +9,7 @@ synthetic arguments.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -63,12 +64,9 @@ def _problems(path: Path, lines: Iterable[str]) -> Iterator[Problem]:
 
 def write(path: str | Path, counts: Mapping[tuple[str, str], int]) -> None:
     """Write the number of calls of each (operator, arguments), by operator, most frequent first."""
-    by_operator: dict[str, list[tuple[int, str]]] = {}
-    for (op, args), count in counts.items():
-        by_operator.setdefault(op, []).append((count, args))
+    ordered = sorted(counts.items(), key=lambda item: (item[0][0], -item[1], item[0][1]))
     lines: list[str] = []
-    for op in sorted(by_operator):
+    for op, calls in itertools.groupby(ordered, key=lambda item: item[0][0]):
         lines.append(f"Operator: {op}")
-        ordered = sorted(by_operator[op], key=lambda found: (-found[0], found[1]))
-        lines += [f"cnt: {count}, {args}" for count, args in ordered]
+        lines += [f"cnt: {count}, {args}" for (_, args), count in calls]
     atomic.write_text(path, "".join(f"{line}\n" for line in lines))

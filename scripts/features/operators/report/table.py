@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.features.operators.report import faults
+from scripts.features.operators.report import faults, records_file
 from scripts.records.provenance import Provenance
 from scripts.records.results_table import Column
 from scripts.supervise import outcome
@@ -120,17 +120,18 @@ def _problem(record: Mapping[str, Any]) -> Problem:
         calls=dict(zip(problem["models"], calls, strict=True)),
         is_included=dataset["included_in_benchmark"] if dataset else True,
         has_reference=reference.get("deterministic", False),
-        **{key: tuple(reference.get(key, ())) for key in ("weak", "weak_backendbench", "marks")},
+        weak=tuple(reference.get("weak", ())),
+        weak_backendbench=tuple(reference.get("weak_backendbench", ())),
+        marks=tuple(reference.get("marks", ())),
     )
 
 
 def _row(record: Mapping[str, Any], problem: Problem) -> Row:
-    of, ended, latency = record["experiment"], record["outcome"], record["latency"]
-    name = of["target"] or of["runtime"]
+    ended, latency = record["outcome"], record["latency"]
     return Row(
         problem,
-        Column(of["frontend"], of["target"]) if of["runtime"] == "iree" else Column(name),
-        of["runtime"],
+        records_file.column(record),
+        record["experiment"]["runtime"],
         **{key: ended[key] for key in ("status", "stage", "reason", "detail", "fault")},
         code=record["verification"]["code"],
         is_correct=bool(record["verification"]["backendbench_correct"]),
