@@ -27,10 +27,11 @@ from benchmarks import timing
 from scripts.core import atomic
 from scripts.features.operators.batch.compiler import Compiler, Limits, Tried
 from scripts.features.operators.batch.program import Program
-from scripts.features.operators.batch.together import TOGETHER, Compiled, Folders, compile_all
+from scripts.features.operators.batch.together import TOGETHER, Compilation
 from scripts.iree import tools
 from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
 from scripts.supervise.diagnose import diagnose
+from scripts.supervise.outcomes import Line
 
 Ended = dict[str, tuple[str, str, str]]
 """Status, reason and detail by the name of a program."""
@@ -142,9 +143,9 @@ def _in_batch(
 ) -> tuple[Ended, int]:
     """Compile a group as a batch, with an empty cache."""
     before = Counted.processes
-    folders = Folders(folder / "cache", folder / "modules", folder / "work")
-    found: list[Compiled] = []
-    compile_all(group, compiler, folders, found.append, together=together)
+    folders = (folder / name for name in ("cache", "modules", "work"))
+    found: list[Line] = []
+    Compilation(compiler, *folders, together=together).run(group, found.append)
     ended = {one.outcome.cell: one.outcome for one in found}
     outcomes = {name: (o.status, o.reason, o.detail) for name, o in ended.items()}
     return outcomes, Counted.processes - before

@@ -28,7 +28,7 @@ from scripts.core.machine import physical_cores
 from scripts.core.tensors import DTYPES, TensorType
 from scripts.features.operators.batch.compiler import Compiler, Limits
 from scripts.features.operators.batch.program import Program
-from scripts.features.operators.batch.together import Folders, compile_all
+from scripts.features.operators.batch.together import Compilation
 from scripts.iree import benchmark, gbench
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
@@ -99,12 +99,13 @@ def _compiled(programs: Sequence[Program], folder: Path) -> list[Timed]:
         where = folder / str(len(flags)) / str(together)
 
         def take(one, variant: str = variant) -> None:
-            if one.module is not None:
-                found = Module(one.module, None, "local-sync", one.function)
+            if "module" in one.result:
+                module = Path(one.result["module"])
+                found = Module(module, None, "local-sync", one.result["function"])
                 modules[one.outcome.cell][variant] = found
 
-        folders = Folders(where / "cache", where / "modules", where / "work")
-        compile_all(programs, compiler, folders, take, together=together)
+        folders = (where / name for name in ("cache", "modules", "work"))
+        Compilation(compiler, *folders, together=together).run(programs, take)
     timed = []
     for program in programs:
         if len(modules[program.name]) == len(VARIANTS):

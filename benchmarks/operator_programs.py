@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.core import atomic
-from scripts.features.operators.batch import host
+from scripts.features.operators.batch.host import Host
 from scripts.features.operators.problems import dataset
 from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.problems.selection import Selection, select
 from scripts.supervise.job import Job
+from scripts.supervise.outcomes import Line
 
 DIALECTS = ("torch", "stablehlo", "linalg-on-tensors")
 
@@ -36,8 +37,8 @@ def main() -> None:
     print(f"{dict(statuses)} in {time.monotonic() - start:.0f} s")
     by_name = {problem.name: problem for problem in sample}
     listed = {
-        one.outcome.cell: {
-            "elements": by_name[one.outcome.cell].elements,
+        one.problem: {
+            "elements": by_name[one.problem].elements,
             "seconds": one.seconds,
             "status": one.outcome.status,
             "reason": one.outcome.reason,
@@ -62,20 +63,17 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _lowered(sample: Sequence[Problem], args: argparse.Namespace) -> list[host.Handled]:
+def _lowered(sample: Sequence[Problem], args: argparse.Namespace) -> list[Line]:
     """Lower the problems in workers and return the result of each."""
-    tasks = [
-        host.Task(
-            problem.name,
-            {
-                "problem": problem.to_json(),
-                "dialect": args.dialect,
-                "out": str(args.out / f"{problem.name}.mlir"),
-            },
-        )
+    tasks = {
+        problem.name: {
+            "problem": problem.to_json(),
+            "dialect": args.dialect,
+            "out": str(args.out / f"{problem.name}.mlir"),
+        }
         for problem in sample
-    ]
-    found: list[host.Handled] = []
+    }
+    found: list[Line] = []
     with tempfile.TemporaryDirectory(prefix="vmfbench-lower-") as folder:
         work = Path(folder)
         job = Job(
@@ -87,7 +85,7 @@ def _lowered(sample: Sequence[Problem], args: argparse.Namespace) -> list[host.H
             timeout_s=60,
             memory_mb=8000,
         )
-        host.run(job, tasks, work, found.append)
+        Host(job, work, found.append).run(tasks)
     return found
 
 

@@ -18,13 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from scripts.core import atomic
-from scripts.features.operators.calls import golden, inputs, weakness
+from scripts.features.operators.calls import inputs, reference
 from scripts.features.operators.calls.calling import Call, NotCallable
-from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
 
 _LIMIT_S = 60
@@ -61,7 +59,7 @@ def examined(problem: Problem) -> dict:
     """Return the findings about a problem for each kind of inputs, by the names of MAKERS."""
     found: dict = {"name": problem.name, "args": problem.args}
     try:
-        call = Call.of(problem)
+        call = Call(problem)
     except NotCallable as error:
         return found | {"refused": str(error).partition(":")[0]}
     for name, make in MAKERS.items():
@@ -94,18 +92,13 @@ def _apart(examine: Callable[[], dict]) -> dict:
 def _examined(call: Call, make: Callable[[Call], list[torch.Tensor]]) -> dict:
     try:
         made = make(call)
-        observed = golden.observe(call, made)
-
-        def by_backend_bench(answer: list[np.ndarray]) -> bool:
-            return scores.is_correct(
-                answer, observed.eager, [kind.dtype for kind in observed.types]
-            )
-
+        observed = reference.observe(call, made)
+        weak, weak_by_backend_bench = reference.weak_answers(call, made, observed)
         return {
-            "marks": observed.marks,
+            "marks": reference.marks(observed.golden),
             "deterministic": observed.deterministic,
-            "weak": weakness.weak(call, made, observed),
-            "weak_by_backend_bench": weakness.weak(call, made, observed, by_backend_bench),
+            "weak": weak,
+            "weak_by_backend_bench": weak_by_backend_bench,
         }
     except Exception as error:  # raised for inputs on which the operator is not defined
         return {"raised": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
@@ -128,7 +121,8 @@ def _as_backend_bench(call: Call) -> list[torch.Tensor]:
     drawn = torch.Generator().manual_seed(0)
     made = []
     for spec in call.inputs:
-        extent = 1 + sum((n - 1) * step for n, step in zip(spec.shape, spec.stride, strict=True))
+        stride = spec.tensor.stride or torch.empty(spec.shape, device="meta").stride()
+        extent = 1 + sum((n - 1) * step for n, step in zip(spec.shape, stride, strict=True))
         memory = torch.zeros(extent if 0 not in spec.shape else 0, dtype=spec.dtype)
         if spec.dtype.is_floating_point:
             memory.uniform_(0, 1, generator=drawn)
@@ -138,9 +132,9 @@ def _as_backend_bench(call: Call) -> list[torch.Tensor]:
             )
             memory.copy_(torch.randint(low, high, memory.shape, generator=drawn))
         made.append(
-            memory.as_strided(spec.shape, spec.stride)
+            memory.as_strided(spec.shape, stride)
             if memory.numel()
-            else torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype)
+            else torch.empty_strided(spec.shape, stride, dtype=spec.dtype)
         )
     return made
 

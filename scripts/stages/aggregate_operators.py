@@ -32,7 +32,7 @@ def main() -> None:
         atomic.write_parts(args.out_jsonl, writing.lines(found))
         atomic.write_parts(args.out_csv, writing.csv(records_file.data(args.out_jsonl), COLUMNS))
         source = atomic.read_json(args.source) if args.source else {}
-        table = Table.of(records_file.data(args.out_jsonl))
+        table = Table(records_file.data(args.out_jsonl))
         atomic.write_text(args.out_md, page.page(table, source))
         outputs.record(args.due, [args.out_csv, args.out_md])
         writing.condemn_damaged(records_file.data(args.out_jsonl))
@@ -41,7 +41,7 @@ def main() -> None:
 def _kind(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what records of the same form have in common."""
     ended = record["outcome"]
-    return records_file.column_of(record), ended["status"], ended["stage"], ended["reason"]
+    return records_file.column(record).label, ended["status"], ended["stage"], ended["reason"]
 
 
 def _records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]:

@@ -10,16 +10,32 @@ import shutil
 import sys
 from pathlib import Path
 
-from scripts.features.operators import arguments as batch_arguments
-from scripts.features.operators.batch import compiling, stage
+from scripts.features.operators.batch import stage
+from scripts.features.operators.batch.compiler import Compiler, Limits
+from scripts.features.operators.batch.program import FILE, Program
+from scripts.features.operators.batch.stage import Batch, Known
+from scripts.features.operators.batch.together import Compilation
 from scripts.iree import backends, tools
 from scripts.run import job_arguments
 from scripts.supervise import supervise
+from scripts.supervise.job import Job
+from scripts.supervise.outcomes import Line, cell_of
+from scripts.supervise.watch import Ended
+
+CACHE = Path("results/cache/compile")
+SHORTEST = "shortest"
+SHORTEST_PROGRAM = """\
+func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
+  %0 = arith.negf %arg0 : tensor<1xf32>
+  return %0 : tensor<1xf32>
+}
+"""
+"""A program with one dispatch of one element: its latency is the overhead of a call."""
 
 
 def main() -> int:
     parser = job_arguments.parser("compile_operators", __doc__)
-    batch_arguments.add_arguments(parser)
+    stage.add_arguments(parser)
     backends.add_target_arguments(parser)
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
@@ -29,9 +45,56 @@ def main() -> int:
     compiler = tools.program("iree-compile", environment) or environment / "bin/iree-compile"
     flags = backends.compile_flags(args.backend, args.arch, args.opt_level, args.flags)
     job = dataclasses.replace(job, command=[str(compiler), *flags])
-    do = compiling.in_modules(tools.version(compiler))
-    work = stage.work(batch_arguments.batch(args, job), do)
+    version = tools.version(compiler)
+
+    def do(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
+        return compile_batch(job, version, known, batch)
+
+    work = stage.work(stage.of_arguments(args, job), do)
     return job_arguments.run(job, lambda: supervise.run(job, work))
+
+
+def compile_batch(
+    job: Job, version: str, known: Known, batch: Batch
+) -> tuple[list[Line], list[Ended]]:
+    """Compile the programs of a batch with the command of a job: iree-compile of this version, and
+    its flags."""
+    folder = job.status_path.parent
+    names = {cell_of(job, p.name): p.name for p in batch.problems if p.name in known}
+    programs = []
+    for cell, name in names.items():
+        (exported,) = known[name].values()
+        path = Path(exported["folder"], FILE)
+        programs.append(Program.read(cell, path, folder / "logs" / f"{name}.txt"))
+    if programs:
+        path = folder / "shortest.mlir"
+        path.write_text(SHORTEST_PROGRAM, encoding="utf-8")
+        programs.append(Program.read(SHORTEST, path, folder / "logs" / "shortest.txt"))
+    tool, *flags = job.command
+    owner = {} if job.owner is None else {"owner": job.owner}
+    limits = Limits(job.timeout_s, job.memory_mb)
+    compilation = Compilation(
+        Compiler(tool, tuple(flags), version, limits, **owner),
+        CACHE,
+        folder / "modules",
+        folder / "work",
+        code=job.fingerprint,
+        again=batch.again,
+    )
+    found: list[Line] = []
+    processes = compilation.run(programs, found.append)
+    shortest = next((line.result for line in found if line.problem == SHORTEST), {})
+    lines = []
+    for line in found:
+        if line.problem != SHORTEST:
+            result = dict(line.result)
+            if "module" in result:
+                result["shortest"] = {
+                    k: shortest[k] for k in ("module", "function") if k in shortest
+                }
+            ended = dataclasses.replace(line.outcome, stage=job.stage)
+            lines.append(Line(names[line.problem], ended, line.seconds, result))
+    return lines, processes
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from scripts.core import exits
 from scripts.features.operators.batch import artifacts, worker
 from scripts.features.operators.batch.normalise import Normaliser
 from scripts.features.operators.batch.program import ENTRY, FILE
-from scripts.features.operators.calls import exporting
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems.problem import Problem
 from scripts.lowering import capture, link
@@ -36,11 +35,11 @@ def main() -> None:
         problem = Problem(payload["op"], payload["args"])
         folder = args.out / problem.name
         try:
-            call = Call.of(problem)
+            call = Call(problem)
             lowered = _lowered(exporter, call, args.exporter_options)
         except (capture.UnsupportedProgram, NotCallable) as error:
             exits.fail(str(error), exits.UNSUPPORTED)
-        linked = link.link(lowered, exporting.input_types(call)).decode()
+        linked = link.link(lowered, call.input_types()).decode()
         text = normaliser.normalise(linked, ENTRY)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FILE).write_text(text, encoding="utf-8")
@@ -56,10 +55,10 @@ def _lowered(exporter: Any, call: Call, options: Mapping[str, Any]) -> link.Lowe
     if hasattr(exporter, "export_graph"):
         # What depends on values, such as an index by a mask, may be rewritten as a model.
         with contextlib.suppress(NotCallable):
-            found = exporter.export_graph(call.graph, exporting.input_types(call), options)
+            found = exporter.export_graph(call.graph, call.input_types(), options)
             if found is not None:
                 return found
-    return exporter.export(exporting.as_model(call), options)[0]
+    return exporter.export(call.as_model(), options)[0]
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def main() -> None:
     def handle(payload: dict[str, Any], facts: dict[str, Any]) -> None:
         problem = Problem(payload["op"], payload["args"])
         try:
-            facts |= reference.make(Call.of(problem), args.seed, args.out / problem.name)
+            facts |= reference.make(Call(problem), args.seed, args.out / problem.name)
         except NotCallable as error:
             exits.fail(str(error), exits.UNSUPPORTED)
         if not facts["deterministic"]:

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.core import atomic, commands, exits
 from scripts.features import registry
-from scripts.features.operators.report import reach, records_file
+from scripts.features.operators.report import analysis, page, records_file
+from scripts.features.operators.report.analysis import OperatorRates, Rate, Rates
 from scripts.features.operators.report.table import Table
+from scripts.records import markdown
+from scripts.records.markdown import text
 from scripts.records.results_file import BadRecords
 
+LEGEND = """\
+Problems that pass: verified on a target that was run, compiled for the others. ✓: all problems of the operator; ✗: none of them.
+*Any path*: by at least one lowering path.
+"""
 BEGIN, END = "<!-- operators -->\n", "<!-- end of operators -->\n"
 
 
@@ -29,20 +37,106 @@ def main() -> None:
     parser.add_argument("--note", default="", help="a paragraph before the tables")
     args = parser.parse_args()
     try:
-        table = Table.of(record.data for record in records_file.read(args.results))
-        page = args.into.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
+        table = Table(record.data for record in records_file.read(args.results))
+        written = args.into.read_text(encoding="utf-8")
+        before, _, rest = written.partition(BEGIN)
         _, _, after = rest.partition(END)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
-    if BEGIN not in page or END not in rest:
+    if BEGIN not in written or END not in rest:
         exits.fail(
             f"{args.into}: expected the lines {BEGIN.strip()} and {END.strip()}, in this order"
         )
     command = ["python", "-m", "scripts.stages.report_operators", "--into", str(args.into)]
     note = f"{args.note}\n\n" if args.note else ""
-    made = f"\n{note}Made by `{shlex.join(command)}`.\n\n{reach.tables(table)}\n"
+    made = f"\n{note}Made by `{shlex.join(command)}`.\n\n{tables(table)}\n"
     atomic.write_text(args.into, f"{before}{BEGIN}{made}{END}{after}")
+
+
+def tables(table: Table) -> str:
+    """Return the tables as Markdown: the totals, all operators, and the problems that no path passes."""
+    found = {target: analysis.rates(table, target) for target in table.targets}
+    parts = [_totals(table, found), f"{LEGEND}\n{_operators(found)}", *_blocked(table)]
+    return "\n".join(parts)
+
+
+def _totals(table: Table, found: dict[str, Rates]) -> str:
+    """Return the problems that pass, by lowering path (down) and target (across)."""
+    names = list(dict.fromkeys(column.name for column in table.paths))
+    head = ["", *(f"{text(target)}: {_verb(of)}" for target, of in found.items())]
+    rows = [
+        [text(name), *(_share(of, name) for of in found.values())]
+        for name in (names if len(names) == 1 else (*names, "any path"))
+    ]
+    count = (
+        f"{len(table.problems):,} problems of {len({p.op for p in table.problems}):,} operators."
+    )
+    return f"{count}\n\n{markdown.table(head, rows, right=range(1, len(head)))}{_weak(table)}"
+
+
+def _verb(of: Rates) -> str:
+    return "verified" if of.has_run else "compiled"
+
+
+def _share(of: Rates, name: str) -> str:
+    by_name = {column.name: rate for column, rate in zip(of.columns, of.all.by_column, strict=True)}
+    rate = by_name.get(name, of.all.best)
+    return f"{rate.passed:,} ({rate.share:.1%})" if rate.of else ""
+
+
+def _weak(table: Table) -> str:
+    tested = [problem for problem in table.problems if problem.has_reference]
+    weak = sum(bool(problem.weak) for problem in tested)
+    theirs = sum(bool(problem.weak_backendbench) for problem in tested)
+    return (
+        f"\nOf the {len(tested):,} problems with a reference, {weak:,} are weak by this project's verification, and"
+        f" {theirs:,} by BackendBench's criterion.\n"
+    )
+
+
+def _operators(found: dict[str, Rates]) -> str:
+    """Return all operators (down) and lowering paths (across).
+
+    A target that was run has a column for each path; the others have one for any path.
+    """
+    head = ["operator", "problems"]
+    for target, of in found.items():
+        if of.has_run:
+            head += [f"{text(column.name)}<br>{text(target)}" for column in of.columns]
+        if _has_best(of):
+            head.append(f"any path<br>{text(target)}")
+    by_operator = zip(*(of.operators for of in found.values()), strict=True)
+    rows = [
+        [text(of[0].op), str(of[0].best.of), *_marks(of, list(found.values()))]
+        for of in by_operator
+    ]
+    return markdown.table(head, rows, right=[1])
+
+
+def _marks(of: tuple[OperatorRates, ...], found: list[Rates]) -> Iterator[str]:
+    for operator, of_target in zip(of, found, strict=True):
+        if of_target.has_run:
+            yield from map(_mark, operator.by_column)
+        if _has_best(of_target):
+            yield _mark(operator.best)
+
+
+def _has_best(of: Rates) -> bool:
+    """Return whether the best path has a column: it would repeat that of a single path."""
+    return not of.has_run or len(of.columns) > 1
+
+
+def _mark(rate: Rate) -> str:
+    if rate.passed in (0, rate.of):
+        return "✓" if rate.passed else "✗"
+    return f"{rate.passed} of {rate.of}"
+
+
+def _blocked(table: Table) -> Iterator[str]:
+    """Yield, for each target, the problems that pass on no path."""
+    for target in table.targets:
+        if shown := page.blocked(table, target, len(table.problems)):
+            yield f"**On no path to {text(target)}**, with the fault and the reason of each path:\n\n{shown}"
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import msgspec
 from scripts.core import atomic, commands, exits
 from scripts.features import registry
 from scripts.features.operators.problems import dataset, selection, traces
-from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.problem import Problem, merged
 from scripts.features.operators.problems.selection import Selection
 from scripts.features.operators.settings import Operators
 
@@ -53,27 +53,22 @@ def main() -> None:
 def _read(source: Operators, files: Sequence[Path]) -> tuple[list[Problem], list[str]]:
     """Return the problems of a source, and notes about what it lacks."""
     if source.dataset:
-        mapping = dataset.located(source.mapping, dataset.MAPPING) if source.mapping else None
-        return dataset.read(dataset.located(source.dataset, dataset.PROBLEMS), mapping)
+        return dataset.read_named(source.dataset, source.mapping)
     empty = [file for file in files if not file.stat().st_size]
     notes = [f"{file} is empty: its model could not be traced" for file in empty]
     read = (problem for file in files for problem in traces.read(file))
-    return list(traces.merged(read)), notes
+    return list(merged(read)), notes
 
 
 def _write(folder: Path, source: Operators, chosen: Sequence[Problem]) -> None:
     """Write all problems, and those of each batch, in order."""
-    lines = {problem.uuid: _line(problem) for problem in chosen}
+    lines = {p.uuid: json.dumps(p.to_json(), allow_nan=False) + "\n" for p in chosen}
     atomic.write_text(folder / "problems.jsonl", "".join(lines.values()))
     batches: dict[str, list[str]] = {name: [] for name in source.batch_names()}
-    for problem in chosen:
-        batches[source.batch_of(problem.uuid)].append(lines[problem.uuid])
+    for uuid, line in lines.items():
+        batches[source.batch_of(uuid)].append(line)
     for name, own in batches.items():
         atomic.write_text(folder / "batches" / f"{name}.jsonl", "".join(own))
-
-
-def _line(problem: Problem) -> str:
-    return json.dumps(problem.to_json(), allow_nan=False) + "\n"
 
 
 def _counted(

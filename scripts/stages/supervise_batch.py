@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from scripts.features.operators import arguments as batch_arguments
 from scripts.features.operators.batch import stage
 from scripts.run import job_arguments
 from scripts.supervise import supervise
@@ -12,11 +11,10 @@ from scripts.supervise import supervise
 
 def main() -> int:
     parser = job_arguments.parser("supervise_batch", __doc__)
-    batch_arguments.add_arguments(parser)
+    stage.add_arguments(parser)
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
-    batch = batch_arguments.batch(args, job)
-    work = stage.work(batch, stage.in_workers)
+    work = stage.work(stage.of_arguments(args, job), stage.in_workers)
     return job_arguments.run(job, lambda: supervise.run(job, work))
 
 

@@ -7,22 +7,26 @@ import dataclasses
 import functools
 import importlib
 import os
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from scripts.core import exits, process, tensors
 from scripts.features.operators.batch import worker
-from scripts.features.operators.calls.calling import Call
-from scripts.features.operators.calls.operator_session import OperatorSession
-from scripts.features.operators.problems import criterion
+from scripts.features.operators.calls import inputs
+from scripts.features.operators.calls.calling import Call, tensors_in
+from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
 from scripts.matrix import plugins
 from scripts.timing import arguments as timing_arguments
 from scripts.timing import calls
 from scripts.timing.measurement import Verified
 from scripts.timing.worker import Program
+from scripts.torch_model import convert, loading
 from scripts.torch_runtime.arguments import has_cuda_driver
 from scripts.torch_runtime.runtime import NoDevice, compile_count
 from scripts.verify import codes
@@ -48,6 +52,40 @@ def main() -> None:
     worker.serve(args, of.handle, of.load)
 
 
+class OperatorSession:
+    """A call of an operator on its device. Calling the session is one timed call.
+
+    `load_s`: seconds to place the inputs and prepare the call.
+    """
+
+    def __init__(
+        self, call: Call, stored: Sequence[torch.Tensor], runtime: Any, device: Any
+    ) -> None:
+        """`stored`: the reference's inputs, contiguous. `runtime`: a module of scripts/baselines."""
+        start = time.perf_counter()
+        placed = [tensor.to(device.device) for tensor in inputs.laid_out(call, stored)]
+        is_eager = runtime.__name__.rpartition(".")[2] == "eager"
+        with torch.no_grad():
+            self._run = call.bound(*placed) if is_eager else _compiled(call, placed, runtime)
+        device.finish()
+        self.load_s = time.perf_counter() - start
+
+    def __call__(self) -> Any:
+        with torch.no_grad():
+            return self._run()
+
+    def arrays(self, found: Any) -> dict[str, np.ndarray]:
+        return {f"output {i}": convert.to_numpy(t) for i, t in enumerate(tensors_in(found))}
+
+
+def _compiled(call: Call, placed: Sequence[torch.Tensor], runtime: Any) -> Callable[[], Any]:
+    """Return a call of the graph of functional operators, compiled by a runtime."""
+    torch._dynamo.reset()  # what was compiled for the problems before
+    graph = loading.LoadedModel(call.problem.name, call.graph({}), tuple(placed), {}, file=None)
+    prepared = runtime.prepare(graph)
+    return lambda: prepared(*placed)
+
+
 class _Baseline:
     """A runtime on its device, which is opened with the first problem."""
 
@@ -68,7 +106,7 @@ class _Baseline:
         cold = calls.run_calls(session, self._device, 1, keep=True)
         outputs = list(session.arrays(cold.first).values())
         expected = check.expected()
-        facts |= criterion.judged(outputs, expected)
+        facts |= scores.judged(outputs, expected)
         found = verify(outputs, expected, {})
         facts |= dataclasses.asdict(
             Verified(
@@ -96,7 +134,7 @@ class _Baseline:
         return Program(session, self._device.finish, compilations=count)
 
     def _session(self, program: dict[str, Any]) -> OperatorSession:
-        call = Call.of(Problem(program["op"], program["args"]))
+        call = Call(Problem(program["op"], program["args"]))
         self._open()
         made = [torch.ones(1)]
         if program["inputs"]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from scripts.core import atomic, exits, tensors
 from scripts.features.operators.batch import worker
-from scripts.features.operators.problems import criterion
+from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
 from scripts.iree import benchmark, vulkan_profile
 from scripts.iree.session import Module, NoDevice, device_info, load_command
@@ -71,7 +71,7 @@ class _Verifying:
         files.out.unlink(missing_ok=True)
 
         def observe(outputs: Sequence[np.ndarray]) -> None:
-            facts.update(criterion.judged(outputs, check.expected()))
+            facts.update(scores.judged(outputs, check.expected()))
 
         try:
             verify_module(module, device["name"], files, check, self._threads, observe=observe)

@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from scripts.core import atomic
+from scripts.supervise import outcome
+from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome
 
 
@@ -38,20 +42,32 @@ def read(path: str | Path) -> dict[str, Line]:
     found = {}
     for number, text in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         try:
-            values = json.loads(text)
-            line = Line(**{**values, "outcome": Outcome(**values["outcome"])})
-        except (KeyError, TypeError, ValueError) as error:
+            line = msgspec.json.decode(text, type=Line)
+        except (msgspec.MsgspecError, ValueError) as error:
             raise ValueError(f"{path}:{number}: not the outcome of a problem ({error})") from error
         found[line.problem] = line
     return found
 
 
 def read_if_whole(path: str | Path) -> dict[str, Line]:
-    """Read the lines; none if the file does not exist or is not whole.
-
-    The status file of the stage says whether it is whole.
-    """
+    """Read the lines; none if the file does not exist or is not whole. The status file of the stage
+    says whether it is whole."""
     try:
         return read(path)
     except (OSError, ValueError):
         return {}
+
+
+def cell_of(job: Job, name: str) -> str:
+    """Return the name of a problem in a cell of a stage, for its outcome."""
+    return f"{job.cell}: {name}"
+
+
+def stands(ended: Outcome, job: Job) -> bool:
+    """Return whether the outcome of an unchanged problem in an earlier run is still valid: it is ok,
+    or a failure under the same code and limits which says something about the problem."""
+    if ended.status == outcome.OK:
+        return True
+    limits = {"timeout": job.timeout_s, "oom": job.memory_mb}
+    has_moved = ended.limit not in (None, limits.get(ended.status))
+    return ended.fingerprint == job.fingerprint and not has_moved and not ended.is_passing

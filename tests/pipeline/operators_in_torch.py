@@ -13,29 +13,26 @@ from pathlib import Path
 import torch
 
 from scripts.core import tensors
-from scripts.features.operators.calls import exporting, golden, inputs, weakness
+from scripts.features.operators.calls import inputs, reference
 from scripts.features.operators.calls.calling import Call, NotCallable, tensors_in
 from scripts.features.operators.calls.tracing import Trace
-from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
 from scripts.lowering import capture, link
 from scripts.torch_model import convert
 from scripts.verify import verify
+from scripts.verify.verify import Expected
 
 
 def problem(op: str, args: str) -> dict:
     """Return the properties of a problem's inputs, eager results and graph."""
     try:
-        call = Call.of(Problem(op, args))
+        call = Call(Problem(op, args))
         made = inputs.make(call, seed=0)
         before = [tensor.clone() for tensor in made]
-        observed = golden.observe(call, made)
+        observed = reference.observe(call, made)
     except NotCallable as error:
         return {"refused": str(error)}
-
-    def by_backend_bench(answer):
-        return scores.is_correct(answer, observed.eager, [kind.dtype for kind in observed.types])
-
+    weak, weak_by_backend_bench = reference.weak_answers(call, made, observed)
     found = {
         "inputs": [_described(tensor) for tensor in made],
         "same_again": _equal(made, inputs.make(call, seed=0)),
@@ -44,27 +41,25 @@ def problem(op: str, args: str) -> dict:
         "fp64": observed.fp64 is not None,
         "deterministic": observed.deterministic,
         "dtype": observed.dtype,
-        "marks": observed.marks,
-        "weak": weakness.weak(call, made, observed),
-        "weak_by_backend_bench": weakness.weak(call, made, observed, by_backend_bench),
+        "marks": reference.marks(observed.golden),
+        "weak": weak,
+        "weak_by_backend_bench": weak_by_backend_bench,
         "bound_agrees": _bound(call, made, observed),
         "unchanged": _equal(made, before),
-        "results": [array.reshape(-1)[:8].tolist() for array in observed.eager],
+        "results": [array.reshape(-1)[:8].tolist() for array in observed.golden],
     }
     return found | _lowered(call, made, observed)
 
 
-def _bound(call: Call, made: list, observed: golden.Observed) -> str:
+def _bound(call: Call, made: list, observed: Expected) -> str:
     """Return the verdict of the third of the calls that are timed."""
     run = call.bound(*made)
     with torch.no_grad():
         third = [run() for _ in range(3)][-1]
-    return verify.verify(
-        [convert.to_numpy(t) for t in tensors_in(third)], observed.expected(), {}
-    ).code
+    return verify.verify([convert.to_numpy(t) for t in tensors_in(third)], observed, {}).code
 
 
-def _lowered(call: Call, made: list, observed: golden.Observed) -> dict:
+def _lowered(call: Call, made: list, observed: Expected) -> dict:
     """Return the graph, its results, and whether torch-mlir imports it."""
     from torch_mlir import ir
     from torch_mlir.dialects import torch as torch_dialect
@@ -85,7 +80,7 @@ def _lowered(call: Call, made: list, observed: golden.Observed) -> dict:
     return {
         "operators": [str(n.target) for n in graph.graph.nodes if n.op == "call_function"],
         "placeholders": len(placeholders),
-        "agrees": verify.verify(again, observed.expected(), {}).code,
+        "agrees": verify.verify(again, observed, {}).code,
         "imported": "func.func @main" in str(importer.module),
     }
 
@@ -94,20 +89,20 @@ def programs(asked: list, exporters: list, folder: Path) -> list:
     """Make programs of problems with several exporters, inputs and golden results."""
     refused = []
     for number, (op, args) in enumerate(asked):
-        call = Call.of(Problem(op, args))
+        call = Call(Problem(op, args))
         made = inputs.make(call, seed=0)
-        observed = golden.observe(call, made)
+        observed = reference.observe(call, made)
         stored = {str(i): convert.to_numpy(tensor) for i, tensor in enumerate(made)}
         tensors.save_npz(folder / f"{number}.inputs.npz", stored)
-        tensors.save_npz(folder / f"{number}.golden.npz", observed.arrays())
+        tensors.save_npz(folder / f"{number}.golden.npz", reference.arrays(observed))
         for name, exporter, options in exporters:
             module = importlib.import_module(f"scripts.exporters.{exporter}")
             try:
-                lowered, _ = module.export(exporting.as_model(call), options)
+                lowered, _ = module.export(call.as_model(), options)
             except capture.UnsupportedProgram as error:
                 refused.append([op, name, str(error)])
                 continue
-            text = link.link(lowered, exporting.input_types(call))
+            text = link.link(lowered, call.input_types())
             (folder / f"{number}.{name}.mlir").write_bytes(text)
     return refused
 

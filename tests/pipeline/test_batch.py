@@ -8,9 +8,10 @@ import pytest
 
 from scripts.features.operators.batch.compiler import Compiler, Limits
 from scripts.features.operators.batch.program import Program
-from scripts.features.operators.batch.together import Compiled, Folders, compile_all
+from scripts.features.operators.batch.together import Compilation
 from scripts.iree.backends import BACKENDS, compile_flags, unused_plugins
 from scripts.iree.tools import program
+from scripts.supervise.outcomes import Line
 from tests.checkouts import in_environment
 
 TIMES = """\
@@ -83,7 +84,7 @@ def normalised(iree) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def compiled(iree, normalised, tmp_path_factory) -> dict[str, Compiled]:
+def compiled(iree, normalised, tmp_path_factory) -> dict[str, Line]:
     """Of eight programs in one module, only the wrong one is refused."""
     folder = tmp_path_factory.mktemp("batch")
     texts = {f"times{number}": normalised[0].replace("2.000000e+00", f"{number}.000000e+00") for number in range(3, 9)}  # fmt: skip
@@ -97,8 +98,8 @@ def compiled(iree, normalised, tmp_path_factory) -> dict[str, Compiled]:
     compiler = Compiler(str(program("iree-compile", iree.parent)), flags, "3.13", Limits(120, 8000))
     found = []
     for number, batch in enumerate((programs, programs[6:7])):
-        folders = Folders(folder / f"cache{number}", folder / "modules", folder / "work")
-        compile_all(batch, compiler, folders, found.append)
+        folders = (folder / name for name in (f"cache{number}", "modules", "work"))
+        Compilation(compiler, *folders).run(batch, found.append)
     return {"alone": found.pop()} | {one.outcome.cell: one for one in found}
 
 
@@ -127,12 +128,12 @@ def test_one_that_is_refused_ends_as_it_does_alone_and_the_others_are_compiled(c
     assert dataclasses.replace(alone, log="") == dataclasses.replace(refused, log="")
     others = [one for name, one in compiled.items() if name not in ("alone", "refused")]
     assert {one.outcome.status for one in others} == {"ok"}
-    assert {one.together for one in others} == {7}
-    assert len({one.module for one in others}) == 1
+    assert {one.result["together"] for one in others} == {7}
+    assert len({one.result["module"] for one in others}) == 1
 
 
 def test_each_function_of_a_module_computes_its_own_program(compiled, iree):
-    case = {name: (str(one.module), one.function) for name, one in compiled.items() if one.module}
+    case = {name: (one.result["module"], one.result["function"]) for name, one in compiled.items() if "module" in one.result}  # fmt: skip
     found = in_environment(iree / "python", "batch_in_iree", "call", case=case)
     assert found == {
         "doubled": [0, 2, 4, 6],
@@ -144,7 +145,7 @@ def test_a_session_has_the_threads_that_it_was_given_also_after_the_device_was_a
     compiled, iree
 ):
     one = compiled["doubled"]
-    case = (str(one.module), one.function, 1)
+    case = (one.result["module"], one.result["function"], 1)
     assert in_environment(iree / "python", "batch_in_iree", "workers", case=case) == 1
 
 

@@ -1,10 +1,10 @@
-"""blame: diagnostics of iree-compile 3.13 are assigned to the programs of a module."""
+"""program: diagnostics of iree-compile 3.13 are assigned to the programs of a module."""
 
 from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.batch import blame
+from scripts.features.operators.batch import program
 from scripts.features.operators.batch.program import Program, combine
 from scripts.supervise.diagnose import diagnose
 
@@ -33,7 +33,7 @@ DISPATCH = """\
 
 
 def said(log: str) -> dict[int, str]:
-    return blame.by_program(log, COMBINED, MODULE)
+    return program.errors(log, COMBINED, MODULE)[0]
 
 
 def test_a_diagnostic_is_of_the_program_whose_line_it_points_at():

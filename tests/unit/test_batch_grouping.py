@@ -1,10 +1,10 @@
-"""grouping: how many programs are compiled together, given how others of their kind have ended."""
+"""together: how many programs are compiled together, given how others of their kind have ended."""
 
 from pathlib import Path
 
-from scripts.features.operators.batch import grouping
-from scripts.features.operators.batch.grouping import Queue
+from scripts.features.operators.batch import together
 from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch.together import Queue
 
 ADD = """\
 func.func @main(%arg0: tensor<4x5xf32>) -> tensor<4x5xf32> {
@@ -20,10 +20,10 @@ def programs(count: int, text: str = ADD, name: str = "p") -> list[Program]:
 
 def test_a_kind_is_operations_and_types_without_numbers():
     other = ADD.replace("4x5", "77x1").replace("%0", "%10")
-    assert grouping.kind(ADD) == grouping.kind(other)
-    assert grouping.kind(ADD) != grouping.kind(ADD.replace("f32", "f16"))
-    assert grouping.kind(ADD) != grouping.kind(ADD.replace("addf", "mulf"))
-    assert grouping.kind(ADD) != grouping.kind(ADD.replace("4x5", "4x0"))
+    assert together.kind(ADD) == together.kind(other)
+    assert together.kind(ADD) != together.kind(ADD.replace("f32", "f16"))
+    assert together.kind(ADD) != together.kind(ADD.replace("addf", "mulf"))
+    assert together.kind(ADD) != together.kind(ADD.replace("4x5", "4x0"))
 
 
 def test_a_module_grows_when_programs_of_its_kind_compile():

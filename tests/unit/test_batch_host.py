@@ -7,15 +7,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from scripts.core import process
-from scripts.features.operators.batch import host
-from scripts.features.operators.batch.host import Handled, Task
+from scripts.features.operators.batch.host import Host
 from scripts.supervise.job import Interrupted, Job
+from scripts.supervise.outcomes import Line
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
@@ -87,15 +87,15 @@ class Batch:
     fingerprint: str = "c0de"
     python: str = sys.executable
 
-    def __call__(self, *fates: str) -> list[Handled]:
+    def __call__(self, *fates: str) -> list[Line]:
         """Return the result of each task, in the order of the fates."""
-        tasks = [Task(f"t{n}", {"number": n, "do": fate}) for n, fate in enumerate(fates)]
+        tasks = {f"t{n}": {"number": n, "do": fate} for n, fate in enumerate(fates)}
         found = self.run(tasks)
-        assert sorted(found) == sorted(task.name for task in tasks)
+        assert sorted(found) == sorted(tasks)
         assert process.descendants(os.getpid()) == []
-        return [found[task.name] for task in tasks]
+        return [found[task] for task in tasks]
 
-    def run(self, tasks: Sequence[Task], **more) -> dict[str, Handled]:
+    def run(self, tasks: Mapping[str, dict], **more) -> dict[str, Line]:
         (self.folder / "package").mkdir(exist_ok=True)
         (self.folder / "package/__init__.py").write_text("")
         (self.folder / "package/worker.py").write_text(WORKER)
@@ -110,13 +110,14 @@ class Batch:
             fingerprint=self.fingerprint,
             **more,
         )
-        found: dict[str, Handled] = {}
+        found: dict[str, Line] = {}
 
-        def take(handled: Handled) -> None:
-            assert handled.outcome.cell not in found
-            found[handled.outcome.cell] = handled
+        def take(handled: Line) -> None:
+            assert handled.problem not in found
+            assert handled.outcome.cell == f"batch: {handled.problem}"
+            found[handled.problem] = handled
 
-        host.run(job, tasks, self.folder / "work", take)
+        Host(job, self.folder / "work", take).run(tasks)
         return found
 
     @property
@@ -133,7 +134,7 @@ def batch(tmp_path, monkeypatch, nothing_is_left) -> Batch:
     return Batch(tmp_path)
 
 
-def status(handled: Handled) -> tuple[str, str]:
+def status(handled: Line) -> tuple[str, str]:
     return handled.outcome.status, handled.outcome.reason
 
 
@@ -235,8 +236,7 @@ def test_what_has_ended_is_not_handled_again(batch):
     count = len(batch.handled)
     again = batch("ok", "raise", "segfault", "ok", "ok")
     assert batch.handled[count:] == [4]
-    assert [handled.kept for handled in again] == [True] * 4 + [False]
-    assert [dataclasses.replace(handled, kept=True) for handled in first] == again[:4]
+    assert first == again[:4]
 
 
 def test_failures_run_again_under_other_code_and_nothing_else(batch):
@@ -266,9 +266,10 @@ def test_a_limit_that_was_raised_runs_the_task_again(batch):
     batch.timeout_s = 1
     assert status(batch("hang")[0]) == FATES["hang"]
     count = len(batch.handled)
-    assert batch("hang")[0].kept
+    batch("hang")
+    assert batch.handled[count:] == []
     batch.timeout_s = 1.2
-    assert not batch("hang")[0].kept
+    batch("hang")
     assert batch.handled[count:] == [0]
 
 
@@ -291,11 +292,6 @@ def test_a_failed_tasks_command_repeats_it(batch):
     assert [end["code"] for end in ended] == [1]
 
 
-def test_tasks_that_are_the_same_are_refused(batch):
-    with pytest.raises(ValueError, match="two tasks of the batch are the same"):
-        batch.run([Task("t", {"number": 0, "do": "ok"})] * 2)
-
-
 def test_an_orphaned_host_stops_and_keeps_what_has_ended(batch):
     with pytest.raises(Interrupted):
-        batch.run([Task("t", {"number": 0, "do": "hang"})], owner=os.getpid())
+        batch.run({"t": {"number": 0, "do": "hang"}}, owner=os.getpid())

@@ -11,8 +11,9 @@ import pytest
 from scripts.features.operators.batch import compiler as compilers
 from scripts.features.operators.batch.compiler import Compiler, Limits
 from scripts.features.operators.batch.program import Program
-from scripts.features.operators.batch.together import Compiled, Folders, compile_all
+from scripts.features.operators.batch.together import Compilation
 from scripts.supervise.job import Interrupted
+from scripts.supervise.outcomes import Line
 
 # A program is `func.func @main() {`, a line `return "<fate>"` (with its name, so that programs
 # differ), `}`. The substitute does what each fate says, and writes the functions' names as its
@@ -74,23 +75,23 @@ class Setup:
     cache: str = "cache"
     owner: int = dataclasses.field(default_factory=os.getppid)
 
-    def __call__(self, *fates: str) -> dict[str, Compiled]:
+    def __call__(self, *fates: str) -> dict[str, Line]:
         programs = [self.program(f"p{n}", fate) for n, fate in enumerate(fates)]
         return self.compile(programs)
 
-    def compile(self, programs: list[Program], done=lambda _: None) -> dict[str, Compiled]:
+    def compile(self, programs: list[Program], done=lambda _: None) -> dict[str, Line]:
         script = self.folder / "compiler.py"
         script.write_text(COMPILER)
         flags = (str(script), str(self.folder / "runs"), *self.flags)
         compiler = Compiler(sys.executable, flags, "3.13", self.limits, self.owner)
-        folders = Folders(*(self.folder / name for name in (self.cache, "modules", "work")))
-        found: list[Compiled] = []
+        folders = (self.folder / name for name in (self.cache, "modules", "work"))
+        found: list[Line] = []
 
-        def take(compiled: Compiled) -> None:
+        def take(compiled: Line) -> None:
             found.append(compiled)
             done(compiled)
 
-        compile_all(programs, compiler, folders, take, self.code)
+        Compilation(compiler, *folders, self.code).run(programs, take)
         assert [c.outcome.cell for c in found] == list(dict.fromkeys(c.outcome.cell for c in found))
         assert {c.outcome.cell for c in found} == {program.name for program in programs}
         return {compiled.outcome.cell: compiled for compiled in found}
@@ -115,7 +116,7 @@ def setup(tmp_path, monkeypatch, nothing_is_left) -> Setup:
     return Setup(tmp_path)
 
 
-def statuses(found: dict[str, Compiled]) -> dict[str, tuple[str, str]]:
+def statuses(found: dict[str, Line]) -> dict[str, tuple[str, str]]:
     """Return the outcomes that are not ok."""
     ended = {name: compiled.outcome for name, compiled in found.items()}
     return {name: (o.status, o.reason) for name, o in ended.items() if o.status != "ok"}
@@ -126,16 +127,19 @@ def test_programs_are_compiled_as_the_functions_of_modules(setup):
     assert setup.runs == [24, 32, 32, 12]  # the first one shows that such programs compile
     assert statuses(found) == {}
     for number, compiled in enumerate(found.values()):
-        assert compiled.function == f"program_{number if number < 24 else (number - 24) % 32}"
-        assert compiled.function in compiled.module.read_text().split()
-        assert compiled.together == (24 if number < 24 else 32 if number < 88 else 12)
-        assert not compiled.cached
+        assert (
+            compiled.result["function"]
+            == f"program_{number if number < 24 else (number - 24) % 32}"
+        )
+        assert compiled.result["function"] in Path(compiled.result["module"]).read_text().split()
+        assert compiled.result["together"] == (24 if number < 24 else 32 if number < 88 else 12)
+        assert not compiled.result["cached"]
 
 
 def test_a_program_by_itself_keeps_the_name_of_its_entry(setup):
     (compiled,) = setup("ok").values()
-    assert (compiled.function, compiled.together) == ("main", 1)
-    assert compiled.module.read_text() == "main"
+    assert (compiled.result["function"], compiled.result["together"]) == ("main", 1)
+    assert Path(compiled.result["module"]).read_text() == "main"
 
 
 def test_those_that_diagnostics_name_fail_and_the_rest_is_compiled_again(setup):
@@ -176,7 +180,7 @@ def test_one_of_32_ends_as_it_does_alone_and_the_others_as_undisturbed(setup, fa
     found = setup.compile([*others[:19], odd, *others[19:]])
     ended = found.pop("odd").outcome
     assert statuses(found) == {}
-    assert all(compiled.function in compiled.module.read_text().split() for compiled in found.values())  # fmt: skip
+    assert all(compiled.result["function"] in Path(compiled.result["module"]).read_text().split() for compiled in found.values())  # fmt: skip
     assert (ended.status, ended.reason) == FATES[fate]
     # On a busy machine, a module may exceed its time limit, which only splits it.
     assert fate == "hang" or len(setup.runs) <= 2 * 5 + 2
@@ -212,13 +216,14 @@ def test_what_is_wrong_with_the_flags_is_found_once(setup):
 
 def test_the_same_program_is_not_compiled_again(setup):
     first = setup("ok", "illegal", "ok")
-    assert not any(compiled.cached for compiled in first.values())
+    assert not any(compiled.result["cached"] for compiled in first.values())
     count = len(setup.runs)
     again = setup("ok", "illegal", "ok", "ok")
     assert setup.runs[count:] == [1]
-    assert [compiled.cached for compiled in again.values()] == [True, True, True, False]
+    assert [compiled.result["cached"] for compiled in again.values()] == [True, True, True, False]
     for name, compiled in first.items():
-        assert dataclasses.replace(compiled, cached=True) == again[name]
+        result = compiled.result | {"cached": True}
+        assert dataclasses.replace(compiled, result=result) == again[name]
     assert (setup.folder / "logs/p1.txt").read_text().startswith(str(setup.folder / "programs"))
 
 
@@ -227,14 +232,14 @@ def test_two_programs_that_are_the_same_are_compiled_once(setup):
     other = dataclasses.replace(one, name="other", path=one.path.with_name("other.mlir"))
     found = setup.compile([one, other])
     assert setup.runs == [1]
-    assert (found["one"].cached, found["other"].cached) == (False, True)
-    assert found["one"].module == found["other"].module
+    assert (found["one"].result["cached"], found["other"].result["cached"]) == (False, True)
+    assert found["one"].result["module"] == found["other"].result["module"]
 
 
 def test_other_flags_compile_again(setup):
     setup("ok")
     setup.flags = ("--other",)
-    assert not setup("ok")["p0"].cached
+    assert not setup("ok")["p0"].result["cached"]
 
 
 def test_failures_run_again_under_other_code_and_nothing_else(setup):
@@ -242,21 +247,21 @@ def test_failures_run_again_under_other_code_and_nothing_else(setup):
     count = len(setup.runs)
     setup.code = "fixed"
     found = setup("ok", "illegal")
-    assert [compiled.cached for compiled in found.values()] == [True, False]
+    assert [compiled.result["cached"] for compiled in found.values()] == [True, False]
     assert setup.runs[count:] == [1]
 
 
 def test_one_that_was_killed_from_outside_is_made_again(setup):
     assert statuses(setup("killed"))["p0"] == ("crashed", "SIGKILL")
-    assert not setup("killed")["p0"].cached
+    assert not setup("killed")["p0"].result["cached"]
 
 
 def test_a_limit_that_was_raised_compiles_again(setup):
     setup.limits = Limits(timeout_s=1, memory_mb=300)
     assert setup("hang")["p0"].outcome.limit == 1
-    assert setup("hang")["p0"].cached
+    assert setup("hang")["p0"].result["cached"]
     setup.limits = Limits(timeout_s=1.5, memory_mb=300)
-    assert not setup("hang")["p0"].cached
+    assert not setup("hang")["p0"].result["cached"]
 
 
 def test_a_program_with_resources_is_compiled_alone(setup):
@@ -264,7 +269,7 @@ def test_a_program_with_resources_is_compiled_alone(setup):
     big = dataclasses.replace(big, text=big.text + "{-# #-}\n")
     found = setup.compile([setup.program("a", "ok"), big, setup.program("b", "ok")])
     assert sorted(setup.runs) == [1, 2]
-    assert found["big"].function == "main"
+    assert found["big"].result["function"] == "main"
 
 
 def test_a_program_with_float64_in_its_interface_is_compiled_alone_and_keeps_it(setup):
@@ -272,7 +277,11 @@ def test_a_program_with_float64_in_its_interface_is_compiled_alone_and_keeps_it(
     wide = dataclasses.replace(setup.program("wide", "ok"), text=text)
     wide.path.write_text(text)
     found = setup.compile([setup.program("a", "ok"), setup.program("b", "ok"), wide])
-    assert {name: one.together for name, one in found.items()} == {"a": 2, "b": 2, "wide": 1}
+    assert {name: one.result["together"] for name, one in found.items()} == {
+        "a": 2,
+        "b": 2,
+        "wide": 1,
+    }
     keeps = {name for name, one in found.items() if "f64-to-f32=false" in one.outcome.command}
     assert keeps == {"wide"}
 
@@ -280,14 +289,14 @@ def test_a_program_with_float64_in_its_interface_is_compiled_alone_and_keeps_it(
 def test_what_came_of_each_is_in_the_cache_when_the_rest_is_stopped(setup):
     programs = [setup.program(f"p{number}", "ok") for number in range(100)]
 
-    def stop(compiled: Compiled) -> None:
+    def stop(compiled: Line) -> None:
         if compiled.outcome.cell == "p64":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         setup.compile(programs, done=stop)
     found = setup.compile(programs)
-    assert [compiled.cached for compiled in found.values()] == [True] * 65 + [False] * 35
+    assert [compiled.result["cached"] for compiled in found.values()] == [True] * 65 + [False] * 35
 
 
 def test_a_log_names_the_programs_own_file_and_line(setup):

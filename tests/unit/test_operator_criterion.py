@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scripts.core.tensors import TensorType
-from scripts.features.operators.problems import criterion
+from scripts.features.operators.problems import scores
 from scripts.verify.verify import Expected
 
 GOLDEN = np.array([0.0, 1.0, -200.0], np.float32)
@@ -13,7 +13,7 @@ GOLDEN = np.array([0.0, 1.0, -200.0], np.float32)
 def judged(*outputs: np.ndarray) -> dict:
     types = [TensorType(f"output {n}", GOLDEN.shape, "float32") for n in range(len(outputs))]
     expected = Expected(types, [GOLDEN] * len(outputs), None, True, "f32")
-    return criterion.judged(outputs, expected)
+    return scores.judged(outputs, expected)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from scripts.features.operators.report import faults
-from scripts.features.operators.report.faults import FAULTS, RULES, Failure
+from scripts.features.operators.report.faults import FAULTS, RULES
+from scripts.supervise.outcome import Outcome
 
 REAL = [
     ("problem", "operator_reference", "unsupported", "unsupported", "random: aten.bernoulli_.float draws random numbers", ""),
@@ -53,7 +54,7 @@ REAL = [
 
 @pytest.mark.parametrize(("fault", "stage", "status", "reason", "detail", "tool"), REAL)
 def test_a_failure_has_the_fault_of_its_stage_and_text(fault, stage, status, reason, detail, tool):
-    assert faults.of(Failure(stage, status, reason, detail, tool)) == fault
+    assert faults.of(Outcome(status, stage, "cell", reason, detail), tool) == fault
 
 
 def test_every_fault_is_described_and_every_rule_names_one():
@@ -62,9 +63,9 @@ def test_every_fault_is_described_and_every_rule_names_one():
 
 def test_every_rule_decides_a_failure():
     decided = set()
-    for _, *values in REAL:
-        failure = Failure(*values)
-        decided.add(next(rule for rule in RULES if rule.applies(failure)))
+    for _, stage, status, reason, detail, tool in REAL:
+        ended = Outcome(status, stage, "cell", reason, detail)
+        decided.add(next(rule for rule in RULES if rule.applies(ended, tool)))
     left = [rule for rule in RULES if rule not in decided]
     assert [(rule.fault, rule.stages) for rule in left] == [
         ("problem", ()),
@@ -76,7 +77,7 @@ def test_every_rule_decides_a_failure():
 
 def test_an_unknown_stage_is_refused():
     with pytest.raises(ValueError, match="no rule for a failure of the stage 'teleport'"):
-        faults.of(Failure("teleport", "error", "why", "what"))
+        faults.of(Outcome("error", "teleport", "cell", "why", "what"), "")
 
 
 def test_the_page_has_every_fault_with_its_meaning():

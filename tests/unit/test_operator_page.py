@@ -9,16 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scripts.features.operators.report import (
-    fixes,
-    model_times,
-    page,
-    record,
-    records_file,
-    scoring,
-)
+from scripts.features.operators.report import analysis, page, record, records_file
 from scripts.features.operators.report import screen as operators_screen
-from scripts.features.operators.report.pass_rates import rates
+from scripts.features.operators.report.analysis import rates
 from scripts.features.operators.report.table import Table
 from scripts.records import writing
 from scripts.stages import report_operators
@@ -41,10 +34,10 @@ def tree(tmp_path, monkeypatch):
 
 def table(tree: Tree) -> Table:
     tree.write()
-    return Table.of(record.of_batch(Path(), tree.matrix, "0", tree.problems))
+    return Table(record.of_batch(Path(), tree.matrix, "0", tree.problems))
 
 
-def scores(found: list[scoring.Scored]) -> dict[str, tuple]:
+def scores(found: list[analysis.Scored]) -> dict[str, tuple]:
     """Theirs and ours by label: problems, correctness, performance, perf@1."""
 
     def of(one):
@@ -57,7 +50,7 @@ def scores(found: list[scoring.Scored]) -> dict[str, tuple]:
 def test_each_path_and_the_best_of_them_has_scores_and_a_target_that_is_not_run_has_none(tree):
     # torch is twice as fast as eager, xla half as fast. One of the two products is wrong by torch.
     tree.endings = {f"operator_verify 0/torch/llvm-cpu: {MM.name}": ("error", "wrong-result", "FAIL")}  # fmt: skip
-    found = scores(scoring.scored(table(tree)))
+    found = scores(analysis.scored(table(tree)))
     assert found == {
         "torch/llvm-cpu": ((3, 0.75, round((2 * 2**0.5) ** 0.5, 6), 0.5),) * 2,
         "xla/llvm-cpu": ((3, 1.0, 0.5, 0.0),) * 2,
@@ -73,7 +66,7 @@ def test_their_scores_are_of_included_problems_by_their_criterion_and_ours_witho
         f"operator_reference 0: {MM.name}": {"weak": ["zeros"]},
         measured: {"backendbench_correct": False},  # passes this project's verification
     }
-    theirs, ours = scores(scoring.scored(table(tree)))["torch/llvm-cpu"]
+    theirs, ours = scores(analysis.scored(table(tree)))["torch/llvm-cpu"]
     assert theirs == (2, 0.5, round(2**0.5, 6), 0.5)
     assert ours == (2, 1.0, 2.0, 1.0)
 
@@ -85,7 +78,7 @@ def test_failures_of_one_kind_are_one_fix_and_are_ordered_by_the_calls_that_they
         f"{TORCH}: {MM.name}": stack(3),
         f"{TORCH}: {MM_16.name}": ("error", "bufferization", "failed to bufferize op"),
     }
-    first, second = fixes.first(table(tree))
+    first, second = analysis.fixes(table(tree))
     assert (first.reason, first.calls, first.blocked_calls) == ("bufferization", 100, 0)
     assert (second.reason, second.calls, second.fault) == ("stack-allocation-limit", 13, "iree-codegen")  # fmt: skip
     assert second.blocked == tuple(p for p in second.problems if p.op == ADD.op)  # MM passes by xla
@@ -105,7 +98,7 @@ def test_what_is_not_the_fault_of_a_compiler_is_no_fix(tree):
         f"operator_reference 0: {ADD.name}": ("unsupported", "unsupported", "random: it draws"),
         f"{TORCH}: {MM.name}": ("error", "disk-full", "No space left on device"),
     }
-    assert fixes.first(table(tree)) == []
+    assert analysis.fixes(table(tree)) == []
 
 
 def test_the_rates_of_a_target_count_what_passes_on_each_path_and_on_any(tree):
@@ -121,7 +114,7 @@ def test_the_rates_of_a_target_count_what_passes_on_each_path_and_on_any(tree):
 
 def test_the_time_of_a_model_is_its_own_calls_times_eagers_latency(tree):
     tree.endings = {f"{TORCH}: {MM.name}": stack(1), f"{XLA}: {MM.name}": stack(1)}
-    bert, gpt = model_times.of(table(tree), "llvm-cpu")
+    bert, gpt = analysis.model_times(table(tree), "llvm-cpu")
     # eager takes 2 ms per call, torch 1 ms. No path runs MM, which only bert calls.
     assert [(of.op, of.calls, of.eager_ms, of.best_ms, of.unverified) for of in bert.operators] == [
         (ADD.op, 6, 12.0, 6.0, 0),
@@ -149,7 +142,7 @@ def test_a_target_whose_device_is_missing_counts_what_compiles(tree):
 
 def test_a_model_whose_calls_are_not_known_has_no_time(tree):
     tree.problems = [dataclasses.replace(MM, calls=())]
-    assert model_times.of(table(tree), "llvm-cpu") == []
+    assert analysis.model_times(table(tree), "llvm-cpu") == []
 
 
 def test_the_page_has_the_reason_and_the_fault_of_each_problem_that_no_path_passes(tree):
@@ -182,7 +175,7 @@ def test_the_page_has_the_reason_and_the_fault_of_each_problem_that_no_path_pass
 
 
 def table_again(tree: Tree) -> Table:
-    return Table.of(record.of_batch(Path(), tree.matrix, "0", tree.problems))
+    return Table(record.of_batch(Path(), tree.matrix, "0", tree.problems))
 
 
 def test_a_source_without_a_limit_of_elements_leaves_out_none(tree):
@@ -192,7 +185,7 @@ def test_a_source_without_a_limit_of_elements_leaves_out_none(tree):
 
 
 def test_a_selection_without_problems_is_a_page_too():
-    assert page.page(Table.of([]), {}) == "# Operators\n\nNo problem is selected.\n"
+    assert page.page(Table([]), {}) == "# Operators\n\nNo problem is selected.\n"
 
 
 @pytest.mark.parametrize("width", [60, 200])
@@ -214,7 +207,7 @@ def test_records_may_be_read_again_from_the_file(tree):
     tree.write()
     found = record.of_batch(Path(), tree.matrix, "0", tree.problems)
     again = [json.loads(json.dumps(one)) for one in found]
-    assert page.page(Table.of(found), {}) == page.page(Table.of(again), {})
+    assert page.page(Table(found), {}) == page.page(Table(again), {})
 
 
 PAGE = "# Operators\n\n<!-- operators -->\nolder\n<!-- end of operators -->\n\n## More\n"

@@ -10,7 +10,7 @@ import pytest
 
 from scripts.features.operators.problems import dataset, traces
 from scripts.features.operators.problems.dataset import DatasetError
-from scripts.features.operators.problems.problem import Facts, Problem
+from scripts.features.operators.problems.problem import Facts, Problem, merged
 from scripts.features.operators.problems.selection import Selection, select
 from scripts.features.operators.problems.traces import TraceError
 
@@ -89,13 +89,13 @@ def test_a_trace_is_written_as_it_is_read(tmp_path):
 
 def test_a_problem_of_several_models_is_one(tmp_path):
     both = [*trace(tmp_path, TRACE), *trace(tmp_path, TRACE, "gpt2.txt")]
-    found = list(traces.merged(both))
+    found = list(merged(both))
     assert len(found) == 3
     assert (found[0].count, found[0].models) == (312, ("bert", "gpt2"))
     assert found[0].calls == (156, 156)
     again = [found[0], found[0], dataclasses.replace(found[0], models=("vit",), calls=())]
-    assert next(traces.merged(again[:2])).calls == (312, 312)
-    assert next(traces.merged(again)).calls == ()  # those of one model are not known
+    assert next(merged(again[:2])).calls == (312, 312)
+    assert next(merged(again)).calls == ()  # those of one model are not known
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_source_models_are_those_of_the_dataset_or_of_the_mapping(tmp_path):
         ("[1]", "x.json: expected a list of objects, or an object per line"),
         (
             json.dumps([ROW, ROW | {"args": "((1"}]),
-            "x.json: row 2: arguments of aten.add.Tensor: column 4: expected ',' or ')'",
+            "x.json: row 2: arguments of aten.add.Tensor: column 2: '(' was never closed",
         ),
         (json.dumps([ROW | {"count": "x"}]), "x.json: row 1: ValueError: invalid literal"),
     ],

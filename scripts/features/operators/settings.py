@@ -24,8 +24,6 @@ from scripts.timing.turns import Rule
 
 RUNTIMES = ("eager", "inductor")
 """Runtimes of baselines that run single operators."""
-OVERHEAD = "overhead"
-"""The value of `select` for which a dataset is needed."""
 DEFAULTS: dict[str, Any] = {"batches": 4, "max_elements": 1_000_000}
 """The values of keys that a configuration leaves out."""
 PREFERRED = {"frontends": "torchmlir-stablehlo", "targets": "llvm-cpu", "baselines": "eager"}
@@ -134,12 +132,12 @@ def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
     compiled = given.get("compile_only") or []
     if "targets" not in selections:
         _matching("compile_only", compiled, targets, problems)
-    values = {key: given[key] for key in _SELECTION if given.get(key) is not None}
+    selection = {key: value for key, value in given.items() if value is not None}
     found = Operators(
         dataset=os.path.expanduser(given.get("dataset") or ""),
         mapping=os.path.expanduser(given.get("mapping") or ""),
         traces=tuple(map(os.path.expanduser, given.get("traces") or ())),
-        selection=msgspec.convert(values, Selection),
+        selection=msgspec.convert(selection, Selection),
         batches=given["batches"],
         frontends=taken["frontends"],
         targets=targets,
@@ -152,13 +150,14 @@ def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
 
 
 def _runs(baseline: Baseline) -> bool:
-    """Return whether a baseline runs single operators."""
-    as_it_is = baseline.precision == "none" and not baseline.rewrites
-    return baseline.runtime in RUNTIMES and as_it_is
+    """Return whether a baseline runs single operators: in one of RUNTIMES, as they are."""
+    is_plain = baseline.precision == "none" and not baseline.rewrites
+    return baseline.runtime in RUNTIMES and is_plain
 
 
 def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: list[str]) -> dict:
-    """Return the entries that globs match, in the order declared."""
+    """Return the entries that globs match, in the order declared. Adds a glob that matches none to
+    `problems`."""
     singular = {"compile_only": "target of operators"}.get(kind, kind.removesuffix("s"))
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
@@ -172,9 +171,9 @@ def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
         yield "traces: found next to operators.dataset; give one of the two"
     if found.mapping and not found.dataset:
         yield "mapping: belongs to a dataset; set operators.dataset too"
-    if not found.dataset and found.selection.select == OVERHEAD:
+    if not found.dataset and found.selection.select == "overhead":
         yield (
-            f"select: found {OVERHEAD!r}, which only a dataset marks; set operators.dataset, or select "
+            "select: found 'overhead', which only a dataset marks; set operators.dataset, or select "
             "included or all"
         )
     for key in ("dataset", "mapping"):

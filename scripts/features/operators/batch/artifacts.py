@@ -1,7 +1,7 @@
-"""The files that a task of a batch writes, and whether they are still those of its result.
+"""The files that a task of a batch writes into a folder of its own, and a list of them: `files.json`.
 
-A task writes its files into a folder of its own, and a list of them, `files.json`, with their sizes
-and checksums. The same list is part of its result, so that tasks that read the files change with them.
+The list has the size and checksum of each file. It is part of the result of the task, so that tasks
+that read the files change with them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from scripts.core import atomic, digest
 from scripts.core.digest import Digest
 
 LIST = "files.json"
-Files = Mapping[str, Mapping[str, Any]]
-"""Size and checksum by the name of a file."""
 
 
 def record(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -26,14 +24,16 @@ def record(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     return files
 
 
-def difference(folder: Path, files: Files) -> str:
-    """Return how the files of a folder differ from the ones that were made, or "" if they do not."""
+def difference(folder: Path, files: Mapping[str, Mapping[str, Any]] | None) -> str:
+    """Return how the files of a folder differ from those that were listed; "" if they do not, or if
+    none were listed."""
+    if not files:
+        return ""
     try:
-        listed = atomic.read_json(folder / LIST)
+        if atomic.read_json(folder / LIST) != files:
+            return f"{folder / LIST} lists other files than the ones that were made"
     except (OSError, ValueError) as error:
         return str(error)
-    if listed != files:
-        return f"{folder / LIST} lists other files than the ones that were made"
     for name, made in files.items():
         if what := digest.difference(folder / name, Digest(**made)):
             return f"{folder / name} is damaged: {what}"

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from scripts.core import atomic, digest, machine
 from scripts.core.digest import Digest
 from scripts.supervise import outcome
@@ -51,24 +53,21 @@ class Entry:
     function: str = ""
     made: Digest | None = None
 
-
-def of_file(entry: Entry, path: Path) -> Entry:
-    """Return an entry as of the same program in another file, which its messages then name."""
-    if not entry.source:
-        return entry
-    return dataclasses.replace(
-        entry,
-        detail=entry.detail.replace(f"[{Path(entry.source).name}:", f"[{path.name}:"),
-        log=entry.log.replace(entry.source, str(path)),
-        source=str(path),
-    )
+    def of_file(self, path: Path) -> Entry:
+        """Return the entry as of the same program in another file, which its messages then name."""
+        if not self.source:
+            return self
+        return dataclasses.replace(
+            self,
+            detail=self.detail.replace(f"[{Path(self.source).name}:", f"[{path.name}:"),
+            log=self.log.replace(self.source, str(path)),
+            source=str(path),
+        )
 
 
 def key(text: str, flags: Sequence[str], version: str) -> str:
-    """Return the key of a compilation: a hash of the normalised program, flags and version.
-
-    If a flag says `host`, the code is for the CPU of this machine, which is then part of the key.
-    """
+    """Return the key of a compilation: a hash of the normalised program, flags and version. If a
+    flag says `host`, the code is for the CPU of this machine, which is then part of the key."""
     cpu = machine.cpu_features() if any(flag.endswith("=host") for flag in flags) else ""
     found = hashlib.sha256()
     for part in (str(FORMAT), version, cpu, str(len(flags)), *flags, text):
@@ -83,19 +82,16 @@ class Cache:
         self._folder = folder
 
     def get(self, known_by: str, code: str, limits: dict[str, float]) -> Entry | None:
-        """Return the cached result of a program, or None if it has to be compiled.
-
-        A failure is valid only for the code that it failed under. A failure at a limit is valid
-        only for that limit. `limits`: the present limits by status.
-        """
+        """Return the cached result of a program, or None if it has to be compiled. A failure is
+        valid only for the code that it failed under. A failure at a limit is valid only for that
+        limit. `limits`: the present limits by status."""
         try:
-            values = atomic.read_json(self._entry(known_by))
-            made = values.pop("made")
-            entry = Entry(**values, made=Digest(**made) if made else None)
-        except (OSError, AttributeError, KeyError, TypeError, ValueError):
+            entry = msgspec.json.decode(self._entry(known_by).read_bytes(), type=Entry)
+            if entry.status == outcome.OK:
+                module = str(self.module(entry.module))
+                return entry if entry.made and digest.has_size(module, entry.made) else None
+        except (OSError, ValueError):
             return None
-        if entry.status == outcome.OK:
-            return entry if self._is_whole(entry) else None
         moved = entry.status in limits and limits[entry.status] != entry.limit
         return None if entry.code != code or moved else entry
 
@@ -117,10 +113,8 @@ class Cache:
         return self._folder / "modules" / name[:2] / f"{name}.vmfb"
 
     def place(self, name: str, folder: Path) -> Path:
-        """Link or copy a module into `folder` and return its path.
-
-        On the same file system it is a hard link, so that it remains if the cache is deleted.
-        """
+        """Link or copy a module into `folder` and return its path. On the same file system it is a
+        hard link, so that it remains if the cache is deleted."""
         placed = folder / f"{name}.vmfb"
         if not placed.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -134,12 +128,3 @@ class Cache:
 
     def _entry(self, known_by: str) -> Path:
         return self._folder / known_by[:2] / f"{known_by}.json"
-
-    def _is_whole(self, entry: Entry) -> bool:
-        """Return whether the module of an entry has its original size."""
-        try:
-            return entry.made is not None and digest.has_size(
-                str(self.module(entry.module)), entry.made
-            )
-        except OSError:
-            return False

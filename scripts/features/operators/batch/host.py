@@ -10,114 +10,82 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.batch.logs import TaskLogs
-from scripts.features.operators.batch.record import Record, TaskEnd, Turn
-from scripts.supervise import outcome, verdict
+import msgspec
+
+from scripts.core import atomic
+from scripts.features.operators.batch.worker import MARK
+from scripts.supervise import journal, outcomes, verdict
+from scripts.supervise.caplog import LINE_BYTES, CappedLog
 from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.job import CannotStart, Job
-from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcomes import Line, cell_of
 from scripts.supervise.watch import Ended, Watch
 
 FRUITLESS = 2
 """No worker is started after this many successive workers have ended before they began a task."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """A task of a batch. `name`: the cell of its outcome, unique in the batch. `payload`: JSON."""
-
-    name: str
-    payload: Mapping[str, Any]
-
-    @functools.cached_property
-    def id(self) -> str:
-        """Its id in files: a digest of name and payload, so that a changed task has another id."""
-        text = json.dumps([self.name, self.payload], sort_keys=True, allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class Handled:
-    """The result of a task.
-
-    `seconds`: time of its handling; None if its worker ended before the task did. `result`: the
-    facts that it returned. `kept`: whether it was handled in an earlier call.
-    """
-
-    outcome: Outcome
-    seconds: float | None
-    result: Mapping[str, Any]
-    kept: bool
-
-
-def run(
-    job: Job,
-    tasks: Sequence[Task],
-    work: Path,
-    done: Callable[[Handled], None],
-    again: Callable[[Handled], bool] = lambda _: False,
-) -> list[Ended]:
-    """Handle the tasks, and call `done` with the outcome of each task, in the order in which they
-    end. Return how each worker ended.
-
-    `job`: the job of a worker: its command (to which the options of worker.add_arguments are
-    added), its limits (`timeout_s` is the limit of each task) and the common values of the
-    outcomes. `work`: the folder of the journal. A task that is in the journal unchanged is not
-    handled again if it was ok, or failed under this fingerprint, unless `again` is true of it. The
-    journal keeps the ends of tasks that are not among the given ones.
-
-    Raises job.Interrupted if the run is stopped or its parent has died, OSError if `work` cannot be
-    written, and ValueError if two tasks are the same. The tasks that have ended are in the journal.
-    """
-    return _Batch(job, tasks, work, done, again).run()
-
-
-class _Batch:
-    """One call of `run`."""
+class Host:
+    """Handles the tasks of a batch. A task is known by its id: a digest of its cell and payload, so
+    that a changed task has another id. The journal keeps the ends of tasks that are not among the
+    given ones."""
 
     def __init__(
         self,
         job: Job,
-        tasks: Sequence[Task],
         work: Path,
-        done: Callable[[Handled], None],
-        again: Callable[[Handled], bool],
+        done: Callable[[Line], None],
+        again: Callable[[Line], bool] = lambda _: False,
     ) -> None:
-        self._tasks = {task.id: task for task in tasks}
-        if len(self._tasks) != len(tasks):
-            raise ValueError(f"{job.stage} {job.cell}: two tasks of the batch are the same")
+        """`job`: the job of a worker: its command (to which the options of worker.add_arguments are
+        added), its limits (`timeout_s` is the limit of each task) and the common values of the
+        outcomes. `work`: the folder of the journal. `done` is called with the end of each task, in
+        the order in which they end. A task that is in the journal, and whose outcome stands, is not
+        handled again unless `again` is true of it.
+        """
         self._job, self._work, self._done, self._again = job, work, done, again
-        self._record = Record(work / "journal.jsonl")
+        self._names: dict[str, str] = {}
+        self._payloads: dict[str, Mapping[str, Any]] = {}
+        self._journal = _Journal(work / "journal.jsonl")
         self._owner = os.getppid() if job.owner is None else job.owner
         self._log = work / "worker.txt"
 
-    def run(self) -> list[Ended]:
-        """Run workers until all tasks have ended."""
+    def run(self, tasks: Mapping[str, Mapping[str, Any]]) -> list[Ended]:
+        """Run workers until all tasks have ended. Return how each worker ended.
+
+        `tasks`: their payloads, JSON, by the name of the problem. Raises job.Interrupted if the run
+        is stopped or its parent has died, and OSError if `work` cannot be written. The tasks that
+        have ended are in the journal.
+        """
+        for name, payload in tasks.items():
+            text = json.dumps([cell_of(self._job, name), payload], sort_keys=True, allow_nan=False)
+            task = hashlib.sha256(text.encode()).hexdigest()[:16]
+            self._names[task], self._payloads[task] = name, payload
         left = self._not_kept()
         workers: list[Ended] = []
         ended, fruitless = Ended(0, 0.0, 0.0), 0
         while left and fruitless < FRUITLESS:
-            ended, turn = self._worker(left)
+            ended = self._worker(left)
             workers.append(ended)
-            for end in turn.ended:
-                left.remove(end.task)
-                self._done(self._handled(end))
-            fruitless = 0 if turn.first else fruitless + 1
-            if turn.unfinished:
-                left.remove(turn.unfinished)
-                if turn.unfinished == turn.first:
-                    self._fail(turn.unfinished, ended)
+            ends, begun = self._journal.read()
+            for end in ends:
+                left.remove(end.end)
+                self._done(self._line(end))
+            fruitless = 0 if begun else fruitless + 1
+            if begun and begun[-1] in left:  # it has not ended
+                left.remove(begun[-1])
+                if len(begun) == 1:
+                    self._fail(begun[-1], ended)
                 else:
-                    left.insert(0, turn.unfinished)
+                    left.insert(0, begun[-1])
         for task in left:
             self._fail(task, ended)
         return workers
@@ -125,99 +93,193 @@ class _Batch:
     def _not_kept(self) -> list[str]:
         """Return the tasks to handle, and report the others from the journal."""
         self._work.mkdir(parents=True, exist_ok=True)
-        ends = self._record.ends()
-        handled = {task: self._handled(end, kept=True) for task, end in ends.items() if task in self._tasks}  # fmt: skip
-        kept = [task for task, found in handled.items() if self._stands(ends[task], found.outcome) and not self._again(found)]  # fmt: skip
-        stays = [end for task, end in ends.items() if task in kept or task not in self._tasks]
-        self._record.begin(self._job.fingerprint, stays)
-        for task in self._tasks:
+        ends = {end.end: end for end in self._journal.read()[0]}
+        kept = {}
+        for task in ends.keys() & self._names.keys():
+            line = self._line(ends[task])
+            if outcomes.stands(line.outcome, self._job) and not self._again(line):
+                kept[task] = line
+        stays = [end for task, end in ends.items() if task in kept or task not in self._names]
+        self._journal.begin(self._job.fingerprint, stays)
+        for task in self._names:
             self._write_tasks([task], self._tasks_of(task))
             if task not in kept:
                 self._log_of(task).unlink(missing_ok=True)
-        for task in kept:
-            self._done(handled[task])
-        return [task for task in self._tasks if task not in kept]
+        for task in filter(kept.get, ends):
+            self._done(kept[task])
+        return [task for task in self._names if task not in kept]
 
-    def _stands(self, end: TaskEnd, found: Outcome) -> bool:
-        """Return whether the recorded end of a task is still valid."""
-        if found.status == outcome.OK:
-            return True
-        limits = {"timeout": self._job.timeout_s, "oom": self._job.memory_mb}
-        moved = end.limit not in (None, limits.get(found.status))
-        return end.under == self._job.fingerprint and not moved and not found.is_passing
-
-    def _worker(self, tasks: Sequence[str]) -> tuple[Ended, Turn]:
-        """Run a worker on some tasks until it ends."""
-        command = self._command(
-            self._write_tasks(tasks, self._work / "tasks.json"), self._record.path
-        )
+    def _worker(self, tasks: Sequence[str]) -> Ended:
+        listed = self._write_tasks(tasks, self._work / "tasks.json")
+        command = self._command(listed, self._journal.path)
         job = dataclasses.replace(self._job, command=command, artifacts=())
-        with contextlib.closing(TaskLogs(self._work / "logs", self._log)) as logs:
+        with contextlib.closing(_TaskLogs(self._work / "logs", self._log)) as logs:
             watch = Watch(job, self._owner, self._work, logs)
             try:
                 with watch.stop_requests():
-                    ended = watch.run()
+                    return watch.run()
             except CannotStart as error:
                 logs.note(f"error: {error}")
-                ended = Ended(127, 0.0, 0.0)
-        return ended, self._record.turn()
+                return Ended(127, 0.0, 0.0)
 
     def _fail(self, task: str, ended: Ended) -> None:
-        """Record the end of a worker as the outcome of a task."""
         job = self._job_of(task)
         said = verdict.of(job, ended, self._work)
         said = said or Diagnosis("error", "no-outcome", "the worker exited 0 before the task ended")
         limit = verdict.record(job, said).limit
-        end = TaskEnd(task, self._job.fingerprint, verdict=said, limit=limit)
-        self._record.add(end)
-        self._record.turn()  # skip the line that was just added: no worker wrote it
-        self._done(self._handled(end))
+        end = _End(task, self._job.fingerprint, verdict=said, limit=limit)
+        self._journal.add(end)
+        self._done(self._line(end))
 
-    def _handled(self, end: TaskEnd, kept: bool = False) -> Handled:
-        """Return the result of a task from its line of the journal."""
-        job = self._job_of(end.task)
-        said = end.verdict
+    def _line(self, end: _End) -> Line:
+        """Return the outcome and the result of a task."""
+        job, said = self._job_of(end.end), end.verdict
         if said is None and end.code:
-            said = diagnose(end.code, _text(job.log_path))
+            # A task that printed nothing has no log.
+            is_log = job.log_path.is_file()
+            log = job.log_path.read_text(encoding="utf-8", errors="replace") if is_log else ""
+            said = diagnose(end.code, log)
         ended = dataclasses.replace(verdict.record(job, said), fingerprint=end.under)
-        return Handled(ended, end.seconds, end.result, kept)
+        if end.verdict:
+            ended = dataclasses.replace(ended, limit=end.limit)
+        return Line(self._names[end.end], ended, end.seconds, end.result)
 
     def _job_of(self, task: str) -> Job:
-        """Return the job of a single task; its command repeats the task.
-
-        The log of a task that was never begun is the log of the worker.
-        """
+        """Return the job of a single task; its command repeats the task. The log of a task that was
+        never begun is the log of the worker."""
         own = self._log_of(task)
-        command = self._command(self._tasks_of(task), Path("/dev/stdout"))
         return dataclasses.replace(
             self._job,
-            cell=self._tasks[task].name,
-            command=command,
+            cell=cell_of(self._job, self._names[task]),
+            command=self._command(self._tasks_of(task), Path("/dev/stdout")),
             log_path=own if own.is_file() else self._log,
             artifacts=(),
         )
 
-    def _command(self, tasks: Path, journal: Path) -> list[str]:
-        return [*self._job.command, "--tasks", str(tasks), "--journal", str(journal)]
+    def _command(self, tasks: Path, to: Path) -> list[str]:
+        return [*self._job.command, "--tasks", str(tasks), "--journal", str(to)]
 
     def _write_tasks(self, tasks: Sequence[str], path: Path) -> Path:
-        """Write a file of tasks for a worker and return its path."""
-        listed = [{"id": task, "payload": self._tasks[task].payload} for task in tasks]
+        listed = [{"id": task, "payload": self._payloads[task]} for task in tasks]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
         return path
 
     def _tasks_of(self, task: str) -> Path:
-        """Return the path of the file with only this task."""
         return self._work / "tasks" / f"{task}.json"
 
     def _log_of(self, task: str) -> Path:
         return self._work / "logs" / f"{task}.txt"
 
 
-def _text(log: Path) -> str:
-    """Return a log, or "" if there is none because the task printed nothing."""
-    try:
-        return log.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""
+@dataclass(frozen=True)
+class _End:
+    """The end of a task, a line of the journal. `end`: the id of the task.
+
+    `under`: fingerprint of its code. A task that ended by itself has an exit code, seconds and a
+    result; otherwise `verdict` is the diagnosis of its worker's end. `limit`: the limit that it
+    exceeded, in seconds or MiB.
+    """
+
+    end: str
+    under: str
+    code: int = 0
+    seconds: float | None = None
+    result: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    verdict: Diagnosis | None = None
+    limit: float | None = None
+
+
+class _Journal:
+    """The journal of a batch: a line of JSON about the end of each task, written when it ends.
+
+    {"under": "<fingerprint>"}                      the code of all tasks that end after this line
+    {"begin": "<task>"}                             by the worker, as the next one
+    {"end": "<task>", "code": 0, "seconds": 0.1, "result": {…}}
+    {"end": "<task>", "verdict": {"status":…, "reason":…, "detail":…}, "limit": 60}    by the host
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read = 0
+        self._under = ""
+
+    def begin(self, under: str, kept: Iterable[_End]) -> None:
+        """Keep only the given ends. Later ends are recorded with the fingerprint `under`."""
+        lines = [*map(dataclasses.asdict, kept), {"under": under}]
+        atomic.write_text(self.path, "".join(json.dumps(line) + "\n" for line in lines))
+        self._read = 0
+        self.read()
+
+    def add(self, end: _End) -> None:
+        """Add the end of a task whose worker could not record it; `read` does not return it."""
+        journal.append(self.path, dataclasses.asdict(end))
+        self.read()
+
+    def read(self) -> tuple[list[_End], list[str]]:
+        """Return the ends since the last read, and the tasks that began. An incomplete line of a
+        killed process is ignored. A line feed is added to it, so that the next entry begins on a
+        new line."""
+        ends, begun = [], []
+        data = self.path.read_bytes()[self._read :] if self.path.exists() else b""
+        if data and not data.endswith(b"\n"):
+            with self.path.open("ab") as out:
+                data += b"\n"
+                out.write(b"\n")
+        self._read += len(data)
+        for line in data.splitlines():
+            try:
+                entry = json.loads(line)
+                if "end" in entry:
+                    ends.append(msgspec.convert({"under": self._under} | entry, _End))
+                elif "begin" in entry:
+                    begun.append(entry["begin"])
+                else:
+                    self._under = entry["under"]
+            except (KeyError, TypeError, ValueError):
+                continue
+        return ends, begun
+
+
+class _TaskLogs:
+    """One capped log per task (see caplog.CappedLog), separated by the marks that a worker prints.
+    The log `own` gets the output between tasks. If a task begins again, its log begins again."""
+
+    def __init__(self, folder: Path, own: Path) -> None:
+        self._folder = folder
+        self._own = CappedLog(own)
+        self._log = self._own
+        self._rest = b""
+
+    @property
+    def last_line(self) -> str:
+        return self._log.last_line
+
+    def note(self, text: str) -> None:
+        self._own.note(text)
+
+    def insert(self, text: str) -> None:
+        self._log.insert(text)
+
+    def feed(self, data: bytes) -> None:
+        mark = MARK.lstrip(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(mark):
+                if self._log is not self._own:
+                    self._log.close()
+                task = line.removeprefix(mark).decode()
+                self._log = CappedLog(self._folder / f"{task}.txt") if task else self._own
+            else:
+                self._log.feed(line + b"\n")
+        # A line that is too long to be a mark is written before it is complete.
+        if len(self._rest) > LINE_BYTES:
+            self._log.feed(self._rest)
+            self._rest = b""
+
+    def close(self) -> None:
+        """Write the rest and close the logs."""
+        self._log.feed(self._rest)
+        self._rest = b""
+        self._log.close()
+        self._own.close()

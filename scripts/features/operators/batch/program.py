@@ -1,15 +1,17 @@
-"""Small programs, and modules that contain several of them as functions.
+"""Small programs, modules that contain several of them as functions, and whose error is whose.
 
 A program is a text file that `normalise` writes: functions without a surrounding module, whose
 entry is `@main`. A module of several programs is the concatenation of their texts, with a different
-name for each entry. So each line of the module belongs to one program.
+name for each entry. So each line of the module belongs to one program, and so does a diagnostic of
+the compiler that points at a line. A diagnostic without a line may still name a function, because
+the compiler names its products after functions.
 """
 
 from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,15 +30,17 @@ MODULE_CHARS = 1_000_000
 
 # Also matches strings, so that text in a string is not taken for a symbol.
 _SYMBOL = re.compile(rf'"[^"\\]*(?:\\.[^"\\]*)*"|@{ENTRY}(?P<rest>(?:\.\d+)?)(?![\w$.-])')
+# "<file>:<line>:<column>: error: …", "<unknown>:0: error: …" or "error: …" (mlir::SourceMgrDiagnosticHandler).
+_HEAD = re.compile(
+    r"^(?:(?P<file>\S+?):(?P<line>\d+):(?:\d+:)? )?(?P<severity>error|warning|note|remark): "
+)
+_NUMBER = re.compile(r"(?<![\w.])program_(?P<number>\d+)(?!\d)")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program in a file.
-
-    `name`: the cell of its outcome, unique in a batch. `log`: path for the compiler's output.
-    `text`: the content of the file at `path`.
-    """
+    """A program in a file. `name`: the cell of its outcome, unique in a batch. `log`: path for the
+    compiler's output. `text`: the content of the file at `path`."""
 
     name: str
     path: Path
@@ -97,3 +101,82 @@ def _renamed(text: str, entry: str) -> str:
         return found[0] if found["rest"] is None else f"@{entry}{found['rest']}"
 
     return _SYMBOL.sub(rename, text.removesuffix("\n") + "\n")
+
+
+def errors(log: str, combined: Combined, module: Path) -> tuple[dict[int, str], bool]:
+    """Return the errors in the compiler's output for `module`, by the number of their program, and
+    whether each error could be assigned to a program.
+
+    Each text is what the compiler prints if that program is compiled alone: it has the program's
+    own file, lines of that file, and the name of the entry.
+    """
+    owners: dict[int | None, list[str]] = {}
+    for diagnostic in _diagnostics(log):
+        lines = [line for part in diagnostic for line in part.lines]
+        owners.setdefault(_owner(diagnostic, combined, str(module)), []).extend(lines)
+    by_program = {
+        number: _as_alone("\n".join(lines) + "\n", number, combined, str(module))
+        for number, lines in owners.items()
+        if number is not None
+    }
+    return by_program, None not in owners
+
+
+@dataclass
+class _Part:
+    """The error of a diagnostic, or one of its notes, with the lines below it."""
+
+    file: str
+    line: int
+    lines: list[str]
+
+
+def _diagnostics(log: str) -> Iterator[list[_Part]]:
+    """Yield each error with the notes that follow it. Warnings and their notes are left out."""
+    diagnostic: list[_Part] = []
+    inside = False
+    for line in log.splitlines():
+        if head := _HEAD.match(line):
+            is_error = head["severity"] == "error"
+            if is_error and diagnostic:
+                yield diagnostic
+                diagnostic = []
+            inside = is_error or (head["severity"] == "note" and inside)
+            if inside:
+                diagnostic.append(_Part(head["file"] or "", int(head["line"] or 0), [line]))
+        elif inside:
+            diagnostic[-1].lines.append(line)
+    if diagnostic:
+        yield diagnostic
+
+
+def _owner(diagnostic: list[_Part], combined: Combined, module: str) -> int | None:
+    """Return the number of the program that an error belongs to, or None. It is the program that
+    the error points at, else the only one that it names, else the only one that its notes point at
+    or name."""
+    error, *notes = diagnostic
+    if error.file == module and (number := combined.owner(error.line)) is not None:
+        return number
+    for parts in ([error], notes):
+        named = {
+            int(n["number"]) for p in parts for line in p.lines for n in _NUMBER.finditer(line)
+        }
+        pointed_at = {combined.owner(part.line) for part in parts if part.file == module}
+        numbers = (named | pointed_at) & set(range(len(combined.programs)))
+        if len(numbers) == 1:
+            return numbers.pop()
+    return None
+
+
+def _as_alone(text: str, number: int, combined: Combined, module: str) -> str:
+    """Return diagnostics with the lines and the entry name of a program compiled alone."""
+
+    def place(found: re.Match[str]) -> str:
+        line = int(found["line"])
+        owner = combined.owner(line)
+        if owner is None:
+            return found[0]
+        return f"{combined.programs[owner].path}:{line - combined.starts[owner] + 1}"
+
+    text = re.sub(rf"{re.escape(module)}:(?P<line>\d+)", place, text)
+    return re.sub(rf"(?<![\w.]){combined.symbol(number)}(?!\d)", ENTRY, text)

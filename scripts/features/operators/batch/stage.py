@@ -7,22 +7,26 @@ outcome in every stage.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.batch import artifacts, host
-from scripts.features.operators.batch.host import Handled, Task
+from scripts.features.operators.batch import artifacts
+from scripts.features.operators.batch.host import Host
 from scripts.features.operators.problems.problem import Problem
+from scripts.run import fingerprint
 from scripts.supervise import damage, outcome, outcomes, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.damage import Damage
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcomes import Line, cell_of
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended
 
@@ -30,24 +34,51 @@ PASSED_ON = ("files", "module", "function", "shortest")
 """Values of a result that later stages use, besides the folder of the problem. A task changes with
 them, and with nothing else of the stages before it."""
 
-Again = Callable[[Outcome], bool]
-"""Whether a problem has to be handled again, although it has not changed."""
-
 
 @dataclass(frozen=True)
 class Batch:
     """A batch in a stage. `problems`: all of them, in order. `before`: outcomes.jsonl of the stages
-    before it, in order, by the names of the stages. `pins`: of the environment."""
+    before it, in order, by the names of the stages. `pins`: of the environment. `again`: whether a
+    problem has to be handled again, although it has not changed."""
 
     problems: Sequence[Problem]
     before: Mapping[str, Path]
     pins: str
-    again: Again
+    again: Callable[[Outcome], bool]
 
 
-Do = Callable[[Job, Mapping[str, Mapping[str, Any]], Batch], tuple[list[Line], list[Ended]]]
-"""Handles problems, given their results of the stages before by the name of the problem. Returns a
-line for each of them, and how its processes ended."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that runs a stage on a batch, to those of job_arguments."""
+    parser.add_argument("--problems", required=True, type=Path, help="JSONL: those of the batch")
+    parser.add_argument(
+        "--before",
+        nargs="*",
+        default=[],
+        type=Path,
+        help="outcomes.jsonl of the stages before, results/<stage>/<cell>/outcomes.jsonl",
+    )
+    parser.add_argument("--pins", default="", help="digest of the environment's pins")
+    parser.add_argument(
+        "--retry", default="", help="statuses of problems to handle again, separated by commas"
+    )
+
+
+def of_arguments(args: argparse.Namespace, job: Job) -> Batch:
+    """Return the batch of the options."""
+    retry = frozenset(filter(None, args.retry.split(",")))
+    lines = args.problems.read_text(encoding="utf-8").splitlines()
+    return Batch(
+        [Problem.from_json(json.loads(line)) for line in lines],
+        {path.parts[path.parts.index("results") + 1]: path for path in args.before},
+        args.pins,
+        lambda ended: fingerprint.is_wanted(ended, job.fingerprint, retry),
+    )
+
+
+Known = Mapping[str, Mapping[str, Any]]
+"""What is known of the problems to handle, by name: their results of the stages before."""
+Do = Callable[[Job, Known, Batch], tuple[list[Line], list[Ended]]]
+"""Handles the problems that are known. Returns a line for each, and how its processes ended."""
 
 
 def work(batch: Batch, do: Do) -> supervise.Work:
@@ -60,50 +91,46 @@ def work(batch: Batch, do: Do) -> supervise.Work:
         if damaged := _damage(known, batch):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         lines, processes = do(dataclasses.replace(job, owner=owner), known, batch)
-        ended = {line.problem: line for line in [*lines, *skipped]}
-        (made,) = job.artifacts
-        ordered = [ended[problem.name] for problem in batch.problems]
-        outcomes.write(scratch / made.name, ordered)
-        log.note(counted(ordered))
-        return Ran(_sum(processes), supervise.digests(job, scratch))
+        by_name = {line.problem: line for line in [*lines, *skipped]}
+        write(job, scratch, log, [by_name[problem.name] for problem in batch.problems])
+        ended = Ended(
+            returncode=0,
+            seconds=sum(process.seconds for process in processes),
+            max_rss_mb=max((process.max_rss_mb for process in processes), default=0.0),
+            startup_s=sum(process.startup_s or 0.0 for process in processes),
+        )
+        return Ran(ended, supervise.digests(job, scratch))
 
     return run
 
 
-def in_workers(
-    job: Job, known: Mapping[str, Mapping[str, Any]], batch: Batch
-) -> tuple[list[Line], list[Ended]]:
-    """Handle problems by the command of a job, which is that of a worker (see worker.py).
+def write(job: Job, scratch: Path, log: CappedLog, lines: Sequence[Line]) -> None:
+    """Write the outcomes of a batch, the only artifact of its job, and their number by status."""
+    (made,) = job.artifacts
+    outcomes.write(scratch / made.name, lines)
+    counts = Counter(line.outcome.status for line in lines)
+    shown = ", ".join(f"{count} {status}" for status, count in counts.items())
+    log.note(f"# problems: {shown or 'none'}")
 
-    The worker writes the files of a problem into the folder of the job, in a folder with the name of
-    the problem.
-    """
+
+def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
+    """Handle problems by the command of a job, which is that of a worker (see worker.py). The
+    worker writes the files of a problem into the folder of the job, in a folder with the name of
+    the problem."""
     folder = job.status_path.parent
-    names, tasks = {}, []
-    for problem in batch.problems:
-        if problem.name in known:
-            payload = {
-                "op": problem.op,
-                "args": problem.args,
-                "before": known[problem.name],
-                "under": [batch.pins, shlex.join(job.command)],
-            }
-            tasks.append(Task(cell_of(job, problem.name), payload))
-            names[tasks[-1].name] = problem.name
+    under = [batch.pins, shlex.join(job.command)]
+    tasks = {
+        p.name: {"op": p.op, "args": p.args, "before": known[p.name], "under": under}
+        for p in batch.problems
+        if p.name in known
+    }
     lines: list[Line] = []
 
-    def done(one: Handled) -> None:
-        lines.append(Line(names[one.outcome.cell], one.outcome, one.seconds, one.result))
+    def again(line: Line) -> bool:
+        files = line.result.get("files") if line.outcome.status == outcome.OK else None
+        return batch.again(line.outcome) or bool(artifacts.difference(folder / line.problem, files))
 
-    def again(one: Handled) -> bool:
-        files = one.result.get("files")
-        own = folder / names[one.outcome.cell]
-        is_ok = one.outcome.status == outcome.OK
-        return batch.again(one.outcome) or bool(
-            is_ok and files and artifacts.difference(own, files)
-        )
-
-    return lines, host.run(job, tasks, folder, done, again)
+    return lines, Host(job, folder, lines.append, again).run(tasks)
 
 
 def _sorted_out(job: Job, batch: Batch) -> tuple[dict[str, dict[str, Any]], list[Line]]:
@@ -114,30 +141,15 @@ def _sorted_out(job: Job, batch: Batch) -> tuple[dict[str, dict[str, Any]], list
     for problem in batch.problems:
         lines = {stage: found[problem.name] for stage, found in read.items()}
         failed = next((x.outcome for x in lines.values() if x.outcome.status != outcome.OK), None)
-        if failed is None:
-            known[problem.name] = {
-                stage: _passed_on(line, batch.before[stage].parent) for stage, line in lines.items()
-            }
-        else:
+        if failed:
             skipped.append(Line(problem.name, skipped_by(job, problem.name, failed)))
+            continue
+        known[problem.name] = {
+            stage: {key: line.result[key] for key in PASSED_ON if key in line.result}
+            | {"folder": str(batch.before[stage].parent / problem.name)}
+            for stage, line in lines.items()
+        }
     return known, skipped
-
-
-def _passed_on(line: Line, folder: Path) -> dict[str, Any]:
-    """Return what later stages use of a stage's result. `folder`: that of its batch."""
-    found = {key: line.result[key] for key in PASSED_ON if key in line.result}
-    return found | {"folder": str(folder / line.problem)}
-
-
-def _damage(known: Mapping[str, Mapping[str, Any]], batch: Batch) -> Damage | None:
-    """Return the first damaged file that an earlier stage made for a problem, or None."""
-    for name in known:
-        for stage, result in known[name].items():
-            files = result.get("files")
-            if files and (what := artifacts.difference(Path(result["folder"]), files)):
-                status = batch.before[stage].with_name(outcome.STATUS)
-                return Damage(status, f"{what}; the next run makes it again")
-    return None
 
 
 def skipped_by(job: Job, name: str, above: Outcome) -> Outcome:
@@ -154,24 +166,11 @@ def skipped_by(job: Job, name: str, above: Outcome) -> Outcome:
     )
 
 
-def cell_of(job: Job, name: str) -> str:
-    """Return the name of a problem in a cell of a stage, for its outcome."""
-    return f"{job.cell}: {name}"
-
-
-def counted(lines: Iterable[Line]) -> str:
-    """Return the number of problems by status, for the log."""
-    counts: dict[str, int] = {}
-    for line in lines:
-        counts[line.outcome.status] = counts.get(line.outcome.status, 0) + 1
-    return "# problems: " + (", ".join(f"{n} {status}" for status, n in counts.items()) or "none")
-
-
-def _sum(processes: Sequence[Ended]) -> Ended:
-    """Return the end of a job from those of its processes, which ran one after another."""
-    return Ended(
-        returncode=0,
-        seconds=sum(one.seconds for one in processes),
-        max_rss_mb=max((one.max_rss_mb for one in processes), default=0.0),
-        startup_s=sum(one.startup_s or 0.0 for one in processes),
-    )
+def _damage(known: Known, batch: Batch) -> Damage | None:
+    """Return the first damaged file that an earlier stage made for a problem, or None."""
+    for results in known.values():
+        for stage, result in results.items():
+            if what := artifacts.difference(Path(result["folder"]), result.get("files")):
+                status = batch.before[stage].with_name(outcome.STATUS)
+                return Damage(status, f"{what}; the next run makes it again")
+    return None

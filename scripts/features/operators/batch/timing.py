@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.features.operators.batch import stage
-from scripts.features.operators.batch.stage import Batch, cell_of
+from scripts.features.operators.batch.stage import Batch
 from scripts.supervise import damage, outcome, outcomes, supervise, verdict
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis
@@ -26,7 +26,7 @@ from scripts.supervise.group import MEMBERS, TWIN, Given, log_name
 from scripts.supervise.job import Job
 from scripts.supervise.members import Member, Process, Workers, worker_command
 from scripts.supervise.outcome import Outcome
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcomes import Line, cell_of
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios
@@ -83,8 +83,6 @@ class _Problem:
 
 
 class _Work:
-    """One job."""
-
     def __init__(self, given: Given, batch: Batch, job: Job, log: CappedLog) -> None:
         self._given, self._batch, self._job, self._log = given, batch, job, log
         self._rule = Rule(**given.rule)
@@ -93,55 +91,46 @@ class _Work:
         self._peak_mb = 0.0
 
     def run(self, scratch: Path) -> Ran:
-        ends = {m: outcome.read_or_damaged(Path(f) / outcome.STATUS) for m, f in self._given.members.items()}  # fmt: skip
-        files = {m: str(Path(f) / self._job.artifacts[0].name) for m, f in self._given.members.items()}  # fmt: skip
+        folders = {member: Path(folder) for member, folder in self._given.members.items()}
+        ends = {m: outcome.read_or_damaged(f / outcome.STATUS) for m, f in folders.items()}
+        files = {m: str(f / self._job.artifacts[0].name) for m, f in folders.items()}
         whole = [files[member] for member, one in ends.items() if one.status == outcome.OK]
         if damaged := damage.first(whole, ()):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         problems = self._problems(ends, files)
         lines = outcomes.read_if_whole(self._folder / TIMED)
-        left = [
-            one
-            for one in problems
-            if one.lines and not (one.name in lines and self._stands(lines[one.name], one))
-        ]
+        left = [p for p in problems if p.lines and not self._stands(lines.get(p.name), p)]
         try:
             ended = self._time(left, lines, scratch) if left else Ended(0, 0.0, 0.0)
         except TimeoutError as error:
             return Ran(Ended(0, 0.0, 0.0), fault=Diagnosis("timeout", "time-limit", str(error)))
-        found = [
-            lines[one.name]
-            if one.lines
-            else Line(one.name, stage.skipped_by(self._job, one.name, one.above))
-            for one in problems
-        ]
-        (made,) = self._job.artifacts
-        outcomes.write(scratch / made.name, found)
-        self._log.note(stage.counted(found))
+        for problem in problems:
+            if not problem.lines:
+                skipped = stage.skipped_by(self._job, problem.name, problem.above)
+                lines[problem.name] = Line(problem.name, skipped)
+        found = [lines[problem.name] for problem in problems]
+        stage.write(self._job, scratch, self._log, found)
         return Ran(ended, supervise.digests(self._job, scratch))
 
     def _problems(self, ends: Mapping[str, Outcome], files: Mapping[str, str]) -> list[_Problem]:
-        """The problems of the batch. `ends`, `files`: the outcome of the verification of each member, and the file with
-        those of its problems."""
+        """`ends`, `files`: the outcome of the verification of each member, and the file with those of its problems."""
         read = {member: outcomes.read_if_whole(path) for member, path in files.items()}
         found = []
         for problem in self._batch.problems:
-            of = {member: lines.get(problem.name) for member, lines in read.items()}
-            said = {member: one.outcome if one else ends[member] for member, one in of.items()}
-            lines = {m: one for m, one in of.items() if one and one.outcome.status == outcome.OK}
-            found.append(_Problem(problem.name, lines, next(iter(said.values()))))
+            said = {member: lines.get(problem.name) for member, lines in read.items()}
+            ok = {m: one for m, one in said.items() if one and one.outcome.status == outcome.OK}
+            member, first = next(iter(said.items()))
+            found.append(_Problem(problem.name, ok, first.outcome if first else ends[member]))
         return found
 
-    def _stands(self, line: Line, of: _Problem) -> bool:
+    def _stands(self, line: Line | None, problem: _Problem) -> bool:
         """Whether the timing of an earlier run is kept."""
-        timing, ended = line.result.get("timing", {}), line.outcome
-        same = of.verified.items() <= timing.get("verified", {}).items()
-        if not same or timing["rule"] != self._rule_text or self._batch.again(ended):
+        timing = line.result.get("timing") if line else None
+        if not line or not timing or timing["rule"] != self._rule_text:
             return False
-        limits = {"timeout": self._job.timeout_s, "oom": self._job.memory_mb}
-        has_moved = ended.limit not in (None, limits.get(ended.status))
-        is_same = ended.fingerprint == self._job.fingerprint and not has_moved
-        return ended.status == outcome.OK or is_same
+        is_same = problem.verified.items() <= timing["verified"].items()
+        again = self._batch.again(line.outcome)
+        return is_same and outcomes.stands(line.outcome, self._job) and not again
 
     def _time(self, left: Sequence[_Problem], lines: dict[str, Line], scratch: Path) -> Ended:
         """Time some problems, and add their lines to those of earlier runs."""
@@ -162,17 +151,18 @@ class _Work:
         empty = self._turns(
             "an empty call", {m: one.result["empty"] for m, one in every.items()}, pools
         )
-        timed = [
-            self._turns(
-                one.name, {m: line.result["program"] for m, line in one.lines.items()}, pools
-            )
-            for one in problems
-        ]
+
+        def turns_of(problem: _Problem) -> _Turns:
+            programs = {m: line.result["program"] for m, line in problem.lines.items()}
+            return self._turns(problem.name, programs, pools)
+
+        timed = [turns_of(problem) for problem in problems]
         self._generations([empty, *timed], pools)
         # Programs before it in the same process may have caused the end of a member.
-        for number, one in enumerate(timed):
-            if one.has_ended and len(problems) > 1:
-                timed[number] = one.again()
+        for number, turns in enumerate(timed):
+            has_ended = any(one.ended for one in turns.group.timed.values())
+            if has_ended and len(problems) > 1:
+                timed[number] = turns_of(problems[number])
                 self._generations([timed[number]], pools)
         self._peak_mb = max(self._peak_mb, pools.peak_mb)
         empty_ms = {
@@ -237,21 +227,11 @@ class _Turns:
         pools: _Pools,
         said: Callable[[str], None],
     ) -> None:
-        self._made_of = (programs, anchor, rule, pools, said)
         self.control = anchor if anchor in programs else next(iter(programs))
         twin = self.control + TWIN
         of = {**programs, twin: programs[self.control]}
         self.group = Group(list(of), lambda name: pools.program(name, of[name]), rule, lambda _: False, said)  # fmt: skip
         self.started, self.seconds = time.time(), 0.0
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether a member has left the turns."""
-        return any(one.ended for one in self.group.timed.values())
-
-    def again(self) -> _Turns:
-        """The same turns from the start."""
-        return _Turns(*self._made_of)
 
     def generation(self, seconds: float) -> None:
         begun = time.monotonic()

@@ -2,202 +2,175 @@
 
 Most of the time that iree-compile takes for a small program is needed only once per module. If a
 module does not compile, the programs that its diagnostics name have failed. The others are compiled
-again, with others that wait (see grouping.py). If no program is named (a crash, a hang, out of
-memory), the module is halved.
+again, with others that wait. If no program is named (a crash, a hang, out of memory), the module is
+halved.
+
+If one program of a module fails, the compiler's work on the others is lost. So a module gets only as
+many programs as are likely to compile together. The estimate is made by kind: programs of one kind
+have the same operations and element types, and mostly fail together.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scripts.features.operators.batch import cache
 from scripts.features.operators.batch.cache import Cache, Entry
 from scripts.features.operators.batch.compiler import Compiler, Tried
-from scripts.features.operators.batch.grouping import Queue
 from scripts.features.operators.batch.program import Program
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcomes import Line
 from scripts.supervise.watch import Ended
 
 TOGETHER = 32
 """Maximum number of programs per module. With 64, the time per program is hardly lower, and a failure
 costs twice as much."""
+FAILURES = 0.5
+"""Maximum expected number of failures in a module.
+
+A module of n programs costs s + n m CPU seconds, and up to the same again if one fails. With s about
+as large as m, as for small programs on llvm-cpu, the total changes little between 0.2 and 0.5.
+"""
+PRIOR_FAILED, PRIOR_ENDED = 0.04, 2.0
+"""What is assumed of a kind before any of its programs has ended: 2 % fail."""
 OF_NO_PROGRAM = (outcome.DISK_FULL, "bad-flag", "unknown-target")
 """Reasons of failures that concern all programs."""
 LOG_CHARS = 16_000
 """Maximum length of the stored compiler output of a failed program."""
 
+# Operations (`linalg.generic`), element types, and whether a tensor is empty (`x0x`). Other
+# numbers, shapes and maps are left out.
+_WORDS = re.compile(
+    r"[a-z_]\w*(?:\.[a-z_]\w*)+|(?<=x)(?:bf16|f\d+\w*|[su]?i\d+|complex)\b|(?<=[<x])0x"
+)
 
-@dataclass(frozen=True)
-class Compiled:
-    """The result of one program.
 
-    `module` and `function`: file and name in it, if the outcome is ok. `seconds`: time of the
-    compiler's process, divided by its number of programs `together`. `cached`: whether it was
-    compiled before, for this program or an equal one.
+@dataclass
+class Compilation:
+    """Compiles the programs of a batch.
+
+    `cache`: a folder that runs may share. `modules`: the folder of the modules of the outcomes.
+    `work`: that of temporary files, used by this batch only. `code`: fingerprint of the code that
+    decides how a program fails. `together`: maximum number of programs per module. `again`: whether
+    a program is compiled although its outcome is in the cache.
     """
 
-    outcome: Outcome
-    module: Path | None
-    function: str
-    seconds: float
-    together: int
-    cached: bool
-
-
-@dataclass(frozen=True)
-class Folders:
-    """The folders of a batch.
-
-    `cache`: may be shared by runs. `modules`: gets the modules of the outcomes. `work`: temporary
-    files, used by this batch only.
-    """
-
+    compiler: Compiler
     cache: Path
     modules: Path
     work: Path
+    code: str = ""
+    together: int = TOGETHER
+    again: Callable[[Outcome], bool] = lambda _: False
 
-
-def compile_all(
-    programs: Sequence[Program],
-    compiler: Compiler,
-    folders: Folders,
-    done: Callable[[Compiled], None],
-    code: str = "",
-    together: int = TOGETHER,
-    again: Callable[[Outcome], bool] = lambda _: False,
-) -> list[Ended]:
-    """Compile the programs that are not in the cache, and call `done` with the result of each.
-    Return how each process of the compiler ended.
-
-    The results are in the order in which the programs end. `code`: fingerprint of the code that
-    decides how a program fails. `together`: maximum number of programs per module. `again`: whether
-    a program is compiled although its outcome is in the cache. Raises the exceptions of
-    Compiler.run; the programs that have ended are in the cache.
-    """
-    return _Batch(compiler, folders, code, together, again).run(programs, done)
-
-
-class _Batch:
-    """One call of `compile_all`."""
-
-    def __init__(
-        self,
-        compiler: Compiler,
-        folders: Folders,
-        code: str,
-        together: int,
-        again: Callable[[Outcome], bool],
-    ) -> None:
-        self._compiler, self._folders = compiler, folders
-        self._code, self._together, self._again = code, together, again
+    def __post_init__(self) -> None:
         self._processes: list[Ended] = []
-        self._cache = Cache(folders.cache)
-        self._limits = {
-            "timeout": compiler.limits.timeout_s,
-            "oom": compiler.limits.memory_mb,
-        }
+        self._cache = Cache(self.cache)
+        limits = self.compiler.limits
+        self._limits = {"timeout": limits.timeout_s, "oom": limits.memory_mb}
 
-    def run(self, programs: Sequence[Program], done: Callable[[Compiled], None]) -> list[Ended]:
-        """Look the programs up in the cache, then compile the others."""
-        self._folders.work.mkdir(parents=True, exist_ok=True)
+    def run(self, programs: Sequence[Program], done: Callable[[Line], None]) -> list[Ended]:
+        """Compile the programs that are not in the cache, and call `done` with the end of each, in
+        the order in which they end. Return how each process of the compiler ended.
+
+        The result of a program has `seconds`: time of the compiler's process, divided by its number
+        of programs `together`; `cached`: whether it was compiled before, for this program or an
+        equal one; and if it is ok `module`, `function` in it, and `vmfb_bytes`. Raises the
+        exceptions of Compiler.run; the programs that have ended are in the cache.
+        """
+        self.work.mkdir(parents=True, exist_ok=True)
         missing: dict[str, list[Program]] = {}
         for program in programs:
-            flags = (*self._compiler.flags, *self._compiler.own_flags(program))
-            key = cache.key(program.text, flags, self._compiler.version)
-            entry = self._cache.get(key, self._code, self._limits)
-            if entry is not None and not self._again(self._outcome(program, entry)):
-                done(self._compiled(program, entry, cached=True))
+            flags = (*self.compiler.flags, *self.compiler.own_flags(program))
+            key = cache.key(program.text, flags, self.compiler.version)
+            entry = self._cache.get(key, self.code, self._limits)
+            if entry is not None and not self.again(self._outcome(program, entry)):
+                done(self._line(program, entry, cached=True))
             else:
                 missing.setdefault(key, []).append(program)
         keys = {same[0].name: key for key, same in missing.items()}
         for program, entry in self._entries([same[0] for same in missing.values()]):
             key = keys[program.name]
-            if entry.status != outcome.OK:
-                entry = dataclasses.replace(entry, source=str(program.path))
             self._cache.put(key, entry)
             for same in missing[key]:
-                done(self._compiled(same, entry, cached=same is not program))
+                done(self._line(same, entry, cached=same is not program))
         return self._processes
 
     def _entries(self, programs: Sequence[Program]) -> Iterator[tuple[Program, Entry]]:
         """Compile programs that are all different, and yield each with its result."""
-        queue = Queue(programs, self._together)
+        queue = Queue(programs, self.together)
         while group := queue.take():
-            tried = self._compiler.run(group, self._folders.work)
+            tried = self.compiler.run(group, self.work)
             self._processes.append(tried.ended)
-            for program, entry in self._of(group, tried, queue):
+            for program, entry in self._ended(group, tried, queue):
                 is_own = entry.status != outcome.OK and entry.reason not in OF_NO_PROGRAM
                 queue.ended(program, failed=is_own)
                 yield program, entry
 
-    def _of(
+    def _ended(
         self, group: Sequence[Program], tried: Tried, queue: Queue
     ) -> Iterator[tuple[Program, Entry]]:
         """Yield the programs of a module that have ended; the others wait in `queue` again."""
         if tried.diagnosis is None:
-            yield from self._ok(group, tried)
+            module, made = self._cache.put_module(tried.vmfb)
+            for program, function in zip(group, tried.functions, strict=True):
+                yield program, self._entry(tried, module=module, function=function, made=made)
         elif len(group) == 1 or tried.diagnosis.reason in OF_NO_PROGRAM:
             for program in group:
-                yield program, self._failed(group, tried, tried.of_all, tried.printed)
-        elif blamed := tried.blamed():
+                yield program, self._failed(program, tried, tried.diagnosis, tried.printed)
+        elif tried.blamed:
             if tried.says_all:
-                for number, (diagnosis, said) in blamed.items():
-                    yield group[number], self._failed(group, tried, diagnosis, said)
+                for number, (diagnosis, said) in tried.blamed.items():
+                    yield group[number], self._failed(group[number], tried, diagnosis, said)
             else:
-                queue.next_are(*([group[number]] for number in blamed))
-            queue.put_back([p for number, p in enumerate(group) if number not in blamed])
+                queue.next_are(*([group[number]] for number in tried.blamed))
+            queue.put_back([p for number, p in enumerate(group) if number not in tried.blamed])
         else:
             middle = len(group) // 2
             queue.next_are(group[:middle], group[middle:])
 
-    def _ok(self, group: Sequence[Program], tried: Tried) -> Iterator[tuple[Program, Entry]]:
-        module, made = self._cache.put_module(tried.vmfb)
-        for number, program in enumerate(group):
-            yield (
-                program,
-                Entry(
-                    status=outcome.OK,
-                    seconds=round(tried.ended.seconds / len(group), 4),
-                    together=len(group),
-                    code=self._code,
-                    module=module,
-                    function=tried.function(number),
-                    made=made,
-                ),
-            )
-
-    def _failed(
-        self, group: Sequence[Program], tried: Tried, diagnosis: Diagnosis, said: str
-    ) -> Entry:
-        return Entry(
-            status=diagnosis.status,
-            seconds=round(tried.ended.seconds / len(group), 4),
-            together=len(group),
-            reason=diagnosis.reason,
-            detail=diagnosis.detail,
+    def _failed(self, program: Program, tried: Tried, diagnosis: Diagnosis, said: str) -> Entry:
+        return self._entry(
+            tried,
+            **dataclasses.asdict(diagnosis),
             limit=self._limits.get(diagnosis.status),
             log=said[:LOG_CHARS],
-            code=self._code,
+            source=str(program.path),
         )
 
-    def _compiled(self, program: Program, entry: Entry, cached: bool) -> Compiled:
-        """Return the result of a program from an entry, and write the program's log."""
-        entry = cache.of_file(entry, program.path)
+    def _entry(self, tried: Tried, status: str = outcome.OK, **values: Any) -> Entry:
+        count = len(tried.functions)
+        seconds = round(tried.ended.seconds / count, 4)
+        return Entry(status, seconds, count, code=self.code, **values)
+
+    def _line(self, program: Program, entry: Entry, cached: bool) -> Line:
+        """Return the end of a program from an entry, and write the program's log."""
+        entry = entry.of_file(program.path)
         program.log.parent.mkdir(parents=True, exist_ok=True)
         program.log.write_text(entry.log, encoding="utf-8")
-        module = self._cache.place(entry.module, self._folders.modules) if entry.module else None
-        ended = self._outcome(program, entry)
-        return Compiled(ended, module, entry.function, entry.seconds, entry.together, cached)
+        result: dict[str, Any] = {
+            "seconds": entry.seconds,
+            "together": entry.together,
+            "cached": cached,
+        }
+        if entry.module:
+            module = self._cache.place(entry.module, self.modules)
+            result |= {"module": str(module), "function": entry.function}
+            result["vmfb_bytes"] = module.stat().st_size
+        return Line(program.name, self._outcome(program, entry), entry.seconds, result)
 
     def _outcome(self, program: Program, entry: Entry) -> Outcome:
-        own = self._compiler.own_flags(program)
-        alone = self._compiler.command(program.path, program.log.with_suffix(".vmfb"), *own)
+        own = self.compiler.own_flags(program)
+        alone = self.compiler.command(program.path, program.log.with_suffix(".vmfb"), *own)
         return Outcome(
             status=entry.status,
             stage="compile",
@@ -209,3 +182,50 @@ class _Batch:
             fingerprint=entry.code,
             limit=entry.limit,
         )
+
+
+def kind(text: str) -> str:
+    """Return the kind of a program: its operations, element types, and whether a tensor is empty."""
+    return " ".join(sorted(set(_WORDS.findall(text))))
+
+
+class Queue:
+    """Programs that wait to be compiled. `most`: maximum number of programs per module."""
+
+    def __init__(self, programs: Sequence[Program], most: int) -> None:
+        self._most = most
+        self._kinds = {program.name: kind(program.text) for program in programs}
+        self._ended = dict.fromkeys(self._kinds.values(), PRIOR_ENDED)
+        self._failed = dict.fromkeys(self._kinds.values(), PRIOR_FAILED)
+        fitting = [program for program in programs if program.fits_in_a_module]
+        self._waiting = deque(sorted(fitting, key=lambda p: self._kinds[p.name]))
+        self._given = [[program] for program in programs if not program.fits_in_a_module]
+
+    def take(self) -> list[Program]:
+        """Return the programs of the next module; [] if none is left."""
+        if self._given:
+            return self._given.pop()
+        group: list[Program] = []
+        expected = 0.0
+        while self._waiting and len(group) < self._most:
+            of_kind = self._kinds[self._waiting[0].name]
+            expected += self._failed[of_kind] / self._ended[of_kind]
+            if group and expected > FAILURES:
+                break
+            group.append(self._waiting.popleft())
+        return group
+
+    def ended(self, program: Program, failed: bool) -> None:
+        """Note how a program has ended."""
+        self._ended[self._kinds[program.name]] += 1
+        self._failed[self._kinds[program.name]] += failed
+
+    def put_back(self, programs: Sequence[Program]) -> None:
+        """Let programs that were not the cause of their module's failure wait again, before others."""
+        for program in programs:
+            self.ended(program, failed=False)
+        self._waiting.extendleft(reversed(programs))
+
+    def next_are(self, *groups: Sequence[Program]) -> None:
+        """Let the next modules have these programs, in this order."""
+        self._given += [list(group) for group in reversed(groups) if group]

@@ -8,8 +8,7 @@ returns.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,23 +20,26 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
 
 from scripts.core import tensors as carried
+from scripts.core.tensors import TensorType
 from scripts.features.operators.problems import values
 from scripts.features.operators.problems.problem import Problem
+from scripts.torch_model import convert, loading
 
 _ALWAYS_WRITTEN = ("running_mean", "running_var")
 """Arguments that batch norms change although their schema does not say so."""
 _PLACES = ("device", "pin_memory")
 """Arguments that set the place of a result. They are left out because the runtime decides it."""
-_UNSET = (
+_UNSET = [
     "empty",
     "empty_like",
     "empty_strided",
     "new_empty",
     "new_empty_strided",
     "empty_permuted",
-)
+]
 """Operators whose results are uninitialized."""
 
 
@@ -61,14 +63,6 @@ class TensorSpec:
     def shape(self) -> tuple[int, ...]:
         return self.tensor.shape
 
-    @property
-    def stride(self) -> tuple[int, ...]:
-        """The stride in elements; if none was traced, that of a contiguous tensor."""
-        if self.tensor.stride is not None:
-            return self.tensor.stride
-        sizes = [max(size, 1) for size in self.shape]
-        return tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
-
 
 @dataclass(frozen=True)
 class _Slot:
@@ -78,23 +72,16 @@ class _Slot:
 
 
 class Call:
-    """The function of a problem.
+    """The function of a problem. Raises NotCallable. `inputs`: its arguments, in order.
+    `arguments`: the values of the operator's arguments by their names in the schema, as values of
+    `scripts.features.operators.problems.values`."""
 
-    `inputs`: its arguments, in order. `arguments`: the values of the operator's arguments by their
-    names in the schema, as values of `scripts.features.operators.problems.values`.
-    """
-
-    def __init__(self, problem: Problem, operator: torch._ops.OpOverload) -> None:
-        self.problem, self.operator = problem, operator
-        self.arguments = _bound(problem, operator)
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.operator = problem, _operator(problem.op)
+        self.arguments = _bound(problem, self.operator)
         self.inputs: tuple[TensorSpec, ...] = ()
         self._values = {name: self._prepared(name, v) for name, v in self.arguments.items()}
         self._check()
-
-    @classmethod
-    def of(cls, problem: Problem) -> Call:
-        """Return the function of a problem. Raises NotCallable."""
-        return cls(problem, find(problem.op))
 
     @property
     def base(self) -> str:
@@ -106,7 +93,14 @@ class Call:
         """Return the operator's tensor results, then arguments it changed and did not return."""
         args, kwargs, written = self._filled_in(inputs, _cloned)
         returned = self.operator(*args, **kwargs)
-        apart = [written[name] for name in self._not_returned() if name in written]
+        schema = self.operator._schema
+        aliased = {name for r in schema.returns if r.alias_info for name in r.alias_info.before_set}
+        apart = [
+            written[argument.name]
+            for argument in schema.arguments
+            if argument.alias_info and argument.alias_info.is_write and argument.name in written
+            if not aliased & set(argument.alias_info.before_set)
+        ]
         return [*tensors_in(returned), *tensors_in(apart)]
 
     def bound(self, *inputs: torch.Tensor) -> Callable[[], Any]:
@@ -120,47 +114,41 @@ class Call:
         functional = _functional(self.operator)
         operator = functional or self.operator
         args, kwargs, _ = self._filled_in(inputs, (lambda value: value) if functional else _cloned)
-
-        def run() -> Any:
-            return operator(*args, **kwargs)
-
-        return run
+        return lambda: operator(*args, **kwargs)
 
     def _filled_in(
         self, inputs: Sequence[torch.Tensor], to_write: Callable[[Any], Any]
     ) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
         """Return the operator's positional and keyword arguments, and those that it changes.
+        `to_write` is applied to the latter."""
 
-        `to_write` is applied to the latter.
-        """
+        def fill(leaf: Any) -> Any:
+            return inputs[leaf.index] if isinstance(leaf, _Slot) else leaf
+
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         written: dict[str, Any] = {}
-        for argument in self.operator._schema.arguments:
+        for position, argument in enumerate(self.operator._schema.arguments):
             if argument.name not in self._values:
                 continue
-            value = self._filled(self._values[argument.name], inputs)
+            value = values.replaced(self._values[argument.name], fill)
             if _is_written(argument):
                 value = written[argument.name] = to_write(value)
-            if argument.kwarg_only or len(args) < self._position(argument.name):
+            if argument.kwarg_only or len(args) < position:
                 kwargs[argument.name] = value
             else:
                 args.append(value)
         return args, kwargs, written
 
     def fake_inputs(self) -> list[FakeTensor]:
-        """Return inputs without values, for tracing; no memory is allocated.
-
-        They are contiguous like the inputs of a program. Only eager's tensors have strides.
-        """
+        """Return inputs without values, for tracing; no memory is allocated. They are contiguous
+        like the inputs of a program. Only eager's tensors have strides."""
         with FakeTensorMode(allow_non_fake_inputs=True):
             return [torch.empty(spec.shape, dtype=spec.dtype) for spec in self.inputs]
 
     def graph(self, decompositions: Mapping[Any, Callable]) -> torch.fx.GraphModule:
         """Return the function as a graph of functional operators, with one placeholder per input.
-
-        Raises NotCallable if the shapes of its results depend on values.
-        """
+        Raises NotCallable if the shapes of its results depend on values."""
         inputs = self.fake_inputs()
         mode = inputs[0].fake_mode if inputs else FakeTensorMode()
         functional = torch.func.functionalize(self)
@@ -170,9 +158,16 @@ class Call:
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
             raise NotCallable(f"data-dependent-shape: {error}") from error
 
-    def module(self) -> torch.nn.Module:
-        """Return the function as a module, for torch.export."""
-        return _Module(self)
+    def as_model(self) -> loading.LoadedModel:
+        """Return a model whose forward pass is the call, so that all exporters can lower it. Its
+        example inputs are contiguous zeros."""
+        inputs = tuple(torch.zeros(spec.shape, dtype=spec.dtype) for spec in self.inputs)
+        return loading.LoadedModel(self.problem.name, _Module(self).eval(), inputs, {}, file=None)
+
+    def input_types(self) -> tuple[TensorType, ...]:
+        """Return the types of the program's arguments, in order."""
+        model = self.as_model()
+        return tuple(convert.tensor_type(path, tensor) for path, tensor in model.inputs)
 
     def _check(self) -> None:
         """Raise NotCallable for problems that no lowering path can support."""
@@ -209,26 +204,6 @@ class Call:
 
         return values.replaced(value, change)
 
-    def _filled(self, value: Any, inputs: Sequence[torch.Tensor]) -> Any:
-        return values.replaced(
-            value, lambda leaf: inputs[leaf.index] if isinstance(leaf, _Slot) else leaf
-        )
-
-    def _position(self, name: str) -> int:
-        """Return the index of an argument in the schema."""
-        return [argument.name for argument in self.operator._schema.arguments].index(name)
-
-    def _not_returned(self) -> Iterator[str]:
-        """Yield the names of the arguments that the operator changes and does not return."""
-        schema = self.operator._schema
-        returned = {
-            name for r in schema.returns if r.alias_info for name in r.alias_info.before_set
-        }
-        for argument in schema.arguments:
-            own = set(argument.alias_info.before_set) if argument.alias_info else set()
-            if argument.alias_info and argument.alias_info.is_write and not own & returned:
-                yield argument.name
-
 
 class _Module(torch.nn.Module):
     def __init__(self, call: Call) -> None:
@@ -239,7 +214,7 @@ class _Module(torch.nn.Module):
         return self.call(*inputs)
 
 
-def find(op: str) -> torch._ops.OpOverload:
+def _operator(op: str) -> torch._ops.OpOverload:
     """Return the operator of a name such as `aten.add.Tensor`. Raises NotCallable if unknown."""
     namespace, _, rest = op.partition(".")
     name, _, overload = rest.partition(".")
@@ -253,8 +228,8 @@ def find(op: str) -> torch._ops.OpOverload:
 
 
 def _functional(operator: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
-    """Return the functional form of an operator that works in place; None if it does not, or has no
-    such form with the same arguments."""
+    """Return the functional form of an operator that works in place; None for other operators, and
+    if there is no such form with the same arguments."""
     namespace, _, name = operator._schema.name.partition("::")
     if not name.endswith("_") or name.endswith("__"):
         return None
@@ -283,10 +258,8 @@ def _bound(problem: Problem, operator: torch._ops.OpOverload) -> dict[str, Any]:
 def _constant(name: str, leaf: Any) -> Any:
     """Return a value that is not a tensor, as torch takes it."""
     match leaf:
-        case values.Dtype(short):
-            return getattr(torch, values.DTYPES[short])
         case values.Name(path):
-            found = getattr(torch, path.rpartition(".")[2], None)
+            found = getattr(torch, values.DTYPES.get(path) or path.rpartition(".")[2], None)
             if found is None:
                 raise NotCallable(f"unknown-operator: argument {name}: torch has no {path}")
             return found
@@ -321,15 +294,9 @@ def _holds_tensors(kind: Any) -> bool:
 
 
 def _cloned(value: Any) -> Any:
-    return values.replaced(
-        value, lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
-    )
+    return pytree.tree_map_only(torch.Tensor, torch.clone, value)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the tensors of a result, from left to right; None for a missing tensor is left out."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, tuple | list):
-        return [tensor for item in value for tensor in tensors_in(item)]
-    return []
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

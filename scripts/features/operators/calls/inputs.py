@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 
-from scripts.features.operators.calls import draws, index_draws, statistics_draws
+from scripts.features.operators.calls import draws
 from scripts.features.operators.calls.calling import Call, TensorSpec
-from scripts.features.operators.calls.draws import Draw
+from scripts.features.operators.calls.draws import Draw, Rule
 from scripts.features.operators.problems import values
 
-Rule = Callable[[Draw], Any]
 _LARGE = 1e3
 """Products with a number of at least this size may leave the range of float16."""
 _SMALL_SUM = 1e-2
@@ -28,28 +26,30 @@ _SMALL_SUM = 1e-2
 _MOST_F16 = 1e4
 """The largest scale with which normal values stay in the range of float16."""
 
+_COMPARING = ("lt", "le", "gt", "ge", "clamp", "clamp_min", "clamp_max", "masked_fill")
+
 _DERIVED: tuple[tuple[str, str, Rule], ...] = (
-    ("max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward", "indices", index_draws.of_max_pool),
-    ("_softmax_backward_data", "output", statistics_draws.softmax_output),
-    ("_log_softmax_backward_data", "output", statistics_draws.log_softmax_output),
-    ("nll_loss*", "self", statistics_draws.log_softmax_output),
-    ("native_layer_norm_backward", "mean rstd", statistics_draws.layer_norm),
-    ("native_group_norm_backward", "mean rstd", statistics_draws.group_norm),
-    ("*batch_norm_backward", "save_mean save_invstd save_var", statistics_draws.batch_norm),
-    ("_scaled_dot_product_flash_attention_for_cpu_backward", "out logsumexp", statistics_draws.attention),
+    ("max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward", "indices", draws.of_max_pool),
+    ("_softmax_backward_data", "output", draws.softmax_output),
+    ("_log_softmax_backward_data", "output", draws.log_softmax_output),
+    ("nll_loss*", "self", draws.log_softmax_output),
+    ("native_layer_norm_backward", "mean rstd", draws.layer_norm),
+    ("native_group_norm_backward", "mean rstd", draws.group_norm),
+    ("*batch_norm_backward", "save_mean save_invstd save_var", draws.batch_norm),
+    ("_scaled_dot_product_flash_attention_for_cpu_backward", "out logsumexp", draws.attention),
 )  # fmt: skip
 """(operators, arguments, rule): globs of operators without overload, names of the schema."""
 
 _INTEGERS: tuple[tuple[str, str, Rule], ...] = (
-    ("embedding embedding_backward _embedding_bag* embedding_bag embedding_renorm", "indices", index_draws.rows_of("weight")),
-    ("embedding_dense_backward embedding_sparse_backward", "indices", index_draws.below_argument("num_weights")),
-    ("*embedding_bag*", "offsets", index_draws.offsets),
-    ("scatter_add scatter_reduce gather gather_backward take_along_dim index_select index_add index_reduce", "index", index_draws.along_dim),
-    ("scatter index_copy index_fill", "index", index_draws.along_dim_once),
-    ("index index_put _index_put_impl _unsafe_index _unsafe_index_put", "indices", index_draws.list_element),
-    ("take put", "index", index_draws.elements_of_self),
-    ("nll_loss* cross_entropy_loss multi_margin_loss*", "target", index_draws.classes),
-    ("_ctc_loss", "targets", index_draws.labels),
+    ("embedding embedding_backward _embedding_bag* embedding_bag embedding_renorm", "indices", draws.rows_of("weight")),
+    ("embedding_dense_backward embedding_sparse_backward", "indices", draws.below_argument("num_weights")),
+    ("*embedding_bag*", "offsets", draws.offsets),
+    ("scatter_add scatter_reduce gather gather_backward take_along_dim index_select index_add index_reduce", "index", draws.along_dim),
+    ("scatter index_copy index_fill", "index", draws.along_dim_once),
+    ("index index_put _index_put_impl _unsafe_index _unsafe_index_put", "indices", draws.list_element),
+    ("take put", "index", draws.elements_of_self),
+    ("nll_loss* cross_entropy_loss multi_margin_loss*", "target", draws.classes),
+    ("_ctc_loss", "targets", draws.labels),
     ("div remainder fmod floor_divide true_divide gcd lcm", "other", draws.whole_positive),
     ("pow", "exponent", draws.uniform(0, 4)),
     ("bincount one_hot repeat_interleave", "self repeats", draws.whole_positive),
@@ -85,33 +85,29 @@ _FLOATS: tuple[tuple[str, str, Rule], ...] = (
 
 
 def make(call: Call, seed: int) -> list[torch.Tensor]:
-    """Return a tensor for each of `call.inputs`, with the traced strides.
-
-    The same seed gives the same values for a problem, regardless of other problems. Raises
-    ValueError if the operator is defined on no input.
-    """
-    derived = [bool(_rule_of(_DERIVED, call.base, spec.argument)) for spec in call.inputs]
-    order = sorted(range(len(call.inputs)), key=lambda index: derived[index])
+    """Return a tensor for each of `call.inputs`, with the traced strides. The same seed gives the
+    same values for a problem, regardless of other problems. Raises ValueError if the operator is
+    defined on no input."""
     made: dict[int, torch.Tensor] = {}
     others: dict[tuple[str, int | None], torch.Tensor] = {}
-    for index in order:
+
+    def is_derived(index: int) -> bool:
+        return _rule_of(_DERIVED, call.base, call.inputs[index].argument) is not None
+
+    for index in sorted(range(len(call.inputs)), key=is_derived):
         spec = call.inputs[index]
         random = np.random.default_rng([seed, int(call.problem.uuid[:8], 16), index])
-        made[index] = _laid_out(_drawn(Draw(call, spec, others, random)), spec)
-        others[spec.argument, spec.place] = made[index]
+        draw = Draw(call, spec, others, random)
+        drawn = _rule(draw)(draw)
+        tensor = drawn if isinstance(drawn, torch.Tensor) else torch.from_numpy(np.asarray(drawn))
+        tensor = _laid_out(tensor.detach().reshape(spec.shape).to(spec.dtype), spec)
+        made[index] = others[spec.argument, spec.place] = tensor
     return [made[index] for index in range(len(call.inputs))]
 
 
-def laid_out(call: Call, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return contiguous values of `call.inputs` with the traced strides."""
-    return [_laid_out(one, spec) for one, spec in zip(values, call.inputs, strict=True)]
-
-
-def _drawn(draw: Draw) -> torch.Tensor:
-    """Return the values of a tensor, contiguous and in its dtype."""
-    found = _rule(draw)(draw)
-    tensor = found if isinstance(found, torch.Tensor) else torch.from_numpy(np.asarray(found))
-    return tensor.detach().reshape(draw.shape).to(draw.spec.dtype)
+def laid_out(call: Call, stored: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return contiguous tensors of `call.inputs` with the traced strides."""
+    return [_laid_out(tensor, spec) for tensor, spec in zip(stored, call.inputs, strict=True)]
 
 
 def _rule(draw: Draw) -> Rule:
@@ -120,23 +116,13 @@ def _rule(draw: Draw) -> Rule:
         return derived
     if draw.dtype == "b8":
         if base in ("index", "index_put", "_index_put_impl", "_unsafe_index_put"):
-            return index_draws.list_element if argument == "indices" else draws.coins
+            return draws.list_element if argument == "indices" else draws.coins
         return draws.gated_coins if base in ("any", "all") else draws.coins
     numbers = _numbers(draw)
     if base in ("eq", "ne", "isin"):
         return draws.near(numbers or [0.0, 2.0])
     if not draw.spec.dtype.is_floating_point:
-        compared = base in (
-            "lt",
-            "le",
-            "gt",
-            "ge",
-            "clamp",
-            "clamp_min",
-            "clamp_max",
-            "masked_fill",
-        )
-        plain = draws.near(numbers) if compared and numbers else draws.whole
+        plain = draws.near(numbers) if base in _COMPARING and numbers else draws.whole
         return _rule_of(_INTEGERS, base, argument) or plain
     return _float_rule(draw, numbers)
 
@@ -149,27 +135,23 @@ def _float_rule(draw: Draw, numbers: list[float]) -> Rule:
         return _power(draw)
     if base.startswith(("clamp", "hardtanh")) and numbers and argument != "grad_output":
         return _across(numbers)
-    if base.startswith("threshold") and argument == "self" and numbers:
-        return lambda draw: draws.normal(draw) + np.float32(numbers[0])
-    if base in ("lt", "le", "gt", "ge") and numbers:
+    is_compared = base.startswith("threshold") and argument == "self"
+    if numbers and (is_compared or base in ("lt", "le", "gt", "ge")):
         return lambda draw: draws.normal(draw) + np.float32(numbers[0])
     if scale := _seen_beside(draw, numbers):
         return lambda draw: np.float32(scale) * draws.away_from_zero(draw)
     if base in ("mul", "add", "sub", "rsub") and any(abs(n) >= _LARGE for n in numbers):
         return draws.uniform(0, 1)  # an attention mask, as (1 - mask) * -65504
     if terms := _terms(draw):
-        return lambda draw: draws.scaled(draws.normal(draw), terms)
+        return lambda draw: draws.normal(draw) * np.float32(1 / math.sqrt(terms))
     if base == "convolution_backward":
         return _gradient_scale(draw)
     return draws.normal
 
 
 def _seen_beside(draw: Draw, numbers: list[float]) -> float:
-    """Return a scale at which dividing by a large number or adding a small one has a visible
-    effect.
-
-    Returns 0 if the effect is visible at any scale.
-    """
+    """Return a scale at which dividing by a large number, or adding a small one, can be seen.
+    Returns 0 if it can be seen at any scale."""
     if draw.spec.argument != "self" or not numbers:
         return 0.0
     number = abs(numbers[0])
@@ -198,26 +180,24 @@ def _power(draw: Draw) -> Rule:
 
 def _across(numbers: list[float]) -> Rule:
     """Return a rule for values below, between and above bounds."""
-    bounds = [n for n in numbers if math.isfinite(n)] or [0.0]
-    width = min(max(max(bounds) - min(bounds), 2.0), 100.0)
-    return draws.uniform(min(bounds) - width, max(bounds) + width)
+    low, high = min(numbers), max(numbers)
+    width = min(max(high - low, 2.0), 100.0)
+    return draws.uniform(low - width, high + width)
 
 
 def _numbers(draw: Draw) -> list[float]:
     """Return the finite numbers among the arguments that values are compared with or bounded by."""
     names = ("other", "value", "threshold", "min", "max", "min_val", "max_val", "test_element")
-    found = (draw.argument(name) for name in names)
-    return [n for n in found if isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n)]  # fmt: skip
+    numbers = [draw.argument(name) for name in names]
+    return [n for n in numbers if type(n) in (int, float) and math.isfinite(n)]
 
 
 def _terms(draw: Draw) -> int:
-    """Return how many products with this operand are summed for one value of the result.
-
-    Returns 0 if it is not the second operand of a product.
-    """
+    """Return how many products with this operand are summed for one value of the result. Returns 0
+    if it is not the second operand of a product."""
     shape = draw.shape
     match draw.call.base, draw.spec.argument:
-        case ("mm" | "addmm" | "_int_mm" | "_addmm_activation", "mat2") | ("bmm", "mat2"):
+        case ("mm" | "addmm" | "_int_mm" | "_addmm_activation" | "bmm", "mat2"):
             return shape[-2]
         case ("baddbmm" | "addbmm", "batch2"):
             return shape[-2]
@@ -241,35 +221,28 @@ def _gradient_scale(draw: Draw) -> Rule:
     gradient, weight = draw.shape_of("grad_output"), draw.shape_of("weight")
     positions = max(1, math.prod(gradient) // max(1, gradient[1]))
     terms = max(1, math.prod(weight) // max(1, weight[1]))
-    scale = {
-        "grad_output": positions**-0.25,
-        "weight": positions**0.25 / math.sqrt(terms),
-    }.get(draw.spec.argument, 1.0)
+    scales = {"grad_output": positions**-0.25, "weight": positions**0.25 / math.sqrt(terms)}
+    scale = scales.get(draw.spec.argument, 1.0)
     return lambda draw: np.float32(scale) * draws.normal(draw)
 
 
 def _rule_of(table: Iterable[tuple[str, str, Rule]], base: str, argument: str) -> Rule | None:
-    return next(
-        (
-            rule
-            for operators, arguments, rule in table
-            if argument in arguments.split()
-            and any(fnmatch.fnmatchcase(base, glob) for glob in operators.split())
-        ),
-        None,
-    )
+    for operators, arguments, rule in table:
+        fits = argument in arguments.split()
+        if fits and any(fnmatch.fnmatchcase(base, glob) for glob in operators.split()):
+            return rule
+    return None
 
 
 def _laid_out(found: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """Return the values with the traced stride.
-
-    If several indices share a place in memory, it gets one of their values.
-    """
-    if spec.tensor.stride is None:
+    """Return the values with the traced stride. If several indices share a place in memory, it gets
+    one of their values."""
+    shape, stride = spec.shape, spec.tensor.stride
+    if stride is None:
         return found
-    steps = list(zip(spec.shape, spec.stride, strict=True))
     if not found.numel():
-        return torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype)
+        return torch.empty_strided(shape, stride, dtype=spec.dtype)
+    steps = list(zip(shape, stride, strict=True))
     extent = 1 + sum((size - 1) * step for size, step in steps)
     memory = torch.zeros(extent, dtype=spec.dtype)
     apart = tuple(slice(None) if step else slice(1) for _, step in steps)
@@ -277,5 +250,5 @@ def _laid_out(found: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     if extent < math.prod(sizes):
         memory.copy_(found.flatten()[:extent])
     else:
-        memory.as_strided(sizes, spec.stride).copy_(found[apart])
-    return memory.as_strided(spec.shape, spec.stride)
+        memory.as_strided(sizes, stride).copy_(found[apart])
+    return memory.as_strided(shape, stride)

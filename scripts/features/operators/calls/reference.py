@@ -1,9 +1,14 @@
-"""The reference of an operator problem: inputs, eager and float64 results, and what is known of them."""
+"""The reference of an operator problem: inputs, eager and float64 results, and what is known of them.
+
+A comparison with some results detects few errors: such results are marked. A problem is weak if
+wrong answers pass its verification. An answer that is bitwise equal to eager's is not wrong (the
+result of `fill_` is a constant).
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,74 +17,195 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from scripts.core import tensors
-from scripts.features.operators.calls import exporting, golden, inputs, weakness
-from scripts.features.operators.calls.calling import Call
+from scripts.features.operators.calls import inputs as make_inputs
+from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems import scores
 from scripts.torch_model import convert
-from scripts.verify import torch_same
+from scripts.verify import codes, torch_same
+from scripts.verify.verify import Expected, verify
 
 INPUTS, GOLDEN, SIGNATURE = "inputs.npz", "golden.npz", "signature.json"
 FILES = (INPUTS, GOLDEN, SIGNATURE)
 """The files of a reference."""
+_TYPES_OF_TOLERANCE = {"float16": "f16", "bfloat16": "bf16"}
+_OTHER_SEED = 1_000_003
+
+Answer = Sequence[np.ndarray]
 
 
 def make(call: Call, seed: int, folder: Path) -> dict[str, Any]:
     """Write the reference of a problem into a folder; return its properties, as JSON.
 
-    `marks`: marks of the results (golden.py). `weak`: wrong answers that pass this project's
-    verification, `weak_backendbench`: those that pass BackendBench's criterion. `bytes`: size of
-    inputs and outputs. `flops`: floating-point operations, as PyTorch counts them for products and
-    convolutions; None for other operators. Raises NotCallable.
+    `weak`: wrong answers that pass this project's verification, `weak_backendbench`: those that pass
+    BackendBench's criterion. `bytes`: size of inputs and outputs. `flops`: floating-point
+    operations, as PyTorch counts them for products and convolutions; None for other operators.
+    Raises NotCallable.
     """
-    made = inputs.make(call, seed)
+    made = make_inputs.make(call, seed)
     stored = {str(i): convert.to_numpy(tensor) for i, tensor in enumerate(made)}
     folder.mkdir(parents=True, exist_ok=True)
     tensors.save_npz(folder / INPUTS, stored)
-    observed = golden.observe(call, made)
-    tensors.save_npz(folder / GOLDEN, observed.arrays())
-    signature(call, observed, seed).write(folder / SIGNATURE)
-    dtypes = [kind.dtype for kind in observed.types]
-
-    def by_backendbench(answer: Sequence[np.ndarray]) -> bool:
-        return scores.is_correct(answer, observed.eager, dtypes)
-
-    judges = [weakness.verified_against(observed), by_backendbench]
-    weak, weak_backendbench = weakness.weak_by(call, made, observed, judges)
-    return {
-        "marks": list(observed.marks),
-        "weak": list(weak),
-        "weak_backendbench": list(weak_backendbench),
-        "bytes": sum(map(_bytes, (*exporting.input_types(call), *observed.types))),
-        "flops": flops(call),
-        "outputs": [
-            {"shape": list(kind.shape), "dtype": tensors.DTYPES[kind.dtype][0]}
-            for kind in observed.types
-        ],
-        "deterministic": observed.deterministic,
-    }
-
-
-def signature(call: Call, observed: golden.Observed, seed: int) -> tensors.Signature:
-    """Return the signature of a problem, as that of a model without weights."""
-    fp64 = observed.fp64
-    return tensors.Signature(
+    eager = observe(call, made)
+    tensors.save_npz(folder / GOLDEN, arrays(eager))
+    tensors.Signature(
         model=call.problem.name,
-        dtype=observed.dtype,
+        dtype=eager.dtype,
         batch_size=1,
-        inputs=exporting.input_types(call),
-        outputs=observed.types,
+        inputs=call.input_types(),
+        outputs=tuple(eager.types),
         parameters=(),
         aliases={},
         options={"operator": call.problem.op, "arguments": call.problem.args, "seed": seed},
         torch_version=torch.__version__,
-        has_fp64=fp64 is not None,
-        rmse_vs_fp64=torch_same.rmse(observed.eager, fp64) if fp64 is not None else None,
-        deterministic=observed.deterministic,
+        has_fp64=eager.fp64 is not None,
+        rmse_vs_fp64=None if eager.fp64 is None else torch_same.rmse(eager.golden, eager.fp64),
+        deterministic=eager.deterministic,
+    ).write(folder / SIGNATURE)
+    weak, weak_backendbench = weak_answers(call, made, eager)
+    return {
+        "marks": list(marks(eager.golden)),
+        "weak": weak,
+        "weak_backendbench": weak_backendbench,
+        "bytes": sum(map(_bytes, (*call.input_types(), *eager.types))),
+        "flops": _flops(call),
+        "outputs": [
+            {"shape": list(kind.shape), "dtype": tensors.DTYPES[kind.dtype][0]}
+            for kind in eager.types
+        ],
+        "deterministic": eager.deterministic,
+    }
+
+
+def observe(call: Call, inputs: Sequence[torch.Tensor]) -> Expected:
+    """Run a problem in eager mode twice, and once in float64 if torch can.
+
+    The dtype of the result, which sets the tolerance, is the narrowest type in the computation.
+    Raises NotCallable if this version of torch cannot run it or its results cannot be compared.
+    Other exceptions of the call are passed on.
+    """
+    with torch.no_grad():
+        try:
+            found = call(*inputs)
+        except RuntimeError as error:
+            # Kernels that lack a dtype raise a plain RuntimeError with this text.
+            if isinstance(error, NotImplementedError) or "expected scalar type" in str(error):
+                raise NotCallable(f"no-kernel: {str(error).splitlines()[0]}") from error
+            raise
+        types = _types(found)
+        eager = [convert.to_numpy(tensor) for tensor in found]
+        del found
+        again = [convert.to_numpy(tensor) for tensor in call(*inputs)]
+    dtypes = [kind.dtype for kind in types]
+    same = torch_same.compare(again, eager, None, torch_same.Tolerance(0.0), dtypes)
+    used = {str(spec.dtype).removeprefix("torch.") for spec in call.inputs} | set(dtypes)
+    return Expected(
+        types=types,
+        golden=eager,
+        fp64=_in_float64(call, inputs),
+        deterministic=same.code == codes.PASS,
+        dtype=next((short for name, short in _TYPES_OF_TOLERANCE.items() if name in used), "f32"),
     )
 
 
-def flops(call: Call) -> int | None:
-    """Return the floating-point operations of a call, or None if PyTorch does not count them."""
+def _types(found: Sequence[torch.Tensor]) -> tuple[tensors.TensorType, ...]:
+    """Return the types of results. Raises NotCallable if a stage cannot store a result, or if there
+    is nothing to compare."""
+    if not found:
+        raise NotCallable("no-tensor-result: the operator returned no tensor")
+    for tensor in found:
+        if tensor.layout is not torch.strided:
+            raise NotCallable(f"sparse: a result of layout {tensor.layout}")
+        if str(tensor.dtype).removeprefix("torch.") not in tensors.DTYPES:
+            raise NotCallable(f"dtype: a result of {tensor.dtype}, which no module returns")
+    if not any(tensor.numel() for tensor in found):
+        raise NotCallable("empty-result: no result has a value")
+    return tuple(convert.tensor_type(f"output {i}", t) for i, t in enumerate(found))
+
+
+def _in_float64(call: Call, inputs: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
+    wide = [t.double() if t.is_floating_point() else t for t in inputs]
+    try:
+        with torch.no_grad():
+            found = Call(call.problem.with_float_dtype("f64"))(*wide)
+    except (NotCallable, RuntimeError, TypeError, ValueError):
+        return None
+    return [convert.to_numpy(tensor) for tensor in found]
+
+
+def arrays(eager: Expected) -> dict[str, np.ndarray]:
+    """Return the arrays of golden.npz: `golden.<i>` and, if there are any, `fp64.<i>`."""
+    named = {f"golden.{i}": array for i, array in enumerate(eager.golden)}
+    return named | {f"fp64.{i}": array for i, array in enumerate(eager.fp64 or ())}
+
+
+def marks(results: Answer) -> tuple[str, ...]:
+    """Return the marks of results: NaN values, infinities, or only constant results."""
+    floats = [array for array in results if array.dtype.kind == "f"]
+    constant = all(array.size == 0 or (array == array.flat[0]).all() for array in results)
+    found = {
+        "nan": any(np.isnan(array).any() for array in floats),
+        "infinite": any(np.isinf(array).any() for array in floats),
+        "constant": any(array.size > 1 for array in results) and constant,
+    }
+    return tuple(name for name, holds in found.items() if holds)
+
+
+def weak_answers(
+    call: Call, inputs: Sequence[torch.Tensor], eager: Expected
+) -> tuple[list[str], list[str]]:
+    """Return the names of the wrong answers that pass this project's verification, and of those
+    that pass BackendBench's criterion."""
+    dtypes = [kind.dtype for kind in eager.types]
+    ours: list[str] = []
+    theirs: list[str] = []
+    for name, answer in _answers(call, inputs, eager.golden):
+        if (name in ours and name in theirs) or _is_equal(answer, eager.golden):
+            continue
+        if name not in ours and verify(answer, eager, {}).code == codes.PASS:
+            ours.append(name)
+        if name not in theirs and scores.is_correct(answer, eager.golden, dtypes):
+            theirs.append(name)
+    return ours, theirs
+
+
+def _answers(
+    call: Call, inputs: Sequence[torch.Tensor], eager: Answer
+) -> Iterator[tuple[str, Answer]]:
+    """Yield answers that ignore what the operator computes, each with its name."""
+    yield "zeros", [np.zeros_like(array) for array in eager]
+    yield "constant", [np.ones_like(array) for array in eager]
+    yield "constant", [_mean_of(array) for array in eager]
+    for tensor in inputs:
+        source = convert.to_numpy(tensor)
+        if any(array.size == source.size for array in eager):
+            with np.errstate(over="ignore", invalid="ignore"):
+                yield "input", [_copied(source, array) for array in eager]
+    # Memory holds results for other inputs if nothing is written.
+    with torch.no_grad():
+        yield "stale", list(map(convert.to_numpy, call(*make_inputs.make(call, _OTHER_SEED))))
+
+
+def _mean_of(array: np.ndarray) -> np.ndarray:
+    """Return an array in which each value is the mean of the finite values."""
+    values = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    mean = float(np.mean(values, dtype=np.float64)) if values.size else 0.0
+    return np.full_like(array, np.round(mean) if array.dtype.kind in "iub" else mean)
+
+
+def _copied(source: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """Return an input in the form of a result of the same size; other results as they are."""
+    is_same = array.size == source.size
+    return source.reshape(array.shape).astype(array.dtype) if is_same else array
+
+
+def _is_equal(answer: Answer, eager: Answer) -> bool:
+    return len(answer) == len(eager) and all(
+        got.shape == want.shape and np.array_equal(got, want, equal_nan=want.dtype.kind == "f")
+        for got, want in zip(answer, eager, strict=True)
+    )
+
+
+def _flops(call: Call) -> int | None:
     counter = FlopCounterMode(display=False)
     # A shape that depends on values, or an operator that has no rule for shapes.
     with contextlib.suppress(Exception), torch.no_grad():
@@ -90,6 +216,5 @@ def flops(call: Call) -> int | None:
 
 
 def _bytes(kind: tensors.TensorType) -> int:
-    """Return the size of a tensor in the program."""
     count = int(np.prod(kind.shape, dtype=np.int64))
     return count * (2 if kind.dtype == "bfloat16" else tensors.native(kind.dtype).itemsize)

@@ -68,7 +68,6 @@ def _has_tensor(tree: Any) -> bool:
 
 
 def _value(leaf: Any) -> Any:
-    """Return a leaf of the arguments as a value of the format."""
     match leaf:
         case torch.Tensor() if leaf.layout is torch.strided:
             stride = None if leaf.is_contiguous() else tuple(leaf.stride())
@@ -78,7 +77,7 @@ def _value(leaf: Any) -> Any:
                 tuple(leaf.shape), _short(leaf.dtype), str(leaf.layout), leaf.is_coalesced(), leaf._nnz()
             )  # fmt: skip
         case torch.dtype():
-            return values.Dtype(_short(leaf))
+            return values.Name(_short(leaf))
         case torch.device():
             return leaf.type
         case torch.layout() | torch.memory_format():

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.problems.parsing import ArgumentsError, arguments
 from scripts.features.operators.problems.problem import Facts, Problem
+from scripts.features.operators.problems.values import ArgumentsError, read_arguments
 
 PROBLEMS = "backend_bench_problems.parquet"
 MAPPING = "operator_input_models_mapping.parquet"
@@ -42,12 +42,9 @@ def may_be(named: str) -> bool:
 
 
 def located(named: str, file: str) -> Path:
-    """Return the path of a file of a dataset.
-
-    `named`: a path, or the id of a dataset on the hub (`owner/name`, `owner/name@revision`). For an
-    id, `file` is downloaded from that dataset unless it is in the cache. Raises DatasetError if
-    `named` is neither, or if the download fails.
-    """
+    """Return the path of a file of a dataset. `named`: a path, or the id of a dataset on the hub
+    (`owner/name`, `owner/name@revision`). For an id, `file` is downloaded from that dataset unless
+    it is in the cache. Raises DatasetError if `named` is neither, or if the download fails."""
     path = Path(named).expanduser()
     if path.exists():
         return path
@@ -61,24 +58,24 @@ def located(named: str, file: str) -> Path:
             "(pip install -r requirements-hub.txt)"
         ) from error
     owner, _, revision = named.partition("@")
+    which = {"repo_type": "dataset", "revision": revision or None}
     try:
-        return Path(
-            huggingface_hub.hf_hub_download(
-                owner, file, repo_type="dataset", revision=revision or None
-            )
-        )
+        return Path(huggingface_hub.hf_hub_download(owner, file, **which))
     except Exception as error:  # from the hub, the network or the disk
         raise DatasetError(f"{named}: the hub gave no {file}: {error}") from error
 
 
-def read(path: Path, mapping: Path | None = None) -> tuple[list[Problem], list[str]]:
-    """Return the problems in a file of the dataset, and notes for the user.
+def read_named(named: str, mapping: str | None) -> tuple[list[Problem], list[str]]:
+    """Read a dataset and perhaps its mapping, each a path or the id of a dataset on the hub."""
+    models = located(mapping, MAPPING) if mapping else None
+    return read(located(named, PROBLEMS), models)
 
-    Source models are read from the column `in_models` of the file, else from the `mapping`. If
-    there is neither, they are unknown, and a note says so. Raises DatasetError.
-    """
-    rows = _rows(path)
-    _check_columns(path, rows, _REQUIRED)
+
+def read(path: Path, mapping: Path | None = None) -> tuple[list[Problem], list[str]]:
+    """Return the problems in a file of the dataset, and notes for the user. Source models are read
+    from the column `in_models` of the file, else from the `mapping`. If there is neither, they are
+    unknown, and a note says so. Raises DatasetError."""
+    rows = _rows(path, _REQUIRED)
     notes: list[str] = []
     of_mapping: Mapping[tuple[str, str], tuple[str, ...]] = {}
     if mapping is not None:
@@ -96,20 +93,22 @@ def read(path: Path, mapping: Path | None = None) -> tuple[list[Problem], list[s
 
 def _read_mapping(path: Path) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the source models by (operator, arguments), in the order of the file."""
-    rows = _rows(path)
-    _check_columns(path, rows, _MAPPING_COLUMNS)
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for row in rows:
+    for row in _rows(path, _MAPPING_COLUMNS):
         key = str(row["operator name"]), str(row["args"])
         found.setdefault(key, {})[str(row["used in model"])] = None
     return {key: tuple(models) for key, models in found.items()}
 
 
-def _rows(path: Path) -> list[Row]:
-    """Return the rows of a parquet file, a JSON list of objects, or lines of JSON objects."""
+def _rows(path: Path, wanted: Iterable[str]) -> list[Row]:
+    """Return the rows of a file, which must have the `wanted` columns."""
     rows = _parquet(path) if path.suffix == ".parquet" else _json(path)
     if not rows:
         raise DatasetError(f"{path}: no row")
+    if missing := [name for name in wanted if name not in rows[0]]:
+        raise DatasetError(
+            f"{path}: no column {', '.join(missing)}; found {', '.join(map(str, rows[0]))}"
+        )
     return rows
 
 
@@ -126,6 +125,7 @@ def _parquet(path: Path) -> list[Row]:
 
 
 def _json(path: Path) -> list[Row]:
+    """Return the rows of a JSON list of objects, or of lines of JSON objects."""
     try:
         text = path.read_text(encoding="utf-8").strip()
         lines = [text] if text.startswith("[") else text.splitlines()
@@ -140,13 +140,6 @@ def _json(path: Path) -> list[Row]:
     return rows
 
 
-def _check_columns(path: Path, rows: list[Row], wanted: Iterable[str]) -> None:
-    if missing := [name for name in wanted if name not in rows[0]]:
-        raise DatasetError(
-            f"{path}: no column {', '.join(missing)}; found {', '.join(map(str, rows[0]))}"
-        )
-
-
 def _problem(
     where: str, row: Row, of_mapping: Mapping[tuple[str, str], tuple[str, ...]]
 ) -> Problem:
@@ -154,7 +147,7 @@ def _problem(
     if not isinstance(op, str) or not isinstance(args, str):
         raise DatasetError(f"{where}: op_name {op!r} and args {args!r}, expected two texts")
     try:
-        arguments(args)
+        read_arguments(args)
         return Problem(
             op,
             args,
@@ -186,7 +179,4 @@ def _models(value: Any) -> tuple[str, ...]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a value as a finite number, or None if it is not one."""
-    if value is None or not math.isfinite(number := float(value)):
-        return None
-    return number
+    return None if value is None or not math.isfinite(float(value)) else float(value)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.features.operators.problems import parsing, values
+from scripts.features.operators.problems import values
 from scripts.features.operators.problems.values import Arguments
-
-_NAME_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -59,16 +58,16 @@ class Problem:
     @property
     def name(self) -> str:
         """A short name that is unique within a run and can be part of a path."""
-        return f"{self.op}-{self.uuid[:_NAME_DIGITS]}"
+        return f"{self.op}-{self.uuid[:12]}"
 
     @functools.cached_property
     def arguments(self) -> Arguments:
-        """Its parsed arguments. Raises parsing.ArgumentsError."""
-        return parsing.arguments(self.args)
+        """Its parsed arguments. Raises values.ArgumentsError."""
+        return values.read_arguments(self.args)
 
     @functools.cached_property
     def elements(self) -> int:
-        """Total number of elements of its tensor arguments."""
+        """Number of elements of all its tensor arguments together."""
         return sum(tensor.elements for tensor in values.tensors(self.arguments))
 
     @property
@@ -86,14 +85,34 @@ class Problem:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object that `from_json` reads."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Problem:
-        """Return the problem of a JSON object from `to_json`."""
         facts = data.get("facts")
         if facts is not None:
             facts = Facts(**{**facts, "why_excluded": tuple(facts["why_excluded"])})
         lists = {key: tuple(data.get(key, ())) for key in ("models", "calls")}
         return cls(**{**data, **lists, "facts": facts})
+
+
+def merged(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield each problem once, in the order first seen, with added counts and merged models."""
+    same: dict[str, list[Problem]] = {}
+    for problem in problems:
+        same.setdefault(problem.uuid, []).append(problem)
+    for equal in same.values():
+        if len(equal) == 1:
+            yield equal[0]
+            continue
+        models = dict.fromkeys(model for problem in equal for model in problem.models)
+        calls: Counter[str] = Counter()
+        for problem in equal:
+            calls.update(dict(zip(problem.models, problem.calls, strict=False)))
+        is_known = all(len(problem.calls) == len(problem.models) for problem in equal)
+        yield dataclasses.replace(
+            equal[0],
+            count=sum(problem.count for problem in equal),
+            models=tuple(models),
+            calls=tuple(calls[model] for model in models) if is_known else (),
+        )

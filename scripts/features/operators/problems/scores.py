@@ -1,22 +1,57 @@
-"""Compute BackendBench's scores of a suite of operator problems.
+"""BackendBench's criterion for the results of an operator problem, and its scores of a suite.
 
-The scores are computed as in its scripts/main.py and eval.py. A result is correct by its criterion:
-all outputs have the type and shape of eager's outputs, and |eager - output| is at most
-0.01 + 0.01 × |output| everywhere.
+They are those of its scripts/main.py and eval.py. A result is correct if all outputs have the type
+and shape of eager's outputs, and |eager - output| is at most 0.01 + 0.01 × |output| everywhere.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, geometric_mean
+from typing import Any
 
 import numpy as np
 
 from scripts.verify import codes, torch_same
+from scripts.verify.verify import Expected
 
 TOLERANCE = 1e-2
 """The absolute and the relative tolerance."""
+
+
+def is_correct(
+    outputs: Sequence[np.ndarray], golden: Sequence[np.ndarray], dtypes: Sequence[str]
+) -> bool:
+    """Return whether outputs pass the criterion. `dtypes`: torch's names, of golden."""
+    allowed = torch_same.Tolerance(TOLERANCE)
+    return torch_same.compare(outputs, golden, None, allowed, dtypes).code == codes.PASS
+
+
+def judged(outputs: Sequence[np.ndarray], expected: Expected) -> dict[str, Any]:
+    """Return `backendbench_correct`, and the largest absolute and relative errors. The errors are
+    over all values of all outputs; they are None if outputs have other shapes than eager's, or if
+    no value can be compared. A relative error is that of a value other than 0."""
+    golden = list(expected.golden)
+    dtypes = [kind.dtype for kind in expected.types]
+    found: dict[str, Any] = {
+        "backendbench_correct": is_correct(outputs, golden, dtypes),
+        "max_abs_error": None,
+        "max_rel_error": None,
+    }
+    if [np.shape(output) for output in outputs] != [array.shape for array in golden]:
+        return found
+    for got, want in zip(outputs, golden, strict=True):
+        exact = want.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(np.asarray(got).astype(np.float64) - exact)
+        finite = np.isfinite(error)
+        compared = finite & (exact != 0)
+        relative = error[compared] / np.abs(exact[compared])
+        for key, errors in (("max_abs_error", error[finite]), ("max_rel_error", relative)):
+            if errors.size:
+                found[key] = max(found[key] or 0.0, float(errors.max()))
+    return found
 
 
 @dataclass(frozen=True)
@@ -30,11 +65,9 @@ class Result:
 
 @dataclass(frozen=True)
 class OperatorScore:
-    """The scores of one operator.
-
-    `correctness`: the share of its problems that are correct. `performance`: the geometric mean of
-    their speed-ups; a problem that is wrong or was not timed counts as 1.
-    """
+    """The scores of one operator. `correctness`: the share of its problems that are correct.
+    `performance`: the geometric mean of their speed-ups; a problem that is wrong or was not timed
+    counts as 1."""
 
     op: str
     problems: int
@@ -44,11 +77,6 @@ class OperatorScore:
     @property
     def correctness(self) -> float:
         return self.passed / self.problems
-
-    @property
-    def is_correct(self) -> bool:
-        """Whether all of its problems are correct."""
-        return self.passed == self.problems
 
 
 @dataclass(frozen=True)
@@ -69,14 +97,6 @@ class Scores:
     perf_at_p: float
 
 
-def is_correct(
-    outputs: Sequence[np.ndarray], golden: Sequence[np.ndarray], dtypes: Sequence[str]
-) -> bool:
-    """Return whether outputs pass BackendBench's criterion. `dtypes`: torch's names, of golden."""
-    allowed = torch_same.Tolerance(TOLERANCE)
-    return torch_same.compare(outputs, golden, None, allowed, dtypes).code == codes.PASS
-
-
 def of(results: Iterable[Result], p: float = 1.0) -> Scores:
     """Return the scores of the results of a suite. Raises ValueError if there are no results."""
     by_operator: dict[str, list[Result]] = {}
@@ -84,35 +104,15 @@ def of(results: Iterable[Result], p: float = 1.0) -> Scores:
         by_operator.setdefault(result.op, []).append(result)
     if not by_operator:
         raise ValueError("no result to score")
-    operators = tuple(_of_operator(op, by_operator[op]) for op in sorted(by_operator))
+    operators = []
+    for op, own in sorted(by_operator.items()):
+        performance = geometric_mean((r.speedup if r.is_correct else None) or 1.0 for r in own)
+        operators.append(OperatorScore(op, len(own), sum(r.is_correct for r in own), performance))
     return Scores(
-        operators=operators,
+        operators=tuple(operators),
         p=p,
-        correctness=_mean(operator.correctness for operator in operators),
-        fully_correct=_mean(operator.is_correct for operator in operators),
-        performance=_geometric_mean(operator.performance for operator in operators),
-        perf_at_p=_mean(o.is_correct and o.performance > p for o in operators),
+        correctness=fmean(score.correctness for score in operators),
+        fully_correct=fmean(score.correctness == 1 for score in operators),
+        performance=geometric_mean(score.performance for score in operators),
+        perf_at_p=fmean(s.correctness == 1 and s.performance > p for s in operators),
     )
-
-
-def _of_operator(op: str, results: Sequence[Result]) -> OperatorScore:
-    return OperatorScore(
-        op=op,
-        problems=len(results),
-        passed=sum(result.is_correct for result in results),
-        performance=_geometric_mean(map(_counted, results)),
-    )
-
-
-def _counted(result: Result) -> float:
-    """Return the speed-up of a result, or 1 if it is wrong or was not timed."""
-    return result.speedup if result.is_correct and result.speedup is not None else 1.0
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = [float(value) for value in values]
-    return math.fsum(found) / len(found)
-
-
-def _geometric_mean(values: Iterable[float]) -> float:
-    return math.exp(_mean(math.log(value) for value in values))

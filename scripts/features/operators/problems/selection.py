@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from scripts.features.operators.problems.problem import Problem
-from scripts.features.operators.problems.traces import merged
+from scripts.features.operators.problems.problem import Problem, merged
 
 KINDS = ("included", "overhead", "synthetic", "runnable", "all")
 
@@ -32,10 +31,8 @@ class Selection:
 
 
 def select(problems: Iterable[Problem], wanted: Selection) -> list[Problem]:
-    """Return the problems that `wanted` selects, in the given order.
-
-    Equal problems are merged, including those that a new dtype makes equal.
-    """
+    """Return the problems that `wanted` selects, in the given order. Equal problems are merged,
+    including those that a new dtype makes equal."""
     found = [
         problem
         for problem in problems
@@ -77,11 +74,8 @@ def _matches(names: Iterable[str], globs: tuple[str, ...]) -> bool:
 
 def _extremes(problems: list[Problem], smallest: int, largest: int) -> set[str]:
     """Return the uuids of the smallest and largest problems of each operator; ties have a fixed
-    order.
-
-    Problems with an empty tensor are left out if there are others, because their results are mostly
-    empty.
-    """
+    order. Problems with an empty tensor are left out if there are others, because their results are
+    mostly empty."""
     by_operator: dict[str, list[Problem]] = {}
     for problem in problems:
         by_operator.setdefault(problem.op, []).append(problem)

@@ -9,14 +9,14 @@ synthetic arguments.
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from scripts.core import atomic
-from scripts.features.operators.problems.parsing import ArgumentsError, arguments
-from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.problem import Problem, merged
+from scripts.features.operators.problems.values import ArgumentsError, read_arguments
 
 _OPERATOR = re.compile(r"Operator:\s*(\S+)\s*\Z")
 _COUNT = re.compile(r"cnt:\s*([0-9]+),\s*")
@@ -51,7 +51,7 @@ def _problems(path: Path, lines: Iterable[str]) -> Iterator[Problem]:
                 raise TraceError(f"{where}: a count before the first 'Operator: …'")
             args = line[found.end() :].strip()
             try:
-                arguments(args)
+                read_arguments(args)
             except ArgumentsError as error:
                 raise TraceError(f"{where}: arguments of {op}: {error}") from error
             count = int(found[1])
@@ -62,44 +62,11 @@ def _problems(path: Path, lines: Iterable[str]) -> Iterator[Problem]:
             )
 
 
-def merged(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield each problem once, in the order first seen, with added counts and merged models."""
-    same: dict[str, list[Problem]] = {}
-    for problem in problems:
-        same.setdefault(problem.uuid, []).append(problem)
-    for first, *more in same.values():
-        if not more:
-            yield first
-            continue
-        equal = (first, *more)
-        models = dict.fromkeys(model for found in equal for model in found.models)
-        yield dataclasses.replace(
-            first,
-            count=sum(found.count for found in equal),
-            models=tuple(models),
-            calls=_calls(equal, tuple(models)),
-        )
-
-
-def _calls(equal: Iterable[Problem], models: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the calls of each model in equal problems; () if they are not known for one of them."""
-    found = dict.fromkeys(models, 0)
-    for problem in equal:
-        if len(problem.calls) != len(problem.models):
-            return ()
-        for model, calls in zip(problem.models, problem.calls, strict=True):
-            found[model] += calls
-    return tuple(found.values())
-
-
 def write(path: str | Path, counts: Mapping[tuple[str, str], int]) -> None:
     """Write the number of calls of each (operator, arguments), by operator, most frequent first."""
-    by_operator: dict[str, list[tuple[int, str]]] = {}
-    for (op, args), count in counts.items():
-        by_operator.setdefault(op, []).append((count, args))
+    ordered = sorted(counts.items(), key=lambda item: (item[0][0], -item[1], item[0][1]))
     lines: list[str] = []
-    for op in sorted(by_operator):
+    for op, calls in itertools.groupby(ordered, key=lambda item: item[0][0]):
         lines.append(f"Operator: {op}")
-        ordered = sorted(by_operator[op], key=lambda found: (-found[0], found[1]))
-        lines += [f"cnt: {count}, {args}" for count, args in ordered]
+        lines += [f"cnt: {count}, {args}" for (_, args), count in calls]
     atomic.write_text(path, "".join(f"{line}\n" for line in lines))

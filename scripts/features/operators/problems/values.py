@@ -1,35 +1,30 @@
-"""The values of operator arguments in trace files, and their text.
+"""The values of operator arguments, and their text, which is read without evaluating it.
 
-None, booleans, numbers, strings, lists, tuples and dicts are Python objects; this module has
-classes for the others. The format is that of PyTorch's operator traces
-(benchmarks/dynamo/microbenchmarks), which BackendBench's dataset also uses.
+The format is that of PyTorch's operator traces (benchmarks/dynamo/microbenchmarks), which
+BackendBench's dataset also uses. None, booleans, numbers, strings, lists, tuples and dicts are
+written as in Python, also `inf` and `nan`; this module has classes for the other values.
 """
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 DTYPES = {
-    "f64": "float64",
-    "f32": "float32",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "c32": "complex32",
-    "c64": "complex64",
-    "c128": "complex128",
-    "i64": "int64",
-    "i32": "int32",
-    "i16": "int16",
-    "i8": "int8",
-    "u8": "uint8",
-    "b8": "bool",
-}
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16",
+    "c32": "complex32", "c64": "complex64", "c128": "complex128",
+    "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8", "b8": "bool",
+}  # fmt: skip
 """torch's names of dtypes, by the names in the format."""
 ABBREVIATIONS = {name: short for short, name in DTYPES.items()}
 FLOATING = ("f64", "f32", "f16", "bf16")
+_ALIASES = {"half": "f16", "float": "f32", "double": "f64"}
+"""Other names that torch has for floating-point dtypes."""
 
 Arguments = tuple[tuple, dict[str, Any]]
 """Positional and keyword arguments of a call."""
@@ -45,7 +40,6 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
     def __str__(self) -> str:
@@ -74,20 +68,16 @@ class SparseTensor:
 
 
 @dataclass(frozen=True)
-class Dtype:
-    """A dtype by itself, as an argument."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
 class Name:
-    """A constant of torch, such as `torch.strided`."""
+    """A dtype as named in the format, or a constant of torch, such as `torch.strided`."""
 
     path: str
+
+    @property
+    def dtype(self) -> str | None:
+        """The format's name of the dtype that this is; None for other names."""
+        name = self.path.rpartition(".")[2]
+        return self.path if self.path in DTYPES else ABBREVIATIONS.get(name) or _ALIASES.get(name)
 
     def __str__(self) -> str:
         return self.path
@@ -106,12 +96,10 @@ class Device:
 
 
 def show(value: Any) -> str:
-    """Return the text of a value, which `parsing.value` reads.
-
-    Raises TypeError if the format does not support the value.
-    """
+    """Return the text of a value, which `read` reads. Raises TypeError if the format does not
+    support the value."""
     match value:
-        case Tensor() | SparseTensor() | Dtype() | Name() | Device():
+        case Tensor() | SparseTensor() | Name() | Device():
             return str(value)
         case None | bool() | int() | float() | str():
             return repr(value)
@@ -146,43 +134,170 @@ def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def with_float_dtype(arguments: Arguments, dtype: str) -> Arguments:
-    """Return the arguments with all floating-point dtypes replaced: of tensors, and dtype
-    arguments.
-
-    `dtype`: its name in the format. Strides do not change, because they are in elements.
-    """
+    """Return the arguments with all floating-point dtypes replaced, of tensors and by themselves.
+    `dtype`: its name in the format. Strides do not change, because they are in elements."""
 
     def change(value: Any) -> Any:
         match value:
-            case Tensor(shape, old, stride) if old in FLOATING:
-                return Tensor(shape, dtype, stride)
-            case SparseTensor(shape, old, layout, is_coalesced, nonzeros) if old in FLOATING:
-                return SparseTensor(shape, dtype, layout, is_coalesced, nonzeros)
-            case Dtype(old) if old in FLOATING:
-                return Dtype(dtype)
-            case Name(path) if dtype_of(path) in FLOATING:
-                return Dtype(dtype)
+            case Tensor() | SparseTensor() if value.dtype in FLOATING:
+                return dataclasses.replace(value, dtype=dtype)
+            case Name() if value.dtype in FLOATING:
+                return Name(dtype)
         return value
 
     return replaced(arguments, change)
 
 
-def dtype_of(path: str) -> str | None:
-    """Return the format's name of a torch dtype such as `torch.float16`; None for other names."""
-    aliases = {"half": "f16", "float": "f32", "double": "f64", "long": "i64", "int": "i32"}
-    name = path.rpartition(".")[2]
-    return ABBREVIATIONS.get(name) or aliases.get(name)
+class ArgumentsError(ValueError):
+    """The text is not in the format; `position` is the index of the wrong character."""
+
+    def __init__(self, text: str, position: int, problem: str) -> None:
+        before = text[max(0, position - 30) : position]
+        near = f"{'…' if position > 30 else ''}{before}"
+        super().__init__(f"column {position + 1}: {problem}, after {near!r}")
+        self.position = position
 
 
-def shape_of(value: Any) -> tuple[int, ...] | None:
-    """Return a list or tuple of sizes as a shape; None for other values."""
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return None
-    if not all(is_integer(size) and size >= 0 for size in value):
-        return None
+def read_arguments(text: str) -> Arguments:
+    """Return the positional and keyword arguments of `((…), {…})`. Raises ArgumentsError."""
+    match read(text):
+        case (tuple() as args, dict() as kwargs) if all(isinstance(key, str) for key in kwargs):
+            return args, kwargs
+    raise ArgumentsError(text, 0, "expected ((arguments), {'name': value})")
+
+
+def read(text: str) -> Any:
+    """Return the value of a text. Raises ArgumentsError."""
+    text = text.strip()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # such as that of an unknown escape in a string
+            parsed = ast.parse(text, mode="eval")
+        return _Reader(text).value(parsed.body)
+    except SyntaxError as error:
+        position = _position(text, error.lineno or 1, (error.offset or 1) - 1)
+        raise ArgumentsError(text, position, error.msg) from error
+    except (MemoryError, RecursionError) as error:
+        raise ArgumentsError(text, 0, "too many levels") from error
+
+
+def _position(text: str, line: int, column: int) -> int:
+    """Return the index of a character from its line, from 1, and its column."""
+    before = sum(len(earlier) + 1 for earlier in text.split("\n")[: line - 1])
+    return max(0, min(before + column, len(text)))
+
+
+class _Reader:
+    """Turns the syntax tree of a text into a value. Names and calls are those of the format."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def value(self, node: ast.AST | None) -> Any:
+        match node:
+            case ast.Constant(None | bool() | int() | float() | str() as constant):
+                return constant
+            case ast.List(items):
+                return [self.value(item) for item in items]
+            case ast.Tuple(items):
+                return tuple(self.value(item) for item in items)
+            case ast.Dict(keys, items):
+                return {self._key(k): self.value(v) for k, v in zip(keys, items, strict=True)}
+            case ast.UnaryOp(ast.USub(), operand):
+                number = self.value(operand)
+                if isinstance(number, bool) or not isinstance(number, int | float):
+                    self._fail(operand, f"expected a number, found {ast.unparse(operand)!r}")
+                return -number
+            case ast.Name() | ast.Attribute():
+                return self._named(node)
+            case ast.Call():
+                return self._called(node)
+        self._fail(node, f"unexpected {ast.unparse(node)[:40]!r}" if node else "unexpected '**'")
+
+    def _key(self, node: ast.AST | None) -> str | int:
+        key = self.value(node)
+        if not isinstance(key, str | int):
+            self._fail(node, "expected a name as key")
+        return key
+
+    def _named(self, node: ast.Name | ast.Attribute) -> Any:
+        name = ast.unparse(node)
+        if name in ("inf", "nan"):
+            return float(name)
+        if name in DTYPES:
+            return Name(name)
+        if name.startswith(("torch.", "th.")):
+            return Name(f"torch.{name.partition('.')[2]}")
+        self._fail(node, f"unknown name {name!r}")
+
+    def _called(self, node: ast.Call) -> Any:
+        name = ast.unparse(node.func)
+        make = _CALLS.get(name)
+        if make is None:
+            self._fail(node, f"unknown call {name!r}, expected T, ST or torch.device")
+        args = [self.value(arg) for arg in node.args]
+        named = {keyword.arg or "**": self.value(keyword.value) for keyword in node.keywords}
+        try:
+            return make(*args, **named)
+        except (TypeError, ValueError) as error:
+            problem = str(error).removeprefix(f"{make.__name__}() ")
+            self._fail(node, f"{name}: {problem}", error)
+
+    def _fail(self, node: Any, problem: str, cause: Exception | None = None) -> NoReturn:
+        position = _position(self._text, node.lineno, node.col_offset) if node else 0
+        raise ArgumentsError(self._text, position, problem) from cause
+
+
+def _tensor(shape: Any, dtype: Any, stride: Any = None) -> Tensor:
+    sizes = _sizes("shape", shape)
+    if stride is None:
+        return Tensor(sizes, _dtype(dtype))
+    steps = _sizes("stride", stride)
+    if len(steps) != len(sizes):
+        raise ValueError(f"a stride of {len(steps)} numbers for a shape of {len(sizes)}")
+    return Tensor(sizes, _dtype(dtype), steps)
+
+
+def _sparse(
+    shape: Any, dtype: Any, layout: Any, is_coalesced: Any, nonzeros: Any = None
+) -> SparseTensor:
+    if not isinstance(layout, Name) or not isinstance(is_coalesced, bool):
+        raise ValueError("expected a layout of torch's, then True or False")
+    if nonzeros is not None and not _is_integer(nonzeros):
+        raise ValueError(f"found {show(nonzeros)}, expected a number of stored values")
+    return SparseTensor(_sizes("shape", shape), _dtype(dtype), str(layout), is_coalesced, nonzeros)
+
+
+def _device(type: Any, index: Any = None) -> Device:  # named as torch names them
+    if not isinstance(type, str) or not (index is None or _is_integer(index)):
+        raise ValueError("expected a name, and an index or none")
+    name, colon, number = type.partition(":")
+    if colon and (index is not None or not number.isdecimal()):
+        raise ValueError(f"found {type!r}, expected a name such as 'cuda:0'")
+    return Device(name, int(number) if colon else index)
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "T": _tensor,
+    "ST": _sparse,
+    "device": _device,
+    "torch.device": _device,
+    "th.device": _device,
+}
+
+
+def _sizes(what: str, value: Any) -> tuple[int, ...]:
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_list or not all(_is_integer(size) and size >= 0 for size in value):
+        raise ValueError(f"a {what} {show(value)}, expected a list of numbers from 0 up")
     return tuple(value)
 
 
-def is_integer(value: Any) -> bool:
-    """Return whether a value is an integer and not a boolean."""
+def _dtype(value: Any) -> str:
+    if not isinstance(value, Name) or value.path not in DTYPES:
+        raise ValueError(f"a dtype {show(value)}, expected one of {', '.join(DTYPES)}")
+    return value.path
+
+
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

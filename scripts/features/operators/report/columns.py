@@ -27,7 +27,7 @@ COLUMNS = (
     Field("problem.op", TEXT, "Operator, with its overload: `aten.add.Tensor`.", column="op_name"),
     Field("problem.args", TEXT, "Its arguments ([format](operators.md#argument-format)).", column="args"),
     Field("problem.uuid", TEXT, "BackendBench's id of the problem: a digest of arguments and operator.", column="uuid"),
-    Field("problem.name", TEXT, "Short name, unique in a run; part of paths and of `scripts.features.report.verbs.failed`.", column="problem"),
+    Field("problem.name", TEXT, "Short name, unique in a run; part of paths and of `vmfbench failed`.", column="problem"),
     Field("problem.source_uuid", TEXT, "Id of the problem in its source, if `dtype` has replaced a type.", column="source_uuid"),
     Field("problem.count", INTEGER, "Calls in the source, of all models together.", unit="calls", column="count", checks=FROM_0),
     Field("problem.models", LIST, "Models that call it; empty if the source does not name them.", column="in_models", checks=TEXTS),

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
 
 PROBLEM, MACHINE, PYTORCH = "problem", "machine", "pytorch"
 TORCH_MLIR, PYTORCH_XLA = "torch-mlir", "pytorch-xla"
@@ -36,21 +37,6 @@ HARMLESS = (PROBLEM, MACHINE)
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What is known of a failed row.
-
-    `stage`: its name in status files, with or without `operator_`. `tool`: the exporter of the
-    frontend, or the runtime of the baseline.
-    """
-
-    stage: str
-    status: str
-    reason: str
-    detail: str
-    tool: str = ""
-
-
-@dataclass(frozen=True)
 class Rule:
     """A rule applies if each of its patterns is found. An empty pattern, or no stage, fits all."""
 
@@ -61,16 +47,16 @@ class Rule:
     detail: str = ""
     tool: str = ""
 
-    def applies(self, to: Failure) -> bool:
+    def applies(self, ended: Outcome, tool: str) -> bool:
         """Return whether the rule applies. The source line at the end of a detail is not searched."""
-        stage = to.stage.removeprefix("operator_")
-        return (not self.stages or stage in self.stages) and all(
+        detail = _SOURCE.sub("", ended.detail)
+        return (not self.stages or ended.stage.removeprefix("operator_") in self.stages) and all(
             re.search(pattern, text)
             for pattern, text in (
-                (self.status, to.status),
-                (self.reason, to.reason),
-                (self.detail, _SOURCE.sub("", to.detail)),
-                (self.tool, to.tool),
+                (self.status, ended.status),
+                (self.reason, ended.reason),
+                (self.detail, detail),
+                (self.tool, tool),
             )
         )
 
@@ -109,12 +95,11 @@ RULES = (
 """The first rule that applies gives the fault."""
 
 
-def of(failure: Failure) -> str:
-    """Return the fault of a row that is not ok.
-
-    Raises ValueError for a stage that no rule knows.
-    """
+def of(ended: Outcome, tool: str) -> str:
+    """Return the fault of a row, given the outcome of the stage that failed. `tool`: the exporter
+    of the frontend, or the runtime of the baseline. Raises ValueError for a stage that no rule
+    knows."""
     for rule in RULES:
-        if rule.applies(failure):
+        if rule.applies(ended, tool):
             return rule.fault
-    raise ValueError(f"no rule for a failure of the stage {failure.stage!r}: {failure}")
+    raise ValueError(f"no rule for a failure of the stage {ended.stage!r}: {ended}")

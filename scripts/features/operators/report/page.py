@@ -10,12 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from scripts.features.operators.problems.scores import Scores
-from scripts.features.operators.report import blocked, faults, fixes, model_times, scoring
-from scripts.features.operators.report.fixes import Fix
-from scripts.features.operators.report.model_times import ModelTime
-from scripts.features.operators.report.pass_rates import Rate, Rates, rates
-from scripts.features.operators.report.table import Problem, Table
-from scripts.records import markdown, wording
+from scripts.features.operators.report import analysis, faults
+from scripts.features.operators.report.analysis import Fix, ModelTime, Rate, Rates
+from scripts.features.operators.report.table import Row, Table
+from scripts.records import coverage, markdown, wording
 from scripts.records.markdown import code, text
 
 MOST = 100
@@ -23,6 +21,8 @@ MOST = 100
 MOST_OPERATORS = 10
 """Operators of a model whose times are shown."""
 NAMES = 4
+ARGUMENT_CHARS = 120
+DETAIL_CHARS = 120
 
 SCORES = """\
 BackendBench's scores are over every problem that it includes, by its own criterion: *correctness* is the mean over operators of the
@@ -47,7 +47,7 @@ def page(table: Table, source: Mapping[str, Any]) -> str:
     """Return the whole page as Markdown. `source`: what select_operators says of the selection."""
     if not table.rows:
         return "# Operators\n\nNo problem is selected.\n"
-    found = fixes.first(table)
+    found = analysis.fixes(table)
     sections = {
         "Scores": _scores(table),
         "What to fix first": _fixes(found),
@@ -74,7 +74,6 @@ def title(table: Table) -> str:
 
 
 def _source(source: Mapping[str, Any]) -> str:
-    """Return what was selected, and what the source lacks."""
     if not source:
         return ""
     said = (
@@ -86,7 +85,7 @@ def _source(source: Mapping[str, Any]) -> str:
 
 
 def _scores(table: Table) -> str:
-    found = scoring.scored(table)
+    found = analysis.scored(table)
     if not found:
         return ""
     names = ("problems", "correctness", "fully correct", "performance", "perf@1")
@@ -108,7 +107,7 @@ def _fixes(found: Sequence[Fix]) -> str:
         return ""
     head = ["calls", "on no path", "problems", "operators", "models", "fault", "stage", "reason", "detail", "where"]  # fmt: skip
     rows = [_fix(fix) for fix in found[:MOST]]
-    more = blocked.more(len(found), MOST, "failures")
+    more = _more(len(found), MOST, "failures")
     return f"{FIXES}\n{markdown.table(head, rows, right=range(3))}{more}"
 
 
@@ -130,7 +129,6 @@ def _fix(fix: Fix) -> list[str]:
 
 
 def _some(names: Iterable[str]) -> str:
-    """Return the first names, and how many more there are."""
     listed = list(names)
     more = f" and {len(listed) - NAMES} more" if len(listed) > NAMES else ""
     return ", ".join(listed[:NAMES]) + more
@@ -151,8 +149,7 @@ def _faults(table: Table) -> str:
 
 
 def _rates(table: Table, target: str) -> str:
-    """Return the pass rates of the operators on the lowering paths of a target."""
-    found = rates(table, target)
+    found = analysis.rates(table, target)
     what = "verified" if found.has_run else "compiled (not run: there is no such device)"
     head = ["operator", "calls", *(text(column.name) for column in found.columns), "best path"]
     rows = [
@@ -177,15 +174,50 @@ def _rate(rate: Rate) -> str:
 
 
 def _blocked(table: Table) -> Iterator[str]:
-    """Yield the problems that pass on no lowering path of a target, with the reasons."""
     for target in table.targets:
-        if shown := blocked.rows(table, target, MOST):
+        if shown := blocked(table, target, MOST):
             yield f"### {text(target)}\n\n{shown}"
+
+
+def blocked(table: Table, target: str, most: int) -> str:
+    """Return the table of the problems that pass on no lowering path of a target, with the reasons.
+    Those with the most calls are first. If there are more than `most`, a note says how many. "" if
+    there are none."""
+    problems = table.by_problem(table.paths_of(target))
+    found = [rows for rows in problems if not any(map(table.passes, rows))]
+    found.sort(key=lambda rows: (-rows[0].problem.count, rows[0].problem.op))
+    if not found:
+        return ""
+    head = ["operator", "arguments", "calls", "fault", "why"]
+    shown = markdown.table(head, map(_blocked_row, found[:most]), right=[2])
+    return shown + _more(len(found), most, "problems")
+
+
+def _blocked_row(rows: Sequence[Row]) -> list[str]:
+    problem = rows[0].problem
+    failures: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        kind = row.fault, row.reason, coverage.kind_of(row.detail)
+        failures.setdefault(kind, []).append(row)
+    whys = []
+    for same in failures.values():  # by some paths, which share a reason
+        names = text(", ".join(row.column.name for row in same))
+        why = "" if len(failures) == 1 else f"{names}: "
+        if detail := coverage.readable(same[0].detail):
+            why += f"{text(same[0].reason)}: {code(detail, DETAIL_CHARS)}"
+        whys.append(why)
+    found = ", ".join(dict.fromkeys(row.fault or row.status for row in rows))
+    return [text(problem.op), code(problem.args, ARGUMENT_CHARS), f"{problem.count:,}", found, "<br>".join(whys)]  # fmt: skip
+
+
+def _more(count: int, most: int, what: str) -> str:
+    """Return a note about the lines that a table leaves out."""
+    return f"\n{count - most:,} more {what}: results/operators.csv\n" if count > most else ""
 
 
 def _times(table: Table) -> Iterator[str]:
     for target in table.targets:
-        if found := model_times.of(table, target):
+        if found := analysis.model_times(table, target):
             yield TIMES.format(target=text(target))
             yield from map(_time, found)
             return
@@ -212,7 +244,6 @@ def _time(of: ModelTime) -> str:
 
 
 def _weak(table: Table) -> str:
-    """Return how many problems are weak, and which."""
     tested = [p for p in table.problems if p.has_reference]
     if not tested:
         return ""
@@ -225,14 +256,12 @@ def _weak(table: Table) -> str:
         f" ({len(weak) / len(tested):.1%}), and BackendBench's criterion for {theirs:,}"
         f" ({theirs / len(tested):.1%}).{f' Marked results: {marked}.' if marked else ''}\n"
     )
-    rows = [_weak_row(problem) for problem in weak[:MOST]]
+    rows = [
+        [text(p.op), code(p.args, ARGUMENT_CHARS), ", ".join(p.weak), ", ".join(p.marks)]
+        for p in weak[:MOST]
+    ]
     shown = markdown.table(["operator", "arguments", "answers that pass", "marks"], rows)
-    return said + (f"\n{shown}{blocked.more(len(weak), MOST, 'problems')}" if rows else "")
-
-
-def _weak_row(problem: Problem) -> list[str]:
-    answers, marks = ", ".join(problem.weak), ", ".join(problem.marks)
-    return [text(problem.op), code(problem.args, blocked.ARGUMENT_CHARS), answers, marks]
+    return said + (f"\n{shown}{_more(len(weak), MOST, 'problems')}" if rows else "")
 
 
 def _measured_with(table: Table) -> str:

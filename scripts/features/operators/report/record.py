@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,21 @@ import msgspec
 
 from scripts.features.operators.batch.timing import member_outcome
 from scripts.features.operators.problems.problem import Problem
-from scripts.features.operators.report import faults, stage_files
+from scripts.features.operators.report import faults
 from scripts.features.operators.report.columns import FIELDS
-from scripts.features.operators.report.faults import Failure
 from scripts.features.operators.settings import part
 from scripts.features.toolchains.build_trees import COMPILER
 from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import IREE_ENV, Stage
-from scripts.records import latency_section, speedups, versions
+from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
+from scripts.matrix.stages import STAGES
+from scripts.records import latency_section, shapes, speedups, versions
 from scripts.records import record as of_model
 from scripts.records.fields import names
 from scripts.records.stage_files import deciding
 from scripts.run import fingerprint, verdict
-from scripts.supervise import outcome
+from scripts.supervise import damage, outcome, outcomes
 from scripts.supervise.outcome import Outcome
 from scripts.supervise.outcomes import Line
 from scripts.timing.group import GroupTiming
@@ -42,12 +42,13 @@ OVERHEAD = 1.3
 
 Record = dict[str, Any]
 
-_SECTIONS = {
+_KEYS = {
     section: names(FIELDS, section)
-    for section in ("reference", "outcome", "verification", "latency", "run", "export", "compile")
+    for section in ("problem", "reference", "outcome", "verification", "run", "export", "compile")
 }
-_OF_OUTCOME = [name for name in _SECTIONS["outcome"] if name not in ("stale", "fault")]
-_OF_RUN = {*_SECTIONS["run"]} - {"seconds", "host_overhead_ms", "overhead_here"}
+_OF_OUTCOME = [name for name in _KEYS["outcome"] if name not in ("stale", "fault")]
+_NOT_OF_STAGE = ("seconds", "host_overhead_ms", "overhead_here")
+_OF_RUN = [name for name in _KEYS["run"] if name not in _NOT_OF_STAGE]
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,13 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
     def ends(stage: Stage, cell: Cell) -> Mapping[str, Line]:
         key = stage.name, cell
         if key not in read:
-            read[key] = stage_files.read(root, stage, cell, names_of)
+            read[key] = ended_in(root, stage, cell, names_of)
         return read[key]
 
     rows: dict[str, Row] = {}
     for cell in part(matrix).rows():
         if cell["batch"] == batch:
-            made = _iree_row if cell.kind is Kind.BATCH_IREE else _baseline_row
-            row = made(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)])
+            row = _row(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)])
             if row.ends[-1][0].measures:
                 stage, group = matrix.timed(cell)
                 row = replace(row, group=str(group), timed=ends(stage, group))
@@ -93,61 +93,49 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
     found = []
     for problem in problems:
         of_problem = [_record(root, problem, row, rows) for row in rows.values()]
-        speedups.add_speedups(of_problem, _comparable)
+        speedups.add_speedups(
+            of_problem, lambda r: (r["experiment"]["precision"], *speedups.device_of(r))
+        )
         _add_overhead(of_problem)
         found += of_problem
     return found
 
 
-def _iree_row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]) -> Row:
-    """Return the rows of a lowering path and target."""
+def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]) -> Row:
     operators = part(matrix)
-    frontend = operators.frontends[cell["frontend"]]
-    target = operators.targets[cell["target"]]
-    experiment = of_model.of_target(cell, target) | {
-        "device": target.device_kind,
-        "exporter": frontend.exporter,
-        "exporter_options": frontend.options,
-    }
-    found: Record = {"versions": {"iree": versions.pins(matrix, IREE_ENV).get(COMPILER)}}
-    declared = plugins.exporter(frontend.exporter).versions
-    versions.add(found, versions.pins(matrix, frontend.env), declared, {})
-    return Row(
-        cell,
-        experiment,
-        frontend.exporter,
-        found["versions"],
-        _code(stages.modules(ends[-1][0], None)),
-        ends,
-    )
-
-
-def _baseline_row(
-    matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]
-) -> Row:
-    """Return the rows of a baseline."""
-    baseline = part(matrix).baselines[cell["baseline"]]
-    experiment = of_model.of_baseline(cell, baseline) | {
-        "device": baseline.device,
-        "precision": baseline.precision,
-    }
-    found: Record = {"versions": {}}
-    declared = plugins.runtime(baseline.runtime).versions
-    versions.add(found, versions.pins(matrix, baseline.env), declared, {})
+    pinned: Record = {"versions": {}}
+    if cell.kind is Kind.BATCH_IREE:
+        frontend, target = operators.frontends[cell["frontend"]], operators.targets[cell["target"]]
+        experiment = of_model.of_target(cell, target) | {
+            "device": target.device_kind,
+            "exporter": frontend.exporter,
+            "exporter_options": frontend.options,
+        }
+        pinned["versions"]["iree"] = versions.pins(matrix, IREE_ENV).get(COMPILER)
+        tool, env, baseline = frontend.exporter, frontend.env, None
+        declared = plugins.exporter(tool).versions
+    else:
+        baseline = operators.baselines[cell["baseline"]]
+        experiment = of_model.of_baseline(cell, baseline) | {
+            "device": baseline.device,
+            "precision": baseline.precision,
+        }
+        tool, env = baseline.runtime, baseline.env
+        declared = plugins.runtime(tool).versions
+    versions.add(pinned, versions.pins(matrix, env), declared, {})
     code = _code(stages.modules(ends[-1][0], baseline))
-    return Row(cell, experiment, baseline.runtime, found["versions"], code, ends)
+    return Row(cell, experiment, tool, pinned["versions"], code, ends)
 
 
 @functools.cache
 def _code(modules: tuple[str, ...]) -> str:
-    """Return the hash of the code of some modules; all batches have the same."""
     return fingerprint.code_of_stage(modules)
 
 
 def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> Record:
     """Return the record of a problem in a row. `rows`: all rows of the batch by their cells."""
     ends = [(stage, of[problem.name]) for stage, of in row.ends]
-    outcomes = [end.outcome for _, end in ends]
+    chain = [end.outcome for _, end in ends]
     last, line = ends[-1][1], row.timed.get(problem.name)
     timing: GroupTiming | None = None
     if line and last.outcome.status == outcome.OK:
@@ -155,59 +143,47 @@ def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> 
         if ended.status == outcome.OK:
             timing = msgspec.convert(line.result["timing"], GroupTiming)
         else:
-            outcomes.append(ended)
-    decisive = deciding(root, outcomes)
+            chain.append(ended)
+    decisive = deciding(root, chain)
     results = {stage.name: end.result for stage, end in ends}
     whole = ends[-1][0].measures and decisive.status != outcome.DAMAGED
     measured = last.result if whole and "verification" in last.result else {}
     reference = _taken("reference", results["operator_reference"])
     is_iree = "operator_compile" in results
+    empty_ms = line.result.get("empty_ms", {}).get(str(row.cell)) if line else None
+    found_versions = {
+        key: value.partition("+")[0] for key, value in measured.get("versions", {}).items() if value
+    }
     return {
-        "problem": _problem(problem),
-        "dataset": _dataset(problem),
+        "problem": _listed({key: getattr(problem, key) for key in _KEYS["problem"]}),
+        "dataset": _listed(vars(problem.facts)) if problem.facts else None,
         "experiment": dict(row.experiment),
         "reference": reference,
         "outcome": _outcome(decisive, last.outcome, row, line.outcome if line and timing else None),
         "verification": _verification(decisive, measured),
         "latency": _latency(problem, row, timing, rows, reference) if timing else None,
-        "run": _run(measured, last) | {"host_overhead_ms": _empty_ms(line, row)},
+        "run": {key: (measured or last.result).get(key) for key in _OF_RUN}
+        | {"seconds": last.seconds, "overhead_here": None, "host_overhead_ms": empty_ms},
         "export": _taken("export", results["operator_export"]) if is_iree else None,
         "compile": _taken("compile", results["operator_compile"]) if is_iree else None,
-        "versions": _versions(row.versions, measured),
+        "versions": {**row.versions, **found_versions},
     }
 
 
-def _problem(problem: Problem) -> Record:
-    return {
-        "op": problem.op,
-        "args": problem.args,
-        "uuid": problem.uuid,
-        "name": problem.name,
-        "source_uuid": problem.source_uuid,
-        "count": problem.count,
-        "models": list(problem.models),
-        "calls": list(problem.calls),
-        "elements": problem.elements,
-    }
-
-
-def _dataset(problem: Problem) -> Record | None:
-    if problem.facts is None:
-        return None
-    return asdict(problem.facts) | {"why_excluded": list(problem.facts.why_excluded)}
+def _listed(values: Mapping[str, Any]) -> Record:
+    """Return values with lists, as in JSON, in place of tuples."""
+    return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
 
 
 def _taken(section: str, result: Mapping[str, Any]) -> Record:
-    """Return those of some values that the fields of a section are."""
-    return {key: result[key] for key in _SECTIONS[section] if key in result}
+    return {key: result[key] for key in _KEYS[section] if key in result}
 
 
 def _outcome(decisive: Outcome, last: Outcome, row: Row, timed_by: Outcome | None) -> Record:
     fault = ""
     if decisive.status not in (outcome.OK, outcome.SKIPPED):
-        failed = (decisive.stage, decisive.status, decisive.reason, decisive.detail)
-        fault = faults.of(Failure(*failed, row.tool))
-    timing_code = _code(stages.STAGES["operator_time"].modules)
+        fault = faults.of(decisive, row.tool)
+    timing_code = _code(STAGES["operator_time"].modules)
     stale = decisive.status == outcome.OK and (
         fingerprint.is_stale(last, row.code)
         or (timed_by is not None and fingerprint.is_stale(timed_by, timing_code))
@@ -251,25 +227,6 @@ def _latency(
     }
 
 
-def _run(measured: Mapping[str, Any], last: Line) -> Record:
-    found = {key: (measured or last.result).get(key) for key in _OF_RUN}
-    return found | {"seconds": last.seconds, "overhead_here": None}
-
-
-def _empty_ms(line: Line | None, row: Row) -> float | None:
-    """Return the time of a call of the row's runtime that computes nothing."""
-    return line.result.get("empty_ms", {}).get(str(row.cell)) if line else None
-
-
-def _versions(pinned: Mapping[str, str | None], measured: Mapping[str, Any]) -> Record:
-    found = {key: value for key, value in measured.get("versions", {}).items() if value}
-    return {**pinned, **{key: value.partition("+")[0] for key, value in found.items()}}
-
-
-def _comparable(record: Mapping[str, Any]) -> tuple:
-    return record["experiment"]["precision"], *speedups.device_of(record)
-
-
 def _add_overhead(of_problem: Sequence[Record]) -> None:
     """Add whether eager's latency is mostly overhead, to all rows of a problem by their device."""
     found: dict[str, bool] = {}
@@ -280,3 +237,44 @@ def _add_overhead(of_problem: Sequence[Record]) -> None:
             found[device] = record["latency"]["ms"] < OVERHEAD * run["host_overhead_ms"]
     for record in of_problem:
         record["run"]["overhead_here"] = found.get(speedups.device_of(record)[0])
+
+
+def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> dict[str, Line]:
+    """Return how a stage ended for the problems of a batch, by their names. If the job of the batch
+    failed before it came to a problem, the outcome is that of the job. If the file is damaged, all
+    outcomes are `damaged`."""
+    job = outcome.read_or_damaged(root / stage.path(batch, STATUS))
+    path = root / stage.path(batch, OUTCOMES)
+    found: dict[str, Line] = {}
+    damaged = ""
+    # The file of a failed stage is empty.
+    if job.status != outcome.DAMAGED and path.is_file() and path.stat().st_size > 0:
+        try:
+            found = _whole(stage, path, problems if job.status == outcome.OK else ())
+        except (OSError, ValueError) as error:
+            damaged = str(error)
+    elif job.status == outcome.OK:
+        damaged = f"{path} is missing or empty; the next run makes it again"
+    if damaged:
+        reason = outcome.DAMAGED_FILE
+        job = replace(job, status=outcome.DAMAGED, reason=reason, detail=damaged)
+    return {name: found.get(name) or Line(name, job) for name in problems}
+
+
+def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
+    """Return the lines of a file. Raises OSError or ValueError if it is damaged."""
+    if what := damage.difference(path):
+        raise ValueError(what)
+    found = outcomes.read(path)
+    if left := [name for name in wanted if name not in found]:
+        raise ValueError(f"{path}: no line of {left[0]}; the next run makes it again")
+    for line in found.values() if stage.measures else ():
+        what = ""
+        if "timing" in line.result:
+            what = shapes.problem(STAGES["time"], line.result["timing"])
+        elif "verification" in line.result:
+            what = shapes.problem(stage, line.result)
+            what = what or shapes.contradiction(line.result, line.outcome.status)
+        if what:
+            raise ValueError(f"{path}: {line.problem}: {what}; the next run makes it again")
+    return found

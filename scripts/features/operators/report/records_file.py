@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.records.results_file import BadRecords
+from scripts.records.results_table import Column
 from scripts.run import outputs
 
 JSONL = Path("results/operators/operators.jsonl")
@@ -52,14 +53,14 @@ def read(path: Path) -> list[OperatorRecord]:
     return found
 
 
-def column_of(record: Mapping[str, Any]) -> str:
-    """Return `frontend/target` of a lowering path, else the name of the baseline."""
+def column(record: Mapping[str, Any]) -> Column:
+    """Return the lowering path and target of a record, or its baseline."""
     of = record["experiment"]
     if of["runtime"] == "iree":
-        return f"{of['frontend']}/{of['target']}"
-    return of["target"] or of["runtime"]
+        return Column(of["frontend"], of["target"])
+    return Column(of["target"] or of["runtime"])
 
 
 def name_of(record: Mapping[str, Any]) -> str:
     """Return the name of a row: `aten.add.Tensor-0123456789ab/<frontend>/<target>`."""
-    return f"{record['problem']['name']}/{column_of(record)}"
+    return f"{record['problem']['name']}/{column(record).label}"

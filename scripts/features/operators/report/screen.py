@@ -10,10 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from scripts.features.operators.report import fixes, page, records_file, scoring
-from scripts.features.operators.report.fixes import Fix
-from scripts.features.operators.report.pass_rates import Rate, rates
-from scripts.features.operators.report.scoring import Scored
+from scripts.features.operators.report import analysis, page, records_file
+from scripts.features.operators.report.analysis import Fix, Scored
 from scripts.features.operators.report.table import Table
 from scripts.records import wording
 from scripts.records.screen import plain_table
@@ -34,40 +32,39 @@ class Screen:
         yield Text("; ".join(self.table.provenance.where), style="dim")
         yield Text()
         yield self._paths()
-        if found := fixes.first(self.table):
+        if found := analysis.fixes(self.table):
             yield Text()
             yield Text("What to fix first", style="bold")
             yield Text()
+            width = max(options.max_width, 40) - 2
             for fix in found[:FIXES]:
                 yield Text(_counted(fix))
-                yield Text(_shortened(fix.detail, options.max_width), style="dim")
+                detail = textwrap.shorten(fix.detail, width, placeholder=" …")
+                yield Text(f"  {detail}", style="dim")
 
     def _paths(self) -> RichTable:
         """Return pass rates and BackendBench's scores, by lowering path and for the best path."""
-        scored = {one.label: one for one in scoring.scored(self.table)}
+        scored = {one.label: one for one in analysis.scored(self.table)}
         shown = plain_table()
         shown.add_column("")
         for name in ("pass", "correctness", "performance", "perf@1"):
             shown.add_column(name, justify="right")
-        for label, rate in self._rates():
-            shown.add_row(
-                label, f"{rate.passed:,} of {rate.of:,}", *_score(scored.pop(label, None))
-            )
+        for target in self.table.targets:
+            found = analysis.rates(self.table, target)
+            labels = [column.label for column in found.columns]
+            rates = [*found.all.by_column]
+            if len(labels) > 1:
+                labels.append(analysis.best_path(target))
+                rates.append(found.all.best)
+            for label, rate in zip(labels, rates, strict=True):
+                passed = f"{rate.passed:,} of {rate.of:,}"
+                shown.add_row(label, passed, *_score(scored.pop(label, None)))
         for label, one in scored.items():
             shown.add_row(label, "", *_score(one))
         return shown
 
-    def _rates(self) -> Iterator[tuple[str, Rate]]:
-        for target in self.table.targets:
-            found = rates(self.table, target)
-            for column, rate in zip(found.columns, found.all.by_column, strict=True):
-                yield column.label, rate
-            if len(found.columns) > 1:
-                yield scoring.best_path(target), found.all.best
-
 
 def _score(one: Scored | None) -> list[str]:
-    """Return BackendBench's scores; none for what did not run."""
     if one is None or one.theirs is None:
         return [wording.NOT_IN_MATRIX] * 3
     of = one.theirs
@@ -82,13 +79,8 @@ def _counted(fix: Fix) -> str:
     return f"{fix.fault}: {fix.calls:,} calls, {problems}"
 
 
-def _shortened(detail: str, width: int) -> str:
-    """Return a detail on an indented line."""
-    return "  " + textwrap.shorten(detail, max(width, 40) - 2, placeholder=" …")
-
-
 def summary(since: float) -> Iterator[RenderableType]:
     """Yield the summary of a run that wrote results/operators.csv after `since`."""
     if outputs.is_written(records_file.CSV, since):
-        yield Screen(Table.of(records_file.data(records_file.JSONL)))
+        yield Screen(Table(records_file.data(records_file.JSONL)))
         yield from ("", f"results: {records_file.CSV}, {records_file.PAGE}")

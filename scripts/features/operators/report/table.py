@@ -5,11 +5,12 @@ A record is large and there may be hundreds of thousands, so only these values o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from scripts.features.operators.report import faults
+from scripts.features.operators.report import faults, records_file
 from scripts.records.provenance import Provenance
 from scripts.records.results_table import Column
 from scripts.supervise import outcome
@@ -38,11 +39,8 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A problem on a lowering path and target, or under a baseline.
-
-    `is_correct`: by BackendBench's criterion. `latency_ms`, `speedup`: None without a latency, and
-    without one of eager.
-    """
+    """A problem on a lowering path and target, or under a baseline. `is_correct`: by BackendBench's
+    criterion. `latency_ms`, `speedup`: None without a latency, and without one of eager."""
 
     problem: Problem
     column: Column
@@ -67,100 +65,76 @@ class Row:
         return self.status == outcome.OK or self.stage in RUNNING
 
     @property
+    def has_run(self) -> bool:
+        return self.is_verified or (self.stage in RUNNING and self.status != outcome.UNAVAILABLE)
+
+    @property
     def is_failure(self) -> bool:
         """Whether a compiler or runtime failed, and not the machine or the problem."""
         return bool(self.fault) and self.fault not in faults.HARMLESS
 
 
-@dataclass(frozen=True)
 class Table:
-    """All rows. `paths`: the lowering paths with their targets, `baselines`: the others, in order.
+    """The rows of some records, which are read once and not kept. `paths`: the lowering paths with
+    their targets, `baselines`: the others, in order. `ran`: the columns of which a module was run.
+    The targets of the others have no device here."""
 
-    `ran`: the columns of which a module was run. The targets of the others have no device here.
-    """
-
-    rows: tuple[Row, ...]
-    paths: tuple[Column, ...]
-    baselines: tuple[Column, ...]
-    provenance: Provenance
-    problems: tuple[Problem, ...]
-    of_column: Mapping[Column, tuple[Row, ...]] = field(repr=False)
-    ran: frozenset[Column]
-
-    @classmethod
-    def of(cls, records: Iterable[Mapping[str, Any]]) -> Table:
-        """Return the table of some records, which are read once and not kept."""
-        provenance, problems = Provenance(), dict[str, Problem]()
-        by_column: dict[Column, list[Row]] = {}
-        rows = []
+    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
+        self.provenance = Provenance()
+        self.rows: list[Row] = []
+        self.of_column = defaultdict[Column, list[Row]](list)
+        problems: dict[str, Problem] = {}
         for record in records:
-            provenance.add(record)
-            of = record["problem"]["name"]
-            if of not in problems:
-                problems[of] = _problem(record)
-            rows.append(row := _row(record, problems[of]))
-            by_column.setdefault(row.column, []).append(row)
-        found = list(by_column)
-        targets = list(dict.fromkeys(column.target for column in found))
-        paths = sorted((c for c in found if c.target), key=lambda c: targets.index(c.target))
-        return cls(
-            tuple(rows),
-            tuple(paths),
-            tuple(c for c in found if not c.target),
-            provenance,
-            tuple(problems.values()),
-            {column: tuple(of) for column, of in by_column.items()},
-            frozenset(column for column, of in by_column.items() if any(map(_has_run, of))),
-        )
-
-    @property
-    def targets(self) -> list[str]:
-        return list(dict.fromkeys(column.target for column in self.paths))
+            self.provenance.add(record)
+            name = record["problem"]["name"]
+            if name not in problems:
+                problems[name] = _problem(record)
+            row = _row(record, problems[name])
+            self.rows.append(row)
+            self.of_column[row.column].append(row)
+        self.problems = list(problems.values())
+        self.ran = {c for c, rows in self.of_column.items() if any(row.has_run for row in rows)}
+        columns = list(self.of_column)
+        self.targets = list(dict.fromkeys(c.target for c in columns if c.target))
+        self.paths = [column for target in self.targets for column in self.paths_of(target)]
+        self.baselines = [column for column in columns if not column.target]
 
     def paths_of(self, target: str) -> list[Column]:
         """Return the lowering paths of a target."""
-        return [column for column in self.paths if column.target == target]
+        return [column for column in self.of_column if column.target == target]
+
+    def by_problem(self, columns: Iterable[Column]) -> list[tuple[Row, ...]]:
+        """Return the rows of each problem in some columns."""
+        return list(zip(*(self.of_column[column] for column in columns), strict=True))
 
     def passes(self, row: Row) -> bool:
         """Whether a row is as good as it can be here: verified, or compiled without a device."""
         return row.is_verified or (row.is_compiled and row.column not in self.ran)
 
 
-def _has_run(row: Row) -> bool:
-    return row.is_verified or (row.stage in RUNNING and row.status != outcome.UNAVAILABLE)
-
-
 def _problem(record: Mapping[str, Any]) -> Problem:
     problem, dataset, reference = record["problem"], record["dataset"], record["reference"]
     calls = problem["calls"] or [None] * len(problem["models"])
     return Problem(
-        problem["name"],
-        problem["op"],
-        problem["args"],
-        problem["count"],
-        dict(zip(problem["models"], calls, strict=True)),
-        dataset["included_in_benchmark"] if dataset else True,
-        reference.get("deterministic", False),
-        tuple(reference.get("weak", ())),
-        tuple(reference.get("weak_backendbench", ())),
-        tuple(reference.get("marks", ())),
+        **{key: problem[key] for key in ("name", "op", "args", "count")},
+        calls=dict(zip(problem["models"], calls, strict=True)),
+        is_included=dataset["included_in_benchmark"] if dataset else True,
+        has_reference=reference.get("deterministic", False),
+        weak=tuple(reference.get("weak", ())),
+        weak_backendbench=tuple(reference.get("weak_backendbench", ())),
+        marks=tuple(reference.get("marks", ())),
     )
 
 
 def _row(record: Mapping[str, Any], problem: Problem) -> Row:
-    of, ended, latency = record["experiment"], record["outcome"], record["latency"]
-    is_iree = of["runtime"] == "iree"
+    ended, latency = record["outcome"], record["latency"]
     return Row(
         problem,
-        Column(of["frontend"], of["target"]) if is_iree else Column(of["target"] or of["runtime"]),
-        of["runtime"],
-        ended["status"],
-        ended["stage"],
-        ended["reason"],
-        ended["detail"],
-        ended["fault"],
-        record["verification"]["code"],
-        bool(record["verification"]["backendbench_correct"]),
-        latency["ms"] if latency else None,
-        latency["speedup_vs_eager"] if latency else None,
+        records_file.column(record),
+        record["experiment"]["runtime"],
+        **{key: ended[key] for key in ("status", "stage", "reason", "detail", "fault")},
+        code=record["verification"]["code"],
+        is_correct=bool(record["verification"]["backendbench_correct"]),
+        latency_ms=latency["ms"] if latency else None,
+        speedup=latency["speedup_vs_eager"] if latency else None,
     )

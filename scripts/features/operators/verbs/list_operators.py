@@ -12,26 +12,30 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from scripts.core import atomic, exits
 from scripts.features.operators.problems import dataset, selection, traces, values
-from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.problem import Problem, merged
 from scripts.features.operators.problems.selection import Selection
-
-_COLUMNS = ("operator", "problems", "calls", "models", "smallest", "largest")
 
 
 def main() -> None:
     args = _arguments()
+    notes: list[str] = []
     try:
-        problems, notes = _read(args)
+        if args.traces:
+            problems = list(merged(p for path in args.traces for p in traces.read(path)))
+        else:
+            problems, notes = dataset.read_named(args.dataset, args.mapping)
     except (dataset.DatasetError, traces.TraceError, OSError) as error:
         exits.fail(str(error))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-    chosen = selection.select(problems, _selection(args))
+    # The names of the options are those of the fields.
+    chosen = selection.select(problems, msgspec.convert(vars(args), Selection))
     if not chosen:
         exits.fail(f"none of {len(problems)} problems is selected")
     Console().print(_table(chosen))
@@ -68,25 +72,6 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
-def _read(args: argparse.Namespace) -> tuple[list[Problem], list[str]]:
-    if args.traces:
-        return list(traces.merged(p for path in args.traces for p in traces.read(path))), []
-    mapping = args.mapping and dataset.located(args.mapping, dataset.MAPPING)
-    return dataset.read(dataset.located(args.dataset, dataset.PROBLEMS), mapping or None)
-
-
-def _selection(args: argparse.Namespace) -> Selection:
-    return Selection(
-        select=args.select,
-        operators=tuple(args.operators),
-        source_models=tuple(args.source_models),
-        smallest=args.smallest,
-        largest=args.largest,
-        max_elements=args.max_elements,
-        dtype=args.dtype,
-    )
-
-
 def _table(problems: Iterable[Problem]) -> Table:
     """Return a table with one line per operator, sorted by the number of problems."""
     by_operator: dict[str, list[Problem]] = {}
@@ -94,21 +79,16 @@ def _table(problems: Iterable[Problem]) -> Table:
         by_operator.setdefault(problem.op, []).append(problem)
     total = sum(map(len, by_operator.values()))
     table = Table(title=f"{total} problems of {len(by_operator)} operators")
-    for name in _COLUMNS:
-        is_name = name == "operator"
-        table.add_column(name, justify="left" if is_name else "right", overflow="fold")
-    for op, group in sorted(by_operator.items(), key=lambda found: (-len(found[1]), found[0])):
-        elements = [problem.elements for problem in group]
-        models = {model for problem in group for model in problem.models}
-        counts = (
-            len(group),
-            sum(p.count for p in group),
-            len(models),
-            min(elements),
-            max(elements),
-        )
-        table.add_row(op, *map(str, counts))
     table.caption = "calls: in the source; smallest, largest: elements of all tensor arguments"
+    table.add_column("operator", overflow="fold")
+    for name in ("problems", "calls", "models", "smallest", "largest"):
+        table.add_column(name, justify="right", overflow="fold")
+    for op, group in sorted(by_operator.items(), key=lambda item: (-len(item[1]), item[0])):
+        calls = sum(problem.count for problem in group)
+        models = {model for problem in group for model in problem.models}
+        elements = [problem.elements for problem in group]
+        counts = (len(group), calls, len(models), min(elements), max(elements))
+        table.add_row(op, *map(str, counts))
     return table
 
 

@@ -41,7 +41,7 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
     for record in export.records:
         dataset = record.data["dataset"]
         if dataset is None or dataset["included_in_benchmark"]:
-            columns.setdefault(records_file.column_of(record.data), []).append(record)
+            columns.setdefault(records_file.column(record.data).label, []).append(record)
     ran = {name: found for name, found in columns.items() if any(map(_has_run, found))}
     if left := [name for name in columns if name not in ran]:
         export.note(f"left out, nothing was run: {', '.join(left)}")

@@ -10,8 +10,7 @@ from scripts.core import atomic
 from scripts.features.compare.history import series, store
 from scripts.features.compare.history.series import Shown
 from scripts.features.compare.history.store import Damaged, Entry
-from scripts.features.operators.report import fixes, page, records_file
-from scripts.features.operators.report.pass_rates import rates
+from scripts.features.operators.report import analysis, page, records_file
 from scripts.features.operators.report.table import Table
 from scripts.features.profile import reading
 from scripts.features.profile.account import account
@@ -143,13 +142,13 @@ def operators(source: Source) -> dict[str, Any] | None:
     path = source.root / records_file.JSONL
     if not path.is_file():
         return None
-    table = Table.of(records_file.data(path))
+    table = Table(records_file.data(path))
     if not table.rows:
         return None
     return {
         "title": page.title(table),
         "targets": [_rates(table, target) for target in table.targets],
-        "fixes": [_fix(one) for one in fixes.first(table)[:MOST_FIXES]],
+        "fixes": [_fix(one) for one in analysis.fixes(table)[:MOST_FIXES]],
         "speedups": [
             [row.problem.op, wording.path(row.column), row.speedup]
             for row in table.rows
@@ -159,7 +158,7 @@ def operators(source: Source) -> dict[str, Any] | None:
 
 
 def _rates(table: Table, target: str) -> dict[str, Any]:
-    found = rates(table, target)
+    found = analysis.rates(table, target)
     return {
         "target": target,
         "ran": found.has_run,
@@ -171,7 +170,7 @@ def _rates(table: Table, target: str) -> dict[str, Any]:
     }
 
 
-def _fix(of: fixes.Fix) -> dict[str, Any]:
+def _fix(of: analysis.Fix) -> dict[str, Any]:
     return {
         **{key: getattr(of, key) for key in ("fault", "status", "reason", "detail", "calls")},
         "stage": of.stage.removeprefix("operator_"),
