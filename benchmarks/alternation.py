@@ -254,7 +254,7 @@ def differences(line: Line, percent: int, which: str) -> list[Difference]:
     equal, other = ([name for name in values if percents[name] == of] for of in (0, percent))
     pairs = list(itertools.product(equal, other) if percent else itertools.combinations(equal, 2))
     found = [
-        ratios.paired(values[b], values[a])
+        ratios.paired(values[b], values[a], ratios.noise(values))
         for a, b in pairs
         if which == EVERY or a == next(iter(percents))
     ]

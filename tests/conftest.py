@@ -43,11 +43,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByRun:
     return ByRun(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full",
+        action="store_true",
+        help="all tests; without it, the unit tests, and each stage and feature once on the real toolchain",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Clusters first, which mostly wait: the other process makes the environments meanwhile. Unit
-    tests come last and fill what time is left."""
+    tests come last and fill what time is left. Without --full, tests that are marked `full` are left out, and all but
+    those marked `main` of pipelines and clusters."""
     order = {"cluster": 0, "pipeline": 1, "unit": 2}
-    items.sort(key=lambda item: order[item.path.relative_to(ROOT / "tests").parts[0]])
+
+    def folder(item: pytest.Item) -> str:
+        return item.path.relative_to(ROOT / "tests").parts[0]
+
+    def is_full(item: pytest.Item) -> bool:
+        main = folder(item) == "unit" or item.get_closest_marker("main")
+        return not main or bool(item.get_closest_marker("full"))
+
+    if not config.getoption("--full"):
+        left_out = [item for item in items if is_full(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not is_full(item)]
+    items.sort(key=lambda item: order[folder(item)])
 
 
 @pytest.fixture(scope="session")

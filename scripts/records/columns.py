@@ -225,6 +225,8 @@ OTHERS = (
     Field("latency.anchor", TEXT, "The row through which this one is compared with rows of other runs: eager, with its version.", nullable=True),
     Field("latency.group", TEXT, "What was timed in the same turns: rows with the same text are compared by generation.", varies=True),
     Field("latency.started", NUMBER, "When the timing of the group began, since the epoch.", unit="s", varies=True),
+    Field("latency.noise", NUMBER, "How much the logarithms of latencies vary from process to process beside what the rows of the group have in common: a standard deviation.", unit="ratio", nullable=True, optional=True, varies=True),
+    Field("latency.noise_df", NUMBER, "Its degrees of freedom.", unit="count", nullable=True, optional=True, varies=True),
     Field("latency.foreign", NUMBER, "Time of other processes during the turns, as a share of that of all cores.", unit="ratio", varies=True),
     Field("latency.steal", NUMBER, "The same for other guests of the hypervisor.", unit="ratio", varies=True),
     Field("runs", LIST, "Runs of the verification: the cold run, and for a baseline a warm one; null where there was none.", nullable=True, checks={"minItems": 1, "items": {"type": "object"} | CLOSED}),

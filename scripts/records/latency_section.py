@@ -31,7 +31,8 @@ def of(
     """
     own = timing.members[member]
     part = timing.parts[own.part]
-    control = ratios.paired(*part.control_ms) if part.control else None
+    noise = _noise(timing, own.part)
+    control = ratios.paired(*part.control_ms, noise) if part.control else None
     checked = control.interval() if control else None
     section: dict[str, Any] = {
         **figures(own.values_ms),
@@ -44,10 +45,12 @@ def of(
         "control_ratio": checked and checked.ratio,
         "control_low": checked and checked.low,
         "control_high": checked and checked.high,
+        "noise": noise and noise.sd,
+        "noise_df": noise and noise.df,
         "started": timing.started,
         "foreign": timing.foreign,
         "steal": timing.steal,
-        "doubt": doubt(timing, own, checked),
+        "doubt": doubt(timing, own, checked, noise),
     }
     # The usual figures for language models: milliseconds from a prompt to its first new token, and new tokens per second of
     # the whole batch.
@@ -56,6 +59,17 @@ def of(
     if test == training.EVAL and phase == "decode":
         section["tokens_per_s"] = batch_size * 1e3 / section["ms"]
     return section
+
+
+def _noise(timing: GroupTiming, number: int) -> ratios.Noise | None:
+    """The noise of a part of a group: of its members, with the second process of the control."""
+    part = timing.parts[number]
+    values = {
+        name: own.values_ms
+        for name, own in timing.members.items()
+        if own.part == number and len(own.values_ms) == len(part.counted)
+    }
+    return ratios.noise(values | ({"": part.control_ms[1]} if part.control else {}))
 
 
 def figures(values_ms: Sequence[float]) -> dict[str, Any]:
@@ -69,7 +83,12 @@ def figures(values_ms: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def doubt(timing: GroupTiming, own: MemberTiming, control: ratios.Interval | None) -> str:
+def doubt(
+    timing: GroupTiming,
+    own: MemberTiming,
+    control: ratios.Interval | None,
+    noise: ratios.Noise | None = None,
+) -> str:
     """Why the ratios of a row have no interval or a wide one, or may be wrong; "" if nothing was seen."""
     part = timing.parts[own.part]
     if (count := len(own.values_ms)) < ratios.LEAST:
@@ -77,7 +96,7 @@ def doubt(timing: GroupTiming, own: MemberTiming, control: ratios.Interval | Non
     if control and (control.low > 1 or control.high < 1):
         return f"two processes of {part.control} differ by a factor of {control.ratio:.3f}: the machine was not fit"
     if own.anchor_ms:
-        found = ratios.paired(own.anchor_ms, own.values_ms)
+        found = ratios.paired(own.anchor_ms, own.values_ms, noise)
     else:
         found = ratios.of_logs([math.log(value) for value in own.values_ms])
     if not found or found.interval().half_width <= WIDE:

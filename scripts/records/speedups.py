@@ -24,11 +24,18 @@ def difference(base: Latency, row: Latency) -> Difference | None:
     the same. None if that is not possible, or if there are too few generations.
     """
     if base["group"] == row["group"]:
-        return ratios.paired(base["values_ms"], row["values_ms"])
+        return ratios.paired(base["values_ms"], row["values_ms"], noise(row))
     if not base["anchor"] or base["anchor"] != row["anchor"]:
         return None
-    own, other = (ratios.paired(one["anchor_ms"], one["values_ms"]) for one in (row, base))
+    own, other = (
+        ratios.paired(one["anchor_ms"], one["values_ms"], noise(one)) for one in (row, base)
+    )
     return ratios.combined([(1, own), (-1, other)]) if own and other else None
+
+
+def noise(latency: Latency) -> ratios.Noise | None:
+    """The noise of the group of a latency; None where it is not known: a group of two, or a record of an older version."""
+    return ratios.Noise(latency["noise"], latency["noise_df"]) if latency.get("noise") else None
 
 
 def point(base: Latency, row: Latency) -> float | None:

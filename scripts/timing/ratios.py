@@ -24,6 +24,8 @@ FIRST_LOOK = 4
 """The generations after which it is asked for the first time whether everything is decided."""
 DISTURBED = 1.15
 """How much slower than the second fastest a generation may be, to count (`counted`)."""
+PRIOR = 6
+"""The degrees of freedom for which the noise of a group counts in the interval of a ratio (`paired`)."""
 SAME = 1.05
 """Two latencies are the same if the interval of their ratio is within 1 / SAME and SAME."""
 
@@ -87,10 +89,55 @@ def log_mean(values: Sequence[float]) -> float:
     return statistics.fmean(map(math.log, values))
 
 
-def paired(base: Sequence[float], row: Sequence[float]) -> Difference | None:
+@dataclass(frozen=True)
+class Noise:
+    """How much the logarithm of a latency varies from generation to generation, beside what all members of a group have in
+    common: its standard deviation `sd`, known with `df` degrees of freedom."""
+
+    sd: float
+    df: float
+
+
+def noise(values: Values) -> Noise | None:
+    """The noise of a group, from the latencies of all of its members in the same generations; None for fewer than three
+    members, whose noise is that of their ratio.
+
+    It is the root of the mean square of the interaction of members and generations in an analysis of variance without
+    replicates. One pair of the members does not count among the degrees of freedom, because its own ratio is weighed
+    against the noise (`paired`).
+    """
+    rows = [list(map(math.log, row)) for row in values.values()]
+    if len(rows) < 3 or len(rows[0]) < 2:
+        return None
+    count = len(rows[0])
+    columns = [statistics.fmean(column) for column in zip(*rows, strict=True)]
+    whole = statistics.fmean(columns)
+    square = math.fsum(
+        (value - column - statistics.fmean(row) + whole) ** 2
+        for row in rows
+        for value, column in zip(row, columns, strict=True)
+    )
+    variance = square / ((len(rows) - 1) * (count - 1))
+    return Noise(math.sqrt(variance), (len(rows) - 2) * (count - 1))
+
+
+def paired(
+    base: Sequence[float], row: Sequence[float], noise: Noise | None = None
+) -> Difference | None:
     """How many times faster `row` is than `base`, as a logarithm. Both have one latency per generation, and the same
-    generations. None for fewer than LEAST generations."""
-    return of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)])
+    generations. None for fewer than LEAST generations.
+
+    A few generations say little about how much their ratio varies, so the noise of the group counts as PRIOR further degrees
+    of freedom of it, or as many as it has (a moderated t statistic; Smyth 2004, "Linear models and empirical Bayes methods
+    for assessing differential expression in microarray experiments").
+    """
+    found = of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)])
+    if not found or not noise:
+        return found
+    further = min(PRIOR, noise.df)
+    df = found.df + further
+    spread = (further * 2 * noise.sd**2 / len(row) + found.df * found.scale**2) / df
+    return Difference(found.value, math.sqrt(spread), df)
 
 
 def of_logs(logs: Sequence[float]) -> Difference | None:
@@ -156,9 +203,10 @@ def is_decided(values: Values, bases: Sequence[str]) -> bool:
     if len(kept) < FIRST_LOOK:
         return False
     of = {name: [row[at] for at in kept] for name, row in values.items()}
+    common = noise(of)
     for base in bases:
         for name in of.keys() - {base}:
-            found = paired(of[base], of[name])
+            found = paired(of[base], of[name], common)
             interval = found.interval() if found else None
             if not interval or interval.verdict == UNDECIDED:
                 return False

@@ -22,6 +22,8 @@ from scripts.timing.machine_limits import MachineLimits
 from tests.checkouts import EAGER, QUICK, TINY_BERT, keep_models
 from tests.declared import undeclared
 
+pytestmark = pytest.mark.main
+
 FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo", "torchmlir-linalg", "torchxla-stablehlo")
 ON_CUDA = ("torchmlir-torch", "torchmlir-stablehlo")
 ONE_CELL = {"frontends": ["torchmlir-stablehlo"], "models": ["conv"]}
@@ -281,6 +283,7 @@ def test_the_recorded_command_repeats_a_stage_by_hand(ran, tmp_path):
     assert len(again) == len(before)
 
 
+@pytest.mark.full
 def test_a_final_file_that_is_cut_short_is_made_again(ran):
     csv_file = ran.path / "results/latency.csv"
     whole = csv_file.read_bytes()
@@ -296,6 +299,7 @@ def test_the_same_line_again_has_nothing_to_do(ran):
     assert "Nothing to be done" in done.stdout
 
 
+@pytest.mark.full
 def test_an_environment_made_again_does_not_undo_what_was_done_in_it(ran):
     status = ran.path / "results/env/iree/status.json"
     text = status.read_text()
@@ -352,6 +356,7 @@ def test_a_profile_names_the_modules_of_dispatches_and_kernels(ran):
         assert {name for one in products for name in one["parts"]} == {"0", "2"}, done.stdout
 
 
+@pytest.mark.full
 def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ran, tmp_path):
     bad = {"flags": [BAD_FLAG]}
     broken = TARGETS | {"cuda": TARGETS["cuda"] | {"overrides": {"conv": bad}}}
@@ -385,6 +390,7 @@ def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ra
     assert "Nothing to be done" in ran.snakemake("--cores", "8", "results/latency.csv").stdout
 
 
+@pytest.mark.full
 def test_a_forced_retry_runs_its_class_once(ran):
     unavailable = sum(r["status"] == "unavailable" for r in ran.rows())
     assert unavailable
@@ -401,6 +407,7 @@ def test_a_forced_retry_runs_its_class_once(ran):
     assert "Nothing to be done" in ran.snakemake("--cores", "8", "results/latency.csv").stdout
 
 
+@pytest.mark.full
 def test_selecting_narrows_the_rows_and_leaves_the_rest_done(ran):
     narrow = ("--config", "models=conv", "frontends=torchmlir-*o*", "targets=llvm-cpu")
     timed = (ran.path / "results/time/conv/cpu/eval/timing.json").read_bytes()
@@ -413,6 +420,7 @@ def test_selecting_narrows_the_rows_and_leaves_the_rest_done(ran):
     assert (ran.path / "results/time/conv/cpu/eval/timing.json").read_bytes() == timed
 
 
+@pytest.mark.full
 def test_expectations_decide_the_exit_code_of_check(ran):
     ran.configure(expect={"*/*/llvm-cpu": "ok", "*/eager/*": "ok"})
     assert "all meet it" in ran.snakemake("check").stdout
@@ -422,6 +430,7 @@ def test_expectations_decide_the_exit_code_of_check(ran):
     assert "conv/torchmlir-torch/llvm-cpu" in done.stdout
 
 
+@pytest.mark.full
 def test_a_local_build_is_a_toolchain_and_what_it_compiled_is_made_again_with_it(
     ran, environments, tmp_path
 ):
@@ -527,6 +536,7 @@ def test_what_tuning_finds_is_verified_and_used_where_a_target_asks_for_it(ran):
     assert (row["tuned"], row["opt_level"]) == ("results/tuned/conv/cpu.yaml", "O3")
 
 
+@pytest.mark.full
 def test_another_module_is_measured_in_the_run_after_one_that_ended_when_it_was_compiled(ran):
     """The stage of its remedies comes after the compilation, and before the verification."""
     tiling = "--iree-dispatch-creation-data-tiling"
@@ -564,3 +574,14 @@ def jobs_of(dry_run: str) -> list[tuple[str, str]]:
             values = [pair.split("=", 1)[1] for pair in line.strip()[11:].split(", ")]
             jobs[-1] = (rule, "/".join(values))
     return jobs
+
+
+def test_a_training_step_dumps_and_a_trace_of_the_same_model(ran):
+    of_conv = ["models=conv", "targets=llvm-cpu", "frontends=torchmlir-torch", "baselines=eager"]
+    trace = "results/operators/traces/conv.txt"
+    ran.snakemake("--cores", "2", trace, "dumps", "--config", *of_conv)
+    assert "aten.convolution" in (ran.path / trace).read_text()
+    assert list(ran.path.glob("results/dumps/conv/iree/*/llvm-cpu/**/*.mlir"))
+    ran.snakemake("--cores", "2", "results/latency.csv", "--config", *of_conv, "tests=train")
+    rows = {(row["test"], row["runtime"]): row["status"] for row in ran.rows()}
+    assert rows == {("train", "iree"): "ok", ("train", "eager"): "ok"}

@@ -12,6 +12,8 @@ from scripts.supervise import outcomes
 from scripts.supervise.outcomes import Line
 from tests.checkouts import EAGER, ON_CPU
 
+pytestmark = pytest.mark.main
+
 TRACE = """\
 Operator: aten.addmm.default
 cnt: 3, ((T([16], f32), T([8, 32], f32), T([32, 16], f32, stride=(1, 32))), {})

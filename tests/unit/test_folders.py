@@ -15,6 +15,8 @@ import yaml
 from benchmarks import synthetic
 from tests.checkouts import Checkout
 
+pytestmark = pytest.mark.full
+
 MODEL = "def get_model(): ...\ndef get_dummy_input(): ...\n"
 STAGES = ("make_reference", "export_program", "compile_iree", "verify_iree")
 # A stub cannot be forked, and each stage would wait five seconds before it notices.

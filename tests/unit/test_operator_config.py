@@ -67,7 +67,6 @@ def test_a_selection_of_the_command_line_is_one_for_operators_too():
 def test_a_configuration_without_operators_or_the_preferred_entries_takes_those_of_the_models():
     declared, _ = settings.load({}, [SHIPPED], ROOT)
     del declared["operators"]
-    del declared["limits"]["operators"]
     declared["targets"] = {"mac": declared["targets"]["cuda"]}
     declared["expect"] = {}
     settings.check(declared)

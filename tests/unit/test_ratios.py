@@ -139,6 +139,34 @@ def test_intervals_are_wrong_as_often_as_they_say():
     assert 0.004 < wrong / trials < 0.017
 
 
+def test_intervals_with_the_noise_of_a_group_are_wrong_as_often_as_they_say_and_narrower():
+    draw, wrong, widths, trials = np.random.default_rng(2), 0, [], 2000
+    for _ in range(trials):
+        shared = draw.normal(0, 0.2, 4)  # what all processes of a generation have in common
+        values = {n: np.exp(shared + draw.normal(0, 0.03, 4)) for n in "abcdef"}
+        plain = ratios.paired(values["a"], values["b"]).interval()
+        found = ratios.paired(values["a"], values["b"], ratios.noise(values)).interval()
+        wrong += not found.low <= 1 <= found.high
+        widths.append(found.half_width / plain.half_width)
+    assert 0.003 < wrong / trials < 0.018
+    assert statistics.median(widths) < 0.75
+
+
+@given(st.integers(0, 10_000))
+def test_the_noise_of_a_group_is_the_interaction_of_members_and_generations(seed):
+    draw = np.random.default_rng(seed)
+    logs = draw.normal(0, 0.05, (5, 6)) + draw.normal(0, 1, (5, 1)) + draw.normal(0, 1, (1, 6))
+    inner = logs - logs.mean(0) - logs.mean(1, keepdims=True) + logs.mean()
+    found = ratios.noise({str(n): np.exp(row) for n, row in enumerate(logs)})
+    assert found.sd == pytest.approx(np.sqrt((inner**2).sum() / (4 * 5)))
+    assert found.df == 3 * 5
+
+
+def test_two_members_have_no_noise_beside_their_own_ratio():
+    assert ratios.noise({"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.5]}) is None
+    assert ratios.noise({}) is None
+
+
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [

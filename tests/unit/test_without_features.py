@@ -10,6 +10,8 @@ import pytest
 from scripts.features import registry
 from tests.checkouts import ROOT, environment
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def copy(tmp_path):
