@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from scripts.core import commands, exits
 from scripts.features import registry
-from scripts.features.report import imported
-from scripts.records import aggregates, latency_page, record
+from scripts.records import aggregates, imported, latency_page, record
 from scripts.records.columns import COLUMNS, FIELDS
 from scripts.records.results_table import Table
 

@@ -6,9 +6,6 @@ import argparse
 from pathlib import Path
 
 from scripts.core import atomic, channel, exits
-from scripts.features.toolchains import environments as toolchains
-from scripts.features.toolchains.build_trees import TreeError
-from scripts.features.toolchains.environments import Definition
 from scripts.iree import tools
 from scripts.matrix.env_files import EnvironmentFileError
 from scripts.run import environments, installing, locks
@@ -47,11 +44,22 @@ def make(args: argparse.Namespace) -> None:
     """Make the environment. Exits with a message if its file, lock or local build is wrong."""
     try:
         if args.toolchain:
-            changed = Definition.of_text(args.toolchain)
-            toolchains.install(args.prefix, args.env_file, changed, args.pins)
+            _make_of_toolchain(args)
         else:
             installing.install(args.prefix, *installing.what_to_install(args.env_file))
-    except (EnvironmentFileError, locks.LockError, TreeError) as error:
+    except (EnvironmentFileError, locks.LockError) as error:
+        exits.fail(str(error))
+
+
+def _make_of_toolchain(args: argparse.Namespace) -> None:
+    # Of a feature, which may have been taken out.
+    from scripts.features.toolchains import environments as toolchains
+    from scripts.features.toolchains.build_trees import TreeError
+
+    try:
+        changed = toolchains.Definition.of_text(args.toolchain)
+        toolchains.install(args.prefix, args.env_file, changed, args.pins)
+    except TreeError as error:
         exits.fail(str(error))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from scripts.features.variants import remedy_job, ways
 from scripts.run import job_arguments
 from scripts.supervise import supervise
 
@@ -15,16 +14,19 @@ def main() -> int:
     parser.add_argument(
         "--asked", type=Path, help="status.json of a failure that the --remedies are to make good"
     )
-    parser.add_argument(
-        "--remedies", default="[]", type=ways.attempts_of, help="JSON list of attempts, in order"
-    )
+    parser.add_argument("--remedies", default="[]", help="JSON list of attempts, in order")
     parser.add_argument("--pins", default="", help="with --remedies: names the environment")
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
     if args.asked:
-        return job_arguments.run(
-            job, lambda: remedy_job.run(job, args.asked, args.remedies, args.pins)
-        )
+        # Of a feature, which may have been taken out.
+        from scripts.features.variants import remedy_job, ways
+
+        try:
+            attempts = ways.attempts_of(args.remedies)
+        except ValueError as error:
+            parser.error(f"argument --remedies: {error}")
+        return job_arguments.run(job, lambda: remedy_job.run(job, args.asked, attempts, args.pins))
     return job_arguments.run(job, lambda: supervise.run(job))
 
 

@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from scripts.core import atomic, exits
-from scripts.features.report import imported
+from scripts.records import imported
 from scripts.records.results_file import cell_of
 
 
