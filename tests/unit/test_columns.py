@@ -29,6 +29,13 @@ def test_the_page_is_the_tables():
     )
 
 
+def test_the_fields_are_a_csv_beside_the_page():
+    text = PAGE.with_name("columns.csv").read_text(encoding="utf-8")
+    assert text == columns_page.fields_csv(columns_page.TABLES), "run vmfbench docs"
+    fields_of_runs = [line for line in text.splitlines() if line.startswith("results.jsonl,")]
+    assert len(fields_of_runs) == sum(bool(one.path) for one in FIELDS)
+
+
 def test_every_line_of_the_page_has_a_cell_for_each_heading():
     for block in re.findall(r"(?:^\|.*\n)+", columns_page.page(columns_page.TABLES), re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1

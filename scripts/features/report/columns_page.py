@@ -1,7 +1,9 @@
-"""The page docs/columns.md: every column of the CSV files and every field of the JSON lines."""
+"""The page docs/columns.md, every column of the CSV files, and docs/columns.csv, every field of the JSON lines."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +22,7 @@ INTRODUCTION = """\
 <!-- Made by `vmfbench docs`. -->
 
 An empty value of the CSV is null in the JSON, or a field that is left out. MiB are
-2<sup>20</sup> bytes. *Varies* marks values that may differ in another run of the same program on the same machine.
+2<sup>20</sup> bytes. [columns.csv](columns.csv) has every field of the JSON lines. *Varies* marks values that may differ in another run of the same program on the same machine.
 """
 
 
@@ -61,28 +63,33 @@ def _parts(table: Table) -> Iterator[str]:
     ]
     head = ("column", "type", "unit", "varies", f"field of {table.jsonl}", "what it is")
     yield _markdown(head, rows)
-    yield f"## {table.jsonl}\n"
-    for section in (one for one in table.fields if one.path and "." not in one.path):
-        yield f"### {section.path}\n"
-        yield f"{section.description}\n"
-        yield _fields(section, table.fields)
-        if section.path == "verification" and table is TABLES[0]:
-            rows = [(f"`{code}`", meaning) for code, meaning in CODES.items()]
-            yield _markdown(("code", "what it says of the cell"), rows)
-
-
-def _fields(section: Field, table: Sequence[Field]) -> str:
-    """The fields of a section, at all depths."""
-    inside = [one for one in table if one.path.startswith((f"{section.path}.", f"{section.path}["))]
-    rows = [
-        (
-            *(f"`{one.path}`", _type(one)),
-            ", ".join(["null"] * one.nullable + ["left out"] * one.optional),
-            *(one.unit, "yes" if one.varies else "", one.description),
+    if table is TABLES[0]:
+        yield "### verification\n"
+        yield _markdown(
+            ("code", "what it says of the cell"),
+            [(f"`{code}`", meaning) for code, meaning in CODES.items()],
         )
-        for one in inside
-    ]
-    return _markdown(("field", "type", "may be", "unit", "varies", "what it is"), rows)
+
+
+FIELD_HEAD = ("file", "field", "type", "may be", "unit", "varies", "what it is")
+
+
+def fields_csv(tables: Iterable[Table]) -> str:
+    """Every field of the JSON lines, as CSV."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(FIELD_HEAD)
+    for table in tables:
+        lines.writerows(
+            (
+                *(table.jsonl, one.path, _type(one).replace("`", "")),
+                ", ".join(["null"] * one.nullable + ["left out"] * one.optional),
+                *(one.unit, "yes" if one.varies else "", one.description),
+            )
+            for one in sorted(table.fields, key=lambda one: one.path.partition(".")[0])
+            if one.path
+        )
+    return text.getvalue()
 
 
 def _type(one: Field) -> str:

@@ -13,6 +13,7 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     docs = checkout.ROOT / "docs"
     atomic.write_text(docs / "columns.md", columns_page.page(columns_page.TABLES))
+    atomic.write_text(docs / "columns.csv", columns_page.fields_csv(columns_page.TABLES))
     for part in document.PARTS:
         page = docs / part.page
         try:
