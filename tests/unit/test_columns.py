@@ -109,7 +109,7 @@ def test_a_column_is_added_in_one_place(table, results, monkeypatch):
     assert [row["clock_mhz"] for row in rows[:3]] == [None, 3000, None]
     assert list(rows[0]) == [*(one.column for one in COLUMNS), "clock_mhz"]
     assert fields.dtypes(table)["clock_mhz"] == "Int64"
-    line = "| `clock_mhz` | integer | MHz | yes | `run.clock_mhz` | Clock of the CPU. |"
+    line = "| `clock_mhz` | integer | MHz | yes | Clock of the CPU. |"
     with_clock = dataclasses.replace(columns_page.TABLES[0], fields=table)
     assert line in columns_page.page([with_clock]).splitlines()
     valid = jsonschema.Draft202012Validator(fields.schema(table)).is_valid

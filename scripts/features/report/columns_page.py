@@ -22,7 +22,7 @@ INTRODUCTION = """\
 <!-- Made by `vmfbench docs`. -->
 
 An empty value of the CSV is null in the JSON, or a field that is left out. MiB are
-2<sup>20</sup> bytes. [columns.csv](columns.csv) has every field of the JSON lines. *Varies* marks values that may differ in another run of the same program on the same machine.
+2<sup>20</sup> bytes. [columns.csv](columns.csv) has every field of the JSON lines, with the column that it is. *Varies* marks values that may differ in another run of the same program on the same machine.
 """
 
 
@@ -57,11 +57,11 @@ def _parts(table: Table) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [
         (
             *(f"`{one.column}`", _type(one), one.unit, "yes" if one.varies else ""),
-            *(f"`{one.path}`" if one.path else "computed", one.description),
+            one.description,
         )
         for one in fields.columns(table.fields)
     ]
-    head = ("column", "type", "unit", "varies", f"field of {table.jsonl}", "what it is")
+    head = ("column", "type", "unit", "varies", "what it is")
     yield _markdown(head, rows)
     if table is TABLES[0]:
         yield "### verification\n"
@@ -71,7 +71,16 @@ def _parts(table: Table) -> Iterator[str]:
         )
 
 
-FIELD_HEAD = ("file", "field", "type", "may be", "unit", "varies", "what it is")
+FIELD_HEAD = (
+    "file",
+    "field",
+    "column of the CSV",
+    "type",
+    "may be",
+    "unit",
+    "varies",
+    "what it is",
+)
 
 
 def fields_csv(tables: Iterable[Table]) -> str:
@@ -82,7 +91,7 @@ def fields_csv(tables: Iterable[Table]) -> str:
     for table in tables:
         lines.writerows(
             (
-                *(table.jsonl, one.path, _type(one).replace("`", "")),
+                *(table.jsonl, one.path, one.column, _type(one).replace("`", "")),
                 ", ".join(["null"] * one.nullable + ["left out"] * one.optional),
                 *(one.unit, "yes" if one.varies else "", one.description),
             )
