@@ -574,14 +574,3 @@ def jobs_of(dry_run: str) -> list[tuple[str, str]]:
             values = [pair.split("=", 1)[1] for pair in line.strip()[11:].split(", ")]
             jobs[-1] = (rule, "/".join(values))
     return jobs
-
-
-def test_a_training_step_dumps_and_a_trace_of_the_same_model(ran):
-    of_conv = ["models=conv", "targets=llvm-cpu", "frontends=torchmlir-torch", "baselines=eager"]
-    trace = "results/operators/traces/conv.txt"
-    ran.snakemake("--cores", "2", trace, "dumps", "--config", *of_conv)
-    assert "aten.convolution" in (ran.path / trace).read_text()
-    assert list(ran.path.glob("results/dumps/conv/iree/*/llvm-cpu/**/*.mlir"))
-    ran.snakemake("--cores", "2", "results/latency.csv", "--config", *of_conv, "tests=train")
-    rows = {(row["test"], row["runtime"]): row["status"] for row in ran.rows()}
-    assert rows == {("train", "iree"): "ok", ("train", "eager"): "ok"}
