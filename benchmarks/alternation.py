@@ -48,7 +48,7 @@ from scripts.supervise import group, outcome
 from scripts.supervise.in_turns import LOAD_S, TWIN
 from scripts.supervise.members import VERIFICATION, Member, Process, worker_command
 from scripts.timing import ratios
-from scripts.timing.group import latencies
+from scripts.timing.group_timing import latencies
 from scripts.timing.ratios import Difference, Interval
 from scripts.timing.turns import Group, Rule, Timed, Worker
 

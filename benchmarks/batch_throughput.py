@@ -25,8 +25,8 @@ from pathlib import Path
 
 from benchmarks import timing
 from scripts.core import atomic
-from scripts.features.operators.batch.compiler import Compiler, Limits, Tried
-from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch.batch_compiler import Compiler, Limits, Tried
+from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import TOGETHER, Compilation
 from scripts.iree import tools
 from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags

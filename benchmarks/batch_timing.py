@@ -26,8 +26,8 @@ import numpy as np
 from benchmarks import timing
 from scripts.core.machine import physical_cores
 from scripts.core.tensors import DTYPES, TensorType
-from scripts.features.operators.batch.compiler import Compiler, Limits
-from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch.batch_compiler import Compiler, Limits
+from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Compilation
 from scripts.iree import benchmark, gbench
 from scripts.iree.backends import compile_flags

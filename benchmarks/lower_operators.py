@@ -14,7 +14,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from scripts.core import exits
 from scripts.core.tensors import TensorType
 from scripts.exporters import torch_mlir as exporter
-from scripts.features.operators.batch import worker
+from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.batch.normalise import Normaliser
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems.problem import Problem
@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.lower_operators", description=__doc__
     )
-    worker.add_arguments(parser)
+    batch_worker.add_arguments(parser)
     normaliser, decompositions = Normaliser(), get_decomposition_table()
 
     def lower(payload: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ def main() -> None:
         linked = link(*_with_arguments(text, call)).decode()
         Path(payload["out"]).write_text(normaliser.normalise(linked, "main"), encoding="utf-8")
 
-    worker.serve(parser.parse_args(), lower)
+    batch_worker.serve(parser.parse_args(), lower)
 
 
 def _with_arguments(text: str, call: Call) -> tuple[Lowered, list[TensorType]]:

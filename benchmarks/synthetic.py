@@ -23,7 +23,7 @@ from scripts.run import environments
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing import machine_limits
-from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from scripts.timing.measurement import Run, Verification, Verified
 

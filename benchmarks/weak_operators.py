@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from scripts.core import atomic
-from scripts.features.operators.calls import inputs, reference
+from scripts.features.operators.calls import call_inputs, reference
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems.problem import Problem
 
@@ -139,7 +139,10 @@ def _as_backend_bench(call: Call) -> list[torch.Tensor]:
     return made
 
 
-MAKERS = {"BackendBench's": _as_backend_bench, "this project's": lambda call: inputs.make(call, 0)}
+MAKERS = {
+    "BackendBench's": _as_backend_bench,
+    "this project's": lambda call: call_inputs.make(call, 0),
+}
 
 
 if __name__ == "__main__":

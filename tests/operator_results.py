@@ -18,7 +18,7 @@ from scripts.matrix.stages import STAGES, status_path
 from scripts.supervise import outcome, outcomes
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.supervise.outcomes import Line
-from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.measurement import Verification, Verified
 
 ADD = Problem("aten.add.Tensor", "((T([4], f32), T([4], f32)), {})", 10, ("bert", "gpt"), calls=(6, 4))  # fmt: skip

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scripts.features.report.web.source import Source
+from scripts.features.report.web.page_source import Source
 from scripts.records import latency_section
 from scripts.records.results_file import cell_of
 from tests.rows import RECORDS

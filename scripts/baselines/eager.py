@@ -7,8 +7,8 @@ import functools
 import torch
 
 from scripts.torch_model.loading import LoadedModel
-from scripts.torch_runtime.session import TorchSession, eager_in_precision
 from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime.torch_session import TorchSession, eager_in_precision
 
 __all__ = ["Device", "eager_in_precision", "open_session"]
 

@@ -20,8 +20,8 @@ import torch._inductor.cpu_vec_isa
 
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime.arguments import Work
-from scripts.torch_runtime.session import TorchSession, eager_in_precision
 from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime.torch_session import TorchSession, eager_in_precision
 from scripts.verify.arguments import Check
 
 __all__ = [

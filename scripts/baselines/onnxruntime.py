@@ -20,8 +20,8 @@ from scripts.lowering.flat_model import FlatModel
 from scripts.torch_model import trees
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime.arguments import Work
-from scripts.torch_runtime.session import TorchSession
 from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime.torch_session import TorchSession
 from scripts.verify.arguments import Check
 
 __all__ = ["Device", "compile_seconds", "open_session"]

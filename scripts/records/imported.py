@@ -22,11 +22,11 @@ from scripts.matrix import stages
 from scripts.records import fields, latency_section, shapes, speedups
 from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
-from scripts.run import outputs, verdict
+from scripts.run import outputs, unmeasured
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.outcome import Outcome
-from scripts.timing.group import GroupTiming, MemberTiming
+from scripts.timing.group_timing import GroupTiming, MemberTiming
 from scripts.timing.measurement import Verified
 
 FORMAT = 2
@@ -96,7 +96,7 @@ def _row(data: Any, log: str) -> dict[str, Any]:
         "outcome": {
             key: getattr(ended, key) for key in fields.names(FIELDS, "outcome") if key != "stale"
         },
-        "verification": values.get("verification") or {"code": verdict.unmeasured(ended)},
+        "verification": values.get("verification") or {"code": unmeasured.unmeasured(ended)},
         "latency": latency,
         "runs": [asdict(one) for one in verified.runs] or None if verified else None,
         "run": {key: values.get(key) for key in fields.names(FIELDS, "run")}

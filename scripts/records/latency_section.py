@@ -8,7 +8,7 @@ from typing import Any
 
 from scripts.matrix import training
 from scripts.timing import ratios
-from scripts.timing.group import GroupTiming, MemberTiming
+from scripts.timing.group_timing import GroupTiming, MemberTiming
 
 WIDE = math.log(ratios.SAME)
 """An interval that is wider than ± this needs an explanation."""

@@ -24,10 +24,10 @@ from scripts.records import latency_section, speedups, stage_files, versions
 from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
 from scripts.records.fields import names
-from scripts.run import fingerprint, verdict
+from scripts.run import fingerprint, unmeasured
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
-from scripts.timing.group import GroupTiming
+from scripts.timing.group_timing import GroupTiming
 from scripts.timing.measurement import Run
 from scripts.torch_model import source
 from scripts.verify import codes
@@ -252,7 +252,7 @@ def common_record(
 
 def _unverified(decisive: Outcome) -> dict:
     """The section `verification` of a row that was not verified: the code that says why."""
-    code = verdict.unmeasured(decisive)
+    code = unmeasured.unmeasured(decisive)
     return {"code": code} | ({"detail": decisive.detail} if code == codes.SKIPPED else {})
 
 

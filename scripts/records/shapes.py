@@ -23,7 +23,7 @@ from scripts.matrix.stage import Stage
 from scripts.records import fields
 from scripts.records.columns import FIELDS
 from scripts.supervise import outcome
-from scripts.timing.group import GroupTiming
+from scripts.timing.group_timing import GroupTiming
 from scripts.timing.measurement import Verified
 from scripts.verify import codes
 

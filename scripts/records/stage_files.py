@@ -16,7 +16,7 @@ from scripts.records import latency_section, shapes
 from scripts.supervise import damage, outcome
 from scripts.supervise.group import member_outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.group import GroupTiming
+from scripts.timing.group_timing import GroupTiming
 
 _ALSO_READ = {"reference": ("signature.json",), "gradients": ("signature.json",)}
 """Files of a stage that records are made from, and that are not inputs of the aggregation's rule."""

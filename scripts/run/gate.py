@@ -9,7 +9,7 @@ from pathlib import Path
 from scripts.core import atomic
 from scripts.matrix import settings, stages
 from scripts.matrix.stage import STATUS, VERIFICATION
-from scripts.run import outputs, verdict
+from scripts.run import outputs, unmeasured
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 from scripts.verify import codes
@@ -88,4 +88,4 @@ def _code(decisive: Outcome, status: Path) -> str:
     measured = status.with_name(VERIFICATION)
     if measured.is_file() and measured.stat().st_size:
         return atomic.read_json(measured)["verification"]["code"]
-    return verdict.unmeasured(decisive)
+    return unmeasured.unmeasured(decisive)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from scripts.core import commands, exits
 from scripts.features import registry
-from scripts.features.kernels import page, plots, rows
+from scripts.features.kernels import kernel_plots, page, rows
 from scripts.features.kernels.columns import COLUMNS, FIELDS
 from scripts.records import aggregates
 from scripts.records import limit_shares as limits
@@ -31,7 +31,7 @@ def main() -> None:
     with aggregates.files(args.out_csv):
         for name in dict.fromkeys(one["kernel"]["name"] for one in found):
             of_kernel = [one for one in found if one["kernel"]["name"] == name]
-            plots.write(name, of_kernel, args.out_plots)
+            kernel_plots.write(name, of_kernel, args.out_plots)
     aggregates.publish(args, "kernels", found, COLUMNS, page.page(found, measured))
 
 

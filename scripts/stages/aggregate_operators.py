@@ -11,7 +11,7 @@ from typing import Any
 from scripts.core import atomic, commands
 from scripts.features import registry
 from scripts.features.operators.problems.problem import Problem
-from scripts.features.operators.report import page, record, records_file
+from scripts.features.operators.report import page, problem_record, records_file
 from scripts.features.operators.report.columns import COLUMNS, FIELDS
 from scripts.features.operators.report.table import Table
 from scripts.features.operators.settings import part
@@ -50,7 +50,7 @@ def _records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]
         listed = root / f"results/operators/batches/{batch}.jsonl"
         lines = listed.read_text(encoding="utf-8").splitlines()
         problems = [Problem.from_json(json.loads(line)) for line in lines]
-        yield from record.of_batch(root, matrix, batch, problems)
+        yield from problem_record.of_batch(root, matrix, batch, problems)
 
 
 if __name__ == "__main__":

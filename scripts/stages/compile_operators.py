@@ -10,10 +10,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from scripts.features.operators.batch import stage
-from scripts.features.operators.batch.compiler import Compiler, Limits
-from scripts.features.operators.batch.program import FILE, Program
-from scripts.features.operators.batch.stage import Batch, Known
+from scripts.features.operators.batch import batch_stage
+from scripts.features.operators.batch.batch_compiler import Compiler, Limits
+from scripts.features.operators.batch.batch_program import FILE, Program
+from scripts.features.operators.batch.batch_stage import Batch, Known
 from scripts.features.operators.batch.together import Compilation
 from scripts.iree import backends, tools
 from scripts.run import job_arguments
@@ -35,7 +35,7 @@ func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
 
 def main() -> int:
     parser = job_arguments.parser("compile_operators", __doc__)
-    stage.add_arguments(parser)
+    batch_stage.add_arguments(parser)
     backends.add_target_arguments(parser)
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
@@ -50,7 +50,7 @@ def main() -> int:
     def do(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
         return compile_batch(job, version, known, batch)
 
-    work = stage.work(stage.of_arguments(args, job), do)
+    work = batch_stage.work(batch_stage.of_arguments(args, job), do)
     return job_arguments.run(job, lambda: supervise.run(job, work))
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import exits
-from scripts.features.operators.batch import artifacts, worker
+from scripts.features.operators.batch import artifacts, batch_worker
+from scripts.features.operators.batch.batch_program import ENTRY, FILE
 from scripts.features.operators.batch.normalise import Normaliser
-from scripts.features.operators.batch.program import ENTRY, FILE
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems.problem import Problem
 from scripts.lowering import capture, link
@@ -23,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stages.export_operators", description=__doc__
     )
-    worker.add_arguments(parser)
+    batch_worker.add_arguments(parser)
     parser.add_argument("--exporter", required=True, help="a module of scripts/exporters")
     parser.add_argument("--exporter-options", default="{}", type=json.loads, help="JSON object")
     parser.add_argument("--out", required=True, type=Path, help="folder of the batch")
@@ -47,7 +47,7 @@ def main() -> None:
         facts["rewrites"] = list(lowered.rewrites)
         facts["files"] = artifacts.record(folder, [FILE])
 
-    worker.serve(args, handle)
+    batch_worker.serve(args, handle)
 
 
 def _lowered(exporter: Any, call: Call, options: Mapping[str, Any]) -> link.Lowered:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from scripts.core import commands, exits
 from scripts.core.machine import physical_cores
-from scripts.features.reproduce.graph_parts import writing, wrong
+from scripts.features.reproduce.graph_parts import wrong, wrong_operator
 from scripts.lowering import capture
 from scripts.torch_model import arguments, errors, loading, source
 
@@ -47,8 +47,8 @@ def main() -> None:
         errors.fail(error)
     except (wrong.NotFound, capture.UnsupportedProgram) as error:
         exits.fail(f"{model.name}: {error}")
-    frontend = writing.frontend(args.exporter, options)
-    report = writing.write(found, model.name, frontend, options, args.out)
+    frontend = wrong_operator.frontend(args.exporter, options)
+    report = wrong_operator.write(found, model.name, frontend, options, args.out)
     print(
         f"{model.name}: {' → '.join(report['operators'])} (node {report['node']}, module {report['module']}) is wrong"
     )

@@ -53,7 +53,7 @@ def make(args: argparse.Namespace) -> None:
 
 def _make_of_toolchain(args: argparse.Namespace) -> None:
     # Of a feature, which may have been taken out.
-    from scripts.features.toolchains import environments as toolchains
+    from scripts.features.toolchains import toolchain_environments as toolchains
     from scripts.features.toolchains.build_trees import TreeError
 
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from scripts.core import exits
-from scripts.features.operators.batch import artifacts, worker
+from scripts.features.operators.batch import artifacts, batch_worker
 from scripts.features.operators.calls import reference
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems.problem import Problem
@@ -20,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stages.make_operator_references", description=__doc__
     )
-    worker.add_arguments(parser)
+    batch_worker.add_arguments(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--out", required=True, type=Path, help="folder of the batch")
@@ -37,7 +37,7 @@ def main() -> None:
             exits.fail(f"{codes.NONDETERMINISTIC}: two eager runs differ")
         facts["files"] = artifacts.record(args.out / problem.name, reference.FILES)
 
-    worker.serve(args, handle)
+    batch_worker.serve(args, handle)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, commands, exits
-from scripts.features.reproduce.reduction import failures, search
+from scripts.features.reproduce.reduction import failures, shrinking
 from scripts.features.reproduce.reduction.mismatch import Comparison
-from scripts.features.reproduce.reduction.program import NotReducible, Program
-from scripts.features.reproduce.reduction.search import Search
+from scripts.features.reproduce.reduction.reduced_program import NotReducible, Program
+from scripts.features.reproduce.reduction.shrinking import Search
 from scripts.iree.compiler import Compiler
 
 SLOWER = 3.0
@@ -110,24 +110,24 @@ class Reduction:
 
         def bypassed(
             of: Program, kept: Collection[int]
-        ) -> tuple[frozenset[int], dict[int, search.Operand]]:
-            return search.bypassed(
+        ) -> tuple[frozenset[int], dict[int, shrinking.Operand]]:
+            return shrinking.bypassed(
                 kept, of.stand_in, lambda some, moved: fails(of.part(some, None, moved))
             )
 
         steps = Search(lambda keep: fails(program.part(keep)), self.deadline)
         named = program.at_lines(failures.lines(whole.log))
-        few = search.reduce(program.operations, named, program.neighbours, steps)
+        few = shrinking.reduce(program.operations, named, program.neighbours, steps)
         if few is None:
             raise NotReducible(
                 "its operations, taken out of the program, do not fail in the same way"
             )
         kept, instead = bypassed(program, few)
-        results = search.fewer(
+        results = shrinking.fewer(
             program.results(kept, instead),
             lambda some: fails(program.part(kept, some, instead)),
         )
-        text = search.shrink(
+        text = shrinking.shrink(
             program.part(kept, results, instead),
             lambda text: not steps.is_over and _is_valid(text) and fails(text),
         )
@@ -161,13 +161,13 @@ class Reduction:
 
         steps = Search(lambda keep: fails(program.part(keep)), self.deadline)
         steps.known[frozenset(computed)] = True
-        first = search.first_failing(computed, steps)
+        first = shrinking.first_failing(computed, steps)
         neighbours = {place: program.neighbours(place) & set(computed) for place in computed}
         named = () if first is None else (first,)
-        kept = search.reduce(computed, named, neighbours.__getitem__, steps)
+        kept = shrinking.reduce(computed, named, neighbours.__getitem__, steps)
         if kept is None:
             raise NotReducible("no part of it computes other values within the time limit")
-        text = search.shrink(program.part(kept), fails)
+        text = shrinking.shrink(program.part(kept), fails)
         difference = comparison.difference(text, limit_s)
         if difference is None:
             raise NotReducible("its reduced program does not show the difference again")

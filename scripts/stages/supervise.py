@@ -20,10 +20,10 @@ def main() -> int:
     job = job_arguments.job(args, parser)
     if args.asked:
         # Of a feature, which may have been taken out.
-        from scripts.features.variants import remedy_job, ways
+        from scripts.features.variants import candidates, remedy_job
 
         try:
-            attempts = ways.attempts_of(args.remedies)
+            attempts = candidates.attempts_of(args.remedies)
         except ValueError as error:
             parser.error(f"argument --remedies: {error}")
         return job_arguments.run(job, lambda: remedy_job.run(job, args.asked, attempts, args.pins))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from scripts.features.variants import ways
-from scripts.features.variants.search import work
+from scripts.features.variants import candidates
+from scripts.features.variants.search import tune_work
 from scripts.run import job_arguments, resources
 from scripts.supervise import supervise
 
@@ -19,13 +19,13 @@ def main() -> int:
     parser.add_argument(
         "--search",
         required=True,
-        type=ways.search_of,
+        type=candidates.search_of,
         help="JSON: candidates, budget, conditions",
     )
     parser.add_argument("--cores", default=1, type=int, help="for compilations beside each other")
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
-    search = work.work(args.search, at_once=resources.slots(args.cores))
+    search = tune_work.work(args.search, at_once=resources.slots(args.cores))
     return job_arguments.run(job, lambda: supervise.run(job, search))
 
 

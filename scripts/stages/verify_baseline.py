@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.torch_runtime.arguments import argument_parser, prepare_process, work
-from scripts.torch_runtime.verify_baseline import serve, verify_baseline
+from scripts.torch_runtime.verify_session import serve, verify_baseline
 from scripts.verify import arguments as check_arguments
 
 
@@ -39,7 +39,7 @@ def main() -> None:
         if args.serve:
             prepared = None
             if not cell.program:
-                from scripts.torch_runtime.session import prepare_fork
+                from scripts.torch_runtime.torch_session import prepare_fork
 
                 prepared = prepare_fork(cell, check)
             serve(cell, check, prepared)

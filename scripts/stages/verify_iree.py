@@ -9,7 +9,7 @@ from pathlib import Path
 from scripts.core import channel, exits
 from scripts.iree import vulkan_profile
 from scripts.iree.session import Module, NoDevice, device_info
-from scripts.iree.verify import Files, verify_module
+from scripts.iree.verify_module import Files, verify_module
 from scripts.timing import arguments as timing_arguments
 from scripts.torch_model import footprint
 from scripts.verify import arguments as check_arguments

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from scripts.core import exits, process, tensors
-from scripts.features.operators.batch import worker
-from scripts.features.operators.calls import inputs
+from scripts.features.operators.batch import batch_worker
+from scripts.features.operators.calls import call_inputs
 from scripts.features.operators.calls.calling import Call, tensors_in
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stages.verify_operator_baseline", description=__doc__
     )
-    worker.add_arguments(parser)
+    batch_worker.add_arguments(parser)
     parser.add_argument("--runtime", required=True, help="a module of scripts/baselines")
     parser.add_argument("--device", default="cpu", choices=plugins.DEVICES)
     parser.add_argument("--cache", required=True, type=Path, help="folder for inductor")
@@ -49,7 +49,7 @@ def main() -> None:
     args = parser.parse_args()
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(args.cache.absolute())
     of = _Baseline(args)
-    worker.serve(args, of.handle, of.load)
+    batch_worker.serve(args, of.handle, of.load)
 
 
 class OperatorSession:
@@ -63,7 +63,7 @@ class OperatorSession:
     ) -> None:
         """`stored`: the reference's inputs, contiguous. `runtime`: a module of scripts/baselines."""
         start = time.perf_counter()
-        placed = [tensor.to(device.device) for tensor in inputs.laid_out(call, stored)]
+        placed = [tensor.to(device.device) for tensor in call_inputs.laid_out(call, stored)]
         is_eager = runtime.__name__.rpartition(".")[2] == "eager"
         with torch.no_grad():
             self._run = call.bound(*placed) if is_eager else _compiled(call, placed, runtime)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from scripts.core import atomic, exits, tensors
-from scripts.features.operators.batch import worker
+from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
 from scripts.iree import benchmark, vulkan_profile
 from scripts.iree.session import Module, NoDevice, device_info, load_command
-from scripts.iree.verify import Files, verify_module
+from scripts.iree.verify_module import Files, verify_module
 from scripts.timing import arguments as timing_arguments
 from scripts.timing.worker import Program
 from scripts.verify.arguments import Check
@@ -27,12 +27,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stages.verify_operators", description=__doc__
     )
-    worker.add_arguments(parser)
+    batch_worker.add_arguments(parser)
     parser.add_argument("--device", required=True, help="IREE device URI: local-task, cuda://0")
     timing_arguments.add_threads(parser)
     parser.add_argument("--out", required=True, type=Path, help="folder of the batch")
     args = parser.parse_args()
-    worker.serve(args, _Verifying(args).handle, load)
+    batch_worker.serve(args, _Verifying(args).handle, load)
 
 
 def load(program: str) -> Program:

@@ -8,7 +8,7 @@ from pathlib import Path
 from scripts.core import atomic, commands, exits
 from scripts.features import registry
 from scripts.features.report.web.page import page
-from scripts.features.report.web.source import Source
+from scripts.features.report.web.page_source import Source
 from scripts.records import results_file
 from scripts.records.results_file import BadRecords
 

@@ -21,7 +21,7 @@ from scripts.supervise.outcome import Outcome
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios
-from scripts.timing.group import GroupTiming, MemberTiming, PartTiming, latencies, part_of
+from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming, latencies, part_of
 from scripts.timing.hostload import Load
 from scripts.timing.turns import Group, Rule
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scripts.supervise.members import Member, Process
 from scripts.timing import ratios
-from scripts.timing.group import GroupTiming, part_of
+from scripts.timing.group_timing import GroupTiming, part_of
 from scripts.timing.turns import Group, Rule
 
 TWIN = " again"

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from scripts.core import tensors
-from scripts.torch_model import convert, errors, float64, trees, work
+from scripts.torch_model import convert, errors, in_float64, trees, work
 from scripts.torch_model.errors import changes_buffer
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.step import EvalStep, TrainStep
@@ -165,9 +165,9 @@ def _in_float64(
     args, kwargs = trees.cast_floats((loaded.args, loaded.kwargs), torch.float64)
     wide = dataclasses.replace(loaded, args=args, kwargs=kwargs)
     try:
-        with float64.widened(loaded.module):
+        with in_float64.widened(loaded.module):
             step = make_step(wide)
-            if isinstance(step, TrainStep) and not float64.is_wide(loaded.module):
+            if isinstance(step, TrainStep) and not in_float64.is_wide(loaded.module):
                 print("note: no float64 reference: gradients need all weights in float64 at once")
                 return None
             results = step.results(step())

@@ -13,7 +13,7 @@ from typing import Any
 
 from scripts.core import exits
 from scripts.torch_runtime.arguments import Work
-from scripts.torch_runtime.session import TorchSession
+from scripts.torch_runtime.torch_session import TorchSession
 from scripts.verify.arguments import Check
 
 Functions = Mapping[str, Callable]

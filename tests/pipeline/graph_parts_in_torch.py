@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import torch
 
 from scripts.exporters import torch_mlir
-from scripts.features.reproduce.graph_parts import writing, wrong
+from scripts.features.reproduce.graph_parts import wrong, wrong_operator
 from scripts.features.reproduce.graph_parts.wrong import Lowering, Program
 from scripts.torch_model.loading import LoadedModel
 
@@ -62,14 +62,16 @@ def report(folder: Path) -> dict:
     }
 
 
-frontend = writing.frontend("torch_mlir", OPTIONS)
+frontend = wrong_operator.frontend("torch_mlir", OPTIONS)
 model = LoadedModel("small", Model().eval(), (torch.rand(8, 12),), {}, file=None)
 wrong_exporter = SimpleNamespace(export=with_wrong_tanh)
 made: dict = {}
 with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
     limits = (Path(scratch), 1, time.monotonic() + 300)
     found = wrong.find(model, Lowering(wrong_exporter, OPTIONS, *limits))
-    made["wrong"] = writing.write(found, "small", frontend, OPTIONS, Path(out)) | report(Path(out))
+    made["wrong"] = wrong_operator.write(found, "small", frontend, OPTIONS, Path(out)) | report(
+        Path(out)
+    )
     made["script"] = Path(out, "wrong.py").read_text()
     alone = wrong.find(model, OnlySmall(wrong_exporter, OPTIONS, *limits))
     made["alone"] = {"node": str(alone.node), "wrong": alone.wrong}

@@ -11,7 +11,7 @@ import os
 import torch
 
 from scripts.core import exits
-from scripts.torch_model import float64, footprint, loading, trees
+from scripts.torch_model import footprint, in_float64, loading, trees
 
 FILES = {
     "gpt2": ("models/gpt2.py", {"size": "tiny", "seq_len": 8}),
@@ -34,17 +34,17 @@ def observed(file: str, options: dict) -> dict:
     held = [sum(t.numel() for t in weights), sum(t.numel() * t.element_size() for t in weights)]
     before = {name: t.clone() for name, t in loaded.module.state_dict().items()}
     args, kwargs = trees.cast_floats((loaded.args, loaded.kwargs), torch.float64)
-    fits, float64.fits = float64.fits, lambda *_: False
+    fits, in_float64.fits = in_float64.fits, lambda *_: False
     widest = [0]
 
     def seen(*_: object) -> None:
         now = (*loaded.module.parameters(), *loaded.module.buffers())
         widest[0] = max(widest[0], sum(t.numel() for t in now if t.dtype is torch.float64))
 
-    blocks = float64.blocks(loaded.module)
+    blocks = in_float64.blocks(loaded.module)
     watched = [part for block in blocks for part in block.modules()]
     hooks = [part.register_forward_hook(seen) for part in watched]
-    with torch.no_grad(), float64.widened(loaded.module):
+    with torch.no_grad(), in_float64.widened(loaded.module):
         by_blocks = trees.flat_tensors(loaded.module(*args, **kwargs))
     for hook in hooks:
         hook.remove()
@@ -52,13 +52,13 @@ def observed(file: str, options: dict) -> dict:
     os.environ[exits.LIMIT_VARIABLE] = "1"
     refused = ""
     try:
-        with float64.widened(loaded.module):
+        with in_float64.widened(loaded.module):
             pass
     except RuntimeError as error:
         refused = str(error)
     del os.environ[exits.LIMIT_VARIABLE]
-    float64.fits = fits
-    with torch.no_grad(), float64.widened(loaded.module):
+    in_float64.fits = fits
+    with torch.no_grad(), in_float64.widened(loaded.module):
         at_once = trees.flat_tensors(loaded.module(*args, **kwargs))
     return {
         "same": all(torch.equal(a, b) for (_, a), (_, b) in zip(by_blocks, at_once, strict=True)),

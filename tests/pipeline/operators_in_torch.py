@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from scripts.core import tensors
-from scripts.features.operators.calls import inputs, reference
+from scripts.features.operators.calls import call_inputs, reference
 from scripts.features.operators.calls.calling import Call, NotCallable, tensors_in
 from scripts.features.operators.calls.tracing import Trace
 from scripts.features.operators.problems.problem import Problem
@@ -27,7 +27,7 @@ def problem(op: str, args: str) -> dict:
     """Return the properties of a problem's inputs, eager results and graph."""
     try:
         call = Call(Problem(op, args))
-        made = inputs.make(call, seed=0)
+        made = call_inputs.make(call, seed=0)
         before = [tensor.clone() for tensor in made]
         observed = reference.observe(call, made)
     except NotCallable as error:
@@ -35,8 +35,8 @@ def problem(op: str, args: str) -> dict:
     weak, weak_by_backend_bench = reference.weak_answers(call, made, observed)
     found = {
         "inputs": [_described(tensor) for tensor in made],
-        "same_again": _equal(made, inputs.make(call, seed=0)),
-        "differs_by_seed": not made or not _equal(made, inputs.make(call, seed=1)),
+        "same_again": _equal(made, call_inputs.make(call, seed=0)),
+        "differs_by_seed": not made or not _equal(made, call_inputs.make(call, seed=1)),
         "types": [[list(kind.shape), kind.dtype] for kind in observed.types],
         "fp64": observed.fp64 is not None,
         "deterministic": observed.deterministic,
@@ -90,7 +90,7 @@ def programs(asked: list, exporters: list, folder: Path) -> list:
     refused = []
     for number, (op, args) in enumerate(asked):
         call = Call(Problem(op, args))
-        made = inputs.make(call, seed=0)
+        made = call_inputs.make(call, seed=0)
         observed = reference.observe(call, made)
         stored = {str(i): convert.to_numpy(tensor) for i, tensor in enumerate(made)}
         tensors.save_npz(folder / f"{number}.inputs.npz", stored)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.batch.compiler import Compiler, Limits
-from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch.batch_compiler import Compiler, Limits
+from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Compilation
 from scripts.iree.backends import BACKENDS, compile_flags, unused_plugins
 from scripts.iree.tools import program

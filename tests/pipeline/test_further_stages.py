@@ -9,7 +9,7 @@ pytestmark = pytest.mark.main
 
 @pytest.fixture(scope="module")
 def ran(make_checkout):
-    checkout = make_checkout("further", targets=ON_CPU, baselines=EAGER, measure=QUICK)
+    checkout = make_checkout("further", models={}, targets=ON_CPU, baselines=EAGER, measure=QUICK)
     keep_models(checkout, "conv")
     wanted = ("results/latency.csv", "results/operators/traces/conv.txt", "dumps")
     selected = ("frontends=torchmlir-torch", "tests=eval,train")

@@ -14,9 +14,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from scripts.features.compare import formats, pairs
-from scripts.features.compare.compare import Settings, compare
+from scripts.features.compare.comparing import Settings, compare
 from scripts.features.report.web import page as web_page
-from scripts.features.report.web.source import Source
+from scripts.features.report.web.page_source import Source
 from scripts.features.report.web.views import VIEWS, of_rows
 from scripts.matrix.stages import status_path
 from scripts.records import speedups

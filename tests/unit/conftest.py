@@ -20,7 +20,7 @@ from scripts.matrix.stages import status_path
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.measurement import Run, Verification, Verified
 
 StageCell = tuple[str, str]

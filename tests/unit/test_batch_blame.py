@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.batch import program
-from scripts.features.operators.batch.program import Program, combine
+from scripts.features.operators.batch import batch_program
+from scripts.features.operators.batch.batch_program import Program, combine
 from scripts.supervise.diagnose import diagnose
 
 MODULE = Path("/scratch/module.mlir")
@@ -33,7 +33,7 @@ DISPATCH = """\
 
 
 def said(log: str) -> dict[int, str]:
-    return program.errors(log, COMBINED, MODULE)[0]
+    return batch_program.errors(log, COMBINED, MODULE)[0]
 
 
 def test_a_diagnostic_is_of_the_program_whose_line_it_points_at():

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from scripts.features.operators.batch import together
-from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Queue
 
 ADD = """\

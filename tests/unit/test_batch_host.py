@@ -22,7 +22,7 @@ WORKER = """
 import argparse, ctypes, os, signal, sys, time
 
 from pathlib import Path
-from scripts.features.operators.batch import worker
+from scripts.features.operators.batch import batch_worker as worker
 from scripts.core import exits
 
 if os.environ.get("BROKEN"):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scripts.features.operators.batch.program import Program, combine
+from scripts.features.operators.batch.batch_program import Program, combine
 
 ADD = """\
 func.func @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {

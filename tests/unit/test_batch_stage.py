@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
-from scripts.features.operators.batch import artifacts, stage
+from scripts.features.operators.batch import artifacts, batch_stage
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
 from scripts.supervise import outcome, outcomes, supervise
@@ -24,7 +24,8 @@ WORKER = """
 import argparse, ctypes, os, signal, time
 from pathlib import Path
 
-from scripts.features.operators.batch import artifacts, worker
+from scripts.features.operators.batch import artifacts
+from scripts.features.operators.batch import batch_worker as worker
 from scripts.core import exits
 from scripts.features.operators.problems.problem import Problem
 
@@ -84,8 +85,8 @@ class Stage:
             lines = [dataclasses.replace(before[p.op], problem=p.name) for p in problems]
             outcomes.write(path, lines)
             above = {"operator_reference": path}
-        batch = stage.Batch(problems, above, self.pins, self._again)
-        supervise.run(self.job, stage.work(batch, stage.in_workers))
+        batch = batch_stage.Batch(problems, above, self.pins, self._again)
+        supervise.run(self.job, batch_stage.work(batch, batch_stage.in_workers))
         assert process.descendants(os.getpid()) == []
         assert outcome.read(self.job.status_path).status == "ok"
         found = outcomes.read(self.job.artifacts[0])
@@ -278,8 +279,8 @@ def test_a_damaged_file_of_a_problem_is_made_again_by_the_stage_before(run, dama
     outcome.write(above / "status.json", whole, outcome.Usage(0, 0))
     damage(above / of("aten.ok.a").name / "golden.npz")
     before = {"operator_reference": above / "outcomes.jsonl"}
-    batch = stage.Batch([of("aten.ok.a")], before, "", lambda _: False)
-    ended = supervise.run(run.job, stage.work(batch, stage.in_workers))
+    batch = batch_stage.Batch([of("aten.ok.a")], before, "", lambda _: False)
+    ended = supervise.run(run.job, batch_stage.work(batch, batch_stage.in_workers))
     assert (ended.status, ended.blocked_by) == ("skipped", "operator_reference 0")
     found = outcome.read(above / "status.json")
     assert found.status == "damaged"
@@ -292,9 +293,9 @@ def test_a_damaged_file_of_the_stage_before_skips_the_batch(run):
     above = run.folder / "results/operator_reference/0"
     whole = outcome.Usage(0, 0, {"outcomes.jsonl": supervise.digest.Digest(1, "00000000")})
     outcome.write(above / "status.json", Outcome("ok", "operator_reference", "0"), whole)
-    batch = stage.Batch(
+    batch = batch_stage.Batch(
         [of("aten.ok.a")], {"operator_reference": above / "outcomes.jsonl"}, "", lambda _: False
     )
-    ended = supervise.run(run.job, stage.work(batch, stage.in_workers))
+    ended = supervise.run(run.job, batch_stage.work(batch, batch_stage.in_workers))
     assert (ended.status, ended.blocked_by) == ("skipped", "operator_reference 0")
     assert outcome.read(above / "status.json").status == "damaged"

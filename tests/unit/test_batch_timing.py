@@ -12,7 +12,7 @@ import pytest
 
 from scripts.core import process
 from scripts.features.operators.batch import timing
-from scripts.features.operators.batch.stage import Batch
+from scripts.features.operators.batch.batch_stage import Batch
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
 from scripts.supervise import outcome, outcomes, supervise
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 WORKER = """
 import argparse, ctypes, os, time
 
-from scripts.features.operators.batch import worker
+from scripts.features.operators.batch import batch_worker as worker
 from scripts.timing.worker import Program
 
 loaded = []

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.batch import compiler as compilers
-from scripts.features.operators.batch.compiler import Compiler, Limits
-from scripts.features.operators.batch.program import Program
+from scripts.features.operators.batch import batch_compiler as compilers
+from scripts.features.operators.batch.batch_compiler import Compiler, Limits
+from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Compilation
 from scripts.supervise.job import Interrupted
 from scripts.supervise.outcomes import Line

@@ -18,7 +18,7 @@ from scripts.features.compare.bisection.question import Side
 from scripts.features.compare.bisection.trial import Trial
 from scripts.features.compare.verbs import bisect
 from scripts.supervise.outcome import Outcome
-from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from tests.unit import test_bundle
 
 CELL = "conv/mlir/llvm-cpu"

@@ -11,7 +11,7 @@ import zstandard
 
 from scripts.core import atomic, tensors
 from scripts.core.tensors import Signature, TensorType
-from scripts.features.reproduce import bundle
+from scripts.features.reproduce import bundling
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.verbs import bundle as command
 from scripts.records import results_file
@@ -155,7 +155,7 @@ def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, 
     written = tree(ended("crashed", "verify", CELL, "SIGSEGV", "signal 11"))
     [record] = [one for one in results_file.read(written) if one["cell"] == CELL]
     case = dataclasses.replace(cases.of(Path.cwd(), record), compares_values=False)
-    bundle.write(case, tmp_path / "bundle", with_weights=True)
+    bundling.write(case, tmp_path / "bundle", with_weights=True)
     assert not (tmp_path / "bundle/golden").exists()
     script = (tmp_path / "bundle/run.sh").read_text()
     assert "iree-run-module" in script

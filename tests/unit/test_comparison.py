@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import formats, latencies, outcomes, pairs, remeasuring
-from scripts.features.compare.compare import Settings, compare
+from scripts.features.compare import formats, latencies, outcome_changes, pairs, remeasuring
+from scripts.features.compare.comparing import Settings, compare
 from scripts.features.compare.latencies import FASTER, SAME, SLOWER
 from scripts.features.compare.verbs import compare as command
 from scripts.matrix import schemas
 from scripts.records import speedups
 from scripts.records.results_file import cell_of
 from scripts.supervise import in_turns, outcome
-from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.turns import Rule
 from tests.report_records import records, remedied
 
@@ -98,26 +98,26 @@ def test_changes_of_outcomes_are_named_and_only_those_for_the_worse_are_alarms(b
     gone = str(cell_of(after.pop()))
     found = compared(before, after)
     assert kinds(found) == {
-        broken: outcomes.BROKEN,
-        fixed: outcomes.FIXED,
-        wrong: outcomes.NEWLY_WRONG,
-        right: outcomes.NEWLY_RIGHT,
-        other: outcomes.OTHER_REASON,
-        by_remedy: outcomes.BROKEN,
-        gone: outcomes.GONE,
+        broken: outcome_changes.BROKEN,
+        fixed: outcome_changes.FIXED,
+        wrong: outcome_changes.NEWLY_WRONG,
+        right: outcome_changes.NEWLY_RIGHT,
+        other: outcome_changes.OTHER_REASON,
+        by_remedy: outcome_changes.BROKEN,
+        gone: outcome_changes.GONE,
     }
     assert {one.cell for one in found.alarms} == {broken, wrong, by_remedy}
     said = {one.cell: one for one in found.outcomes}
     assert (said[broken].before, said[broken].after) == ("ok", "compile: bufferization")
     assert said[by_remedy].after == "compile: stack-limit (compiled by remedy)"
     assert said[by_remedy].detail == "too large a stack"
-    assert kinds(compared(after, before))[gone] == outcomes.NEW
+    assert kinds(compared(after, before))[gone] == outcome_changes.NEW
 
 
 def test_a_machine_without_the_device_is_no_failure(before, after):
     fail(cell(after, BERT), "verify", "no-device", "unavailable")
     found = compared(before, after)
-    assert kinds(found) == {BERT: outcomes.DEVICE}
+    assert kinds(found) == {BERT: outcome_changes.DEVICE}
     assert not found.alarms
 
 
@@ -327,7 +327,7 @@ def test_settings_are_those_of_the_schema():
     assert schema["outcomes"]["items"]["enum"] == [
         *("broken", "newly wrong", "fixed", "newly right", "other reason", "device", "gone", "new")
     ]
-    assert set(outcomes.KINDS) == set(schema["outcomes"]["items"]["enum"])
+    assert set(outcome_changes.KINDS) == set(schema["outcomes"]["items"]["enum"])
 
 
 @pytest.fixture

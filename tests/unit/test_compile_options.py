@@ -17,8 +17,7 @@ from scripts.records.results_table import Table
 from scripts.records.row import Column
 from scripts.run.options import Options
 from scripts.timing.calls import Counters
-from scripts.torch_runtime import arguments
-from scripts.torch_runtime import verify_baseline as verify
+from scripts.torch_runtime import arguments, verify_session
 from tests.rows import record as row
 from tests.rows import steady
 
@@ -135,11 +134,11 @@ class Compiling:
 
 def warm_calls(device: Compiling) -> int:
     """The calls until one has compiled nothing."""
-    verify._warm_run(device.call, device, SimpleNamespace(), lazy=False, watch=False)
+    verify_session._warm_run(device.call, device, SimpleNamespace(), lazy=False, watch=False)
     return device.made
 
 
 def test_a_baseline_is_called_until_it_compiles_no_more():
     assert warm_calls(Compiling()) == 1
     assert warm_calls(Compiling(1)) == 2
-    assert warm_calls(Compiling(1, 2, 3, 4, 5)) == verify.WARM_CALLS
+    assert warm_calls(Compiling(1, 2, 3, 4, 5)) == verify_session.WARM_CALLS

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.report import record, records_file
+from scripts.features.operators.report import problem_record, records_file
 from scripts.features.report.verbs import export as export_records
 from scripts.records import writing
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
@@ -40,7 +40,7 @@ def tree(tmp_path, monkeypatch):
 def export(tree: Tree, *arguments: str) -> dict[str, str]:
     """Write the records, export them as the command line does, and return the files by name."""
     tree.write()
-    found = record.of_batch(Path(), tree.matrix, "0", tree.problems)
+    found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     records_file.JSONL.write_text("".join(writing.lines(found)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["export", "--format", "backendbench", *arguments])

@@ -18,7 +18,7 @@ from scripts.supervise import group, members, outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.members import Member, parts, worker_command
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.group import GroupTiming, latencies, part_of
+from scripts.timing.group_timing import GroupTiming, latencies, part_of
 from scripts.timing.turns import Generation, MemberEnded, Rule, Timed
 from tests.unit.conftest import ended as ending
 

@@ -14,7 +14,7 @@ import pytest
 from scripts.core import atomic
 from scripts.features.compare.history import store
 from scripts.features.compare.verbs import history
-from scripts.features.report.web.source import Source
+from scripts.features.report.web.page_source import Source
 from scripts.features.report.web.views import of_files
 from scripts.records.results_file import cell_of
 from scripts.stages import aggregate_results

@@ -15,7 +15,7 @@ from scripts.features.report.verbs import import_record
 from scripts.features.reproduce import elsewhere
 from scripts.records import results_file
 from scripts.stages import aggregate_results
-from scripts.timing.group import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 
 CELL = "conv/mlir/llvm-cpu"
 NAMED = "conv/mlir/llvm-cpu@laptop"

@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scripts.features.operators.report import analysis, page, record, records_file
-from scripts.features.operators.report import screen as operators_screen
+from scripts.features.operators.report import (
+    analysis,
+    operators_screen,
+    page,
+    problem_record,
+    records_file,
+)
 from scripts.features.operators.report.analysis import rates
 from scripts.features.operators.report.table import Table
 from scripts.records import writing
@@ -34,7 +39,7 @@ def tree(tmp_path, monkeypatch):
 
 def table(tree: Tree) -> Table:
     tree.write()
-    return Table(record.of_batch(Path(), tree.matrix, "0", tree.problems))
+    return Table(problem_record.of_batch(Path(), tree.matrix, "0", tree.problems))
 
 
 def scores(found: list[analysis.Scored]) -> dict[str, tuple]:
@@ -175,7 +180,7 @@ def test_the_page_has_the_reason_and_the_fault_of_each_problem_that_no_path_pass
 
 
 def table_again(tree: Tree) -> Table:
-    return Table(record.of_batch(Path(), tree.matrix, "0", tree.problems))
+    return Table(problem_record.of_batch(Path(), tree.matrix, "0", tree.problems))
 
 
 def test_a_source_without_a_limit_of_elements_leaves_out_none(tree):
@@ -205,7 +210,7 @@ def test_the_summary_has_rates_and_scores_by_path_and_the_first_failures(tree, w
 
 def test_records_may_be_read_again_from_the_file(tree):
     tree.write()
-    found = record.of_batch(Path(), tree.matrix, "0", tree.problems)
+    found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     again = [json.loads(json.dumps(one)) for one in found]
     assert page.page(Table(found), {}) == page.page(Table(again), {})
 
@@ -216,7 +221,7 @@ PAGE = "# Operators\n\n<!-- operators -->\nolder\n<!-- end of operators -->\n\n#
 def report(tree: Tree, text: str) -> str:
     """Write the tables into a page, as the command line does."""
     tree.write()
-    found = record.of_batch(Path(), tree.matrix, "0", tree.problems)
+    found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     records_file.JSONL.write_text("".join(writing.lines(found)))
     Path("page.md").write_text(text)
     with pytest.MonkeyPatch.context() as patched:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.operators.problems import values
-from scripts.features.operators.problems.values import (
+from scripts.features.operators.problems import argument_values
+from scripts.features.operators.problems.argument_values import (
     ArgumentsError,
     Device,
     Name,
@@ -16,7 +16,7 @@ from scripts.features.operators.problems.values import (
 )
 
 SIZES = st.lists(st.integers(0, 2**40), max_size=5).map(tuple)
-DTYPES = st.sampled_from(list(values.DTYPES))
+DTYPES = st.sampled_from(list(argument_values.DTYPES))
 TENSORS = st.builds(Tensor, SIZES, DTYPES) | SIZES.flatmap(
     lambda shape: st.builds(
         Tensor,
@@ -77,14 +77,14 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES)
 def test_lines_of_traces_are_printed_as_they_were(line):
-    assert values.show(values.read_arguments(line)) == line
+    assert argument_values.show(argument_values.read_arguments(line)) == line
 
 
 @given(ARGUMENTS)
 def test_what_is_printed_is_read_back(arguments):
-    text = values.show(arguments)
-    found = values.read_arguments(text)
-    assert values.show(found) == text
+    text = argument_values.show(arguments)
+    found = argument_values.read_arguments(text)
+    assert argument_values.show(found) == text
     if "nan" not in text:
         assert found == arguments
 
@@ -92,23 +92,23 @@ def test_what_is_printed_is_read_back(arguments):
 def test_a_tensor_is_read_with_its_stride_in_every_way_of_writing_it():
     expected = Tensor((2, 3), "f16", (1, 2))
     for text in ("T([2, 3], f16, stride=(1, 2))", "T([2, 3], f16, [1, 2])", "T((2,3),f16,(1,2),)"):
-        assert values.read(text) == expected
-    assert values.read("T([2, 3], f16)").elements == 6
+        assert argument_values.read(text) == expected
+    assert argument_values.read("T([2, 3], f16)").elements == 6
 
 
 def test_devices_are_read_by_call_and_by_name():
-    assert values.read("device(type='cuda', index=1)") == Device("cuda", 1)
-    assert values.read("torch.device('cuda:2')") == Device("cuda", 2)
-    assert values.read("torch.device('cpu')") == Device("cpu")
+    assert argument_values.read("device(type='cuda', index=1)") == Device("cuda", 1)
+    assert argument_values.read("torch.device('cuda:2')") == Device("cuda", 2)
+    assert argument_values.read("torch.device('cpu')") == Device("cpu")
 
 
 def test_numbers_are_those_of_python():
-    assert values.read("-9223372036854775808") == -(2**63)
-    assert values.read("[1e-05, .5, 2., -0.0]") == [1e-05, 0.5, 2.0, 0.0]
-    assert math.copysign(1, values.read("-0.0")) == -1
-    assert isinstance(values.read("1"), int)
-    assert isinstance(values.read("1.0"), float)
-    assert math.isnan(values.read("-nan"))
+    assert argument_values.read("-9223372036854775808") == -(2**63)
+    assert argument_values.read("[1e-05, .5, 2., -0.0]") == [1e-05, 0.5, 2.0, 0.0]
+    assert math.copysign(1, argument_values.read("-0.0")) == -1
+    assert isinstance(argument_values.read("1"), int)
+    assert isinstance(argument_values.read("1.0"), float)
+    assert math.isnan(argument_values.read("-nan"))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_numbers_are_those_of_python():
 )
 def test_a_malformed_line_is_reported_with_its_position(text, column, problem):
     with pytest.raises(ArgumentsError) as raised:
-        values.read_arguments(text)
+        argument_values.read_arguments(text)
     assert raised.value.position == column - 1
     assert f"column {column}: {problem}" in str(raised.value)
 
@@ -156,26 +156,28 @@ def test_any_text_is_read_or_refused(text):
     read, position = _read(text)
     assert 0 <= position <= len(text)
     if read is not None:
-        assert values.show(values.read_arguments(values.show(read))) == values.show(read)
+        assert argument_values.show(
+            argument_values.read_arguments(argument_values.show(read))
+        ) == argument_values.show(read)
 
 
-def _read(text: str) -> tuple[values.Arguments | None, int]:
+def _read(text: str) -> tuple[argument_values.Arguments | None, int]:
     """Return the arguments, or the position of the error in the text."""
     try:
-        return values.read_arguments(text), 0
+        return argument_values.read_arguments(text), 0
     except ArgumentsError as error:
         return None, error.position
 
 
 def test_values_that_the_format_lacks_are_not_printed():
     with pytest.raises(TypeError, match="the format has no complex: 1j"):
-        values.show([1j])
+        argument_values.show([1j])
 
 
 def test_floating_dtypes_are_replaced_wherever_they_stand():
     line = "((T([2, 3], f16, stride=(1, 2)), T([2], i64), [T([1], bf16)], f16, i32), {'dtype': torch.float16, 'layout': torch.strided})"  # fmt: skip
-    changed = values.with_float_dtype(values.read_arguments(line), "f32")
-    assert values.show(changed) == (
+    changed = argument_values.with_float_dtype(argument_values.read_arguments(line), "f32")
+    assert argument_values.show(changed) == (
         "((T([2, 3], f32, stride=(1, 2)), T([2], i64), [T([1], f32)], f32, i32),"
         " {'dtype': f32, 'layout': torch.strided})"
     )

@@ -10,7 +10,7 @@ import jsonschema
 import pandas as pd
 import pytest
 
-from scripts.features.operators.report import record
+from scripts.features.operators.report import problem_record
 from scripts.features.operators.report.columns import COLUMNS, FIELDS
 from scripts.matrix.stages import status_path
 from scripts.records import fields
@@ -33,7 +33,7 @@ def tree(tmp_path, monkeypatch):
 def records(tree: Tree) -> dict[str, dict]:
     """The records of a tree by `<operator>/<column>`, and of MM_16 by `f16/<column>`."""
     tree.write()
-    found = record.of_batch(Path(), tree.matrix, "0", tree.problems)
+    found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     for one in found:
         assert [error.message for error in VALID.iter_errors(one)] == []
         assert list(undeclared(one, FIELDS)) == []

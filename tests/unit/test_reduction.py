@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.features.reproduce.reduction import failures, search
-from scripts.features.reproduce.reduction.search import Search
+from scripts.features.reproduce.reduction import failures, shrinking
+from scripts.features.reproduce.reduction.shrinking import Search
 from scripts.iree.compiler import Compiled, Compiler
 from scripts.supervise.diagnose import Diagnosis
 
@@ -23,7 +23,7 @@ def chain(size: int):
 def reduced(size, needed, named=(), neighbours=None, deadline=LATER):
     """What is found if a failure needs some operations; and the search."""
     found = Search(lambda part: set(needed) <= part, time.monotonic() + deadline)
-    kept = search.reduce(range(size), named, neighbours or chain(size), found)
+    kept = shrinking.reduce(range(size), named, neighbours or chain(size), found)
     return kept, found
 
 
@@ -52,7 +52,7 @@ def test_a_failure_far_from_the_named_operation_is_found_in_the_whole_program():
 
 def test_a_failure_that_the_parts_do_not_show_is_said_to_be_none():
     found = Search(lambda part: False, time.monotonic() + LATER)
-    assert search.reduce(range(9), {4}, chain(9), found) is None
+    assert shrinking.reduce(range(9), {4}, chain(9), found) is None
 
 
 def test_at_the_time_limit_the_smallest_part_so_far_is_kept():
@@ -69,13 +69,13 @@ def test_no_part_is_tested_twice():
         tested.append(part)
         return {2, 17} <= part
 
-    search.reduce(range(40), (), chain(40), Search(fails, time.monotonic() + LATER))
+    shrinking.reduce(range(40), (), chain(40), Search(fails, time.monotonic() + LATER))
     assert len(tested) == len(set(tested))
 
 
 def test_results_that_are_not_needed_are_left_out():
-    assert search.fewer("abcde", lambda some: {"b", "d"} <= set(some)) == ["b", "d"]
-    assert search.fewer("abc", lambda some: True) == ["c"]
+    assert shrinking.fewer("abcde", lambda some: {"b", "d"} <= set(some)) == ["b", "d"]
+    assert shrinking.fewer("abc", lambda some: True) == ["c"]
 
 
 SHARED = "function 'main_dispatch_4_conv_56x56x64x3x3x64_f32' uses 81920 bytes of shared memory; exceeded the limit of 65536 bytes [program.mlir:227: %8 = stablehlo.convolution(%7)]"
@@ -114,12 +114,12 @@ func.func @main(%arg0: tensor<1x64x56x56xf32>, %x56: !torch.vtensor<[56,2],f32>)
 
 
 def test_a_size_is_made_smaller_in_all_types():
-    small = search.shrink(PROGRAM, lambda text: "tensor<64xf32>" in text and "<1x64x" in text)
+    small = shrinking.shrink(PROGRAM, lambda text: "tensor<64xf32>" in text and "<1x64x" in text)
     assert "tensor<1x64x1x1xf32>" in small
     assert "!torch.vtensor<[1,1],f32>" in small
     assert "%x56" in small
     assert "torch.constant.int 56" in small
-    assert search.sizes(small) == [64]
+    assert shrinking.sizes(small) == [64]
 
 
 def test_a_number_that_stands_by_itself_is_replaced_where_the_types_alone_do_not_do():
@@ -127,7 +127,7 @@ def test_a_number_that_stands_by_itself_is_replaced_where_the_types_alone_do_not
         channels = re.search(r"tensor<1x(\d+)x", text)
         return channels is not None and f"0:{channels[1]}]" in text and int(channels[1]) >= 16
 
-    small = search.shrink(PROGRAM, is_valid_and_large)
+    small = shrinking.shrink(PROGRAM, is_valid_and_large)
     assert "[0:1, 0:16] : tensor<1x16x1x1xf32>" in small
 
 
@@ -142,7 +142,7 @@ func.func @main(%arg0: tensor<1x1x8x4xf32>, %arg1: tensor<8xf32>) -> tensor<8x4x
 
 
 def test_first_dimensions_of_one_are_left_out_of_types_and_lists():
-    flat = search.shrink(BATCH_OF_ONE, lambda text: "8x4" in text)
+    flat = shrinking.shrink(BATCH_OF_ONE, lambda text: "8x4" in text)
     assert "tensor<1x" not in flat
     assert "tensor<f32>" in flat
     assert "broadcast_in_dim %arg1, dims = [0] : (tensor<8xf32>) -> tensor<8x4xf32>" in flat
@@ -150,7 +150,7 @@ def test_first_dimensions_of_one_are_left_out_of_types_and_lists():
     assert "batching_dims = [] x [], contracting_dims = [1] x [0]" in flat
     assert "across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>" in flat
     assert "%arg1, %arg1, contracting_dims = [0] x [0]" in flat
-    assert search.shrink(BATCH_OF_ONE, lambda text: "<1x8x4" in text).count("tensor<1x8x4") == 4
+    assert shrinking.shrink(BATCH_OF_ONE, lambda text: "<1x8x4" in text).count("tensor<1x8x4") == 4
 
 
 def test_an_operation_in_between_is_bypassed_if_the_ones_around_it_must_be_connected():
@@ -165,7 +165,7 @@ def test_an_operation_in_between_is_bypassed_if_the_ones_around_it_must_be_conne
             source = instead[source[0]]
         return {0, 3} <= kept and source[0] in kept
 
-    kept, instead = search.bypassed({0, 1, 2, 3}, stand_in, fails)
+    kept, instead = shrinking.bypassed({0, 1, 2, 3}, stand_in, fails)
     assert (kept, instead) == ({0, 3}, {2: (1, 0), 1: (0, 0)})
 
 
@@ -191,4 +191,4 @@ def test_a_compilation_ends_with_its_code_and_output_or_at_the_time_limit(tmp_pa
 def test_the_first_operation_that_shows_a_difference_ends_the_shortest_beginning(size, data):
     first = data.draw(st.integers(0, size))
     found = Search(lambda part: first in part, time.monotonic() + LATER)
-    assert search.first_failing(range(size), found) == (first if first < size else None)
+    assert shrinking.first_failing(range(size), found) == (first if first < size else None)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
+from scripts.features.variants import candidates
 from scripts.features.variants import remedy_job as remedies
-from scripts.features.variants import ways
 from scripts.matrix.ways import Attempt
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
@@ -195,5 +195,5 @@ def test_an_attempt_that_other_attempts_left_little_time_is_repeated_with_more(r
 
 
 def test_attempts_survive_the_command_line():
-    assert ways.attempts_of(ways.to_text(BOTH)) == tuple(BOTH)
-    assert json.loads(ways.to_text(BOTH))[0]["remedy"] == "a"
+    assert candidates.attempts_of(candidates.to_text(BOTH)) == tuple(BOTH)
+    assert json.loads(candidates.to_text(BOTH))[0]["remedy"] == "a"

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from scripts.features.compare import formats, pairs
-from scripts.features.compare.compare import Settings, compare
-from scripts.features.operators.report import record as operator_record
+from scripts.features.compare.comparing import Settings, compare
+from scripts.features.operators.report import problem_record as operator_record
 from scripts.features.report.web import page, rows
 from scripts.features.report.web.page import packed, policy_hash
-from scripts.features.report.web.source import Source
+from scripts.features.report.web.page_source import Source
 from scripts.features.report.web.views import VIEWS, of_files, of_rows
 from scripts.matrix.stages import status_path
 from scripts.records import latency_page, speedups, writing

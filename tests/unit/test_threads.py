@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from scripts.features.kernels import kernel_matrix
-from scripts.features.profile import reading
+from scripts.features.profile import profile_files
 from scripts.features.report.verbs import failed
-from scripts.features.report.web.source import of_row
+from scripts.features.report.web.page_source import of_row
 from scripts.features.reproduce import case
 from scripts.features.suites import torchbench_pass
 from scripts.features.suites.torchbench import TorchbenchFile
@@ -428,10 +428,10 @@ def test_why_shows_the_baselines_that_were_profiled_with_as_many_threads(tmp_pat
     profile("iree/mlir/llvm-cpu+2-threads", runtime="iree", threads=2)
     for number in (1, 2):
         profile(f"eager+{number}-threads/eval", runtime="eager", threads=number)
-    found = reading.read(tmp_path / "results", "conv/mlir/llvm-cpu+2-threads")
+    found = profile_files.read(tmp_path / "results", "conv/mlir/llvm-cpu+2-threads")
     assert found.torch["eager"]["threads"] == 2
-    with pytest.raises(reading.NoProfile, match=r"targets=llvm-cpu$"):
-        reading.read(tmp_path / "results", "conv/mlir/llvm-cpu+4-threads")
+    with pytest.raises(profile_files.NoProfile, match=r"targets=llvm-cpu$"):
+        profile_files.read(tmp_path / "results", "conv/mlir/llvm-cpu+4-threads")
 
 
 def test_a_module_is_no_cell_of_a_number_of_threads():

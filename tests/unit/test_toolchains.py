@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from scripts.core import checkout
-from scripts.features.toolchains import environments as driver
-from scripts.features.toolchains.environments import Definition, Environments
+from scripts.features.toolchains import toolchain_environments as driver
+from scripts.features.toolchains.toolchain_environments import Definition, Environments
 from scripts.matrix import expansion, overlay, settings, stages, toolchains
 from scripts.matrix.cell import Kind
 from scripts.matrix.matrix import Matrix

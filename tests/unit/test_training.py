@@ -10,7 +10,7 @@ import pytest
 
 from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
-from scripts.features.report.web.source import of_row
+from scripts.features.report.web.page_source import of_row
 from scripts.matrix import training as of_config
 from scripts.matrix.cell import Kind
 from scripts.matrix.entries import Frontend, of_tests, varied

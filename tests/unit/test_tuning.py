@@ -16,10 +16,10 @@ from scripts.core import atomic
 from scripts.features.variants import flag_checks, flag_sets, tuned_matrix, tuning
 from scripts.features.variants import tuned_page as tuning_page
 from scripts.features.variants import tuning_plan as of_driver
+from scripts.features.variants.candidates import Search
 from scripts.features.variants.search.report import Line, Report, Specs, Timing, TunedOperation
 from scripts.features.variants.tuned_matrix import Tuning
 from scripts.features.variants.tuning import Result
-from scripts.features.variants.ways import Search
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import expansion, settings
 from scripts.matrix.cell import Cell, Kind

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import ways
-from scripts.features.variants.search import race, work
+from scripts.features.variants import candidates
+from scripts.features.variants.candidates import Candidate, Search
+from scripts.features.variants.search import race, tune_work
 from scripts.features.variants.search import report as reports
 from scripts.features.variants.search.report import Report
-from scripts.features.variants.ways import Candidate, Search
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
@@ -121,8 +121,8 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
         )  # fmt: skip
         properties = {"products": ("torch.aten.mm",), "convolutions": ("torch.aten.convolution",)}
         search = Search(tuple(tried), properties, budget_s, 1 / 3, specs, "--spec")
-        assert ways.search_of(ways.to_text(search)) == search
-        result = supervise.run(dataclasses.replace(job, **changes), work.work(search, at_once))
+        assert candidates.search_of(candidates.to_text(search)) == search
+        result = supervise.run(dataclasses.replace(job, **changes), tune_work.work(search, at_once))
         return (
             result,
             reports.read(atomic.read_json(made[2])),
@@ -158,7 +158,7 @@ def test_the_fastest_candidate_and_the_fastest_configured_one_are_found(tune):
 def test_whatever_happens_to_a_candidate_is_a_line_of_the_report_and_the_search_goes_on(
     tune, monkeypatch
 ):
-    monkeypatch.setattr(work, "AT_MOST", 0.06)  # of 100 s
+    monkeypatch.setattr(tune_work, "AT_MOST", 0.06)  # of 100 s
     result, report, modules = tune(
         candidate("ok 5", configured=True),
         *map(candidate, ("fail", "crash", "hang", "wrong", "abort", "late", "ok 4")),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts.timing import group as timing_group
+from scripts.timing import group_timing as timing_group
 from scripts.timing import ratios, turns
 from scripts.timing.turns import Group, MemberEnded, Rule
 from scripts.timing.worker import CHECK, SLICE

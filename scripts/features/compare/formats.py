@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from scripts.features.compare.compare import AMOUNTS, AmountChange, Change, Comparison
+from scripts.features.compare.comparing import AMOUNTS, AmountChange, Change, Comparison
 from scripts.features.compare.latencies import (
     ALL,
     FASTER,
@@ -23,7 +23,7 @@ from scripts.features.compare.latencies import (
     LatencyChange,
     MeanChange,
 )
-from scripts.features.compare.outcomes import GONE, KINDS, NEW, OutcomeChange
+from scripts.features.compare.outcome_changes import GONE, KINDS, NEW, OutcomeChange
 from scripts.records import markdown
 from scripts.records.wording import milliseconds
 

@@ -18,7 +18,7 @@ from scripts.records.results_file import cell_of
 from scripts.supervise import in_turns, outcome
 from scripts.supervise.members import VERIFICATION, Member
 from scripts.timing import ratios
-from scripts.timing.group import GroupTiming
+from scripts.timing.group_timing import GroupTiming
 from scripts.timing.turns import Rule
 
 BEFORE, AFTER = "before", "after"

@@ -7,7 +7,7 @@ from typing import Any
 
 from scripts.features.operators import settings
 from scripts.features.operators.plan import OperatorsPlan
-from scripts.features.operators.problems import selection, values
+from scripts.features.operators.problems import argument_values, selection
 from scripts.features.operators.settings import Operators, part
 from scripts.matrix import cell, stages
 from scripts.matrix.cell import Cell, Kind
@@ -43,7 +43,7 @@ def entries(found: Operators) -> Mapping[str, Mapping[str, Any]]:
 
 def allowed() -> Mapping[str, Iterable[Any]]:
     """The values of sets in schemas."""
-    return {"operator_dtype": values.FLOATING, "operator_kind": selection.KINDS}
+    return {"operator_dtype": argument_values.FLOATING, "operator_kind": selection.KINDS}
 
 
 FEATURE = Feature(
@@ -63,5 +63,5 @@ FEATURE = Feature(
     ),
     plan=OperatorsPlan,
     tables=outputs.files_of("operators")[:2],
-    summary="scripts.features.operators.report.screen",
+    summary="scripts.features.operators.report.operators_screen",
 )

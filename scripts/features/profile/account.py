@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scripts.features.profile.reading import Profiles
+from scripts.features.profile.profile_files import Profiles
 from scripts.timing.machine_limits import MachineLimits
 from scripts.timing.ratios import log_mean
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from scripts.features.profile.account import IREE, PRODUCTS, Account, Kernel, Part
-from scripts.features.profile.reading import Profiles
+from scripts.features.profile.profile_files import Profiles
 from scripts.records.wording import milliseconds
 
 NAMES = {IREE: "IREE"}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scripts.features.report import scaling
+from scripts.features.report import thread_scaling
 from scripts.records import plotting, wording
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column, Timing
@@ -135,7 +135,7 @@ def _scatter(table: Table) -> Figure:
 
 def _threads(table: Table) -> Figure:
     """Per model a panel of latencies and one of efficiencies, by number of threads."""
-    found = [line for line in scaling.lines(table) if any(p.row.timing for p in line.points)]
+    found = [line for line in thread_scaling.lines(table) if any(p.row.timing for p in line.points)]
     labels = list(dict.fromkeys(line.of.label for line in found))[:MOST_MODELS]
     figure = plotting.figure(WIDTH, 1.2 + 2.2 * max(1, len(labels)))
     panels = figure.subplots(max(1, len(labels)), 2, squeeze=False)
@@ -164,7 +164,7 @@ def _threads(table: Table) -> Figure:
     return figure
 
 
-def _line(line: scaling.Line, number: int, latency: Axes, efficiency: Axes) -> None:
+def _line(line: thread_scaling.Line, number: int, latency: Axes, efficiency: Axes) -> None:
     timed = [(one, one.row.timing) for one in line.points if one.row.timing]
     numbers = [one.threads for one, _ in timed]
     timings = [timing for _, timing in timed]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from scripts.features.suites import models
+from scripts.features.suites import suite_models
 from scripts.matrix.feature import Feature, Verb
 
 FEATURE = Feature(
     "suites",
-    models=models.of_suites,
-    extend=models.extend,
-    batch_size=models.batch_size,
-    absolute_model=models.absolute,
+    models=suite_models.of_suites,
+    extend=suite_models.extend,
+    batch_size=suite_models.batch_size,
+    absolute_model=suite_models.absolute,
     verbs=(
         Verb(
             "suites",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.features.toolchains import declared
-from scripts.features.toolchains.environments import Environments
+from scripts.features.toolchains.toolchain_environments import Environments
 from scripts.matrix.feature import Feature
 
 FEATURE = Feature("toolchains", toolchains=declared.selected, environments=Environments)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, digest
-from scripts.features.variants import ways
+from scripts.features.variants import candidates
 from scripts.matrix.ways import Attempt
 from scripts.supervise import outcome, supervise, verdict
 from scripts.supervise.caplog import CappedLog
@@ -33,7 +33,7 @@ TRIES = "tries"
 
 def table_digest(attempts: Sequence[Attempt]) -> str:
     """A hash (6 hex digits) of everything that attempts consist of."""
-    return hashlib.sha256(ways.to_text(attempts).encode()).hexdigest()[:6]
+    return hashlib.sha256(candidates.to_text(attempts).encode()).hexdigest()[:6]
 
 
 def fingerprint(code: str, attempts: Sequence[Attempt]) -> str:

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from scripts.core import atomic
-from scripts.features.variants import remedy_job, ways
-from scripts.features.variants.ways import Candidate
+from scripts.features.variants import candidates, remedy_job
+from scripts.features.variants.candidates import Candidate
 from scripts.iree import tools
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Target
@@ -56,7 +56,7 @@ class Remedies(Maker):
 
     def text(self, wildcards) -> str:
         """The same as text, for the supervisor's command line."""
-        return ways.to_text(self.attempts(wildcards))
+        return candidates.to_text(self.attempts(wildcards))
 
     def completed(self, way: AnyWay, model: str, target: Target) -> AnyWay:
         """An attempt or a candidate with the files and options of its compilation."""

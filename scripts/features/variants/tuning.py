@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from scripts.features.variants import flag_sets
+from scripts.features.variants.candidates import Candidate
 from scripts.features.variants.flag_sets import FlagSet
-from scripts.features.variants.ways import Candidate
 from scripts.iree import tuning_spec
 from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.core.machine import cpu_name, physical_cores
-from scripts.features.variants import flag_sets, tuned_matrix, tuning, ways
+from scripts.features.variants import candidates, flag_sets, tuned_matrix, tuning
+from scripts.features.variants.candidates import Search
 from scripts.features.variants.remedy_plan import Remedies, program
 from scripts.features.variants.tuning import AS_CONFIGURED, TUNED, Result
-from scripts.features.variants.ways import Search
 from scripts.iree import tools, tuning_spec
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import plugins
@@ -78,7 +78,7 @@ class Tuning:
             specs,
             tuning_spec.FLAG if specs else "",
         )
-        return ways.to_text(search)
+        return candidates.to_text(search)
 
 
 def with_results(matrix: Matrix, folder: Path = tuning.FOLDER) -> tuple[Matrix, list[str]]:

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from scripts.core import atomic
 from scripts.features.compare.bisection.trial import Subject, Trial
-from scripts.features.reproduce import bundle, issue
+from scripts.features.reproduce import bundling, issue
 from scripts.features.reproduce.case import COMPILE, Case
 from scripts.iree import shell, tools
 from scripts.iree.backends import renamed
@@ -76,7 +76,7 @@ def write(result: Result, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for trial in (result.before, result.after):
         below = folder / trial.version
-        bundle.write(_side(result.subject.case, trial), below, with_weights=False)
+        bundling.write(_side(result.subject.case, trial), below, with_weights=False)
         (below / issue.ISSUE).unlink()  # the one issue is about both sides
     report = {
         "cell": result.subject.case.cell,
@@ -130,7 +130,7 @@ def _write_issue(result: Result, folder: Path) -> None:
         log = after.log.read_text(encoding="utf-8", errors="replace") if after.log.is_file() else ""
         happened += f"\n\n{issue.fenced('text', issue.clipped(log, after.outcome.detail))}"
     what = f"{'no longer ' if result.is_improvement else ''}{result.asked}"
-    steps = issue.fenced("sh", shell.steps(folder / after.version / bundle.SCRIPT))
+    steps = issue.fenced("sh", shell.steps(folder / after.version / bundling.SCRIPT))
     issue.write(
         folder,
         issue.IREE,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scripts.core import atomic, checkout, exits
 from scripts.features.compare import formats, pairs, remeasuring
-from scripts.features.compare.compare import Settings, compare
+from scripts.features.compare.comparing import Settings, compare
 from scripts.features.compare.latencies import Estimate
 from scripts.features.compare.pairs import Pair
 from scripts.matrix import cell, settings

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
-from scripts.features.operators.batch.worker import MARK
+from scripts.features.operators.batch.batch_worker import MARK
 from scripts.supervise import journal, outcomes, verdict
 from scripts.supervise.caplog import LINE_BYTES, CappedLog
 from scripts.supervise.diagnose import Diagnosis, diagnose

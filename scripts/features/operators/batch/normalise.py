@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from scripts.features.operators.batch.program import ENTRY, RESOURCES
+from scripts.features.operators.batch.batch_program import ENTRY, RESOURCES
 
 _NAME, _VISIBILITY = "sym_name", "sym_visibility"
 

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.batch import stage
-from scripts.features.operators.batch.stage import Batch
+from scripts.features.operators.batch import batch_stage
+from scripts.features.operators.batch.batch_stage import Batch
 from scripts.supervise import damage, outcome, outcomes, supervise, verdict
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis
@@ -30,7 +30,7 @@ from scripts.supervise.outcomes import Line, cell_of
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios
-from scripts.timing.group import GroupTiming, part_of
+from scripts.timing.group_timing import GroupTiming, part_of
 from scripts.timing.hostload import shares
 from scripts.timing.turns import Group, MemberEnded, Rule
 from scripts.timing.worker import LOAD
@@ -106,10 +106,10 @@ class _Work:
             return Ran(Ended(0, 0.0, 0.0), fault=Diagnosis("timeout", "time-limit", str(error)))
         for problem in problems:
             if not problem.lines:
-                skipped = stage.skipped_by(self._job, problem.name, problem.above)
+                skipped = batch_stage.skipped_by(self._job, problem.name, problem.above)
                 lines[problem.name] = Line(problem.name, skipped)
         found = [lines[problem.name] for problem in problems]
-        stage.write(self._job, scratch, self._log, found)
+        batch_stage.write(self._job, scratch, self._log, found)
         return Ran(ended, supervise.digests(self._job, scratch))
 
     def _problems(self, ends: Mapping[str, Outcome], files: Mapping[str, str]) -> list[_Problem]:

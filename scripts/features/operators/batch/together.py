@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.features.operators.batch import cache
+from scripts.features.operators.batch.batch_compiler import Compiler, Tried
+from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.cache import Cache, Entry
-from scripts.features.operators.batch.compiler import Compiler, Tried
-from scripts.features.operators.batch.program import Program
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.outcome import Outcome

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 from scripts.core import tensors as carried
 from scripts.core.tensors import TensorType
-from scripts.features.operators.problems import values
+from scripts.features.operators.problems import argument_values
 from scripts.features.operators.problems.problem import Problem
 from scripts.torch_model import convert, loading
 
@@ -53,11 +53,11 @@ class TensorSpec:
 
     argument: str
     place: int | None
-    tensor: values.Tensor
+    tensor: argument_values.Tensor
 
     @property
     def dtype(self) -> torch.dtype:
-        return getattr(torch, values.DTYPES[self.tensor.dtype])
+        return getattr(torch, argument_values.DTYPES[self.tensor.dtype])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ class _Slot:
 class Call:
     """The function of a problem. Raises NotCallable. `inputs`: its arguments, in order.
     `arguments`: the values of the operator's arguments by their names in the schema, as values of
-    `scripts.features.operators.problems.values`."""
+    `scripts.features.operators.problems.argument_values`."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.operator = problem, _operator(problem.op)
@@ -131,7 +131,7 @@ class Call:
         for position, argument in enumerate(self.operator._schema.arguments):
             if argument.name not in self._values:
                 continue
-            value = values.replaced(self._values[argument.name], fill)
+            value = argument_values.replaced(self._values[argument.name], fill)
             if _is_written(argument):
                 value = written[argument.name] = to_write(value)
             if argument.kwarg_only or len(args) < position:
@@ -191,9 +191,9 @@ class Call:
 
         def change(leaf: Any) -> Any:
             nonlocal place
-            if isinstance(leaf, values.SparseTensor):
+            if isinstance(leaf, argument_values.SparseTensor):
                 raise NotCallable(f"sparse: argument {name} is a sparse tensor")
-            if isinstance(leaf, values.Tensor):
+            if isinstance(leaf, argument_values.Tensor):
                 where = place if isinstance(value, list | tuple) else None
                 self.inputs += (TensorSpec(name, where, leaf),)
                 leaf = _Slot(len(self.inputs) - 1)
@@ -202,7 +202,7 @@ class Call:
             place += 1
             return leaf
 
-        return values.replaced(value, change)
+        return argument_values.replaced(value, change)
 
 
 class _Module(torch.nn.Module):
@@ -258,15 +258,17 @@ def _bound(problem: Problem, operator: torch._ops.OpOverload) -> dict[str, Any]:
 def _constant(name: str, leaf: Any) -> Any:
     """Return a value that is not a tensor, as torch takes it."""
     match leaf:
-        case values.Name(path):
-            found = getattr(torch, values.DTYPES.get(path) or path.rpartition(".")[2], None)
+        case argument_values.Name(path):
+            found = getattr(
+                torch, argument_values.DTYPES.get(path) or path.rpartition(".")[2], None
+            )
             if found is None:
                 raise NotCallable(f"unknown-operator: argument {name}: torch has no {path}")
             return found
-        case values.Device():
+        case argument_values.Device():
             return torch.device("cpu")
-        case str() if name == "dtype" and leaf in values.DTYPES:
-            return getattr(torch, values.DTYPES[leaf])
+        case str() if name == "dtype" and leaf in argument_values.DTYPES:
+            return getattr(torch, argument_values.DTYPES[leaf])
     return leaf
 
 

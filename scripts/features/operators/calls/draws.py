@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from scripts.features.operators.calls.calling import Call, TensorSpec
-from scripts.features.operators.problems import values
+from scripts.features.operators.problems import argument_values
 
 _EXACT = {"f16": 2039, "bf16": 251}
 """The largest prime below which a dtype can represent every integer."""
@@ -57,7 +57,7 @@ class Draw:
     def shape_of(self, *names: str) -> tuple[int, ...]:
         """Return the shape of the first of these arguments that is a tensor. Raises LookupError."""
         for name in names:
-            if isinstance(found := self.argument(name), values.Tensor):
+            if isinstance(found := self.argument(name), argument_values.Tensor):
                 return found.shape
         raise LookupError(f"{self.call.problem.op} has no tensor {' or '.join(names)}")
 
@@ -246,9 +246,11 @@ def list_element(draw: Draw) -> np.ndarray:
         return _mask(draw)
     listed = draw.call.arguments["indices"]
     before = listed[: draw.spec.place or 0]
-    masks = [item for item in before if isinstance(item, values.Tensor) and item.dtype in _MASKS]
+    masks = [
+        item for item in before if isinstance(item, argument_values.Tensor) and item.dtype in _MASKS
+    ]
     size = draw.shape_of("self")[len(before) + sum(len(mask.shape) - 1 for mask in masks)]
-    tensors = [item for item in listed if isinstance(item, values.Tensor)]
+    tensors = [item for item in listed if isinstance(item, argument_values.Tensor)]
     count = math.prod(draw.shape)
     writes = draw.call.base.startswith(("index_put", "_index_put", "_unsafe_index_put"))
     is_one_of_several = len(tensors) > 1 and tensors[0] != draw.spec.tensor
@@ -262,7 +264,7 @@ def _mask(draw: Draw) -> np.ndarray:
     """Return a mask. If `values` has several rows, the mask has as many True elements as rows."""
     count = math.prod(draw.shape)
     given = draw.argument("values")
-    rows = given.shape[0] if isinstance(given, values.Tensor) and given.shape else 1
+    rows = given.shape[0] if isinstance(given, argument_values.Tensor) and given.shape else 1
     if rows == 1:
         return draw.random.random(draw.shape) < 0.5
     if rows > count:

@@ -17,7 +17,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from scripts.core import tensors
-from scripts.features.operators.calls import inputs as make_inputs
+from scripts.features.operators.calls import call_inputs as make_inputs
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems import scores
 from scripts.torch_model import convert

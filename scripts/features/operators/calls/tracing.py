@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scripts.features.operators.problems import values
+from scripts.features.operators.problems import argument_values
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -45,7 +45,7 @@ def _written(operator: torch._ops.OpOverload, args: tuple, kwargs: dict) -> str:
     if not _has_tensor((args, kwargs)) or not computes(operator):
         return ""
     try:
-        return values.show(values.replaced((args, kwargs), _value))
+        return argument_values.show(argument_values.replaced((args, kwargs), _value))
     except _NotWritten:
         return ""
 
@@ -71,17 +71,17 @@ def _value(leaf: Any) -> Any:
     match leaf:
         case torch.Tensor() if leaf.layout is torch.strided:
             stride = None if leaf.is_contiguous() else tuple(leaf.stride())
-            return values.Tensor(tuple(leaf.shape), _short(leaf.dtype), stride)
+            return argument_values.Tensor(tuple(leaf.shape), _short(leaf.dtype), stride)
         case torch.Tensor() if leaf.is_sparse:
-            return values.SparseTensor(
+            return argument_values.SparseTensor(
                 tuple(leaf.shape), _short(leaf.dtype), str(leaf.layout), leaf.is_coalesced(), leaf._nnz()
             )  # fmt: skip
         case torch.dtype():
-            return values.Name(_short(leaf))
+            return argument_values.Name(_short(leaf))
         case torch.device():
             return leaf.type
         case torch.layout() | torch.memory_format():
-            return values.Name(str(leaf))
+            return argument_values.Name(str(leaf))
         case None | bool() | int() | float() | str():
             return leaf
     raise _NotWritten(type(leaf).__name__)
@@ -89,6 +89,6 @@ def _value(leaf: Any) -> Any:
 
 def _short(dtype: torch.dtype) -> str:
     name = str(dtype).removeprefix("torch.")
-    if name not in values.ABBREVIATIONS:
+    if name not in argument_values.ABBREVIATIONS:
         raise _NotWritten(name)
-    return values.ABBREVIATIONS[name]
+    return argument_values.ABBREVIATIONS[name]

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from scripts.features.operators.problems.argument_values import ArgumentsError, read_arguments
 from scripts.features.operators.problems.problem import Facts, Problem
-from scripts.features.operators.problems.values import ArgumentsError, read_arguments
 
 PROBLEMS = "backend_bench_problems.parquet"
 MAPPING = "operator_input_models_mapping.parquet"

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.features.operators.problems import values
-from scripts.features.operators.problems.values import Arguments
+from scripts.features.operators.problems import argument_values
+from scripts.features.operators.problems.argument_values import Arguments
 
 
 @dataclass(frozen=True)
@@ -62,26 +62,26 @@ class Problem:
 
     @functools.cached_property
     def arguments(self) -> Arguments:
-        """Its parsed arguments. Raises values.ArgumentsError."""
-        return values.read_arguments(self.args)
+        """Its parsed arguments. Raises argument_values.ArgumentsError."""
+        return argument_values.read_arguments(self.args)
 
     @functools.cached_property
     def elements(self) -> int:
         """Number of elements of all its tensor arguments together."""
-        return sum(tensor.elements for tensor in values.tensors(self.arguments))
+        return sum(tensor.elements for tensor in argument_values.tensors(self.arguments))
 
     @property
     def is_empty(self) -> bool:
         """Whether one of its tensor arguments has no elements."""
-        return not all(tensor.elements for tensor in values.tensors(self.arguments))
+        return not all(tensor.elements for tensor in argument_values.tensors(self.arguments))
 
     def with_float_dtype(self, dtype: str) -> Problem:
         """Return the problem with its floating-point dtypes replaced, or itself if none differs."""
-        changed = values.with_float_dtype(self.arguments, dtype)
+        changed = argument_values.with_float_dtype(self.arguments, dtype)
         if changed == self.arguments:
             return self
         return dataclasses.replace(
-            self, args=values.show(changed), source_uuid=self.source_uuid or self.uuid
+            self, args=argument_values.show(changed), source_uuid=self.source_uuid or self.uuid
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from scripts.core import atomic
+from scripts.features.operators.problems.argument_values import ArgumentsError, read_arguments
 from scripts.features.operators.problems.problem import Problem, merged
-from scripts.features.operators.problems.values import ArgumentsError, read_arguments
 
 _OPERATOR = re.compile(r"Operator:\s*(\S+)\s*\Z")
 _COUNT = re.compile(r"cnt:\s*([0-9]+),\s*")

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.core import atomic, exits
-from scripts.features.operators.problems import dataset, selection, traces, values
+from scripts.features.operators.problems import argument_values, dataset, selection, traces
 from scripts.features.operators.problems.problem import Problem, merged
 from scripts.features.operators.problems.selection import Selection
 
@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--largest", type=int, help="so many problems per operator")
     parser.add_argument("--max-elements", type=int, help="of all tensor arguments of a problem")
     parser.add_argument(
-        "--dtype", default="", choices=values.FLOATING, help="in place of traced ones"
+        "--dtype", default="", choices=argument_values.FLOATING, help="in place of traced ones"
     )
     parser.add_argument(
         "--out",

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.features.profile import reading
+from scripts.features.profile import profile_files
 from scripts.features.profile.account import account
 from scripts.features.profile.page import page, worth_looking_at
 
@@ -25,8 +25,8 @@ def main() -> None:
     )
     args = parser.parse_args()
     try:
-        profiles = reading.read(args.results, args.cell)
-    except (reading.NoProfile, ValueError) as error:
+        profiles = profile_files.read(args.results, args.cell)
+    except (profile_files.NoProfile, ValueError) as error:
         exits.fail(str(error))
     found = account(profiles)
     if args.json:

@@ -16,7 +16,7 @@ from pathlib import Path
 from string import Template
 
 from scripts.features.report.web import rows
-from scripts.features.report.web.source import Source
+from scripts.features.report.web.page_source import Source
 from scripts.features.report.web.views import VIEWS
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.features.report.web.source import Record, Run, Source
+from scripts.features.report.web.page_source import Record, Run, Source
 from scripts.records.clusters import command
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import TEXT, Field

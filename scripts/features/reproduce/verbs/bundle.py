@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.features.reproduce import bundle, elsewhere
+from scripts.features.reproduce import bundling, elsewhere
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import Case, NoCase
 from scripts.features.reproduce.reduction.failures import normalised
@@ -33,7 +33,7 @@ def main() -> None:
             shutil.rmtree(folder, ignore_errors=True)
             elsewhere.write(root, record, folder)
             print(f"{folder}: ./run.sh measures {args.cell} on another machine")
-            print(f"    {bundle.pack(folder)}")
+            print(f"    {bundling.pack(folder)}")
             return
         chosen = (
             list(_one_per_group(root, records))
@@ -45,13 +45,13 @@ def main() -> None:
     for case in chosen:
         folder = out / case.name
         shutil.rmtree(folder, ignore_errors=True)
-        bundle.write(case, folder, args.weights)
+        bundling.write(case, folder, args.weights)
         if args.reduce:
-            bundle.add_reduced(root, case, folder, args.budget)
+            bundling.add_reduced(root, case, folder, args.budget)
         print(
             f"{folder}: {case.ended.stage} {case.cell}: {case.ended.status} ({case.ended.reason or 'no failure'})"
         )
-        print(f"    {bundle.pack(folder)}")
+        print(f"    {bundling.pack(folder)}")
     if not chosen:
         print("no stage of an IREE cell has failed")
 

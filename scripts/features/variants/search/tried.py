@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic
+from scripts.features.variants.candidates import Candidate, Search
 from scripts.features.variants.search.report import Line, Timing
-from scripts.features.variants.ways import Candidate, Search
 from scripts.supervise import outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.job import Interrupted, Job

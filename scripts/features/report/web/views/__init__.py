@@ -5,7 +5,7 @@ To add one: write a function that selects its data, a JavaScript file in this fo
 
 from __future__ import annotations
 
-from scripts.features.report.web.source import View
+from scripts.features.report.web.page_source import View
 from scripts.features.report.web.views import of_files, of_rows
 
 _AGAIN = "then make this page again: "

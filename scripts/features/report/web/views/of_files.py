@@ -12,10 +12,10 @@ from scripts.features.compare.history.series import Shown
 from scripts.features.compare.history.store import Damaged, Entry
 from scripts.features.operators.report import analysis, page, records_file
 from scripts.features.operators.report.table import Table
-from scripts.features.profile import reading
+from scripts.features.profile import profile_files
 from scripts.features.profile.account import account
 from scripts.features.profile.page import worth_looking_at
-from scripts.features.report.web.source import Source
+from scripts.features.report.web.page_source import Source
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.records import wording
@@ -109,7 +109,7 @@ def why(source: Source) -> dict[str, Any] | None:
     limit."""
     below = source.root / stages.STAGES["profile_iree"].path(".")
     found = []
-    for path in sorted(below.glob(f"*/iree/**/{reading.PROFILE}")):
+    for path in sorted(below.glob(f"*/iree/**/{profile_files.PROFILE}")):
         dump = path.parent.relative_to(below).as_posix()
         if path.stat().st_size and (
             one := _account(source, str(Cell.parse(dump, Kind.IREE_DUMP).row))
@@ -121,9 +121,9 @@ def why(source: Source) -> dict[str, Any] | None:
 def _account(source: Source, name: str) -> dict[str, Any] | None:
     """Return the account of a cell; None if a file of it is damaged."""
     try:
-        profiles = reading.read(source.results, name)
+        profiles = profile_files.read(source.results, name)
         found = account(profiles)
-    except (reading.NoProfile, ValueError, LookupError, TypeError):
+    except (profile_files.NoProfile, ValueError, LookupError, TypeError):
         return None
     threads = profiles.iree["threads"]
     return {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.features.report import scaling
+from scripts.features.report import thread_scaling
+from scripts.features.report.web.page_source import Record, Run, Source
 from scripts.features.report.web.rows import FAILED_CHARS, end_of
-from scripts.features.report.web.source import Record, Run, Source
 from scripts.features.variants import remedies
 from scripts.matrix.stages import STAGES, status_path
 from scripts.matrix.training import EVAL, TRAIN
@@ -79,12 +79,12 @@ def threads(source: Source) -> dict[str, Any] | None:
                 for one in line.points
             ],
         }
-        for line in scaling.lines(source.table)
+        for line in thread_scaling.lines(source.table)
     ]
     return {"lines": lines} if lines else None
 
 
-def _point(point: scaling.Point, index: int) -> dict[str, Any]:
+def _point(point: thread_scaling.Point, index: int) -> dict[str, Any]:
     timing, interval = point.row.timing, point.interval
     low_ms, high_ms = (timing and timing.ends_ms) or (None, None)
     return {

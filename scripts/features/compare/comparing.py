@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scripts.features.compare import latencies, outcomes
+from scripts.features.compare import latencies, outcome_changes
 from scripts.features.compare.latencies import (
     SLOWER,
     UNDECIDED,
@@ -16,7 +16,7 @@ from scripts.features.compare.latencies import (
     MeanChange,
     NotCompared,
 )
-from scripts.features.compare.outcomes import BROKEN, NEWLY_WRONG, OutcomeChange
+from scripts.features.compare.outcome_changes import BROKEN, NEWLY_WRONG, OutcomeChange
 from scripts.features.compare.pairs import Pair, Record, difference
 
 MATTERS = 1.05
@@ -140,7 +140,7 @@ def compare(
     those by their rows."""
     by_pair = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
     estimates = [one for one in by_pair if isinstance(one, Estimate)]
-    changed = [one for one in map(outcomes.change, pairs) if one]
+    changed = [one for one in map(outcome_changes.change, pairs) if one]
     in_both = {pair.cell: pair.both for pair in pairs if pair.both}
     return Comparison(
         before,
@@ -149,7 +149,7 @@ def compare(
         cells=len(in_both),
         unchanged=len(in_both) - sum(one.cell in in_both for one in changed),
         versions=_versions(in_both.values()),
-        outcomes=tuple(sorted(changed, key=lambda one: [*outcomes.KINDS].index(one.kind))),
+        outcomes=tuple(sorted(changed, key=lambda one: [*outcome_changes.KINDS].index(one.kind))),
         latencies=tuple(latencies.decided(estimates, settings.rate, settings.latency or MATTERS)),
         not_compared=tuple(one for one in by_pair if isinstance(one, NotCompared)),
         amounts=_amounts(in_both, settings),

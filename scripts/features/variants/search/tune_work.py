@@ -21,10 +21,10 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
+from scripts.features.variants.candidates import Search
 from scripts.features.variants.search.race import AT_ONCE, Race
 from scripts.features.variants.search.report import NOT_APPLICABLE, OUT_OF_BUDGET, Report, Specs
 from scripts.features.variants.search.tried import REPORT, VERIFY, Tried, beside, why_none, why_not
-from scripts.features.variants.ways import Search
 from scripts.supervise import members, outcome, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis

@@ -17,7 +17,7 @@ import torch
 from scripts.features.operators.calls import draws
 from scripts.features.operators.calls.calling import Call, TensorSpec
 from scripts.features.operators.calls.draws import Draw, Rule
-from scripts.features.operators.problems import values
+from scripts.features.operators.problems import argument_values
 
 _LARGE = 1e3
 """Products with a number of at least this size may leave the range of float16."""
@@ -167,11 +167,11 @@ def _power(draw: Draw) -> Rule:
     exponent = draw.argument("exponent")
     if draw.spec.argument == "exponent":
         base = draw.argument("self")
-        if isinstance(base, values.Tensor) or abs(base) <= math.e:
+        if isinstance(base, argument_values.Tensor) or abs(base) <= math.e:
             return draws.uniform(-2, 2)
         most = 4 / math.log(abs(base))
         return draws.uniform(-most, most)
-    if isinstance(exponent, values.Tensor):
+    if isinstance(exponent, argument_values.Tensor):
         return draws.positive
     if float(exponent).is_integer() and exponent >= 0:
         return draws.normal if exponent <= 4 else draws.near_one

@@ -30,11 +30,11 @@ from scripts.records import latency_section, shapes, speedups, versions
 from scripts.records import record as of_model
 from scripts.records.fields import names
 from scripts.records.stage_files import deciding
-from scripts.run import fingerprint, verdict
+from scripts.run import fingerprint, unmeasured
 from scripts.supervise import damage, outcome, outcomes
 from scripts.supervise.outcome import Outcome
 from scripts.supervise.outcomes import Line
-from scripts.timing.group import GroupTiming
+from scripts.timing.group_timing import GroupTiming
 from scripts.verify import codes
 
 OVERHEAD = 1.3
@@ -201,7 +201,7 @@ def _verification(decisive: Outcome, measured: Mapping[str, Any]) -> Record:
         more = {key: measured.get(key) for key in ("max_rel_error", "backendbench_correct")}
         return _taken("verification", measured["verification"]) | more
     # The codes are those of the stages of models, which have the same names without `operator_`.
-    code = verdict.unmeasured(replace(decisive, stage=decisive.stage.removeprefix("operator_")))
+    code = unmeasured.unmeasured(replace(decisive, stage=decisive.stage.removeprefix("operator_")))
     detail = {"detail": decisive.detail} if code == codes.SKIPPED else {}
     return {"code": code, "backendbench_correct": None} | detail
 
