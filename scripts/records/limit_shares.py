@@ -96,7 +96,7 @@ def _no_limits(record: Record, limits: Sequence[MachineLimits]) -> str:
     measured = [one for one in limits if one.device == kind and number in (None, one.threads)]
     if not measured:
         device = threads.named(kind, number)
-        status = stages.status_path(stages.STAGES["machine_limits"].folder, device)
+        status = stages.status_path("machine_limits", device)
         return f"the limits of {where} were not measured ({status})"
     one = measured[0]
     with_threads = f" with {one.threads} threads" if one.threads else ""
