@@ -120,7 +120,7 @@ BAD = {
     "random": (model("x", "return self.lin(x) + torch.rand(4)", extra="self.register_buffer('n', torch.zeros(1))") + X, r"NONDETERMINISTIC_EAGER_RUN: two eager runs of the model differ"),
     "no_samples": (LINEAR + inputs("torch.randn(0, 4)"), r"every output is empty \(shape \[0, 3\]\): nothing to compare with; .*batch_size"),
     "zeros_out": (model("x", "return 0 * self.lin(x)") + X, r"every output is zero: any program would pass"),
-    "missing_package": ("import not_there_at_all\n" + LINEAR + X, r"importing it raised ModuleNotFoundError: No module named 'not_there_at_all' \(missing_package\.py:\d: .*\); add `<package>==<version>` to the pip section of envs/torch-mlir\.yaml and run `python -m scripts\.lock_envs torch-mlir`"),
+    "missing_package": ("import not_there_at_all\n" + LINEAR + X, r"importing it raised ModuleNotFoundError: No module named 'not_there_at_all' \(missing_package\.py:\d: .*\); add `<package>==<version>` to the pip section of envs/torch-mlir\.yaml and run `vmfbench lock torch-mlir`"),
     "missing_in_get_model": ("def get_model():\n    import not_there_at_all\n" + X, r"get_model\(\): ModuleNotFoundError: .*; add `<package>==<version>` to the pip section of envs/torch-mlir\.yaml"),
     "stops_at_import": ("sys.exit(3)\n" + LINEAR + X, r"importing it raised SystemExit: 3"),
     "stops_in_get_model": ("def get_model(): sys.exit(3)\n" + X, r"get_model\(\): SystemExit: 3 \(stops_in_get_model\.py:\d+: "),
