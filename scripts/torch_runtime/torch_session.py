@@ -51,8 +51,9 @@ class TorchSession:
     def __call__(self) -> Any:
         return self.step()
 
-    def move_weights(self) -> None:
-        """Write each weight again, in a process that was forked after they were loaded: it gets pages of its own."""
+    def adopt_fork(self) -> None:
+        """Prepare a process that was forked after this session was opened: the weights get pages of their own."""
+        renew_thread_pool()
         weights, _ = named_weights(self.step.loaded.module)
         with torch.no_grad():
             for weight in weights.values():
@@ -83,6 +84,15 @@ class TorchSession:
     def profile(self, kinds: Collection[str]) -> dict[str, Any]:
         """Profiles by PyTorch's profiler and dynamo (profiling.collect)."""
         return profiling.collect(kinds, self.step, self._device)
+
+
+def renew_thread_pool() -> None:
+    """Have PyTorch replace the thread pool that a forked process has inherited.
+
+    It does so when it is first asked for the pool, and aborts ("Invalid thread pool!", ParallelOpenMP.cpp, PyTorch 2.15)
+    if a second thread asks meanwhile, as the threads of a backward pass do.
+    """
+    torch.set_num_threads(torch.get_num_threads())
 
 
 _ahead: list[LoadedModel] = []

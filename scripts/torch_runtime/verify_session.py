@@ -89,7 +89,7 @@ def serve(work: Work, check: Check, prepared: tuple[Any, Any, Any] | None) -> No
     def load() -> worker.Program:
         if prepared:
             runtime, device, session = prepared
-            session.move_weights()
+            session.adopt_fork()
         else:
             runtime, device = open_runtime(work)
             session = runtime.open_session(work, check, device)

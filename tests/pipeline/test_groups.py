@@ -208,6 +208,13 @@ def test_inductor_compiles_before_a_fork_and_starts_threads_after_it(environment
     assert found["after"]["equal"]
 
 
+def test_forked_processes_run_the_backward_pass_of_a_compiled_model(environments):
+    """Without a new thread pool, about one in three aborts."""
+    result = in_environment(environments / "torch-mlir/bin/python", "backward_in_torch")
+    assert (result["filled"], result["threads"]) == (0, 1)
+    assert set(result["ended"]) == {0}
+
+
 def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):
     snakemake, line = run(12)
     for one in members(ran):
