@@ -20,10 +20,9 @@ import numpy as np
 
 from scripts.core.tensors import CHANGE, GRADIENT
 from scripts.verify import scaling, tolerances, torch_same
-from scripts.verify.arguments import Check
 from scripts.verify.codes import PASS
 from scripts.verify.torch_same import Tolerance
-from scripts.verify.verify import Expected
+from scripts.verify.verify import Check, Expected
 
 
 def candidates(golden: np.ndarray, seed: int) -> Iterator[tuple[str, np.ndarray]]:

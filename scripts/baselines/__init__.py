@@ -4,9 +4,9 @@ A baseline in config.yaml names its runtime (the module's name here) and its dev
 the driver reads without importing it, the fields of Runtime in scripts/matrix/plugins.py, and has
 
 - ``Device(kind, threads)``: opens one, or raises NoDevice (scripts/torch_runtime/torch_device.py has PyTorch's);
-- ``open_session(work, check, device)``: the cell's work, ready to be called (Session in scripts/torch_runtime/runtime.py); for
+- ``open_session(work, device)``: the cell's work, ready to be called (Session in scripts/torch_runtime/runtime.py); for
   a runtime of PyTorch models a TorchSession with its own ``prepare(loaded)``, which returns the callable to measure;
-- ``eager_in_precision(work, check)``, where it TAKES a precision: what results in it are compared with;
+- ``eager_in_precision(work)``, where it TAKES a precision: what results in it are compared with;
 
 and where it needs them
 

@@ -22,7 +22,6 @@ from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession, eager_in_precision
-from scripts.verify.arguments import Check
 
 __all__ = [
     "Device",
@@ -106,7 +105,7 @@ def compile_seconds() -> float | None:
 _COMPILATIONS = ("_compile.compile_inner", "backward._backward_impl")
 
 
-def open_session(work: Work, check: Check, device: Device) -> TorchSession:
+def open_session(work: Work, device: Device) -> TorchSession:
     """The cell's work, ready to be called."""
     arguments = {**DEFAULTS, **work.compile}
-    return TorchSession(work, check, device, functools.partial(prepare, arguments=arguments))
+    return TorchSession(work, device, functools.partial(prepare, arguments=arguments))

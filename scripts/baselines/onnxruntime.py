@@ -7,6 +7,7 @@ the ONNX graph, which the session may fold and pack.
 from __future__ import annotations
 
 import functools
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession
-from scripts.verify.arguments import Check
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 
@@ -77,17 +77,16 @@ def _to_torch(value: onnxruntime.OrtValue) -> torch.Tensor:
     return torch.from_dlpack(value)
 
 
-def open_session(work: Work, check: Check, device: Device) -> TorchSession:
+def open_session(work: Work, device: Device) -> TorchSession:
     """The model as a session of ONNX Runtime. Exits as unsupported if it cannot be converted."""
     # The first export of a process imports half of torch and onnxscript.
     torch.onnx.export(torch.nn.ReLU().eval(), (torch.zeros(1),), dynamo=True, verbose=False)
-    prepare = functools.partial(_prepare, threads=work.threads, scratch=work.scratch)
-    return TorchSession(work, check, device, prepare)
+    prepare = functools.partial(_prepare, threads=work.threads)
+    return TorchSession(work, device, prepare)
 
 
-def _prepare(loaded: LoadedModel, threads: int, scratch: Path) -> OnnxModel:
+def _prepare(loaded: LoadedModel, threads: int) -> OnnxModel:
     inputs = tuple(tensor for _, tensor in loaded.inputs)
-    file = scratch / "model.onnx"
     start = time.perf_counter()
     try:
         with torch.no_grad():
@@ -96,14 +95,16 @@ def _prepare(loaded: LoadedModel, threads: int, scratch: Path) -> OnnxModel:
             )
     except torch.onnx.OnnxExporterError as error:
         exits.fail(f"torch.onnx.export: {_cause(error)}", exits.UNSUPPORTED)
-    program.save(file, external_data=True)  # one file holds 2 GB at most
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    try:
-        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    except _REFUSALS as error:
-        exits.fail(f"ONNX Runtime: {_cause(error)}", exits.UNSUPPORTED)
+    with tempfile.TemporaryDirectory(prefix="onnx-") as folder:
+        file = Path(folder, "model.onnx")
+        program.save(file, external_data=True)  # one file holds 2 GB at most
+        try:
+            session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])  # fmt: skip
+        except _REFUSALS as error:
+            exits.fail(f"ONNX Runtime: {_cause(error)}", exits.UNSUPPORTED)
     _compilations.append(time.perf_counter() - start)
     return OnnxModel(session)
 

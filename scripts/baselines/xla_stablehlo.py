@@ -18,7 +18,6 @@ from scripts.core.machine import cpu_name
 from scripts.lowering.unlink import UnlinkError, unlink
 from scripts.torch_model import footprint
 from scripts.torch_runtime.arguments import Work
-from scripts.verify.arguments import Check
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)
@@ -64,8 +63,8 @@ class Device:
 class ProgramSession:
     """A compiled program with its weights and inputs on the device."""
 
-    def __init__(self, work: Work, check: Check, device: Device) -> None:
-        signature = check.signature()
+    def __init__(self, work: Work, device: Device) -> None:
+        signature = work.check.read_signature()
         stage = f"baseline {work.runtime}"
         footprint.require(footprint.of_archive(signature), stage, MEMORY_FACTOR)
         assert work.program is not None  # refused by arguments.py, as TAKES says "program"

@@ -7,15 +7,9 @@ for those that a backend declares as `renamed`.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-
-from scripts.core import exits
-from scripts.iree import tools
 
 OLDEST = (3, 8)
 """The oldest release of IREE whose flags are known here."""
@@ -152,47 +146,6 @@ TARGET_PLUGINS = (
     *("hal_target_cuda", "hal_target_llvm_cpu", "hal_target_local", "hal_target_metal_spirv"),
     *("hal_target_rocm", "hal_target_vmvx", "hal_target_vulkan_spirv"),
 )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every command that runs iree-compile on one program for a target."""
-    parser.add_argument("--program", required=True, type=Path)
-    add_target_arguments(parser)
-
-
-def add_target_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the target itself."""
-    parser.add_argument("--backend", required=True, choices=sorted(BACKENDS))
-    parser.add_argument(
-        "--arch", help="CPU name, sm_80, gfx942 or a Vulkan target (default: the backend's)"
-    )
-    parser.add_argument("--opt-level", choices=OPT_LEVELS, help="default: the backend's")
-    parser.add_argument(
-        "--flags", default="[]", type=json.loads, help='JSON list of further flags: ["--a", "--b"]'
-    )
-    parser.add_argument(
-        "--toolchain",
-        default="",
-        help="name of the toolchain of this environment; default: the pinned one",
-    )
-
-
-def flags_of(args: argparse.Namespace) -> list[str]:
-    """Return the flags for the options of `add_target_arguments`, in the words of iree-compile of this
-    environment. Exits if it does not know the architecture."""
-    flags = compile_flags(args.backend, args.arch, args.opt_level, args.flags)
-    if not args.toolchain:
-        return flags
-    version = tools.release(Path(tools.tool("iree-compile")))
-    backend = BACKENDS[args.backend]
-    since = backend.newer_archs.get(args.arch or backend.arch)
-    if since and (release_of(version) or since) < since:
-        exits.fail(
-            f"unknown target: IREE knows {backend.arch_flag}={args.arch} since {since[0]}.{since[1]}, the "
-            f"toolchain {args.toolchain} has {version}",
-            reason="unknown-target",
-        )
-    return renamed(flags, version)
 
 
 def compile_flags(

@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits
+from scripts.core.options import option
 from scripts.iree import benchmark
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.timing import arguments as timing_arguments
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the module, the files of its reference, the device and the threads."""
-    parser.add_argument("--vmfb", required=True, type=Path)
-    parser.add_argument("--weights", required=True, type=Path)
-    parser.add_argument("--inputs", required=True, type=Path)
-    parser.add_argument("--signature", required=True, type=Path)
-    parser.add_argument("--device", required=True, help="IREE device URI: local-task")
-    timing_arguments.add_threads(parser)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Called:
-    """A module, and what it is called with. `threads`: of a CPU."""
+    """A module, and what it is called with."""
 
-    module: Module
+    vmfb: Path
+    weights: Path
     inputs: Path
     signature: Path
-    threads: int
+    device: str = option(help="IREE device URI: local-task")
+    threads: int = timing_arguments.threads()
 
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> Called:
-        """Return the values of the options. Exits if this machine does not have the device."""
-        threads = timing_arguments.threads(args)
+    @property
+    def module(self) -> Module:
+        return Module(self.vmfb, self.weights, self.device)
+
+    def require_device(self) -> None:
+        """Exit if this machine does not have the device."""
         try:
-            device_info(args.device, threads)
+            device_info(self.device, self.threads)
         except NoDevice as error:
-            exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
-        module = Module(args.vmfb, args.weights, args.device)
-        return cls(module, args.inputs, args.signature, threads)
+            exits.fail(f"no device {self.device}: {error}", exits.UNAVAILABLE)
 
     def raw_inputs(self, folder: Path) -> list[str]:
         """Write the inputs as raw bytes; return the flags of the tools that name them."""

@@ -17,8 +17,7 @@ from scripts.iree.backends import runs_on_cpu
 from scripts.iree.session import Module, Session
 from scripts.timing.measurement import Run, Verification, Verified
 from scripts.verify import torch_same, train_results
-from scripts.verify.arguments import Check
-from scripts.verify.verify import follow_generation, verify
+from scripts.verify.verify import Check, follow_generation, verify
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def verify_module(
         exits.fail(
             f"measure.threads is {threads}, but IREE pins one worker to each of {cores} cores"
         )
-    types = check.signature().inputs
+    types = check.read_signature().inputs
     stored = tensors.load_npz(files.inputs)
     inputs = [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(types)]
     channel.working()
@@ -102,7 +101,7 @@ def _verification(
 ) -> Verification:
     """Compare the outputs of the first call; then the greedy tokens of a language model, or the losses of further training
     steps."""
-    signature = check.signature()
+    signature = check.read_signature()
     names = train_results.names(signature.outputs)
     compared: Sequence[np.ndarray] = outputs
     if module.weights is not None:
@@ -141,7 +140,7 @@ def _follow_training(
         session.close()
         return outputs
 
-    found = train_results.follow(passed, outputs, step, check.signature(), losses)
+    found = train_results.follow(passed, outputs, step, check.read_signature(), losses)
     pairs = zip(found.losses or (), found.golden_losses or (), strict=True)
     for number, (loss, golden) in enumerate(pairs, 1):
         shown = "not finite" if loss is None else f"{loss:.7g}"

@@ -31,7 +31,7 @@ from scripts.lowering.flat_model import PREFIX, FlatModel
 from scripts.lowering.fx_rewrites import edit
 from scripts.lowering.link import UnsupportedProgram
 from scripts.torch_model import convert
-from scripts.torch_model.optimizer import Optimizer
+from scripts.torch_model.arguments import Optimizer
 from scripts.torch_model.step import (
     Training,
     loss_of,

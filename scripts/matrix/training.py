@@ -12,7 +12,7 @@ from typing import Any
 from scripts.matrix import settings, toolchains
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.toolchains import PINNED, SEPARATOR
-from scripts.torch_model.optimizer import Optimizer
+from scripts.torch_model.arguments import Optimizer
 
 EVAL, TRAIN = "eval", "train"
 SUFFIX = f"+{TRAIN}"

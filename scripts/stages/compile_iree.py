@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, channel, exits, process
-from scripts.iree import added_flags
-from scripts.iree.backends import add_arguments, flags_of
+from scripts.core import atomic, channel, exits, options, process
+from scripts.iree.compile_options import CompileOptions
 from scripts.iree.tools import parse_problem, tool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CompileOptions):
+    out_vmfb: Path
+    out_report: Path
 
 
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.compile_iree", description=__doc__
-    )
-    add_arguments(parser)
-    parser.add_argument("--out-vmfb", required=True, type=Path)
-    parser.add_argument("--out-report", required=True, type=Path)
-    args = parser.parse_args()
-
-    added = added_flags.of(args.program, args.flags)
+    args = options.parse(Options)
     statistics = args.out_vmfb.with_name("statistics.json")
     run = process.run_tool(
         [
             tool("iree-compile"),
-            *flags_of(args),
-            *added,
+            *args.compiler_flags(),
             "--iree-scheduling-dump-statistics-format=json",
             f"--iree-scheduling-dump-statistics-file={statistics}",
             str(args.program),
@@ -52,7 +48,7 @@ def main() -> None:
             "max_rss_mb": round(run.max_rss_mb, 1),
             "vmfb_bytes": args.out_vmfb.stat().st_size,
             "dispatch_count": execution["dispatch-count"],
-            "added_flags": added,
+            "added_flags": args.added_flags(),
         },
     )
 

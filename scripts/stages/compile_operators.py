@@ -10,12 +10,15 @@ import shutil
 import sys
 from pathlib import Path
 
+from scripts.core import options
 from scripts.features.operators.batch import batch_stage
 from scripts.features.operators.batch.batch_compiler import Compiler, Limits
 from scripts.features.operators.batch.batch_program import FILE, Program
 from scripts.features.operators.batch.batch_stage import Batch, Known
 from scripts.features.operators.batch.together import Compilation
-from scripts.iree import backends, tools
+from scripts.iree import tools
+from scripts.iree.backends import compile_flags
+from scripts.iree.compile_options import TargetOptions
 from scripts.run import job_arguments
 from scripts.supervise import supervise
 from scripts.supervise.job import Job
@@ -36,14 +39,15 @@ func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
 def main() -> int:
     parser = job_arguments.parser("compile_operators", __doc__)
     batch_stage.add_arguments(parser)
-    backends.add_target_arguments(parser)
+    options.add(parser, TargetOptions)
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
     python = job.command[0]
     environment = Path(shutil.which(python) or python).parent.parent
     # If the environment could not be made, there is no compiler, and the supervisor skips the batch.
     compiler = tools.program("iree-compile", environment) or environment / "bin/iree-compile"
-    flags = backends.compile_flags(args.backend, args.arch, args.opt_level, args.flags)
+    target = options.of(TargetOptions, args)
+    flags = compile_flags(target.backend, target.arch, target.opt_level, target.flags)
     job = dataclasses.replace(job, command=[str(compiler), *flags])
     version = tools.version(compiler)
 

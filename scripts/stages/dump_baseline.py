@@ -16,16 +16,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, channel, exits, process
+from scripts.core import atomic, channel, exits, options, process
+from scripts.core.options import option
 from scripts.features.profile.dumping import TABLES, clear, listing
 from scripts.matrix.choices import BASELINE_DUMPS, IR_FORMATS
 from scripts.timing.calls import run_calls
-from scripts.torch_runtime.arguments import Work, argument_parser, prepare_process, work
+from scripts.torch_runtime.arguments import Work, prepare_process
 from scripts.torch_runtime.runtime import open_runtime, settle
-from scripts.verify import arguments as check_arguments
-from scripts.verify.arguments import Check
 
 IR = "ir.txt"
 SAVED_IR, SAVED_HLO = "ir", "hlo"
@@ -33,30 +34,32 @@ SAVED_IR, SAVED_HLO = "ir", "hlo"
 folder in which XLA saves the modules that it compiles."""
 
 
+def _formats(text: str) -> list[str]:
+    """The formats that `--save-ir` names. argparse reports a wrong one."""
+    found = json.loads(text) if text.startswith("[") else [text]
+    if unknown := [name for name in found if name not in IR_FORMATS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r}: one of {', '.join(IR_FORMATS)}")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    work: Work
+    kinds: Sequence[str] = option(BASELINE_DUMPS, help='JSON list, such as ["profile", "ir"]')
+    save_ir: Sequence[str] = option(
+        ("stablehlo",), type=_formats, help='a format, or a JSON list: ["hlo", "text"]'
+    )
+    repeat: int = option(1, help="repetitions; each has a folder")
+    iterations: int = option(1, help="calls per repetition")
+    out_folder: Path
+    out_listing: Path = option(help="JSON file: sizes by file name")
+
+
 def main() -> None:
-    parser = argument_parser("scripts.stages.dump_baseline", __doc__)
-    parser.add_argument(
-        "--kinds",
-        default=json.dumps(BASELINE_DUMPS),
-        type=json.loads,
-        help='JSON list, such as ["profile", "ir"]',
-    )
-    parser.add_argument(
-        "--save-ir",
-        default=["stablehlo"],
-        type=_formats,
-        help='a format, or a JSON list: ["hlo", "text"]',
-    )
-    parser.add_argument("--repeat", default=1, type=int, help="repetitions; each has a folder")
-    parser.add_argument("--iterations", default=1, type=int, help="calls per repetition")
-    parser.add_argument("--out-folder", required=True, type=Path)
-    parser.add_argument(
-        "--out-listing", required=True, type=Path, help="JSON file: sizes by file name"
-    )
-    args = parser.parse_args()
+    args = options.parse(Options)
+    cell = args.work
     with tempfile.TemporaryDirectory(dir=args.out_listing.parent, prefix="dump-") as folder:
         scratch = Path(folder).absolute()
-        cell = work(args, scratch)
         prepare_process(cell)
         if cell.program:
             exits.fail(
@@ -71,27 +74,19 @@ def main() -> None:
             # After the baseline's own flags: if a flag is given twice, the last one counts.
             dumping = f"--xla_dump_to={scratch / SAVED_HLO} --xla_dump_hlo_as_text"
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {dumping}".strip()
-        dump(cell, check_arguments.check(args), args, scratch)
+        dump(args, scratch)
         if len(args.save_ir) > 1 and (args.out_folder / "0" / IR).exists():
             _dump_other_formats(args, scratch)
     atomic.write_json(args.out_listing, listing(args.out_folder))
 
 
-def _formats(text: str) -> list[str]:
-    """The formats that `--save-ir` names. argparse reports a wrong one."""
-    found = json.loads(text) if text.startswith("[") else [text]
-    if unknown := [name for name in found if name not in IR_FORMATS]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r}: one of {', '.join(IR_FORMATS)}")
-    return found
-
-
-def dump(cell: Work, check: Check, args: argparse.Namespace, scratch: Path) -> None:
+def dump(args: Options, scratch: Path) -> None:
     """Run the repetitions, each under the profiler, and write their files."""
     from scripts.torch_runtime import profiling
 
-    runtime, device = open_runtime(cell)
+    runtime, device = open_runtime(args.work)
     channel.working()
-    session = runtime.open_session(cell, check, device)
+    session = runtime.open_session(args.work, device)
     clear(args.out_folder)
     tables = []
     for number in range(args.repeat):
@@ -133,7 +128,7 @@ def _take_ir(scratch: Path) -> str:
     return text
 
 
-def _dump_other_formats(args: argparse.Namespace, scratch: Path) -> None:
+def _dump_other_formats(args: Options, scratch: Path) -> None:
     """Write the IR in each further format with a process of its own: PyTorch/XLA reads the format once.
 
     The files are then named after their formats.
@@ -154,7 +149,7 @@ def _dump_other_formats(args: argparse.Namespace, scratch: Path) -> None:
     _name_by_format(args, args.out_folder, first)
 
 
-def _name_by_format(args: argparse.Namespace, folder: Path, ir_format: str) -> None:
+def _name_by_format(args: Options, folder: Path, ir_format: str) -> None:
     """Move the IR of each repetition from `folder` to its destination, named after its format.
 
     A repetition that traced no new graph has no IR.

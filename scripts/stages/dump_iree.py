@@ -6,33 +6,28 @@ compiler gets the flags of the target. The module that it makes is discarded.
 
 from __future__ import annotations
 
-import argparse
-import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, channel, process
+from scripts.core import atomic, channel, options, process
+from scripts.core.options import option
 from scripts.features.profile.dumping import clear, listing
-from scripts.iree import added_flags
-from scripts.iree.backends import add_arguments, flags_of
+from scripts.iree.compile_options import CompileOptions
 from scripts.iree.tools import tool
 from scripts.matrix.choices import IREE_DUMPS
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(CompileOptions):
+    kinds: Sequence[str] = option(IREE_DUMPS, help='JSON list, such as ["iree_phases"]')
+    out_folder: Path
+    out_listing: Path = option(help="JSON file: sizes by file name")
+
+
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(prog="python -m scripts.stages.dump_iree", description=__doc__)
-    add_arguments(parser)
-    parser.add_argument(
-        "--kinds",
-        default=json.dumps(IREE_DUMPS),
-        type=json.loads,
-        help='JSON list, such as ["iree_phases"]',
-    )
-    parser.add_argument("--out-folder", required=True, type=Path)
-    parser.add_argument(
-        "--out-listing", required=True, type=Path, help="JSON file: sizes by file name"
-    )
-    args = parser.parse_args()
+    args = options.parse(Options)
     clear(args.out_folder)
     folder = args.out_folder / "0"
     folder.mkdir(parents=True)
@@ -44,9 +39,15 @@ def main() -> None:
             "--iree-flow-dump-dispatch-graph",
             f"--iree-flow-dump-dispatch-graph-output-file={folder / 'dispatch-graph.dot'}",
         ]
-    flags = [*flags_of(args), *added_flags.of(args.program, args.flags)]
     run = process.run_tool(
-        [tool("iree-compile"), *flags, *wanted, str(args.program), "-o", "/dev/null"]
+        [
+            tool("iree-compile"),
+            *args.compiler_flags(),
+            *wanted,
+            str(args.program),
+            "-o",
+            "/dev/null",
+        ]
     )
     if run.returncode != 0:
         process.exit_like(run.returncode)

@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from scripts.core import atomic, channel, exits
+from scripts.core import atomic, channel, exits, options
+from scripts.core.options import option
 from scripts.core.tensors import Signature
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
 from scripts.matrix.precision import TESTS
-from scripts.torch_model import arguments, errors, loading, source, step
-from scripts.torch_model.optimizer import Optimizer
+from scripts.torch_model import errors, loading, step
+from scripts.torch_model.arguments import ModelChoice, Optimizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    model: ModelChoice
+    signature: Path
+    exporter: str = option(help="a module of scripts/exporters")
+    exporter_options: Mapping[str, Any] = option(factory=dict, help='JSON: {"rewrites": "all"}')
+    test: str = option("eval", choices=TESTS, help="what the program computes")
+    optimizer: Optimizer = Optimizer.option()
+    ir_format: str = option("text", choices=link.FORMATS)
+    out_program: Path
+    out_report: Path
+    out_locations: Path | None = option(None, help="JSON: node and module of each line")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.export_program", description=__doc__
-    )
-    arguments.add_arguments(parser)
-    parser.add_argument("--signature", required=True, type=Path)
-    parser.add_argument("--exporter", required=True, help="a module of scripts/exporters")
-    parser.add_argument(
-        "--exporter-options", default="{}", type=json.loads, help='JSON object: {"rewrites": "all"}'
-    )
-    parser.add_argument("--test", default="eval", choices=TESTS, help="what the program computes")
-    arguments.add_optimizer(parser)
-    parser.add_argument("--ir-format", default="text", choices=link.FORMATS)
-    parser.add_argument("--out-program", required=True, type=Path)
-    parser.add_argument("--out-report", required=True, type=Path)
-    parser.add_argument(
-        "--out-locations", type=Path, help="JSON: node and module of each line of the program"
-    )
-    args = parser.parse_args()
+    args = options.parse(Options)
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     channel.working()
-    model = arguments.model(args)
     declared = plugins.exporter(args.exporter)
-    stage = f"export {args.exporter}"
-    try:
-        loaded = loading.load(
-            model.name, model.file, model.options, stage, declared.memory_factor, model.load_threads
-        )
-    except (errors.ModelError, source.ModelFileError) as error:
-        errors.fail(error)
+    with errors.reported():
+        loaded = loading.load(args.model, f"export {args.exporter}", declared.memory_factor)
     signature = Signature.read(args.signature)
     if args.test == "train":
-        loaded = step.for_capture(loaded, signature, Optimizer.of(**args.optimizer))
+        loaded = step.for_capture(loaded, signature, args.optimizer)
     try:
         lowered, seconds = exporter.export(loaded, args.exporter_options)
     except capture.UnsupportedProgram as error:

@@ -7,50 +7,48 @@ written with small inputs, its program, commands and the text of an issue.
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from scripts.core import commands, exits
+from scripts.core import commands, exits, options
 from scripts.core.machine import physical_cores
+from scripts.core.options import option
 from scripts.features.reproduce.graph_parts import wrong, wrong_operator
 from scripts.lowering import capture
-from scripts.torch_model import arguments, errors, loading, source
+from scripts.torch_model import errors, loading
+from scripts.torch_model.arguments import ModelChoice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    model: ModelChoice
+    exporter: str = option(help="a module of scripts/exporters")
+    exporter_options: Mapping[str, Any] = option(factory=dict, help='JSON: {"rewrites": "all"}')
+    budget: float = option(300.0, metavar="SECONDS")
+    out: Path = option(help="folder, which must exist")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.find_wrong_operator", description=__doc__
-    )
-    arguments.add_arguments(parser)
-    parser.add_argument("--exporter", required=True, help="a module of scripts/exporters")
-    parser.add_argument(
-        "--exporter-options", default="{}", type=json.loads, help='JSON object: {"rewrites": "all"}'
-    )
-    parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS")
-    parser.add_argument("--out", required=True, type=Path, help="folder, which must exist")
-    args = parser.parse_args()
-    model, options = arguments.model(args), args.exporter_options
+    args = options.parse(Options)
+    name, how = args.model.name, args.exporter_options
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     deadline = time.monotonic() + args.budget
     try:
-        loaded = loading.load(model.name, model.file, model.options, threads=model.load_threads)
-        with tempfile.TemporaryDirectory() as folder:
+        with errors.reported(), tempfile.TemporaryDirectory() as folder:
+            loaded = loading.load(args.model)
             cores = physical_cores()
-            found = wrong.find(
-                loaded, wrong.Lowering(exporter, options, Path(folder), cores, deadline)
-            )
-    except (errors.ModelError, source.ModelFileError) as error:
-        errors.fail(error)
+            found = wrong.find(loaded, wrong.Lowering(exporter, how, Path(folder), cores, deadline))
     except (wrong.NotFound, capture.UnsupportedProgram) as error:
-        exits.fail(f"{model.name}: {error}")
-    frontend = wrong_operator.frontend(args.exporter, options)
-    report = wrong_operator.write(found, model.name, frontend, options, args.out)
+        exits.fail(f"{name}: {error}")
+    frontend = wrong_operator.frontend(args.exporter, how)
+    report = wrong_operator.write(found, name, frontend, how, args.out)
     print(
-        f"{model.name}: {' → '.join(report['operators'])} (node {report['node']}, module {report['module']}) is wrong"
+        f"{name}: {' → '.join(report['operators'])} (node {report['node']}, module {report['module']}) is wrong"
     )
 
 

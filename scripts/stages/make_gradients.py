@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from scripts.core import archive, channel, tensors
-from scripts.torch_model import arguments, convert, errors, golden, loading, source
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.optimizer import Optimizer
+from scripts.core import archive, channel, options, tensors
+from scripts.torch_model import convert, errors, golden, loading
+from scripts.torch_model.arguments import ModelChoice, Optimizer
 from scripts.torch_model.step import (
     TrainStep,
     WholeStep,
@@ -28,43 +27,41 @@ from scripts.torch_model.weights import named_weights, set_weights, with_inputs
 from scripts.verify import train_results
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The model and files of its reference, and those to write: the weights with the optimizer's state too, the inputs with
+    the cotangents."""
+
+    model: ModelChoice
+    optimizer: Optimizer = Optimizer.option()
+    weights: Path
+    inputs: Path
+    signature: Path
+    out_weights: Path
+    out_inputs: Path
+    out_golden: Path
+    out_signature: Path
+
+
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.make_gradients", description=__doc__
-    )
-    arguments.add_arguments(parser)
-    arguments.add_optimizer(parser)
-    for name in ("weights", "inputs", "signature"):
-        parser.add_argument(f"--{name}", required=True, type=Path)
-    for name in ("weights", "inputs", "golden", "signature"):
-        parser.add_argument(f"--out-{name}", required=True, type=Path)
-    args = parser.parse_args()
-    try:
-        make_gradients(arguments.model(args), Optimizer.of(**args.optimizer), args)
-    except (errors.ModelError, source.ModelFileError) as error:
-        errors.fail(error)
+    args = options.parse(Options)
+    with errors.reported():
+        make_gradients(args.model, args.optimizer, args)
 
 
-def make_gradients(model: ModelChoice, optimizer: Optimizer, files: argparse.Namespace) -> None:
-    """Write the golden results of a model's training step. Raises ModelError or ModelFileError.
-
-    `files`: `weights`, `inputs` and `signature` of the model's reference, and those to write: `out_weights` with the
-    optimizer's state too, `out_inputs` with the cotangents, `out_golden` and `out_signature`.
-    """
-    loaded = loading.load(
-        model.name, model.file, model.options, "gradients", threads=model.load_threads
-    )
+def make_gradients(model: ModelChoice, optimizer: Optimizer, files: Options) -> None:
+    """Write the golden results of a model's training step. Raises ModelError or ModelFileError."""
+    loaded = loading.load(model, "gradients")
     set_weights(loaded.module, files.weights)
     loaded = to_training(with_inputs(loaded, files.inputs))
-    with golden.calling(loaded, model.file), torch.no_grad():
+    with golden.calling(loaded, model.model_file), torch.no_grad():
         outputs = loaded.module(*loaded.args, **loaded.kwargs)
-    seed = int(model.options.get("seed", 0))
-    cotangents = make_cotangents(outputs, seed)
+    cotangents = make_cotangents(outputs, model.seed)
     del outputs
     set_weights(loaded.module, files.weights)  # a call in train mode changes buffers
     first = TrainStep(loaded, [torch.from_numpy(c) for c in cotangents])
-    with golden.calling(loaded, model.file):
+    with golden.calling(loaded, model.model_file):
         gradients = _gradients(first)
         set_weights(loaded.module, files.weights)
         state = _state(loaded, gradients, optimizer)
@@ -84,8 +81,8 @@ def make_gradients(model: ModelChoice, optimizer: Optimizer, files: argparse.Nam
         return WholeStep(model, fixed, optimizer, state)
 
     signature = tensors.Signature.read(files.signature)
-    found = golden.observe(loaded, step, model.file, signature.dtype)
-    _require_change(model.file, found, gradients, optimizer)
+    found = golden.observe(loaded, step, model.model_file, signature.dtype)
+    _require_change(model.model_file, found, gradients, optimizer)
     inputs = tensors.load_npz(files.inputs)
     further = {str(len(inputs) + i): array for i, array in enumerate(cotangents)}
     tensors.save_npz(files.out_inputs, inputs | further)

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
-from scripts.core import archive, channel, tensors
-from scripts.torch_model import arguments, convert, errors, golden, loading, quantization, source
+from scripts.core import archive, channel, options, tensors
+from scripts.torch_model import convert, errors, golden, loading, quantization, source
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.step import EvalStep
 from scripts.torch_model.weights import named_weights
 from scripts.verify import greedy_tokens
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The model, and the files to write."""
+
+    model: ModelChoice
+    out_weights: Path
+    out_inputs: Path
+    out_golden: Path
+    out_signature: Path
+
+
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.make_reference", description=__doc__
-    )
-    arguments.add_arguments(parser)
-    for name in ("weights", "inputs", "golden", "signature"):
-        parser.add_argument(f"--out-{name}", required=True, type=Path)
-    args = parser.parse_args()
-    try:
-        make_reference(arguments.model(args), args)
-    except (errors.ModelError, source.ModelFileError) as error:
-        errors.fail(error)
+    args = options.parse(Options)
+    with errors.reported():
+        make_reference(args.model, args)
 
 
-def make_reference(model: ModelChoice, files: argparse.Namespace) -> None:
-    """Write a model's reference: `files.out_weights`, `out_inputs`, `out_golden` and `out_signature`. Raises ModelError or
-    ModelFileError if the model cannot be used."""
-    loaded = loading.load(
-        model.name, model.file, model.options, "reference", threads=model.load_threads
-    )
+def make_reference(model: ModelChoice, files: Options) -> None:
+    """Write a model's reference. Raises ModelError or ModelFileError if the model cannot be used."""
+    loaded = loading.load(model, "reference")
     # Stored before the first call: a model may write into its weights and its inputs.
     weights, aliases = named_weights(loaded.module)
     archive.write(files.out_weights, ((key, convert.to_bytes(w)) for key, w in weights.items()))
@@ -48,16 +47,17 @@ def make_reference(model: ModelChoice, files: argparse.Namespace) -> None:
     inputs_from = loaded.input_description() or ""
     greedy = greedy_tokens.of(loaded.module)
     sizes = _sizes(loaded.module)
-    dtype = model.options.get("dtype", "f32")
     # The last use of the model, which may stay in float64 afterwards.
-    found = golden.observe(loaded, EvalStep, model.file, dtype)
+    found = golden.observe(loaded, EvalStep, model.model_file, model.dtype)
     tensors.save_npz(files.out_golden, found.arrays())
     loaded.module = torch.nn.Identity()  # a float model is as large again
     distance = quantization.report(loaded, found.eager)
     tensors.Signature(
         model=model.name,
-        dtype=dtype,
-        batch_size=int(model.options.get("batch_size") or source.default_batch_size(model.file)),
+        dtype=model.dtype,
+        batch_size=int(
+            model.options.get("batch_size") or source.default_batch_size(model.model_file)
+        ),
         inputs=inputs,
         outputs=found.types,
         parameters=parameters,

@@ -5,13 +5,14 @@ The CPU and CUDA GPUs are measured through PyTorch and IREE, other devices throu
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import channel, exits
+from scripts.core import channel, exits, options
+from scripts.core.options import option
 from scripts.features.limits import iree_samples as limit_samples
 from scripts.features.limits.programs import WrongResult
 from scripts.iree.backends import BACKENDS
@@ -27,22 +28,23 @@ VERSIONS = {"torch": "torch", "iree-base-compiler": "iree"}
 BY_DEVICE = {backend.device_kind: backend for backend in BACKENDS.values()}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    device: str = option(
+        type=threads.shared,
+        choices=list(BY_DEVICE),
+        help="its kind; a number of threads in its name is left out",
+    )
+    threads: int = timing_arguments.threads()
+    out: Path
+
+
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.measure_machine_limits", description=__doc__
-    )
-    parser.add_argument(
-        "--device", required=True, type=threads.shared, choices=list(BY_DEVICE),
-        help="its kind; a number of threads in its name is left out",
-    )  # fmt: skip
-    timing_arguments.add_threads(parser)
-    parser.add_argument("--out", required=True, type=Path)
-    args = parser.parse_args()
-    number = timing_arguments.threads(args)
+    args = options.parse(Options)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="limits-") as scratch:
         try:
-            found = measure(args.device, number, Path(scratch))
+            found = measure(args.device, args.threads, Path(scratch))
         except NoDevice as error:
             exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
         except WrongResult as error:

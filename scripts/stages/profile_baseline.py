@@ -12,28 +12,30 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, exits
+from scripts.core import atomic, channel, exits, options
 from scripts.matrix.choices import MODULE_PROFILES
-from scripts.torch_runtime.arguments import Work, argument_parser, prepare_process, work
+from scripts.torch_runtime.arguments import Work, prepare_process
 from scripts.torch_runtime.runtime import open_runtime, settle
-from scripts.verify import arguments as check_arguments
-from scripts.verify.arguments import Check
 
 CALLS = 5
 """Calls of which the times are the mean, if none takes longer than LONG_S / CALLS."""
 LONG_S = 10.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    work: Work
+    out: Path
+
+
 def main() -> None:
-    parser = argument_parser("scripts.stages.profile_baseline", __doc__)
-    parser.add_argument("--out", required=True, type=Path)
-    args = parser.parse_args()
+    args = options.parse(Options)
+    cell = args.work
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
-        cell = work(args, Path(folder).absolute())
         prepare_process(cell)
         if cell.runtime not in MODULE_PROFILES or cell.device != "cpu" or cell.test != "eval":
             exits.fail(
@@ -43,11 +45,11 @@ def main() -> None:
             )
         if cell.rewrites:
             exits.fail("a rewritten graph has no modules to profile", exits.UNSUPPORTED)
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cell.scratch)
-        atomic.write_json(args.out, profile(cell, check_arguments.check(args)))
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(folder).absolute())
+        atomic.write_json(args.out, profile(cell))
 
 
-def profile(cell: Work, check: Check) -> dict[str, Any]:
+def profile(cell: Work) -> dict[str, Any]:
     """The profile of a baseline: milliseconds by module, and of a whole call without a profiler. That of eager has the
     work of the model too (torch_model/work.py)."""
     from scripts.features.profile import by_module
@@ -61,7 +63,7 @@ def profile(cell: Work, check: Check) -> dict[str, Any]:
 
         marking = inductor_by_module.marking()
     with marking:
-        session = runtime.open_session(cell, check, device)
+        session = runtime.open_session(cell, device)
         session()  # compiles
     settle(runtime)
     calls = _calls(session)

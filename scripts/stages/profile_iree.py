@@ -7,39 +7,37 @@ which operations a dispatch computes. No row of the results has these times.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, exits
+from scripts.core import atomic, channel, exits, options
+from scripts.core.options import option
 from scripts.features.profile import iree_profile as profile
 from scripts.features.profile import sites
-from scripts.iree import added_flags, module_arguments
-from scripts.iree.backends import add_arguments, flags_of
+from scripts.iree.compile_options import CompileOptions
+from scripts.iree.module_arguments import Called
 from scripts.lowering.locations import Locations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CompileOptions):
+    called: Called
+    locations: Path = option(help="locations.json of the program's export")
+    out: Path
 
 
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.profile_iree", description=__doc__
-    )
-    add_arguments(parser)
-    parser.add_argument(
-        "--locations", required=True, type=Path, help="locations.json of the program's export"
-    )
-    module_arguments.add(parser)
-    parser.add_argument("--out", required=True, type=Path)
-    args = parser.parse_args()
-    called = module_arguments.Called.of(args)
+    args = options.parse(Options)
+    called = args.called
+    called.require_device()
     located = _locations(args.locations)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
-        flags = [*flags_of(args), *added_flags.of(args.program, args.flags)]
-        found = sites.sites(args.program, flags, scratch / "phases")
+        found = sites.sites(args.program, args.compiler_flags(), scratch / "phases")
         events, call_ms = profile.run(called, scratch)
     dispatches, calls = profile.per_call(events, [site.function for site in found])
     atomic.write_json(

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from scripts.core import channel
+from scripts.core import channel, options
 from scripts.features.operators.calls.tracing import Trace
 from scripts.features.operators.problems import traces
-from scripts.torch_model import arguments, errors, loading, source
+from scripts.torch_model import errors, loading
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.step import EvalStep, TrainStep, make_cotangents, to_training
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    model: ModelChoice
+    out_trace: Path
+
+
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.trace_operators", description=__doc__
-    )
-    arguments.add_arguments(parser)
-    parser.add_argument("--out-trace", required=True, type=Path)
-    args = parser.parse_args()
-    try:
-        trace_operators(arguments.model(args), args.out_trace)
-    except (errors.ModelError, source.ModelFileError) as error:
-        errors.fail(error)
+    args = options.parse(Options)
+    with errors.reported():
+        trace_operators(args.model, args.out_trace)
 
 
 def trace_operators(model: ModelChoice, out_trace: Path) -> None:
@@ -34,22 +33,20 @@ def trace_operators(model: ModelChoice, out_trace: Path) -> None:
 
     If a model cannot be trained, its trace has only the operators of its eval step.
     """
-    loaded = loading.load(
-        model.name, model.file, model.options, "trace", threads=model.load_threads
-    )
+    loaded = loading.load(model, "trace")
     trace = Trace()
     try:
         with trace:
             EvalStep(loaded)()
     except Exception as error:
         raise errors.ModelError(
-            f"{model.file}: its forward pass raised {errors.raised(error, model.file)}",
+            f"{model.model_file}: its forward pass raised {errors.raised(error, model.model_file)}",
             errors.Fault.FORWARD,
         ) from error
     try:
-        _train(loaded, trace, int(model.options.get("seed", 0)))
+        _train(loaded, trace, model.seed)
     except Exception as error:
-        print(f"note: no training step: {errors.raised(error, model.file)}", flush=True)
+        print(f"note: no training step: {errors.raised(error, model.model_file)}", flush=True)
     traces.write(out_trace, trace.counts)
 
 

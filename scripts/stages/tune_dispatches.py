@@ -8,33 +8,33 @@ and computes the same, is for its measurement to say.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.core import atomic, channel
+from scripts.core import atomic, channel, options
+from scripts.core.options import option
 from scripts.features.profile import iree_profile as profile
 from scripts.features.variants.specs import dispatches, search, spec
-from scripts.iree import added_flags, module_arguments
-from scripts.iree.backends import add_arguments, flags_of
+from scripts.iree.compile_options import CompileOptions
 from scripts.iree.module_arguments import Called
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CompileOptions):
+    called: Called
+    budget_s: float = option(help="seconds for the trials")
+    out_spec: Path
+    out_report: Path
 
 
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.tune_dispatches", description=__doc__
-    )
-    add_arguments(parser)
-    module_arguments.add(parser)
-    parser.add_argument("--budget-s", required=True, type=float, help="seconds for the trials")
-    parser.add_argument("--out-spec", required=True, type=Path)
-    parser.add_argument("--out-report", required=True, type=Path)
-    args = parser.parse_args()
-    called = Called.of(args)
-    flags = [*flags_of(args), *added_flags.of(args.program, args.flags)]
+    args = options.parse(Options)
+    called = args.called
+    called.require_device()
+    flags = args.compiler_flags()
     with tempfile.TemporaryDirectory(dir=args.out_spec.parent, prefix="specs-") as scratch:
         folder = Path(scratch).absolute()
         shares = _shares(called, folder)
@@ -43,7 +43,7 @@ def main() -> None:
         slowest = [same[0] for _, same in weighed]
         matched = spec.matched(slowest, args.program, flags, folder / "matched")
         made, faster = search.search(
-            weighed, matched, flags, folder / "trials", args.device, called.threads, args.budget_s
+            weighed, matched, flags, folder / "trials", called.device, called.threads, args.budget_s
         )
     atomic.write_text(args.out_spec, spec.text(faster) if faster else spec.NONE)
     report = {

@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.torch_runtime.arguments import argument_parser, prepare_process, work
+from scripts.core import options
+from scripts.core.options import option
+from scripts.torch_runtime.arguments import Work, prepare_process
 from scripts.torch_runtime.verify_session import serve, verify_baseline
-from scripts.verify import arguments as check_arguments
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    work: Work
+    collect: Sequence[str] = option((), help='JSON list of profiles: ["profiler"]')
+    cache: Path | None = option(
+        None,
+        help="folder for what inductor compiles, which the timing uses again (default: a temporary folder)",
+    )
+    serve: bool = option(False, help="time calls on request (scripts/stages/time_group.py)")
+    out: Path
 
 
 def main() -> None:
-    parser = argument_parser("scripts.stages.verify_baseline", __doc__)
-    check_arguments.add_tolerance(parser)
-    parser.add_argument(
-        "--collect", default="[]", type=json.loads, help='JSON list of profiles: ["profiler"]'
-    )
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        help="folder for what inductor compiles, which the timing uses again (default: a temporary folder)",
-    )
-    parser.add_argument(
-        "--serve", action="store_true", help="time calls on request (scripts/stages/time_group.py)"
-    )
-    parser.add_argument("--out", required=True, type=Path)
-    args = parser.parse_args()
-    check = check_arguments.check(args)
+    args = options.parse(Options)
     if args.cache and not args.serve:
         shutil.rmtree(args.cache, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="baseline-") as folder:
-        cell = work(args, Path(folder).absolute())
-        prepare_process(cell)
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str((args.cache or cell.scratch).absolute())
+        prepare_process(args.work)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str((args.cache or Path(folder)).absolute())
         if args.serve:
             prepared = None
-            if not cell.program:
+            if not args.work.program:
                 from scripts.torch_runtime.torch_session import prepare_fork
 
-                prepared = prepare_fork(cell, check)
-            serve(cell, check, prepared)
+                prepared = prepare_fork(args.work)
+            serve(args.work, prepared)
         else:
-            verify_baseline(cell, check, args.collect, args.out)
+            verify_baseline(args.work, args.collect, args.out)
 
 
 if __name__ == "__main__":

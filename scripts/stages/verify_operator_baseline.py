@@ -30,8 +30,7 @@ from scripts.torch_model import convert, loading
 from scripts.torch_runtime.arguments import has_cuda_driver
 from scripts.torch_runtime.runtime import NoDevice, compile_count
 from scripts.verify import codes
-from scripts.verify.arguments import Check
-from scripts.verify.verify import verify
+from scripts.verify.verify import Check, verify
 
 EMPTY = {"op": "aten.neg.default", "args": "((T([1], f32),), {})", "inputs": ""}
 """A call that computes nothing: of one element."""
@@ -90,7 +89,7 @@ class _Baseline:
     """A runtime on its device, which is opened with the first problem."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._args, self._threads = args, timing_arguments.threads(args)
+        self._args, self._threads = args, args.threads
         self._versions = plugins.installed(plugins.runtime(args.runtime).versions)
         self._device: Any = None
 

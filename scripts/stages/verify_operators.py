@@ -20,7 +20,7 @@ from scripts.iree.session import Module, NoDevice, device_info, load_command
 from scripts.iree.verify_module import Files, verify_module
 from scripts.timing import arguments as timing_arguments
 from scripts.timing.worker import Program
-from scripts.verify.arguments import Check
+from scripts.verify.verify import Check
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ class _Verifying:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._device, self._out = args.device, args.out
-        self._threads = timing_arguments.threads(args)
+        self._threads = args.threads
         self._empty = ""
 
     def handle(self, payload: dict[str, Any], facts: dict[str, Any]) -> None:

@@ -1,16 +1,17 @@
-"""Command-line options of every stage that loads a model, and their values."""
+"""Command-line options of every stage that loads a model, or takes a training step of it."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scripts.core.options import option
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class ModelChoice:
     """A model file and the options of its entry. `name` is its name in the matrix.
 
@@ -18,25 +19,43 @@ class ModelChoice:
     """
 
     name: str
-    file: Path
-    options: Mapping[str, Any]
-    load_threads: int | None = None
+    model_file: Path
+    options: Mapping[str, Any] = option(factory=dict, help='JSON: {"seq_len": 128}')
+    load_threads: int | None = option(None, help="CPU threads (default: torch's choice)")
+
+    @property
+    def dtype(self) -> str:
+        return self.options.get("dtype", "f32")
+
+    @property
+    def seed(self) -> int:
+        return int(self.options.get("seed", 0))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every command that loads a model."""
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--model-file", required=True, type=Path)
-    parser.add_argument("--options", default="{}", type=json.loads, help='JSON: {"seq_len": 128}')
-    parser.add_argument("--load-threads", type=int, help="CPU threads (default: torch's choice)")
+@dataclass(frozen=True)
+class Optimizer:
+    """An optimizer of torch.optim: its name, its learning rate, and the other arguments that it is called with, such as
+    `momentum`. Without them it has PyTorch's defaults."""
 
+    name: str = "SGD"
+    lr: float = 0.01
+    others: Mapping[str, Any] = field(default_factory=dict)
 
-def add_optimizer(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the optimizer of training steps, for Optimizer.of."""
-    shown = 'JSON: {"name": "SGD", "lr": 0.01}'
-    parser.add_argument("--optimizer", default="{}", type=json.loads, help=shown)
+    @classmethod
+    def of(cls, name: str = "SGD", lr: float = 0.01, **others: Any) -> Optimizer:
+        """The optimizer of an entry `train` of the configuration."""
+        return cls(name, lr, others)
 
+    @classmethod
+    def option(cls) -> Any:
+        """The field for the optimizer of training steps."""
+        return option(
+            factory=cls,
+            type=lambda text: cls.of(**json.loads(text)),
+            help='JSON: {"name": "SGD", "lr": 0.01}',
+        )
 
-def model(args: argparse.Namespace) -> ModelChoice:
-    """The values of `add_arguments`."""
-    return ModelChoice(args.name, args.model_file, args.options, args.load_threads)
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What torch.optim's class is called with, besides the weights."""
+        return {"lr": self.lr, **self.others}

@@ -7,7 +7,6 @@ import enum
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from scripts.core import exits
 
@@ -39,6 +38,17 @@ class ModelError(Exception):
         self.reason = reason
 
 
+class ModelFileError(ValueError):
+    """A model file, or an option set for it, that cannot work; says which and what to do."""
+
+    reason = Fault.FILE
+
+
+class BrokenModelFile(ModelFileError):
+    """An error in the model file, or in a module that it imports, and not in the configuration. The
+    reference of this model fails; other models are not affected."""
+
+
 @contextlib.contextmanager
 def of(reason: Fault) -> Iterator[None]:
     """Set the reason of a ModelError without a reason that is raised inside this context."""
@@ -49,9 +59,13 @@ def of(reason: Fault) -> Iterator[None]:
         raise
 
 
-def fail(error: Exception, before: str = "") -> NoReturn:
-    """Exit with the error of the model, after the text `before`."""
-    exits.fail(f"{before}{error}", reason=getattr(error, "reason", ""))
+@contextlib.contextmanager
+def reported(before: str = "") -> Iterator[None]:
+    """Exit with the error of a model or its file that is raised inside this context, after the text `before`."""
+    try:
+        yield
+    except (ModelError, ModelFileError) as error:
+        exits.fail(f"{before}{error}", reason=error.reason)
 
 
 def changes_buffer(name: str, kind: str = "BUFFER_MUTATION") -> str:

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from scripts.core import tensors
 from scripts.torch_model import footprint, source
+from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.convert import TORCH_DTYPE
 from scripts.torch_model.errors import Fault, ModelError, of, raised
 from scripts.torch_model.inputs import (
@@ -156,16 +157,8 @@ class LoadedModel:
         return text
 
 
-def load(
-    name: str,
-    path: str | Path,
-    options: Mapping[str, Any],
-    stage: str = "",
-    memory_factor: float = 1.0,
-    threads: int | None = None,
-) -> LoadedModel:
-    """Build the model of file `path` and its inputs under `options`, with `threads` CPU threads
-    (None: torch's own choice).
+def load(model: ModelChoice, stage: str = "", memory_factor: float = 1.0) -> LoadedModel:
+    """Build a model and its inputs under the options of its entry.
 
     Exits as `oom` before it builds weights that `stage` cannot hold, which takes `memory_factor`
     times their bytes (footprint.require).
@@ -174,12 +167,12 @@ def load(
     in the entry's dtype: inputs that the model computes (a cache) are those of that dtype. Raises
     ModelError where a function raises or returns something else than is expected.
     """
-    file = ModelFile(path, options, threads)
+    file = ModelFile(model.model_file, model.options, model.load_threads)
     if not file.options.get("pretrained"):  # its loader wants values, and fetches them
-        counted = footprint.count(lambda: file.call("get_model"), file.options.get("dtype", "f32"))
+        counted = footprint.count(lambda: file.call("get_model"), model.dtype)
         footprint.require(counted, stage, memory_factor)
     built = file.build("get_model")
-    return LoadedModel(name, built, *inputs_of(file, built), file)
+    return LoadedModel(model.name, built, *inputs_of(file, built), file)
 
 
 def inputs_of(file: ModelFile, built: torch.nn.Module) -> tuple[tuple, dict[str, Any]]:

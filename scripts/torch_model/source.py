@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import checkout, python_source
-from scripts.torch_model.errors import Fault
+from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 ROOT = checkout.ROOT
 
@@ -41,17 +41,6 @@ def shipped(root: Path) -> dict[str, Path]:
     """Return the model files of the project at `root`, in order, by the names of their models."""
     files = sorted((root / "models").absolute().glob("*.py"))
     return {file.stem: file for file in files if file.stem[0] != "_"}
-
-
-class ModelFileError(ValueError):
-    """A model file, or an option set for it, that cannot work; says which and what to do."""
-
-    reason = Fault.FILE
-
-
-class BrokenModelFile(ModelFileError):
-    """An error in the model file, or in a module that it imports, and not in the configuration. The
-    reference of this model fails; other models are not affected."""
 
 
 def functions(path: str | Path) -> dict[str, Function]:

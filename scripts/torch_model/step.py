@@ -21,8 +21,8 @@ from torch.utils import _pytree as pytree
 from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, OPTIMIZER, Signature, TensorType
 from scripts.torch_model import errors, trees
+from scripts.torch_model.arguments import Optimizer
 from scripts.torch_model.loading import LoadedModel
-from scripts.torch_model.optimizer import Optimizer
 
 Autocast = Callable[[], AbstractContextManager]
 Named = list[tuple[str, torch.Tensor]]

@@ -2,85 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.core import exits
+from scripts.core.options import option
 from scripts.matrix import plugins
 from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION, MATMUL_PRECISIONS, PRECISIONS, TESTS
 from scripts.timing import arguments as timing_arguments
-from scripts.torch_model import arguments
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.optimizer import Optimizer
-from scripts.verify import arguments as check_arguments
+from scripts.torch_model.arguments import ModelChoice, Optimizer
+from scripts.verify.verify import Check
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Work:
     """What a baseline's cell runs: a model with the archive's weights and the reference's inputs, or
-    the `program` that a frontend exported from it. `scratch`: a temporary folder.
+    the `program` that a frontend exported from it; and what its results are compared with.
 
-    `runtime` is a module of scripts/baselines, `device` cpu or cuda, `threads` those of the CPU,
-    `test` one of precision.TESTS, `precision` one of precision.PRECISIONS. `compile`: arguments of
-    torch.compile. `rewrites`: "speed" for the captured graph, rewritten for speed; "" for the model as it is.
+    `rewrites`: "speed" for the captured graph, rewritten for speed; "" for the model as it is.
     """
 
     model: ModelChoice
+    check: Check
     weights: Path
     inputs: Path
-    runtime: str
-    device: str
-    threads: int
-    test: str
-    precision: str
-    matmul_precision: str
-    xla_flags: str
-    compile: Mapping[str, Any]
-    rewrites: str
-    optimizer: Optimizer
-    program: Path | None
-    scratch: Path
-
-
-def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
-    """The parser with the options of every command that runs a baseline."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
-    arguments.add_arguments(parser)
-    parser.add_argument("--runtime", required=True, help="a module of scripts/baselines")
-    parser.add_argument("--device", default="cpu", choices=plugins.DEVICES)
-    parser.add_argument("--test", default="eval", choices=TESTS)
-    parser.add_argument("--precision", default="none", choices=PRECISIONS)
-    parser.add_argument(
-        "--matmul-precision", default=DEFAULT_MATMUL_PRECISION, choices=MATMUL_PRECISIONS
+    runtime: str = option(help="a module of scripts/baselines")
+    device: str = option("cpu", choices=plugins.DEVICES)
+    threads: int = timing_arguments.threads()
+    test: str = option("eval", choices=TESTS)
+    precision: str = option("none", choices=PRECISIONS)
+    matmul_precision: str = option(DEFAULT_MATMUL_PRECISION, choices=MATMUL_PRECISIONS)
+    xla_flags: str = option("", help="XLA_FLAGS of the runtime")
+    compile: Mapping[str, Any] = option(
+        factory=dict, help='JSON, arguments of torch.compile: {"mode": "max-autotune"}'
     )
-    parser.add_argument("--xla-flags", default="", help="XLA_FLAGS of the runtime")
-    parser.add_argument(
-        "--compile", default="{}", type=json.loads, help='JSON: {"mode": "max-autotune"}'
-    )
-    parser.add_argument(
-        "--rewrites", default="", choices=("", "speed"), help="of the captured graph"
-    )
-    arguments.add_optimizer(parser)
-    parser.add_argument("--program", type=Path, help="for a runtime that runs a frontend's program")
-    parser.add_argument("--weights", required=True, type=Path)
-    parser.add_argument("--inputs", required=True, type=Path)
-    check_arguments.add_references(parser)
-    timing_arguments.add_threads(parser)
-    return parser
-
-
-def work(args: argparse.Namespace, scratch: Path) -> Work:
-    """The values of `argument_parser`."""
-    given: dict[str, Any] = {f.name: getattr(args, f.name, None) for f in fields(Work)}
-    given |= {"model": arguments.model(args), "threads": timing_arguments.threads(args)}
-    given |= {"optimizer": Optimizer.of(**args.optimizer), "scratch": scratch}
-    return Work(**given)
+    rewrites: str = option("", choices=("", "speed"), help="of the captured graph")
+    optimizer: Optimizer = Optimizer.option()
+    program: Path | None = option(None, help="for a runtime that runs a frontend's program")
 
 
 def prepare_process(work: Work) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 from scripts.core import exits
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.torch_session import TorchSession
-from scripts.verify.arguments import Check
 
 Functions = Mapping[str, Callable]
 """The library's functions by the names of kernels."""
@@ -24,14 +23,14 @@ EPS = 1e-5
 
 
 def open_session(
-    work: Work, check: Check, device: Any, package: str, functions: Callable[[], Functions]
+    work: Work, device: Any, package: str, functions: Callable[[], Functions]
 ) -> TorchSession:
     """The session of a kernel, by the function of a library.
 
     `functions` imports the library. Exits as unavailable if the package is not installed, and as
     unsupported if it has no such kernel.
     """
-    file = work.model.file
+    file = work.model.model_file
     name = file.stem if file.parent.parts[-2:] == ("models", "kernels") else ""
     try:
         known = functions()
@@ -47,4 +46,4 @@ def open_session(
             f"{work.runtime} has no kernel {name or work.model.name}; it has {', '.join(known)}",
             exits.UNSUPPORTED,
         )
-    return TorchSession(work, check, device, lambda _: known[name])
+    return TorchSession(work, device, lambda _: known[name])

@@ -14,14 +14,13 @@ import torch
 
 from scripts.core import exits, tensors
 from scripts.matrix import plugins, precision
-from scripts.torch_model import convert, errors, golden, loading, source, trees
+from scripts.torch_model import convert, errors, golden, loading, trees
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
 from scripts.torch_model.weights import named_weights, set_weights, with_arrays, with_inputs
 from scripts.torch_runtime import profiling
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.runtime import open_runtime
-from scripts.verify.arguments import Check
 from scripts.verify.verify import Expected
 
 Prepare = Callable[[LoadedModel], Callable]
@@ -41,11 +40,11 @@ class TorchSession:
     """The model on its device; calling it is one timed call. `load_s`: seconds to fill and place the built
     model. `rewrites`: names of the rewrites that have changed its graph."""
 
-    def __init__(self, work: Work, check: Check, device: Any, prepare: Prepare) -> None:
+    def __init__(self, work: Work, device: Any, prepare: Prepare) -> None:
         self._device = device
         built = _ahead.pop() if _ahead else build(work)
         start = time.perf_counter()
-        self.step, self.rewrites = _step(work, check, built, device, prepare)
+        self.step, self.rewrites = _step(work, built, device, prepare)
         self.load_s = time.perf_counter() - start
 
     def __call__(self) -> Any:
@@ -98,7 +97,7 @@ def renew_thread_pool() -> None:
 _ahead: list[LoadedModel] = []
 
 
-def prepare_fork(work: Work, check: Check) -> tuple[Any, Any, TorchSession] | None:
+def prepare_fork(work: Work) -> tuple[Any, Any, TorchSession] | None:
     """Do before a fork what takes long and needs one thread: with more, this process could not be forked.
 
     The model is built. For PyTorch's own runtimes on a CPU, its session is opened and compiled as well, and this returns the
@@ -113,7 +112,7 @@ def prepare_fork(work: Work, check: Check) -> tuple[Any, Any, TorchSession] | No
     runtime, device = open_runtime(work)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    session = runtime.open_session(work, check, device)
+    session = runtime.open_session(work, device)
     torch.set_num_threads(threads)
     if hasattr(runtime, "compile_ahead"):
         runtime.compile_ahead(session)
@@ -122,35 +121,27 @@ def prepare_fork(work: Work, check: Check) -> tuple[Any, Any, TorchSession] | No
 
 def build(work: Work) -> LoadedModel:
     """The model as its file builds it."""
-    model = work.model
     factor = plugins.runtime(work.runtime).memory_factor
-    stage = f"baseline {work.runtime}"
-    try:
-        return loading.load(
-            model.name, model.file, model.options, stage, factor, model.load_threads
-        )
-    except (errors.ModelError, source.ModelFileError) as error:
-        errors.fail(error)
+    with errors.reported():
+        return loading.load(work.model, f"baseline {work.runtime}", factor)
 
 
-def eager_in_precision(work: Work, check: Check) -> Expected:
+def eager_in_precision(work: Work) -> Expected:
     """The golden results for a precision of its own: eager in that precision on the CPU, and the
     reference's float64 results, as in PyTorch's benchmarks."""
-    expected = check.expected(without=tensors.CHANGE)
+    expected = work.check.expected(without=tensors.CHANGE)
     loaded, autocast = _fill(work, build(work))
     context = functools.partial(torch.autocast, "cpu", autocast) if autocast else None
     dtype = precision.compute_dtype(expected.dtype, work.precision)
-    try:
-        step = _eager_step(work, check, loaded, torch.device("cpu"), context)
+    with errors.reported(f"eager in {work.precision}: "):
+        step = _eager_step(work, loaded, torch.device("cpu"), context)
         twice = golden.run_twice(step, dtype)
-        golden.check(work.model.file, twice.eager)
-    except errors.ModelError as error:
-        errors.fail(error, f"eager in {work.precision}: ")
+        golden.check(work.model.model_file, twice.eager)
     return Expected(twice.types, twice.eager, expected.fp64, twice.deterministic, dtype)
 
 
 def _step(
-    work: Work, check: Check, built: LoadedModel, device: Any, prepare: Prepare
+    work: Work, built: LoadedModel, device: Any, prepare: Prepare
 ) -> tuple[EvalStep | TrainStep, tuple[str, ...]]:
     """The model with the reference's weights and inputs on the device, as one timed call; and the names of
     the rewrites that have changed its graph."""
@@ -160,7 +151,7 @@ def _step(
     if work.rewrites:
         loaded, rewrites = _rewritten_for_speed(loaded)
     context = functools.partial(device.autocast, autocast) if autocast else None
-    step = _eager_step(work, check, loaded, device.device, context)
+    step = _eager_step(work, loaded, device.device, context)
     step.call = prepare(loaded)
     if isinstance(step, TrainStep):
         optimizer = getattr(torch.optim, work.optimizer.name)
@@ -211,13 +202,13 @@ def _fill(work: Work, loaded: LoadedModel) -> tuple[LoadedModel, torch.dtype | N
 
 
 def _eager_step(
-    work: Work, check: Check, loaded: LoadedModel, device: torch.device, autocast: Any
+    work: Work, loaded: LoadedModel, device: torch.device, autocast: Any
 ) -> EvalStep | TrainStep:
     """The step of the test in eager mode. A training step does not update the weights."""
     options = {"autocast": autocast} if autocast else {}
     if work.test == "eval":
         return EvalStep(loaded, **options)
-    stored = tensors.load_npz(check.golden, tensors.COTANGENT)
+    stored = tensors.load_npz(work.check.golden, tensors.COTANGENT)
     kept = [
         torch.from_numpy(stored[f"{tensors.COTANGENT}{i}"]).to(device) for i in range(len(stored))
     ]

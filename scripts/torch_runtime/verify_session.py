@@ -24,14 +24,13 @@ from scripts.torch_runtime.runtime import (
     settle,
 )
 from scripts.verify import torch_same
-from scripts.verify.arguments import Check
 from scripts.verify.verify import Expected, follow_generation, verify
 
 WARM_CALLS = 3
 """Calls after the first one within which a runtime stops compiling: training compiles again in the second."""
 
 
-def verify_baseline(work: Work, check: Check, collect: Collection[str], out: Path) -> None:
+def verify_baseline(work: Work, collect: Collection[str], out: Path) -> None:
     """Load a baseline, call it, compare its results with golden ones, and write what was found out.
 
     `collect`: the profiles to take at the end. Exits if there is no device, if the results are wrong (the file is written
@@ -39,12 +38,12 @@ def verify_baseline(work: Work, check: Check, collect: Collection[str], out: Pat
     """
     declared = plugins.runtime(work.runtime)
     runtime, device = open_runtime(work)
-    expected = runtime.eager_in_precision(work, check) if work.precision != "none" else None
+    expected = runtime.eager_in_precision(work) if work.precision != "none" else None
     process.reset_peak_rss()
     compiled_before = compile_seconds(runtime, device) or 0.0
     channel.working()
     channel.mark("load")
-    session = runtime.open_session(work, check, device)
+    session = runtime.open_session(work, device)
     channel.mark("first call")
     cold = calls.run_calls(session, device, 1, keep=True, watch=True, lazy=declared.lazy)
     begin = time.perf_counter()
@@ -52,7 +51,7 @@ def verify_baseline(work: Work, check: Check, collect: Collection[str], out: Pat
     first_call_s = cold.first_s + time.perf_counter() - begin
     cold = dataclasses.replace(cold, first=None)  # releases the results on the device
     peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
-    verification = _verification(session, work, check, outputs, expected)
+    verification = _verification(session, work, outputs, expected)
     del expected, outputs
     warm: Run | None = None
     if verification.code == torch_same.PASS:
@@ -80,7 +79,7 @@ def verify_baseline(work: Work, check: Check, collect: Collection[str], out: Pat
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
 
 
-def serve(work: Work, check: Check, prepared: tuple[Any, Any, Any] | None) -> None:
+def serve(work: Work, prepared: tuple[Any, Any, Any] | None) -> None:
     """Time calls of a verified baseline on request (timing/worker.py).
 
     `prepared`: its runtime, device and TorchSession, if they were opened once for all generations.
@@ -92,7 +91,7 @@ def serve(work: Work, check: Check, prepared: tuple[Any, Any, Any] | None) -> No
             session.adopt_fork()
         else:
             runtime, device = open_runtime(work)
-            session = runtime.open_session(work, check, device)
+            session = runtime.open_session(work, device)
         session()
         device.finish()
         settle(runtime)
@@ -113,18 +112,15 @@ def _warm_run(session: Session, device: Any, runtime: Any, lazy: bool, watch: bo
 
 
 def _verification(
-    session: Session,
-    work: Work,
-    check: Check,
-    outputs: Mapping[str, np.ndarray],
-    expected: Expected | None,
+    session: Session, work: Work, outputs: Mapping[str, np.ndarray], expected: Expected | None
 ) -> Verification:
     """Compare the first call's results with golden, or with `expected`, and the greedy tokens of a language model."""
     names = list(outputs) if work.test == "train" else None
+    check = work.check
     # A baseline changes its weights in place: it returns the loss and the gradients.
     wanted = expected or check.expected(without=tensors.CHANGE)
     found = verify(list(outputs.values()), wanted, check.tolerance, names)
     if work.test != "eval":
         return found
     start_from = list(tensors.load_npz(work.inputs).values())
-    return follow_generation(found, session.call_with, start_from, check.signature())
+    return follow_generation(found, session.call_with, start_from, check.read_signature())

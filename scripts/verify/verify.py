@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from scripts.core import tensors
+from scripts.core.options import option
 from scripts.timing.measurement import Verification
 from scripts.verify import codes, greedy_tokens, scaling, special_values, tolerances, torch_same
 
@@ -24,6 +26,37 @@ class Expected:
     deterministic: bool
     dtype: str
     """The dtype of the computation (f32, f16, bf16), which determines the default tolerance."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What results are compared with, as options of a stage: files of the reference (or gradients) stage. `tolerance` has the
+    values that differ from the default (torch_same.Tolerance)."""
+
+    golden: Path = option(help="golden.npz")
+    signature: Path = option(help="signature.json")
+    tolerance: Mapping[str, Any] = option(
+        factory=dict, help='JSON: {"tol": 1e-3}, {"cosine": true} or {"noise": 0.05}'
+    )
+
+    def read_signature(self) -> tensors.Signature:
+        return tensors.Signature.read(self.signature)
+
+    def expected(self, without: str = "") -> Expected:
+        """What the files have. `without`: the beginning of the names of results that are left out."""
+        signature, stored = self.read_signature(), tensors.load_npz(self.golden)
+        kept = [
+            (number, kind)
+            for number, kind in enumerate(signature.outputs)
+            if not without or not kind.name.startswith(without)
+        ]
+        return Expected(
+            types=[kind for _, kind in kept],
+            golden=[stored[f"golden.{number}"] for number, _ in kept],
+            fp64=[stored[f"fp64.{number}"] for number, _ in kept] if signature.has_fp64 else None,
+            deterministic=signature.deterministic,
+            dtype=signature.dtype,
+        )
 
 
 def verify(

@@ -16,7 +16,7 @@ from torch.export.graph_signature import InputKind
 from scripts.core.tensors import CHANGE, OPTIMIZER, Signature
 from scripts.lowering import capture
 from scripts.torch_model import convert, loading
-from scripts.torch_model.optimizer import Optimizer
+from scripts.torch_model.arguments import Optimizer
 from scripts.torch_model.step import (
     TrainStep,
     WholeStep,

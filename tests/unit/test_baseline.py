@@ -7,7 +7,7 @@ import pytest
 
 from scripts.core import exits
 from scripts.timing.calls import Counters, run_calls
-from scripts.torch_model.optimizer import Optimizer
+from scripts.torch_model.arguments import Optimizer
 from scripts.torch_runtime import arguments
 
 REQUIRED = [
