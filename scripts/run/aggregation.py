@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 
 from scripts.matrix import stages
@@ -53,11 +52,10 @@ class Aggregation:
 
     def _stages(self, row: Cell, matrix: Matrix, timed_by: str) -> list[tuple[Stage, Cell]]:
         """The stages of a row: its chain, that of its group, and its remedies if they take part."""
-        found = [*matrix.chain(row), matrix.timed(row, timed_by)]
-        of = SimpleNamespace(**row.by_axis())
-        if row.kind is Kind.IREE and self._maker.take_part(of):
-            found.append((stages.STAGES["remedy"], row.to(Kind.MODULE)))
-        return found
+        chain = [*matrix.chain(row), matrix.timed(row, timed_by)]
+        if row.kind is Kind.IREE and self._maker.take_part(row):
+            chain.append((stages.STAGES["remedy"], row.to(Kind.MODULE)))
+        return chain
 
     def measuring_code(self, matrix: Matrix | None = None) -> str:
         """A hash of the code that measures and verifies rows. When it changes, other rows are stale."""
