@@ -1,6 +1,6 @@
-"""The features, and how a process of the driver loads them.
+"""The features, and how a process of the driver loads them: Snakemake, the verbs, and the commands that aggregate.
 
-Stages load none: an import of this module would make their fingerprints cover everything.
+Commands of stages with fingerprints load none: an import of this module would make those cover everything.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 from snakemake_interface_common.exceptions import WorkflowError
 
 from scripts.run.resources import ATTEMPTS
-from scripts.snakemake import executors, orphans, scheduler, submissions
+from scripts.snakemake import executors, orphans, patch, scheduler, submissions
 from scripts.snakemake.patch import VERSION, Patch
 
 PATCHES: tuple[Patch, ...] = (
@@ -36,16 +36,15 @@ class Patches:
     def __init__(self, workflow: Any, logger: logging.Logger) -> None:
         self._workflow = workflow
         self._logger = logger
-        self._problems = {p.name: problem for p in PATCHES if (problem := p.problem())}
+        self._problem = patch.problem()
         self._notes = orphans.Notes()
         self._said: set[str] = set()
         self.on_node: bool = getattr(workflow, "remote_exec", False)
         if self.on_node:
             self._need(submissions.SIDE_BY_SIDE)
-            self._need(submissions.UNWATCHED)
             submissions.leave_marks()
             return
-        if self._on(executors.EXECUTORS):
+        if not self._problem:
             executors.subclass(self._notes)
         if not self.may_submit:
             self._say("local")
@@ -64,13 +63,13 @@ class Patches:
 
     def side_by_side(self, **stages: int) -> None:
         """Set how many stages of a kind run at the same time in one submission, by resource."""
-        if self._on(submissions.SIDE_BY_SIDE):
+        if not self._problem:
             for resource, number in stages.items():
                 self._workflow.register_resource(resource, number)
 
     def name_group(self, group: str, known_as: str) -> None:
         """Set the name by which `group-components` of a profile refers to a group that a function returns."""
-        if self._on(submissions.GROUPS):
+        if not self._problem:
             self._workflow.parent_groupids[group] = known_as
 
     def start(self) -> None:
@@ -81,7 +80,7 @@ class Patches:
             else:
                 orphans.refuse()
                 self._say("local")
-                if self._on(scheduler.NO_LIMIT):
+                if not self._problem:
                     scheduler.lift(self._workflow.scheduler)
         except orphans.StillRunning as problem:
             raise WorkflowError(str(problem)) from problem
@@ -89,7 +88,7 @@ class Patches:
     def stop_after(self, problem: Callable[[Sequence[str]], str]) -> None:
         """End the run after the first job for whose outputs `problem` returns a message."""
         self._say("asked")
-        if self._on(scheduler.STOPPING):
+        if not self._problem:
             self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))
 
     def end(self) -> None:
@@ -98,9 +97,9 @@ class Patches:
 
     def _start_submitting(self) -> None:
         workflow, executor = self._workflow, self._workflow.executor_plugin.name
-        for patch in PATCHES:
-            if patch.runs == "cluster":
-                self._need(patch)
+        for needed in PATCHES:
+            if needed.runs == "cluster":
+                self._need(needed)
         scheduler.calm(workflow.scheduler)
         # Not the cores of this machine. Snakemake evaluates the resources of a job again before it starts the
         # job, so this is early enough, and which executor it uses is not known any earlier.
@@ -118,24 +117,22 @@ class Patches:
         orphans.refuse_beside(executor, workflow.executor_settings)
         self._notes.begin()
 
-    def _on(self, patch: Patch) -> bool:
-        return patch.name not in self._problems
-
-    def _need(self, patch: Patch) -> None:
+    def _need(self, needed: Patch) -> None:
         """Raise WorkflowError if a patch that a run on a cluster needs is switched off."""
-        if problem := self._problems.get(patch.name):
+        if self._problem:
             raise WorkflowError(
-                f"{patch.name}: {problem}. A run on a cluster is not safe without this patch: "
-                f"{patch.without}. Install snakemake{VERSION} (requirements.txt), or run on "
+                f"{needed.name}: {self._problem}. A run on a cluster is not safe without this patch: "
+                f"{needed.without}. Install snakemake{VERSION} (requirements.txt), or run on "
                 "one machine."
             )
 
     def _say(self, runs: str) -> None:
         """Warn once about each patch that is switched off."""
-        for patch in PATCHES:
-            if patch.runs == runs and patch.name not in self._said:
-                self._said.add(patch.name)
-                if problem := self._problems.get(patch.name):
-                    self._logger.warning(
-                        f"switched off: {patch.name} ({problem}). Without it, {patch.without}."
-                    )
+        if not self._problem or runs in self._said:
+            return
+        self._said.add(runs)
+        for off in PATCHES:
+            if off.runs == runs:
+                self._logger.warning(
+                    f"switched off: {off.name} ({self._problem}). Without it, {off.without}."
+                )

@@ -8,7 +8,6 @@ import pytest
 import snakemake
 import snakemake.api
 from snakemake.persistence import PersistenceBase
-from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
@@ -169,12 +168,6 @@ def test_executors_of_clusters_alone_are_subclassed_and_only_once(plugin):
     wanted = (executors.Submitting, before)
     remote = plugin.common_settings.non_local_exec
     assert plugin.executor.__mro__[1:3] == wanted if remote else plugin.executor is before
-
-
-def test_a_run_on_a_cluster_stops_where_the_scheduler_has_changed(monkeypatch):
-    monkeypatch.delattr(JobScheduler, "_schedule_reevalutation")
-    with pytest.raises(WorkflowError, match="one timer at a time: JobScheduler"):
-        run(Workflow(cluster=True))
 
 
 def test_a_stage_on_a_node_is_refused_where_it_would_share_the_node(newer):

@@ -67,9 +67,7 @@ def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(co
 def test_the_default_run_is_the_one_that_its_time_is_given_for(config):
     """The goals of docs/performance.md are for these rows, budgets and limits."""
     found = expansion.expand(config, {}, ROOT)
-    rows = Counter(
-        row["target"] if row.kind is Kind.IREE else row["baseline"] for row in found.rows()
-    )
+    rows = Counter(row.target if row.kind is Kind.IREE else row.baseline for row in found.rows())
     assert rows == {
         "llvm-cpu": 48, "cuda": 16, "rocm": 16, "vulkan-ada": 16, "vulkan": 2,
         "eager": 16, "inductor": 16, "eager-cuda": 16, "inductor-cuda": 16,
