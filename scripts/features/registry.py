@@ -1,6 +1,8 @@
-"""The features, and how a process of the driver loads them: Snakemake, the verbs, and the commands that aggregate.
+"""The features, and how a process of the driver loads them: Snakemake, the verbs, and those commands of scripts/stages/
+that handle results (aggregate_results, clean, …).
 
-Commands of stages with fingerprints load none: an import of this module would make those cover everything.
+The commands of stages that run in an environment load none: an import of this module would make their fingerprints cover
+everything.
 """
 
 from __future__ import annotations

@@ -9,10 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-
-from scripts.supervise import journal
 
 TYPICAL_S = {
     "env": 20.0,
@@ -40,8 +36,6 @@ ASSUMED_JOBS = 2
 """The assumption has the weight of this many finished jobs."""
 DOUBT_S = 30.0
 """Weight, in seconds, of the assumption that this machine is as fast as assumed."""
-HISTORY_BYTES = 1 << 20
-"""Bytes that are read from the end of a journal: the times of some thousand stages."""
 
 
 class Shares:
@@ -81,55 +75,21 @@ class Shares:
         self._now = now
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """The time of jobs per stage: as in earlier runs at first, then as measured in this run.
+def left_s(to_come: Mapping[str, int], shares: Shares, now: float) -> float:
+    """Return the seconds until the running jobs and the jobs `to_come` (per stage) end.
 
-    A stage without a finished job is assumed to be slower or faster by the same factor as the
-    others.
+    A stage without a finished job is assumed to be slower or faster by the same factor as the others.
     """
+    assumed = sum(_assumed_s(stage) * count for stage, count in shares.jobs.items())
+    slower = (DOUBT_S + sum(shares.seconds.values())) / (DOUBT_S + assumed)
 
-    assumed_s: Mapping[str, float]
+    def mean_s(stage: str) -> float:
+        total = ASSUMED_JOBS * _assumed_s(stage) * slower + shares.seconds[stage]
+        return total / (ASSUMED_JOBS + shares.jobs[stage])
 
-    def left_s(self, to_come: Mapping[str, int], shares: Shares, now: float) -> float:
-        """Return the seconds until the running jobs and the jobs `to_come` (per stage) end."""
-        slower = self._slower(shares)
-
-        def mean_s(stage: str) -> float:
-            total = ASSUMED_JOBS * self._assumed_s(stage) * slower + shares.seconds[stage]
-            return total / (ASSUMED_JOBS + shares.jobs[stage])
-
-        waiting = sum(mean_s(stage) * count for stage, count in to_come.items())
-        return waiting + sum(max(0.0, mean_s(stage) - had) for stage, had in shares.running(now))
-
-    def _assumed_s(self, stage: str) -> float:
-        return self.assumed_s.get(stage, TYPICAL_S.get(stage, OTHER_S))
-
-    def _slower(self, shares: Shares) -> float:
-        """Return the time of the finished jobs divided by the assumed time."""
-        assumed = sum(self._assumed_s(stage) * count for stage, count in shares.jobs.items())
-        return (DOUBT_S + sum(shares.seconds.values())) / (DOUBT_S + assumed)
+    waiting = sum(mean_s(stage) * count for stage, count in to_come.items())
+    return waiting + sum(max(0.0, mean_s(stage) - had) for stage, had in shares.running(now))
 
 
-def of_journal(path: Path) -> Estimate:
-    """Return an estimate from the journal of earlier runs, or from TYPICAL_S if there is none."""
-    shares = Shares()
-    events: list[tuple[float, bool, int, str]] = []
-    lines = journal.entries(path, HISTORY_BYTES) if path.is_file() else ()
-    for number, entry in enumerate(lines):
-        if "run" in entry:  # jobs of different runs did not run in parallel
-            _replay(events, shares)
-            events = []
-        elif {"stage", "start", "end"} <= set(entry):
-            events.append((entry["start"], False, number, entry["stage"]))
-            events.append((entry["end"], True, number, entry["stage"]))
-    _replay(events, shares)
-    return Estimate({stage: shares.seconds[stage] / count for stage, count in shares.jobs.items()})
-
-
-def _replay(events: list[tuple[float, bool, int, str]], shares: Shares) -> None:
-    for at, ends, job, stage in sorted(events):  # a job that took no time begins before it ends
-        if ends:
-            shares.end(job, at)
-        else:
-            shares.begin(job, stage, at)
+def _assumed_s(stage: str) -> float:
+    return TYPICAL_S.get(stage, OTHER_S)

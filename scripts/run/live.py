@@ -25,7 +25,7 @@ from rich.text import Text
 from scripts.matrix import stages
 from scripts.matrix.stage import STATUS, TIMING
 from scripts.run import estimate, progress
-from scripts.run.estimate import Estimate, Shares
+from scripts.run.estimate import Shares
 
 TICK_S = 5.0
 """Seconds between two drawings of the line while no job starts or ends."""
@@ -48,16 +48,15 @@ class Live:
         self._draws = (
             console.is_terminal and not console.is_dumb_terminal and not os.environ.get("CI")
         )
-        self._estimate, self._shares = Estimate({}), Shares()
+        self._shares = Shares()
         self._to_come: Counter[str] = Counter()
         self._running: dict[int, tuple[str, list[str], float]] = {}
         self._done, self._total, self._failed = 0, 0, 0
         self._is_drawn, self._logged = False, clock()
         self._lock, self._over = threading.RLock(), threading.Event()
 
-    def start(self, journal: Path) -> None:
-        """Read the times of earlier runs from their journal, and start the timer of the line."""
-        self._estimate = estimate.of_journal(journal)
+    def start(self) -> None:
+        """Start the timer of the line."""
         if self._draws:
             threading.Thread(target=self._tick, daemon=True).start()
 
@@ -141,7 +140,7 @@ class Live:
     def _line(self) -> Text:
         """Return `47/361 · about 12 min left · 2 failed · compile bert/torch/rocm 72 s`."""
         now = self._clock()
-        left = self._estimate.left_s(+self._to_come, self._shares, now)
+        left = estimate.left_s(+self._to_come, self._shares, now)
         parts = [
             Text(f"{self._done}/{self._total}", style="bold"),
             Text(f"about {words(left)} left"),

@@ -1,11 +1,14 @@
 """estimate: the remaining time of a run."""
 
-import json
-
 import pytest
 
 from scripts.run import estimate
-from scripts.run.estimate import Estimate, Shares
+from scripts.run.estimate import Shares, left_s
+
+
+@pytest.fixture(autouse=True)
+def typical(monkeypatch):
+    monkeypatch.setattr(estimate, "TYPICAL_S", {"compile": 10, "measure": 4, "slow": 50})
 
 
 def test_jobs_that_run_beside_each_other_share_the_time_that_passes():
@@ -38,25 +41,23 @@ def test_a_job_that_will_be_run_again_does_not_count_and_one_that_is_not_known_i
 def test_the_time_left_is_that_of_the_jobs_to_come_and_the_rest_of_those_that_run():
     shares = Shares()
     shares.begin(1, "compile", 0)
-    found = Estimate({"compile": 10, "measure": 4}).left_s({"measure": 5, "compile": 1}, shares, 6)
+    found = left_s({"measure": 5, "compile": 1}, shares, 6)
     assert found == pytest.approx(5 * 4 + 10 + (10 - 6))
 
 
 def test_a_job_that_takes_longer_than_expected_has_nothing_left():
     shares = Shares()
     shares.begin(1, "compile", 0)
-    assert Estimate({"compile": 10}).left_s({}, shares, 60) == 0
+    assert left_s({}, shares, 60) == 0
 
 
 def test_what_this_run_sees_takes_the_place_of_what_was_assumed():
     shares = Shares()
     for number in range(100):
-        shares.begin(number, "compile", number)
+        shares.begin(number, "slow", number)
         shares.end(number, number + 1)
-    assert Estimate({"compile": 50}).left_s({"compile": 10}, shares, 100) == pytest.approx(
-        10, abs=1
-    )
-    assert Estimate({"compile": 50}).left_s({"compile": 10}, Shares(), 0) == 500
+    assert left_s({"slow": 10}, shares, 100) == pytest.approx(10, abs=1)
+    assert left_s({"slow": 10}, Shares(), 0) == 500
 
 
 def test_a_machine_that_is_slower_than_assumed_is_so_for_stages_to_come():
@@ -64,39 +65,9 @@ def test_a_machine_that_is_slower_than_assumed_is_so_for_stages_to_come():
     for number in range(10):
         shares.begin(number, "compile", number * 30)
         shares.end(number, number * 30 + 30)
-    left = Estimate({"compile": 10, "measure": 4}).left_s({"measure": 10}, shares, 300)
+    left = left_s({"measure": 10}, shares, 300)
     assert left == pytest.approx(10 * 4 * (30 + 300) / (30 + 100))
 
 
 def test_a_stage_that_nothing_is_known_of_takes_what_is_typical():
-    found = Estimate({}).left_s({"export": 1, "no-stage": 1}, Shares(), 0)
-    assert found == estimate.TYPICAL_S["export"] + estimate.OTHER_S
-
-
-def entry(stage: str, start: float, end: float) -> str:
-    return json.dumps({"stage": stage, "start": start, "end": end, "child_seconds": end - start})
-
-
-def test_earlier_runs_say_what_stages_take(tmp_path):
-    path = tmp_path / "journal.jsonl"
-    lines = [
-        *(json.dumps({"run": 1, "start": 0}), entry("compile", 0, 10), entry("export", 5, 10)),
-        entry("compile", 20, 20),
-        *(json.dumps({"run": 2, "start": 3}), entry("compile", 3, 8)),  # the clock was set back
-        '{"stage": "comp',
-    ]
-    path.write_text("\n".join(lines))
-    assumed = estimate.of_journal(path).assumed_s
-    assert assumed == {"compile": pytest.approx((7.5 + 0 + 5) / 3), "export": 2.5}
-
-
-def test_of_a_long_journal_the_end_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(estimate, "HISTORY_BYTES", 150)
-    path = tmp_path / "journal.jsonl"
-    lines = [entry("compile", n * 100, n * 100 + 50) for n in range(50)]
-    path.write_text("\n".join([*lines, entry("compile", 9000, 9001)]))
-    assert estimate.of_journal(path).assumed_s["compile"] < 50
-
-
-def test_without_a_journal_nothing_is_assumed(tmp_path):
-    assert estimate.of_journal(tmp_path / "none.jsonl").assumed_s == {}
+    assert left_s({"compile": 1, "no-stage": 1}, Shares(), 0) == 10 + estimate.OTHER_S

@@ -180,7 +180,7 @@ def test_between_events_the_line_is_drawn_for_builds_and_never_while_latencies_a
     shown._ticks = 0
     monkeypatch.setattr(shown, "_draw", lambda: drawings.append(1))
     monkeypatch.setattr(shown._over, "wait", wait)
-    shown.start(Path("no-journal.jsonl"))
+    shown.start()
     assert ticked.wait(10)
     shown.end()
     assert bool(drawings) == drawn

@@ -364,7 +364,7 @@ def installer(monkeypatch):
         asked["installed"].append(packages)
         (prefix / "bin").mkdir(parents=True, exist_ok=True)
 
-    monkeypatch.setattr(driver.resolving, "resolve", resolve)
+    monkeypatch.setattr(driver.installing, "resolve", resolve)
     monkeypatch.setattr(driver.installing, "install", install)
     monkeypatch.setattr(driver.installing, "installed", lambda prefix: {"numpy": "2.4.6"})
     return asked

@@ -95,7 +95,7 @@ def start_run():
         run_log.start(MATRIX)
     except OSError as problem:
         raise WorkflowError(f"nothing was run: {problem}; results/ has to be writable")
-    watched.start(progress.JOURNAL)
+    watched.start()
     job_events.follow()
     patches.start()
     if GATE.wanted:
