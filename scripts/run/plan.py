@@ -30,9 +30,6 @@ from scripts.supervise import group, outcome, outcomes
 from scripts.supervise.outcome import Outcome
 from scripts.torch_model import source
 
-PLOTS = ("svg", "png")
-"""The formats of plots."""
-
 
 def parse_retry(wanted: str | None) -> frozenset[str]:
     """The statuses named by `--config retry=timeout,oom` (or `all`, or `stale`)."""

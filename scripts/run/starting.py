@@ -26,19 +26,23 @@ class Run:
 
 
 def of_configuration(
-    declared: Mapping[str, Any], selections: Mapping[str, str], with_conda: bool
+    config: Mapping[str, Any], selections: Mapping[str, str], with_conda: bool
 ) -> Run:
     """The run of a checked configuration and of the selections of its command line. Raises ConfigError."""
-    matrix = expansion.expand(declared, selections, checkout.ROOT)
+    matrix = expansion.expand(config, selections, checkout.ROOT)
     if not checkout.is_here():
         matrix = expansion.with_absolute_paths(matrix, checkout.ROOT)
     if with_conda and (further := [name for name in matrix.toolchains if name != PINNED]):
         raise settings.ConfigError(
             f"toolchains: {further[0]} needs an environment that uv makes; leave --sdm conda out"
         )
-    matrix, notes = feature.adjusted(matrix)
-    plan = Plan(matrix, retry=parse_retry(declared.get("retry")), with_conda=with_conda)
-    return Run(matrix, plan, Gate(declared.get("stop_on"), plan.maker.may_make_good), notes)
+    notes: list[str] = []
+    for one in feature.LOADED.values():
+        if one.adjust:
+            matrix, of_feature = one.adjust(matrix)
+            notes += of_feature
+    plan = Plan(matrix, retry=parse_retry(config.get("retry")), with_conda=with_conda)
+    return Run(matrix, plan, Gate(config.get("stop_on"), plan.maker.may_make_good), notes)
 
 
 def warnings(run: Run) -> Iterator[str]:
@@ -59,4 +63,7 @@ def problems(run: Run, may_submit: bool) -> list[str]:
         return [
             f"targets.{tuned[0]}.tuned: auto is for runs on one machine; leave it out where jobs may go to a cluster"
         ]
-    return [] if run.plan.with_conda else feature.problems(run.matrix)
+    if run.plan.with_conda:
+        return []
+    checks = (one.problems for one in feature.LOADED.values() if one.problems)
+    return [problem for check in checks for problem in check(run.matrix)]

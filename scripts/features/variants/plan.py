@@ -62,7 +62,7 @@ class VariantsPlan:
             )
         rows = [*tuned_matrix.rows(matrix), *tuned_matrix.baselines(matrix)]
         return [
-            *self._aggregation.aggregated(matrix, rows, "time_tuned"),
+            *self._aggregation.of_rows(rows, "time_tuned"),
             *self._aggregation.machine_limits(tuned_matrix.devices(matrix)),
         ]
 
