@@ -10,7 +10,6 @@ from rich.console import Console
 from snakemake.exceptions import WorkflowError
 
 # Snakemake has put the folder of the Snakefile on sys.path.
-from scripts import snakemake as snakemake_patches
 from scripts.core import checkout
 from scripts.features import registry
 from scripts.matrix import cell, feature, settings
@@ -25,6 +24,7 @@ from scripts.run import (
 )
 from scripts.run.jobs import artifact, batch_of_problems, beside_outputs, of_cell
 from scripts.snakemake import terminal
+from scripts.snakemake.apply import Patches
 
 IS_MODULE = not os.path.samefile(workflow.basedir, checkout.ROOT)
 registry.load()
@@ -52,7 +52,7 @@ MATRIX, PLAN, GATE = RUN.matrix, RUN.plan, RUN.gate
 run_log = progress.RunLog()
 watched = live.Live(Console(stderr=True, highlight=False))
 job_events = terminal.Jobs(logger, watched)
-patches = snakemake_patches.Patches(workflow, logger)
+patches = Patches(workflow, logger)
 
 if not patches.on_node:
     for problem in starting.warnings(RUN):
