@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from scripts.matrix import cell, threads
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix import threads
+from scripts.matrix.cell import PATTERNS, Cell, Kind, of_wildcards
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.stages import STAGES
 from scripts.run import resources
@@ -41,7 +41,7 @@ def of_cell(answer: Callable[[Cell], Answer]) -> Callable[[Any], Answer]:
     """
 
     def ask(wildcards: Any) -> Answer:
-        return answer(cell.of_wildcards(wildcards))
+        return answer(of_wildcards(wildcards))
 
     ask.__signature__ = _OF_WILDCARDS  # type: ignore[attr-defined]
     return ask
@@ -115,9 +115,9 @@ class Jobs:
         counts.
         """
 
-        def status(of: Cell) -> Any:
-            files = self._plan.env_status(self._plan.env(stage, of))
-            return self._ancient(files) if self._plan.stands(stage, of) else files
+        def status(cell: Cell) -> Any:
+            files = self._plan.env_status(self._plan.env(stage, cell))
+            return self._ancient(files) if self._plan.stands(stage, cell) else files
 
         return {
             "packages": self._per_env(stage, lambda e: self._ancient(self._plan.env_packages(e))),
@@ -128,12 +128,12 @@ class Jobs:
         """What depends only on the environment: a value if all cells of a stage have the same one, else a function."""
         if env := self._plan.one_env(stage):
             return answer(env)
-        return of_cell(lambda of: answer(self._plan.env(stage, of)))
+        return of_cell(lambda cell: answer(self._plan.env(stage, cell)))
 
     def model_files(self) -> dict[str, Any]:
         """The file of a model and the files that it imports, as inputs."""
         return {
-            "model_file": of_cell(lambda of: self._plan.model(of).file),
+            "model_file": of_cell(lambda cell: self._plan.model(cell).file),
             "model_parts": of_cell(self._plan.model_parts),
         }
 
@@ -144,7 +144,7 @@ class Jobs:
 
     def reference(self, file: str) -> Callable[[Any], str]:
         """A file of the stage that made them, as an input."""
-        return of_cell(lambda of: self._plan.reference(of, file))
+        return of_cell(lambda cell: self._plan.reference(cell, file))
 
     def compared_with(self) -> dict[str, Any]:
         """The weights, inputs and golden results of a baseline, as inputs."""
@@ -163,14 +163,14 @@ class Jobs:
         results/tuned.csv have the modules of their tuning.
         """
 
-        def files(of: Cell, name: str) -> list[Any]:
-            asked, *remedied = self._plan.maker.modules(of, name)
-            stands = self._plan.maker.stand(of)
+        def files(cell: Cell, name: str) -> list[Any]:
+            asked, *remedied = self._plan.maker.modules(cell, name)
+            stands = self._plan.maker.stand(cell)
             return [asked, *(self._ancient(file) if stands else file for file in remedied)]
 
         return {
-            "vmfb": of_cell(lambda of: files(of, "module.vmfb")),
-            "before": of_cell(lambda of: files(of, "status.json")[-1]),
+            "vmfb": of_cell(lambda cell: files(cell, "module.vmfb")),
+            "before": of_cell(lambda cell: files(cell, "status.json")[-1]),
         }
 
     def params(self, stage: str) -> dict[str, Any]:
@@ -180,11 +180,11 @@ class Jobs:
         is_env = declared.kind is Kind.ENV
         params: dict[str, Any] = {
             "stage": of_cell(lambda _: "env") if is_env else declared.folder,
-            "cell": cell.PATTERNS[declared.kind],
-            "due": of_cell(lambda of: self._plan.due(stage, of)),
+            "cell": PATTERNS[declared.kind],
+            "due": of_cell(lambda cell: self._plan.due(stage, cell)),
         }
         if declared.skipped:
-            params["skip"] = of_cell(lambda of: self._plan.skip(stage, of))
+            params["skip"] = of_cell(lambda cell: self._plan.skip(stage, cell))
         if not is_env:
             params["python"] = self._per_env(stage, self._plan.python)
             params["pins"] = self._per_env(stage, self._plan.environments.pins_digest)
@@ -214,7 +214,7 @@ class Jobs:
         within = dataclasses.asdict(self._plan.within_limits(stage))
         if self.all_here:
             alike = self._plan.forked_alike(stage)
-            forked = of_cell(lambda of: int(self._plan.forked(stage, of)))
+            forked = of_cell(lambda cell: int(self._plan.forked(stage, cell)))
             return {"preload": forked if alike is None else int(alike)} | {
                 key: value for key, value in within.items() if not key.startswith("more_")
             }
@@ -223,12 +223,12 @@ class Jobs:
             def ask(wildcards: Any, attempt: int) -> float:
                 if not self._submitted():
                     return within[field]
-                return getattr(self._plan.ask(stage, cell.of_wildcards(wildcards), attempt), field)
+                return getattr(self._plan.ask(stage, of_wildcards(wildcards), attempt), field)
 
             return ask
 
-        def preload(of: Cell) -> int:
-            return int(not self._submitted() and self._plan.forked(stage, of))
+        def preload(cell: Cell) -> int:
+            return int(not self._submitted() and self._plan.forked(stage, cell))
 
         return {"preload": of_cell(preload)} | {field: of_attempt(field) for field in within}
 
@@ -243,8 +243,8 @@ class Jobs:
         a device run one after the other: three of them would ask for three devices.
         """
 
-        def building(of: Cell) -> int:
-            return BUILDING if {"gpu", "gres"} & self._plan.node(entry_of(of)).keys() else 1
+        def building(cell: Cell) -> int:
+            return BUILDING if {"gpu", "gres"} & self._plan.node(entry_of(cell)).keys() else 1
 
         shared = self._on_cluster(cpus_per_task=lambda _: resources.CPUS, building=building)
         return self.on_node(entry_of) | shared
@@ -261,7 +261,7 @@ class Jobs:
         """Resources of a stage on the kind of node of its target or baseline."""
 
         def of_node(key: str) -> Callable[[Cell], Any]:
-            return lambda of: self._plan.node(entry_of(of)).get(key)
+            return lambda cell: self._plan.node(entry_of(cell)).get(key)
 
         keys = {key for node in self._plan.configured.nodes.values() for key in node}
         return self._on_cluster(**{key: of_node(key) for key in sorted(keys)})
@@ -270,7 +270,7 @@ class Jobs:
         """Resources that only jobs of a submission have."""
 
         def if_submitted(answer: Callable[[Cell], Any]) -> Callable[[Any], Any]:
-            return of_cell(lambda of: answer(of) if self._submitted() else None)
+            return of_cell(lambda cell: answer(cell) if self._submitted() else None)
 
         if self.all_here:
             return {}
@@ -290,8 +290,8 @@ class Jobs:
         Verifications share their node and measurements do not, so the two ask for it differently.
         """
 
-        def group(of: Cell) -> str:
-            node = entry_of(of).node
+        def group(cell: Cell) -> str:
+            node = entry_of(cell).node
             self._where.name_group(f"{what}-{node}", known_as=what + "-{node}")
             return f"{what}-{node}"
 

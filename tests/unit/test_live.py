@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from scripts.matrix import stages
-from scripts.run import live, progress
+from scripts.run import estimate, live, progress
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 
@@ -153,10 +153,10 @@ def test_a_job_that_stopped_without_an_outcome_is_still_to_come(clock):
     shown.begun(1, "compile_iree", [COMPILED])
     shown.stopped(1)
     shown.begun(1, "compile_iree", [COMPILED])
-    left = shown._estimate.left_s(+shown._to_come, shown._shares, 0)
+    left = estimate.left_s(+shown._to_come, shown._shares, 0)
     again = started(clock, terminal=True)
     again.begun(1, "compile_iree", [COMPILED])
-    assert left == again._estimate.left_s(+again._to_come, again._shares, 0)
+    assert left == estimate.left_s(+again._to_come, again._shares, 0)
 
 
 @pytest.mark.parametrize(("rule", "drawn"), [("compile_iree", True), ("time_group", False)])
