@@ -63,15 +63,6 @@ def beside_outputs(stage: str, file: str) -> str:
     return artifact(stage, file).replace("{", "{wildcards.").replace("}", ":q}")
 
 
-def batch_of_problems(*before: str) -> dict[str, Any]:
-    """The problems of a batch, and their outcomes in the stages `before`, as inputs."""
-    inputs: dict[str, Any] = {"batch": "results/operators/batches/{batch}.jsonl"}
-    if before:
-        inputs["before"] = [artifact(stage, "outcomes.jsonl") for stage in before]
-        inputs["upstream"] = [artifact(stage, "status.json") for stage in before]
-    return inputs
-
-
 class Where(Protocol):
     """Where the jobs of a run are executed (scripts.snakemake.Patches)."""
 

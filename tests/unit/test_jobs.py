@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from scripts.matrix.cell import of_axes
-from scripts.run import jobs, resources
+from scripts.run import resources
 from scripts.run.jobs import BUILDING, Jobs, artifact, beside_outputs, of_cell
 from scripts.run.plan import Plan
 
@@ -48,7 +48,6 @@ def test_a_function_of_a_cell_has_the_signature_that_snakemake_asks_for():
 def test_files_of_a_stage_have_the_wildcards_of_its_cells():
     assert artifact("verify", "a") == "results/verify/{model}/{frontend}/{target}/a"
     assert beside_outputs("env", "a") == "results/env/{wildcards.env:q}/a"
-    assert jobs.batch_of_problems() == {"batch": "results/operators/batches/{batch}.jsonl"}
 
 
 def test_on_one_machine_threads_and_resources_are_values(plan):

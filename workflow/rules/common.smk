@@ -22,7 +22,7 @@ from scripts.run import (
     progress,
     starting,
 )
-from scripts.run.jobs import artifact, batch_of_problems, beside_outputs, of_cell
+from scripts.run.jobs import artifact, beside_outputs, of_cell
 from scripts.snakemake import terminal
 from scripts.snakemake.apply import Patches
 

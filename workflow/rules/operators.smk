@@ -71,7 +71,7 @@ rule make_operator_references:
     """Inputs, golden outputs and signatures of a batch of problems."""
     input:
         **JOBS.environment("operator_reference"),
-        **batch_of_problems(),
+        **PLAN["operators"].batch_of_problems(),
     output:
         outcomes=artifact("operator_reference", "outcomes.jsonl"),
         status=artifact("operator_reference", "status.json"),
@@ -98,7 +98,7 @@ rule export_operators:
     """The programs of a batch of problems by one frontend."""
     input:
         **JOBS.environment("operator_export"),
-        **batch_of_problems("operator_reference"),
+        **PLAN["operators"].batch_of_problems("operator_reference"),
     output:
         outcomes=artifact("operator_export", "outcomes.jsonl"),
         status=artifact("operator_export", "status.json"),
@@ -130,7 +130,7 @@ rule compile_operators:
     """The modules of a batch of programs for one target, several programs per module."""
     input:
         **JOBS.environment("operator_compile"),
-        **batch_of_problems("operator_export"),
+        **PLAN["operators"].batch_of_problems("operator_export"),
     output:
         outcomes=artifact("operator_compile", "outcomes.jsonl"),
         status=artifact("operator_compile", "status.json"),
@@ -157,7 +157,7 @@ rule verify_operators:
     """A batch of problems verified on the device of a target."""
     input:
         **JOBS.environment("operator_verify"),
-        **batch_of_problems("operator_reference", "operator_compile"),
+        **PLAN["operators"].batch_of_problems("operator_reference", "operator_compile"),
     output:
         outcomes=artifact("operator_verify", "outcomes.jsonl"),
         status=artifact("operator_verify", "status.json"),
@@ -188,7 +188,7 @@ rule verify_operator_baseline:
     """A batch of problems verified in one of PyTorch's own runtimes."""
     input:
         **JOBS.environment("operator_baseline"),
-        **batch_of_problems("operator_reference"),
+        **PLAN["operators"].batch_of_problems("operator_reference"),
     output:
         outcomes=artifact("operator_baseline", "outcomes.jsonl"),
         status=artifact("operator_baseline", "status.json"),

@@ -10,9 +10,11 @@ from scripts.features.operators.settings import part
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix, compact
+from scripts.matrix.stage import OUTCOMES, STATUS
 from scripts.run import options
 from scripts.run.aggregation import digest_of
 from scripts.run.groups import Groups
+from scripts.run.jobs import artifact
 from scripts.run.plan import Plan
 from scripts.timing.turns import Rule
 
@@ -44,6 +46,14 @@ class OperatorsPlan:
     def batches(self) -> list[str]:
         """The names of all batches."""
         return self.part.batch_names()
+
+    def batch_of_problems(self, *before: str) -> dict[str, str | list[str]]:
+        """The problems of a batch, and their outcomes in the stages `before`, as inputs."""
+        inputs: dict[str, str | list[str]] = {"batch": "results/operators/batches/{batch}.jsonl"}
+        if before:
+            inputs["before"] = [artifact(stage, OUTCOMES) for stage in before]
+            inputs["upstream"] = [artifact(stage, STATUS) for stage in before]
+        return inputs
 
     def target(self, cell: Cell) -> Target:
         """The target of a batch."""
