@@ -61,7 +61,7 @@ def test_a_stage_more_is_in_the_plan(polish, results):
 def test_a_stage_more_asks_for_what_it_needs(polish, results):
     limits = results.matrix.limits | {"polish": {"timeout_s": 1e6}}
     plan = Plan(dataclasses.replace(results.matrix, limits=limits), frozenset(), with_conda=False)
-    ask = plan.ask("polish", CELL, 1, submitted=True)
+    ask = plan.ask("polish", CELL, 1)
     assert (ask.memory_mb, ask.timeout_s, ask.more_time) == (1000, 60, 1)
 
 

@@ -177,7 +177,7 @@ def test_references_programs_and_modules_are_shared():
     assert len(rows) == 2 * 3
     for row in rows:
         chain = {stage.name: str(of) for stage, of in matrix.chain(row)}
-        model = row["model"]
+        model = row.model
         assert chain == {
             "reference": model,
             "export": f"{model}/mlir",

@@ -482,5 +482,5 @@ def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):
     for budget_s, minutes in ((60, 12), (600, 21)):
         tuning_of = dataclasses.replace(tree.matrix.parts["variants"], budget_s=budget_s)
         matrix = dataclasses.replace(tree.matrix, limits=limits, parts={"variants": tuning_of})
-        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3, submitted=True)
+        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3)
         assert (asked.timeout_s, asked.runtime) == (600, minutes)
