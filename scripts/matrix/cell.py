@@ -104,7 +104,7 @@ def stands_on(kind: Kind, other: Kind) -> bool:
     return {*AXES[other]} <= {*AXES[kind]}
 
 
-def test_of(frontend: str) -> str:
+def frontend_test(frontend: str) -> str:
     """The test whose programs a frontend exports, by its name: eval or train."""
     return "train" if toolchains.base(frontend).endswith(TRAIN_SUFFIX) else "eval"
 
@@ -132,7 +132,7 @@ class Cell:
         except KeyError as missing:
             raise ValueError(f"a cell of kind {kind} needs a {missing}, found {values}") from None
         if "frontend" in own:
-            own["test"] = test_of(own["frontend"])
+            own["test"] = frontend_test(own["frontend"])
         return cls(kind, **own)
 
     @classmethod

@@ -52,6 +52,6 @@ def without_test(frontend: str) -> str:
 
 def like(frontend: str, entry: str, toolchain: str) -> str:
     """The name of another entry of the configuration for the test of `frontend`, in a toolchain."""
-    suffix = SUFFIX if cell.test_of(frontend) == TRAIN else ""
+    suffix = SUFFIX if cell.frontend_test(frontend) == TRAIN else ""
     at = "" if toolchain == PINNED else f"{SEPARATOR}{toolchain}"
     return f"{entry}{suffix}{at}"
