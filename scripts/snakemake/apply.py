@@ -1,4 +1,7 @@
-"""Checks and applies the patches that a run needs, and warns about those that are switched off."""
+"""Applies the patches of Snakemake that a run needs, or warns that they are switched off.
+
+docs/architecture.md lists them, and tests/unit/test_patches.py what they use of Snakemake.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,23 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import snakemake.api  # its other modules cannot be imported before this one
+from packaging.specifiers import SpecifierSet
 from snakemake_interface_common.exceptions import WorkflowError
 
 from scripts.run.resources import ATTEMPTS
-from scripts.snakemake import executors, orphans, patch, scheduler, submissions
-from scripts.snakemake.patch import VERSION, Patch
+from scripts.snakemake import executors, orphans, scheduler, submissions
 
-PATCHES: tuple[Patch, ...] = (
-    scheduler.NO_LIMIT,
-    scheduler.STOPPING,
-    scheduler.ONE_TIMER,
-    executors.EXECUTORS,
-    submissions.UNWATCHED,
-    submissions.ON_NODE,
-    submissions.SIDE_BY_SIDE,
-    submissions.GROUPS,
-    submissions.CORES,
-)
-"""Every patch of Snakemake that this project applies; docs/architecture.md has them as a table."""
+VERSION = "==9.27.*"
+"""The Snakemake that the patches are written for and tested with."""
+
+
+def problem() -> str:
+    """Why patches cannot be applied to this Snakemake; "" if they can."""
+    version = snakemake.__version__
+    if SpecifierSet(VERSION).contains(version, prereleases=True):
+        return ""
+    return f"it is written for Snakemake {VERSION}, this is {version}"
 
 
 class Patches:
@@ -36,18 +38,18 @@ class Patches:
     def __init__(self, workflow: Any, logger: logging.Logger) -> None:
         self._workflow = workflow
         self._logger = logger
-        self._problem = patch.problem()
+        self._problem = problem()
         self._notes = orphans.Notes()
-        self._said: set[str] = set()
+        self._said = False
         self.on_node: bool = getattr(workflow, "remote_exec", False)
         if self.on_node:
-            self._need(submissions.SIDE_BY_SIDE)
+            self._refuse_cluster()
             submissions.leave_marks()
             return
         if not self._problem:
             executors.subclass(self._notes)
         if not self.may_submit:
-            self._say("local")
+            self._warn_of_limit()
 
     @property
     def may_submit(self) -> bool:
@@ -79,7 +81,7 @@ class Patches:
                 self._start_submitting()
             else:
                 orphans.refuse()
-                self._say("local")
+                self._warn_of_limit()
                 if not self._problem:
                     scheduler.lift(self._workflow.scheduler)
         except orphans.StillRunning as problem:
@@ -87,9 +89,13 @@ class Patches:
 
     def stop_after(self, problem: Callable[[Sequence[str]], str]) -> None:
         """End the run after the first job for whose outputs `problem` returns a message."""
-        self._say("asked")
-        if not self._problem:
-            self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))
+        if self._problem:
+            self._logger.warning(
+                f"switched off: stop after a row ({self._problem}). Without it, a run with `stop_on` goes on to its end, "
+                "and has exit code 1 there."
+            )
+            return
+        self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))
 
     def end(self) -> None:
         """Clean up after the last job of a run."""
@@ -97,9 +103,7 @@ class Patches:
 
     def _start_submitting(self) -> None:
         workflow, executor = self._workflow, self._workflow.executor_plugin.name
-        for needed in PATCHES:
-            if needed.runs == "cluster":
-                self._need(needed)
+        self._refuse_cluster()
         scheduler.calm(workflow.scheduler)
         # Not the cores of this machine. Snakemake evaluates the resources of a job again before it starts the
         # job, so this is early enough, and which executor it uses is not known any earlier.
@@ -117,22 +121,20 @@ class Patches:
         orphans.refuse_beside(executor, workflow.executor_settings)
         self._notes.begin()
 
-    def _need(self, needed: Patch) -> None:
-        """Raise WorkflowError if a patch that a run on a cluster needs is switched off."""
+    def _refuse_cluster(self) -> None:
+        """Raise WorkflowError if patches are switched off, without which a run on a cluster is not safe."""
         if self._problem:
             raise WorkflowError(
-                f"{needed.name}: {self._problem}. A run on a cluster is not safe without this patch: "
-                f"{needed.without}. Install snakemake{VERSION} (requirements.txt), or run on "
-                "one machine."
+                f"patches of Snakemake: {self._problem}. A run on a cluster is not safe without them: measurements may "
+                "disturb each other, and after a killed run, jobs write the same files or leave outcomes of another "
+                f"configuration. Install snakemake{VERSION} (requirements.txt), or run on one machine."
             )
 
-    def _say(self, runs: str) -> None:
-        """Warn once about each patch that is switched off."""
-        if not self._problem or runs in self._said:
-            return
-        self._said.add(runs)
-        for off in PATCHES:
-            if off.runs == runs:
-                self._logger.warning(
-                    f"switched off: {off.name} ({self._problem}). Without it, {off.without}."
-                )
+    def _warn_of_limit(self) -> None:
+        """Warn once if Snakemake's limit on job starts stays."""
+        if self._problem and not self._said:
+            self._said = True
+            self._logger.warning(
+                f"switched off: no limit on job starts ({self._problem}). Without it, after some hundred jobs the "
+                "scheduler uses up to a quarter of a core during measurements."
+            )

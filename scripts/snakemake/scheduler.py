@@ -17,27 +17,6 @@ from typing import Any
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scripts.snakemake.patch import Patch
-
-NO_LIMIT = Patch(
-    name="no limit on job starts",
-    replaces="`JobScheduler.job_rate_limiter`",
-    without="after some hundred jobs the scheduler uses up to a quarter of a core during measurements",
-    runs="local",
-)
-ONE_TIMER = Patch(
-    name="one timer at a time",
-    replaces="`JobScheduler._schedule_reevalutation`",  # misspelt in Snakemake
-    without="the submitting Snakemake uses up to a whole core of its machine",
-    runs="cluster",
-)
-STOPPING = Patch(
-    name="stop after a row",
-    replaces="writes `JobScheduler._user_kill`",
-    without="a run with `stop_on` goes on to its end, and has exit code 1 there",
-    runs="asked",
-)
-
 
 def lift(scheduler: Any) -> None:
     """Remove the limit on job starts: on one machine, the number of cores limits the jobs."""

@@ -14,9 +14,7 @@ from snakemake.workflow import Workflow
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.registry.plugin import Plugin
 
-from scripts.snakemake import patch
-from scripts.snakemake.apply import PATCHES
-from scripts.snakemake.patch import VERSION, Patch
+from scripts.snakemake import apply
 
 ROOT = Path(__file__).parents[2]
 READ_BY_RULES = {"basedir", "cores", "config_settings", "deployment_settings", "rundir"}
@@ -66,29 +64,13 @@ def test_the_attributes_that_patches_use_are_there(owner, names):
 @pytest.mark.parametrize("version", ["9.26.0", "9.28.0", "10.0.0"])
 def test_patches_are_not_for_another_version(version, monkeypatch):
     monkeypatch.setattr(snakemake, "__version__", version)
-    assert patch.problem() == f"it is written for Snakemake ==9.27.*, this is {version}"
+    assert apply.problem() == f"it is written for Snakemake ==9.27.*, this is {version}"
 
 
 @pytest.mark.parametrize("version", [snakemake.__version__, "9.27.9"])
 def test_patches_are_for_the_pinned_version_and_its_patch_releases(version, monkeypatch):
     monkeypatch.setattr(snakemake, "__version__", version)
-    assert patch.problem() == ""
-
-
-def rows_of(patch: Patch) -> tuple[str, ...]:
-    stops = "a run on a cluster stops: " if patch.runs == "cluster" else ""
-    return patch.name, patch.replaces, f"`{VERSION}`", f"{stops}{patch.without}"
-
-
-def test_the_architecture_has_every_patch_in_its_table():
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    section = text.split("\n## Snakemake's internals\n")[1].split("\n## ")[0]
-    table = section.split("\n\n| patch |")[1].split("\n\n")[0]
-    rows = [
-        tuple(cell.strip() for cell in line.strip("|").split(" | "))
-        for line in table.splitlines()[2:]
-    ]
-    assert rows == [rows_of(patch) for patch in PATCHES]
+    assert apply.problem() == ""
 
 
 @pytest.mark.parametrize("file", [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")], ids=lambda f: f.name)  # fmt: skip
