@@ -84,7 +84,7 @@ def iree_record(
         "test": frontend.test,
         "optimizer": matrix.train if frontend.test == "train" else None,
         "tuned": target.tuned_by or None,
-        "toolchain": versions.toolchain(frontend.name, target),
+        "toolchain": row_cell.toolchain,
     }
     record["experiment"] |= of_target(row_cell, target)
     record["compile"] = remedy.get("compile") or stage_files.read_if_whole(

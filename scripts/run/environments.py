@@ -24,11 +24,6 @@ def env_file(env: str) -> Path:
     return ROOT / "envs" / f"{env}.yaml"
 
 
-def python(env: str, conda: bool) -> str:
-    """The interpreter of an environment. conda puts its own first on PATH."""
-    return "python" if conda else f"{prefix(env)}/bin/python"
-
-
 def prefix(env: str) -> str:
     """Return the folder of an environment that uv makes, next to the Snakefile, for all runs."""
     return checkout.path(f".venvs/{env}")

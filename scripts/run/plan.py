@@ -142,8 +142,8 @@ class Plan:
         return entry.env
 
     def python(self, env: str) -> str:
-        """The interpreter of an environment."""
-        return environments.python(env, self.with_conda)
+        """The interpreter of an environment. conda puts its own first on PATH."""
+        return "python" if self.with_conda else f"{environments.prefix(env)}/bin/python"
 
     def report_python(self) -> str:
         """The interpreter of the aggregation: the driver's own, unless conda makes one."""
