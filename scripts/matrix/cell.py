@@ -20,11 +20,11 @@ from scripts.matrix.precision import TESTS
 
 class Kind(enum.StrEnum):
     """The kinds of cell. IREE and BASELINE cells are rows. The others are shared by several rows, or are
-    the dumps of a row. A MODULE is what IREE compiles: the same for all numbers of threads. A GROUP is the rows that are
-    timed in turns: those of one model, device, number of threads and test.
+    the dumps of a row. A MODULE is what IREE compiles: the same for all numbers of threads. A GROUP is the rows that
+    are timed in turns: those of one model, device, number of threads and test.
 
-    A cell of one of the kinds BATCH… has many operator problems, and each of them is a row. A BATCH_GROUP is the rows of a
-    batch and device, of which those of the same problem are timed in turns.
+    A cell of one of the kinds BATCH… has many operator problems, and each of them is a row. A BATCH_GROUP is the rows
+    of a batch and device, of which those of the same problem are timed in turns.
     """
 
     ENV = "env"

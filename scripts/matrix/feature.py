@@ -111,8 +111,8 @@ class Feature:
 
 
 LOADED: dict[str, Feature] = {}
-"""The features of this process by name, in order. scripts/features/registry.py fills it in processes of the driver; that
-of a stage that runs in an environment has none."""
+"""The features of this process by name, in order. scripts/features/registry.py fills it in processes of the driver;
+that of a stage that runs in an environment has none."""
 
 
 def rows() -> list[Rows]:

@@ -26,13 +26,14 @@ class Aggregation:
         return [*self.of_rows(self.matrix.rows()), *self.machine_limits(self.matrix.devices())]
 
     def machine_limits(self, devices: Iterable[str]) -> list[str]:
-        """The files with the limits of these devices (timing/machine_limits.py); none without the feature that makes them."""
+        """The files with the limits of these devices (timing/machine_limits.py); none without the feature that makes
+        them."""
         stage = STAGES.get("machine_limits")
         return [stage.path(device, machine_limits.FILE) for device in devices] if stage else []
 
     def of_rows(self, rows: Iterable[Cell], timed_by: str = "time") -> list[str]:
-        """Every file that the aggregation reads from the stages of rows: of their chains, of their groups (which the stage
-        `timed_by` times), and of remedies that take part."""
+        """Every file that the aggregation reads from the stages of rows: of their chains, of their groups (which the
+        stage `timed_by` times), and of remedies that take part."""
         files: dict[str, None] = {}
         for row in rows:
             chain = [*self.matrix.chain(row), self.matrix.timed(row, timed_by)]

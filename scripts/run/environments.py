@@ -73,16 +73,16 @@ def pins(env: str) -> dict[str, str]:
 
 
 class Environments:
-    """Answers questions about the environments of a run, by name: those of envs/. That of a toolchain, `iree@iree-3.12`, has the
-    file and lock of `iree`."""
+    """Answers questions about the environments of a run, by name: those of envs/. That of a toolchain,
+    `iree@iree-3.12`, has the file and lock of `iree`."""
 
     def file(self, env: str) -> str:
         """The file that pins an environment, as used in the working folder."""
         return checkout.path(f"{env_files.FOLDER}/{toolchains.base(env)}.yaml")
 
     def lock_files(self, env: str) -> list[str]:
-        """The lock beside that file, as an input of the rule that makes the environment. The list is empty if there is no
-        lock; scripts.stages.make_env reports that."""
+        """The lock beside that file, as an input of the rule that makes the environment. The list is empty if there is
+        no lock; scripts.stages.make_env reports that."""
         path = locks.lock_file(env_file(toolchains.base(env)))
         return [checkout.path(str(path.relative_to(ROOT)))] if path.is_file() else []
 

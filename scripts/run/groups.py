@@ -19,8 +19,8 @@ RULE_KEYS = tuple(field.name for field in dataclasses.fields(Rule))
 
 
 class Groups:
-    """Answers the rules' questions about groups. `rows`: those of each group. `forked`: whether the process of a row may
-    be forked."""
+    """Answers the rules' questions about groups. `rows`: those of each group. `forked`: whether the process of a row
+    may be forked."""
 
     def __init__(
         self, matrix: Matrix, rows: dict[Cell, list[Cell]], forked: Callable[[Cell], bool]

@@ -28,11 +28,13 @@ def prefix() -> str:
 def in_rule(
     command: str, more_attempts: bool, owner: int, retry: Collection[str] | None = None
 ) -> str:
-    """The command of a rule up to the options of its own stage. `command`: the module of scripts.stages that runs the job.
+    """The command of a rule up to the options of its own stage. `command`: the module of scripts.stages that runs the
+    job.
 
-    With `exec`, the supervisor's parent is Snakemake itself (the process `owner`), so it notices when Snakemake is killed.
-    `more_attempts`: whether further attempts with larger limits may follow, as they do on a cluster. `retry`: of a batch of
-    operator problems, the statuses to retry. They are no param: `due` requests the run, and they select problems of it.
+    With `exec`, the supervisor's parent is Snakemake itself (the process `owner`), so it notices when Snakemake is
+    killed. `more_attempts`: whether further attempts with larger limits may follow, as they do on a cluster. `retry`:
+    of a batch of operator problems, the statuses to retry. They are no param: `due` requests the run, and they select
+    problems of it.
     """
     words = (
         f"exec {prefix()}{shlex.quote(sys.executable)} -m scripts.stages.{command}"

@@ -81,8 +81,8 @@ class Jobs:
     """Makes the parts of rules that all stages have. `cores`: those of the command line. `ancient`: Snakemake's flag of
     inputs whose age does not count.
 
-    If no job can go to a cluster, threads and resources are values. Snakemake calls each function for each job, which for
-    a large matrix takes a third of the time of `snakemake -n`.
+    If no job can go to a cluster, threads and resources are values. Snakemake calls each function for each job, which
+    for a large matrix takes a third of the time of `snakemake -n`.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class Jobs:
             " --name {wildcards.model:q} --model-file {input.model_file:q}"
             f" --load-threads {resources.threads_beside(cores)}"
         )
-        """The options by which a stage loads its model. OpenMP's threads spin while they wait: two models that load at the
-        same time with all cores take three times the CPU time."""
+        """The options by which a stage loads its model. OpenMP's threads spin while they wait: two models that load at
+        the same time with all cores take three times the CPU time."""
 
     def environment(self, stage: str) -> dict[str, Any]:
         """The environment of a stage, as inputs.
@@ -129,8 +129,8 @@ class Jobs:
         }
 
     def started_from(self, *names: str) -> dict[str, Any]:
-        """What the test of a cell starts from and is compared with, as inputs: all of REFERENCE_FILES, or those of these
-        names."""
+        """What the test of a cell starts from and is compared with, as inputs: all of REFERENCE_FILES, or those of
+        these names."""
         return {name: self.reference(REFERENCE_FILES[name]) for name in names or REFERENCE_FILES}
 
     def reference(self, file: str) -> Callable[[Any], str]:
@@ -199,8 +199,8 @@ class Jobs:
     def asks(self, stage: str) -> dict[str, Any]:
         """Resources of a stage: its limits, what its job requests from a cluster's scheduler, and whether it is forked.
 
-        The last is a resource, because a changed resource re-runs nothing. On a cluster no stage is forked: few stages of
-        a submission share an environment.
+        The last is a resource, because a changed resource re-runs nothing. On a cluster no stage is forked: few stages
+        of a submission share an environment.
         """
         within = dataclasses.asdict(self._plan.within_limits(stage))
         if self.all_here:

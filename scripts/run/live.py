@@ -52,8 +52,8 @@ TYPICAL_S = {
     "operator_baseline": 8.0,
     "operator_time": 80.0,
 }
-"""Seconds of a job of each stage, in the default run on two cores. While n jobs run, each of them gets 1/n of the time that
-passes, so the times of all jobs add up to the wall time."""
+"""Seconds of a job of each stage, in the default run on two cores. While n jobs run, each of them gets 1/n of the time
+that passes, so the times of all jobs add up to the wall time."""
 OTHER_S = 5.0
 DOUBT_S = 30.0
 """Weight, in seconds, of the assumption that this machine and its models are as fast as those."""

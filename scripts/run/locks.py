@@ -40,8 +40,8 @@ def script_file(env_file: Path) -> Path:
 
 
 def read(path: Path) -> dict[str, set[str]]:
-    """The versions of each package of a lock, by its normalized name; systems may have different ones. Raises LockError for a
-    line that is not a package with hashes."""
+    """The versions of each package of a lock, by its normalized name; systems may have different ones. Raises LockError
+    for a line that is not a package with hashes."""
     held: dict[str, set[str]] = {}
     for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         line = line.partition(" #")[0].strip()
@@ -64,7 +64,8 @@ def versions(path: Path) -> list[str]:
 
 
 def disagreements(requirements: Iterable[str], held: Mapping[str, set[str]]) -> list[str]:
-    """The pinned requirements that a lock does not contain in that version, so that it has to be updated. `held`: `read`."""
+    """The pinned requirements that a lock does not contain in that version, so that it has to be updated. `held`:
+    `read`."""
     problems = []
     for requirement in requirements:
         versions = held.get(env_files.package(requirement), set())

@@ -31,8 +31,8 @@ def problem() -> str:
 class Patches:
     """The patches of one run, and all questions to Snakemake's internals.
 
-    `workflow` and `logger` are those of the Snakefile. The constructor applies what is needed before the rules are read,
-    and `start` the rest. Raises WorkflowError on a cluster node if a stage would not be safe without a patch.
+    `workflow` and `logger` are those of the Snakefile. The constructor applies what is needed before the rules are
+    read, and `start` the rest. Raises WorkflowError on a cluster node if a stage would not be safe without a patch.
     """
 
     def __init__(self, workflow: Any, logger: logging.Logger) -> None:
@@ -91,8 +91,8 @@ class Patches:
         """End the run after the first job for whose outputs `problem` returns a message."""
         if self._problem:
             self._logger.warning(
-                f"switched off: stop after a row ({self._problem}). Without it, a run with `stop_on` goes on to its end, "
-                "and has exit code 1 there."
+                f"switched off: stop after a row ({self._problem}). Without it, a run with `stop_on` goes on to its "
+                "end, and has exit code 1 there."
             )
             return
         self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))

@@ -16,7 +16,8 @@ from scripts.run.plan import Plan
 
 
 class ModuleMaker(Remedies):
-    """Modules are made by compilations, by remedies where these fail, and by tuning for the rows of results/tuned.csv."""
+    """Modules are made by compilations, by remedies where these fail, and by tuning for the rows of
+    results/tuned.csv."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.matrix, plan.environments)
@@ -52,8 +53,8 @@ class VariantsPlan:
         self.groups = Groups(plan.configured, tuned_matrix.groups(plan.configured), plan.row_forked)
 
     def results(self) -> list[str]:
-        """Every file that the aggregation of tuned models reads. Raises ConfigError for several numbers of threads: a module
-        is tuned for one."""
+        """Every file that the aggregation of tuned models reads. Raises ConfigError for several numbers of threads: a
+        module is tuned for one."""
         matrix = self._matrix
         if listed := threads.numbers(matrix.measure):
             raise settings.ConfigError(
