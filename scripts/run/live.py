@@ -165,9 +165,12 @@ class Live:
     def _line(self) -> Text:
         """Return `47/361 · about 12 min left · 2 failed · compile bert/torch/rocm 72 s`."""
         now = self._clock()
-        running = Counter(_stage(rule) for rule, _, _ in self._running.values())
-        elapsed_s = self._last_ended - self._started
-        left = left_s(self._ended, running, +self._to_come, elapsed_s)
+        left = left_s(
+            self._ended,
+            Counter(_stage(rule) for rule, _, _ in self._running.values()),
+            +self._to_come,
+            elapsed_s=self._last_ended - self._started,
+        )
         parts = [
             Text(f"{self._done}/{self._total}", style="bold"),
             Text(f"about {words(left)} left"),
