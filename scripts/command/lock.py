@@ -15,7 +15,7 @@ from scripts.core import atomic, exits
 from scripts.features.toolchains.build_trees import PACKAGES
 from scripts.matrix import env_files
 from scripts.matrix.env_files import EnvironmentFileError
-from scripts.run import environments, locks, resolving
+from scripts.run import environments, installing, locks
 
 IREE_VERSION = environments.ROOT / env_files.FOLDER / "IREE_VERSION"
 """The file with the version of IREE that all environments pin."""
@@ -88,7 +88,7 @@ def resolve(env_file: Path, upgrade: bool = False) -> str:
     declared = env_files.declared(env_file)
     options = ["--universal", "--fork-strategy", "fewest", *(["--upgrade"] if upgrade else [])]
     before = _text(locks.lock_file(env_file))
-    return resolving.resolve(declared.requirements, declared.python, before, options)
+    return installing.resolve(declared.requirements, declared.python, before, options)
 
 
 def files(env_file: Path, lock: str) -> dict[Path, str]:

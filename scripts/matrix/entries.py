@@ -163,7 +163,7 @@ class Target:
     def by_path(self, model: Model, frontend: str) -> Target:
         """Return the target (with its overrides for a model) for the program of a frontend: with the overrides for
         training steps, if it is one, or the kept result of tuning, if that is for this frontend."""
-        if training.test(frontend) == training.TRAIN:
+        if cell.frontend_test(frontend) == training.TRAIN:
             changes: dict[str, Any] = {}
             for one in self.overrides:
                 changes |= one.changes_in_training(model)

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.matrix import plugins, stages, threads, training
+from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
@@ -84,7 +84,7 @@ def iree_record(
         "test": frontend.test,
         "optimizer": matrix.train if frontend.test == "train" else None,
         "tuned": target.tuned_by or None,
-        "toolchain": versions.toolchain(frontend.name, target),
+        "toolchain": row_cell.toolchain,
     }
     record["experiment"] |= of_target(row_cell, target)
     record["compile"] = remedy.get("compile") or stage_files.read_if_whole(
@@ -231,14 +231,14 @@ def common_record(
         | {"blocked_by": last.blocked_by, "stale": stale and decisive.status == outcome.OK},
         "verification": measured.get("verification") or _unverified(decisive),
         "latency": latency_section.of(
-            timing, str(group), str(row), training.test_of(row), model.phase, model.batch_size,
+            timing, str(group), str(row), row.test, model.phase, model.batch_size,
             stage_files.anchor(root, timing),
         ) if timing and own else None,
         "runs": [
             _RUN | {key: run[key] for key in _RUN.keys() & run} for run in measured.get("runs") or ()
         ] or None,
         "run": {key: measured.get(key) for key in _OF_RUN} | {
-            "threads": measured.get("threads") or threads.of(str(row)),
+            "threads": measured.get("threads") or row.threads,
             "max_rss_mb": (own and own.peak_rss_mb) or measured.get("max_rss_mb"),
             "stage_rss_mb": used.max_rss_mb if used else None,
             "seconds": used.seconds if used else None,

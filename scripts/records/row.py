@@ -144,7 +144,7 @@ class Row:
 
     @property
     def model(self) -> str:
-        return self.cell["model"]
+        return self.cell.model
 
     @property
     def ending(self) -> str:

@@ -66,15 +66,12 @@ def append(journal: Path, entry: dict) -> None:
         os.close(fd)
 
 
-def entries(journal: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
-    """The lines of a journal (or those in its last bytes) that a killed process has not left half-written."""
-    with journal.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - (last_bytes or size)))
-        for line in file.read().splitlines():
-            with contextlib.suppress(ValueError):
-                if isinstance(entry := json.loads(line), dict):
-                    yield entry
+def entries(journal: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a journal that a killed process has not left half-written."""
+    for line in journal.read_bytes().splitlines():
+        with contextlib.suppress(ValueError):
+            if isinstance(entry := json.loads(line), dict):
+                yield entry
 
 
 def of_last_run(journal: Path, now: float) -> Account | None:

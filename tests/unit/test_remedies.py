@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +15,7 @@ from scripts.features.report.verbs import failed
 from scripts.features.variants import document, remedies
 from scripts.features.variants import remedy_job as trying
 from scripts.matrix import expansion, settings, ways
-from scripts.matrix.cell import Kind
+from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.entries import Frontend
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
@@ -37,7 +36,7 @@ from scripts.supervise.outcome import Outcome, Usage
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"
-OF = SimpleNamespace(model="conv", frontend="mlir", target="vulkan")
+OF = of_axes(model="conv", frontend="mlir", target="vulkan")
 ASKED = Variant("f", "O2", ("--a", "--b"))
 
 
@@ -151,7 +150,7 @@ def test_what_a_part_of_the_matrix_tries_is_what_the_whole_tries():
     programs = {str(one) for one in part.of_kind(Kind.PROGRAM)}
     assert programs == {f"bert/{f}" for f in ("torchxla-stablehlo", "torchmlir-torch", "torchmlir-stablehlo")}  # fmt: skip
     plan = Plan(part, frozenset(), with_conda=False)
-    of = SimpleNamespace(model="bert", frontend="torchmlir-torch", target="cuda")
+    of = of_axes(model="bert", frontend="torchmlir-torch", target="cuda")
     assert plan.options.exporter(of) == '{"dialect":"torch","rewrites":"all"}'
 
 
@@ -239,7 +238,7 @@ def test_a_cell_with_remedies_needs_the_programs_of_all_of_them_before_anything_
         f"results/compile/{CELL}/module.vmfb",
         f"results/remedy/{CELL}/module.vmfb",
     ]
-    cpu = SimpleNamespace(model="conv", frontend="mlir", target="llvm-cpu")
+    cpu = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
     assert plan.maker.modules(cpu, "status.json") == [
         "results/compile/conv/mlir/llvm-cpu/status.json"
     ]
@@ -348,7 +347,7 @@ def test_a_known_hang_is_one_for_its_version_and_level_alone(tree, monkeypatch):
     plan = plan_of(tree, hangs=(HANG,))
     assert plan.maker.hang(OF) == "--hang 'it takes an hour (workflow/remedies.yaml, IREE 3.0)'"
     assert [bool(one.hang) for one in plan.maker.attempts(OF)] == [True, False]
-    tiny = SimpleNamespace(model="tiny", frontend="mlir", target="vulkan")
+    tiny = of_axes(model="tiny", frontend="mlir", target="vulkan")
     assert plan.maker.hang(tiny) == ""
     monkeypatch.setattr(environments, "pins", lambda env: {"iree-base-compiler": "3.1"})
     assert plan.maker.hang(OF) == ""

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -22,7 +21,7 @@ from scripts.features.variants.tuned_matrix import Tuning
 from scripts.features.variants.tuning import Result
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import expansion, settings
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.cell import Cell, Kind, of_axes
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
@@ -33,7 +32,7 @@ from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 
 ROOT = Path(__file__).parents[2]
-TUNED = SimpleNamespace(model="conv", frontend="tuned", target="llvm-cpu")
+TUNED = of_axes(model="conv", frontend="tuned", target="llvm-cpu")
 
 
 def shipped(selections: dict | None = None, **changes) -> Matrix:
@@ -112,7 +111,7 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
         assert f"results/verify/conv/{name}/llvm-cpu/verification.json" in files
     assert "results/tune/conv/llvm-cpu/report.json" in files
     assert "results/time_tuned/conv/cpu/eval/timing.json" in files
-    group = SimpleNamespace(model="conv", device="cpu", test="eval")
+    group = of_axes(model="conv", device="cpu", test="eval")
     timed = msgspec.json.decode(plan["variants"].groups.given(group))
     assert list(timed["members"]) == ["conv/tuned/llvm-cpu", "conv/default/llvm-cpu", "conv/eager/eval"]  # fmt: skip
     assert "results/time/conv/cpu/eval/timing.json" not in files
@@ -126,7 +125,7 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
 
 def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
     plan = Plan(tree.matrix, frozenset(), with_conda=False)
-    of = SimpleNamespace(model="conv", target="llvm-cpu")
+    of = of_axes(model="conv", target="llvm-cpu")
     search = msgspec.json.decode(plan["variants"].tuning.search(of), type=Search)
     first = search.candidates[0]
     assert (first.name, first.flags, first.configured) == ("mlir-as-configured", ("--x",), True)
@@ -301,7 +300,7 @@ def test_the_limits_are_those_of_what_is_tuned_for(tree):
     plan = Plan(of, frozenset(), with_conda=False)
     files = [one for one in plan["variants"].results() if "/machine_limits/" in one]
     assert files == ["results/machine_limits/rocm/limits.json"]
-    assert plan.on_device(SimpleNamespace(device="rocm")) is other
+    assert plan.on_device(of_axes(device="rocm")) is other
 
 
 def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_path):
@@ -318,7 +317,7 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
             parts={"variants": Tuning({"llvm-cpu": named})},
         )
         plan = Plan(of, frozenset(), with_conda=False)
-        cell = SimpleNamespace(model="conv", frontend="mlir", target="llvm-cpu")
+        cell = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
         assert plan.maker.specs(cell) == expected
         assert path in plan["variants"].tuning.specs(cell)
         said = f"targets.llvm-cpu.flags: the tuning spec {path} does not exist"
@@ -421,7 +420,7 @@ def test_a_kept_result_sets_flags_and_level_of_its_path_alone(auto, tmp_path):
     )
     assert Matrix.from_json(matrix.to_json()) == matrix
     plan = Plan(matrix, frozenset(), with_conda=False)
-    of = SimpleNamespace(model="bert", frontend="torchxla-stablehlo", target="llvm-cpu")
+    of = of_axes(model="bert", frontend="torchxla-stablehlo", target="llvm-cpu")
     assert plan.options.compile(of).endswith("""--opt-level O2 --flags '["--z"]'""")
 
 
@@ -456,7 +455,7 @@ def test_a_result_whose_tuning_spec_has_changed_is_not_used(auto, tmp_path):
 
 
 def test_specs_are_searched_for_where_configurations_are_tile_sizes(tree):
-    of = SimpleNamespace(model="conv", target="llvm-cpu")
+    of = of_axes(model="conv", target="llvm-cpu")
     search = msgspec.json.decode(
         Plan(tree.matrix, frozenset(), with_conda=False)["variants"].tuning.search(of), type=Search
     )
@@ -478,10 +477,10 @@ def test_results_are_not_used_unless_the_target_asks_for_them(tmp_path):
 
 
 def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):
-    of = SimpleNamespace(model="conv", target="llvm-cpu")
+    of = of_axes(model="conv", target="llvm-cpu")
     limits = {stage: {"timeout_s": 600} for stage in tree.matrix.limits}
     for budget_s, minutes in ((60, 12), (600, 21)):
         tuning_of = dataclasses.replace(tree.matrix.parts["variants"], budget_s=budget_s)
         matrix = dataclasses.replace(tree.matrix, limits=limits, parts={"variants": tuning_of})
-        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3, submitted=True)
+        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3)
         assert (asked.timeout_s, asked.runtime) == (600, minutes)

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.matrix.matrix import Matrix
-from scripts.run.plan import PLOTS, Plan
+from scripts.run.aggregation import Aggregation
+from scripts.run.plan import Plan
+
+PLOTS = ("svg", "png")
+"""The formats of plots."""
 
 
-class KernelsPlan:
-    """PLAN["kernels"]."""
+class KernelsPlan(Aggregation):
+    """PLAN["kernels"]: the aggregation of the selected kernels."""
 
     def __init__(self, plan: Plan) -> None:
-        self._aggregation = plan.aggregation
-        self.matrix: Matrix | None = plan.configured.parts.get("kernels")
+        kernels = plan.configured.parts.get("kernels")
+        self._selected = bool(kernels and kernels.models)
+        super().__init__(kernels or plan.configured, plan.maker)
 
     def results(self) -> list[str]:
-        """Every file that the aggregation of kernels reads: those of the rows, and the limits of their devices."""
-        if not self.matrix or not self.matrix.models:
-            return []
-        return self._aggregation.with_limits(self.matrix)
+        return super().results() if self._selected else []
 
     def plots(self) -> list[str]:
         """The plots of the selected kernels: results/kernels/<kernel>.svg and .png."""
-        models = self.matrix.models.values() if self.matrix else ()
+        models = self.matrix.models.values() if self._selected else ()
         files = dict.fromkeys(model.file for model in models)
         return [f"results/kernels/{Path(file).stem}.{kind}" for file in files for kind in PLOTS]
-
-    def digest(self) -> str:
-        """A hash of everything that the aggregation reads from the matrix."""
-        return self._aggregation.digest(self.matrix)
-
-    def measuring_code(self) -> str:
-        """A hash of the code that measures and verifies rows."""
-        return self._aggregation.measuring_code(self.matrix)

@@ -28,7 +28,7 @@ def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
 def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
     """The stages of a batch's problems; without the last one for targets that only compile."""
     found = stages.of_row(row)
-    return found[:-1] if row.by_axis().get("target") in part(matrix).compile_only else found
+    return found[:-1] if row.target in part(matrix).compile_only else found
 
 
 def timed(matrix: Matrix, row: Cell) -> tuple[Stage, Cell]:

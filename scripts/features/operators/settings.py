@@ -93,16 +93,16 @@ class Operators:
     def group(self, row: Cell) -> Cell:
         """The group in which a row is timed: the rows of its batch and device."""
         if row.kind is Kind.BATCH_IREE:
-            device = BACKENDS[self.targets[row["target"]].backend].torch_device
+            device = BACKENDS[self.targets[row.target].backend].torch_device
         else:
-            device = self.baselines[row["baseline"]].device
-        return Cell.of(Kind.BATCH_GROUP, batch=row["batch"], device=device)
+            device = self.baselines[row.baseline].device
+        return Cell.of(Kind.BATCH_GROUP, batch=row.batch, device=device)
 
     def groups(self) -> dict[Cell, list[Cell]]:
         """The rows of each group that are run."""
         found: dict[Cell, list[Cell]] = {}
         for row in self.rows():
-            if row.by_axis().get("target") not in self.compile_only:
+            if row.target not in self.compile_only:
                 found.setdefault(self.group(row), []).append(row)
         return found
 

@@ -18,6 +18,7 @@ from scripts.iree import shell, tuning_spec
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.matrix import stages, threads, training
+from scripts.matrix.cell import frontend_test
 from scripts.supervise import outcome
 
 SCRIPT, LOG = "run.sh", "log.txt"
@@ -191,7 +192,7 @@ def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bo
     """Look for a wrong operator in the captured graph of a case, in the environment of its frontend; return whether one was
     found and written."""
     try:
-        if training.test(case.exported.rpartition("/")[2]) == training.TRAIN:
+        if frontend_test(case.exported) == training.TRAIN:
             raise NoCase(
                 "operators are looked for in graphs of forward passes, not of training steps"
             )

@@ -95,16 +95,15 @@ def of(root: Path, record: Record) -> Case:
             ended = dataclasses.replace(ended, **same)
     if ended.status == outcome.SKIPPED:
         raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
-    test = training.test(cell["frontend"])
-    if test == training.TRAIN and ended.reason == WRONG_RESULT:
+    if cell.test == training.TRAIN and ended.reason == WRONG_RESULT:
         raise NoCase(
             f"{cell}: a training step with wrong results has no reproducer, because its golden results are changes of "
             f"weights and the tools compare values; run the command of its row: vmfbench failed --cell '{cell}'"
         )
-    of_reference = stages.STAGES[training.REFERENCES[test]]
+    of_reference = stages.STAGES[training.REFERENCES[cell.test]]
     program = root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir")
     files = {program.name: program} | {
-        name: root / of_reference.path(cell["model"], name)
+        name: root / of_reference.path(cell.model, name)
         for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
     }
     given = tuple(experiment["flags"])
@@ -139,7 +138,7 @@ def of(root: Path, record: Record) -> Case:
         versions=data["versions"],
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
-        compares_values=test != training.TRAIN,
+        compares_values=cell.test != training.TRAIN,
     )
 
 

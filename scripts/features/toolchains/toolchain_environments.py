@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.core import atomic, checkout, exits, process
+from scripts.core import atomic, exits, process
 from scripts.features.toolchains import build_trees
 from scripts.features.toolchains.build_trees import PACKAGES
 from scripts.iree.backends import OLDEST, release_of
@@ -23,7 +23,7 @@ from scripts.matrix import env_files, toolchains
 from scripts.matrix.env_files import Declared
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import Toolchain
-from scripts.run import environments, installing, locks, resolving
+from scripts.run import environments, installing, locks
 
 BUILDS = "vmfbench-builds.pth"
 """The file in an environment with the Python folders of local builds."""
@@ -124,14 +124,6 @@ class Environments(environments.Environments):
         self._selected = selected
         self._digests: dict[str, str] = {}
 
-    def file(self, env: str) -> str:
-        """The file that pins an environment; of a toolchain's, the file whose pins it changes."""
-        return checkout.path(f"{env_files.FOLDER}/{toolchains.base(env)}.yaml")
-
-    def lock_files(self, env: str) -> list[str]:
-        """The lock beside that file (environments.lock_files)."""
-        return environments.lock_files(toolchains.base(env))
-
     def definition(self, env: str) -> Definition | None:
         """What a toolchain changes in an environment; None for one of envs/."""
         name = toolchains.of(env)
@@ -161,7 +153,7 @@ class Environments(environments.Environments):
         Runs in other folders share `.venvs/`, and may define a toolchain of the same name differently.
         """
         if toolchains.of(env) == toolchains.PINNED:
-            return environments.is_gone(env)
+            return super().is_gone(env)
         prefix = Path(environments.prefix(env))
         return environments.whole(prefix) != self.pins_digest(env)
 
@@ -208,7 +200,7 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
     head = f"# Of the definition {made_of}.\n"
     if not lock.is_file() or not lock.read_text("utf-8").startswith(head):
         before = locks.lock_file(env_file)
-        made = resolving.resolve(
+        made = installing.resolve(
             requirements(declared, changed),
             declared.python,
             before.read_text("utf-8") if before.is_file() else "",

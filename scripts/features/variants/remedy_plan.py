@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
@@ -117,7 +116,7 @@ class Remedies(Maker):
         """Whether remedies are tried where a stage (its folder) of a cell (its name) fails."""
         if stage != ASKED.folder:
             return False
-        return bool(self.attempts(SimpleNamespace(**Cell.parse(of, Kind.IREE).by_axis())))
+        return bool(self.attempts(Cell.parse(of, Kind.IREE)))
 
     def modules(self, wildcards, file: str) -> list[str]:
         """A file of the stages that may have made the module of a cell: the compilation, and its remedies if

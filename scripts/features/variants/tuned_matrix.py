@@ -47,7 +47,7 @@ def read(draft: Draft, matrix: Matrix) -> Tuning:
 
 def owns(row: Cell) -> bool:
     """Whether a row is a tuned one of results/tuned.csv."""
-    return row.kind is Kind.IREE and row["frontend"] in tuning.FRONTENDS
+    return row.kind is Kind.IREE and row.frontend in tuning.FRONTENDS
 
 
 def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
@@ -62,7 +62,7 @@ def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
 
 def devices(matrix: Matrix) -> dict[str, Target | Baseline]:
     """The devices that rows of results/tuned.csv run on, each with the first entry that does so."""
-    names = dict.fromkeys(row["baseline"] for row in baselines(matrix))
+    names = dict.fromkeys(row.baseline for row in baselines(matrix))
     return devices_of((matrix.baselines[name] for name in names), part(matrix).targets.values())
 
 

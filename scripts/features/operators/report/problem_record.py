@@ -84,7 +84,7 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
 
     rows: dict[str, Row] = {}
     for cell in part(matrix).rows():
-        if cell["batch"] == batch:
+        if cell.batch == batch:
             row = _row(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)])
             if row.ends[-1][0].measures:
                 stage, group = matrix.timed(cell)
@@ -105,7 +105,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
     operators = part(matrix)
     pinned: Record = {"versions": {}}
     if cell.kind is Kind.BATCH_IREE:
-        frontend, target = operators.frontends[cell["frontend"]], operators.targets[cell["target"]]
+        frontend, target = operators.frontends[cell.frontend], operators.targets[cell.target]
         experiment = of_model.of_target(cell, target) | {
             "device": target.device_kind,
             "exporter": frontend.exporter,
@@ -115,7 +115,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
         tool, env, baseline = frontend.exporter, frontend.env, None
         declared = plugins.exporter(tool).versions
     else:
-        baseline = operators.baselines[cell["baseline"]]
+        baseline = operators.baselines[cell.baseline]
         experiment = of_model.of_baseline(cell, baseline) | {
             "device": baseline.device,
             "precision": baseline.precision,

@@ -97,9 +97,9 @@ def remedy(results: Path, matrix: Matrix | None, one: Outcome) -> tuple[str, str
         return nothing
     if matrix is not None:
         of = Cell.parse(one.cell, Kind.IREE)
-        part = matrix.matrix_of(of["model"])
-        target = part.target(of["model"], of["frontend"], of["target"])
-        if not part.attempts(of["frontend"], target):
+        part = matrix.matrix_of(of.model)
+        target = part.target(of.model, of.frontend, of.target)
+        if not part.attempts(of.frontend, target):
             return nothing
     try:
         found = atomic.read_json(results.parent / instead.path(one.cell, REPORT))
