@@ -74,8 +74,7 @@ class Feature:
     run.environments.Environments for selected toolchains. `maker`: makes a run.makers.Maker for a run.plan.Plan. `plan`:
     makes the object that answers the questions of the feature's rules, PLAN["<name>"], for a Plan.
     `adjust`: the matrix by what is on disk, and messages about that. `problems`: what keeps a matrix from being run.
-    `tables`: the CSV that the feature aggregates, and the files beside it. `summary`: the module whose `summary(since)` yields
-    what is printed at the end of a run that wrote them after `since` (seconds since the epoch), as renderables of rich.
+    `csv`: the name of the CSV that the feature aggregates. `row_set`: the module whose ROW_SET declares it (records/row_set.py).
     `keep`: the module whose `keep(records, kind)` is called with each file of records that is written, and its kind. `verbs`: those of
     `vmfbench`.
     """
@@ -104,8 +103,8 @@ class Feature:
     plan: Callable[[Any], Any] | None = None
     adjust: Callable[[Matrix], tuple[Matrix, list[str]]] | None = None
     problems: Callable[[Matrix], list[str]] | None = None
-    tables: tuple[Path, ...] = ()
-    summary: str = ""
+    csv: str = ""
+    row_set: str = ""
     keep: str = ""
     verbs: tuple[Verb, ...] = ()
 

@@ -48,8 +48,8 @@ COLUMNS = (
 
 
 def iree_cells(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return the IREE cells among the records, in their order: COLUMNS, `ending` (a key of ENDINGS) and `mark` (how the
-    cell ended, in a word or two).
+    """Return the IREE cells among the records, in their order: COLUMNS, `ending` (a key of ENDINGS), `way` (Row.way) and
+    `mark` (how the cell ended, in a word or two).
 
     `reached` is the last stage that succeeded, `stopped_at` the one that failed: `env` if the environment of a stage could
     not be made, "" for a verified cell. A cell that a remedy has compiled by another frontend's program (`frontend_used`)
@@ -85,6 +85,7 @@ def _cell(record: Record, referenced: bool) -> dict[str, Any]:
         "frontend_used": remedied.frontend_used(record) or "",
         "first_error": remedied.first_error(record, "reason"),
         "ending": ending,
+        "way": row.way,
         "mark": _mark(ended, ending) + ("*" if rewrites else "") + ("†" if row.remedy else ""),
     }
 

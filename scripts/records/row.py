@@ -160,6 +160,11 @@ class Row:
         return WRONG if self.ended.reason == "wrong-result" else FAILED
 
     @property
+    def way(self) -> str:
+        """How its module was made, of a row of IREE: one of remedied.WAYS."""
+        return remedied.WAYS[1 if self.remedy else 0 if self.is_compiled else 2]
+
+    @property
     def why(self) -> str:
         """Why it has no latency, in one word."""
         return self.ended.status if self.ended.status == outcome.SKIPPED else self.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from scripts.records import wording
+from scripts.records.remedied import WAYS
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column, Timing
 from scripts.supervise import outcome
@@ -58,6 +60,7 @@ class Screen:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = self.table
+        yield from compiled(table)
         yield from heading("Latency in ms per call", table)
         grid, left_out = _fitting(table, options.max_width)
         yield grid
@@ -77,6 +80,20 @@ class Screen:
             yield Text()
             for one in table.absent:
                 yield Text(wording.absent(one))
+
+
+def compiled(table: Table) -> Iterator[Text]:
+    """Yield, per target, how its cells were compiled: nothing if all compiled as asked."""
+    counts: dict[str, Counter[str]] = {}
+    for line in table.rows:
+        for column, row in line.entries.items():
+            if column.target:
+                counts.setdefault(column.target, Counter())[row.way] += 1
+    if all(set(of) <= {WAYS[0]} for of in counts.values()):
+        return
+    for target, of in counts.items():
+        yield Text(f"compiled for {target}: " + ", ".join(f"{of[way]} {way}" for way in WAYS))
+    yield Text()
 
 
 def heading(title: str, table: Table) -> Iterator[Text]:

@@ -30,7 +30,7 @@ def files_of(name: str) -> tuple[Path, ...]:
 
 def of_features() -> list[tuple[Path, ...]]:
     """The files that the features aggregate."""
-    return [declared.tables for declared in feature.LOADED.values() if declared.tables]
+    return [files_of(declared.csv) for declared in feature.LOADED.values() if declared.csv]
 
 
 def imported(results: Path = CSV.parent) -> list[str]:

@@ -141,10 +141,9 @@ def suites(cells: pd.DataFrame) -> pd.DataFrame:
 
 def compiled(cells: pd.DataFrame) -> pd.DataFrame:
     """Targets (down) and how their cells were compiled (across)."""
-    rows = zip(cells["target"], cells["frontend_used"], cells["remedy"], strict=True)
-    found = remedied.counts(rows)
-    lines = [[target, *(of[way] for way in remedied.WAYS)] for target, of in found.items()]
-    return pd.DataFrame(lines, columns=["target", *remedied.WAYS])
+    counts = pd.crosstab(cells["target"], cells["way"])
+    counts = counts.reindex(index=cells["target"].unique(), columns=remedied.WAYS, fill_value=0)
+    return counts.rename_axis("target").reset_index()
 
 
 def made_good(cells: pd.DataFrame) -> pd.DataFrame:

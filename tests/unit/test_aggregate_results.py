@@ -13,8 +13,9 @@ import pytest
 from scripts.core import atomic, digest
 from scripts.matrix.entries import Override
 from scripts.matrix.stages import STAGES
-from scripts.records import aggregates, record, results_file, writing
-from scripts.records.columns import COLUMNS, FIELDS
+from scripts.records import latency_page, record, results_file, row_set
+from scripts.records.columns import COLUMNS
+from scripts.records.fields import INTEGER, TEXT, Field
 from scripts.run import fingerprint
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
@@ -103,7 +104,7 @@ def test_numbers_keep_seven_digits(results):
     results.write()
     found = record.records(results.matrix)
     found[0]["latency"]["ms"] = 1.23456789
-    assert "1.234568" in "".join(writing.csv(found, COLUMNS)).splitlines()[1].split(",")
+    assert "1.234568" in "".join(row_set.to_csv(found, COLUMNS)).splitlines()[1].split(",")
 
 
 def test_a_detail_with_commas_and_quotes_stays_one_cell(aggregate, ended):
@@ -117,7 +118,7 @@ def test_a_record_that_breaks_the_schema_stops_the_aggregate_and_is_named(result
     found = record.records(results.matrix)
     found[1]["verification"]["code"] = "FAIL"
     with pytest.raises(SystemExit) as ended:
-        aggregates.checked(found, FIELDS)
+        list(latency_page.ROW_SET.checked(found))
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert said.startswith("error: record conv/mlir/vulkan: verification.code: 'PASS' was expected")
@@ -149,7 +150,7 @@ def test_a_broken_record_of_a_baseline_is_named_with_its_test(results, capsys):
     found = record.records(results.matrix)
     found[5]["experiment"]["precision"] = "fp8"
     with pytest.raises(SystemExit):
-        aggregates.checked(found, FIELDS)
+        list(latency_page.ROW_SET.checked(found))
     assert capsys.readouterr().err.startswith("error: record conv/eager/train: experiment.")
 
 
@@ -321,12 +322,15 @@ def test_a_wrong_result_that_claims_to_be_right_contradicts_itself(aggregate, en
 
 
 def test_of_many_records_of_a_kind_the_first_are_checked(monkeypatch, capsys):
-    monkeypatch.setattr(writing, "CHECKED", 2)
-    schema = {"properties": {"n": {"type": "integer"}}}
+    monkeypatch.setattr(row_set, "CHECKED", 2)
+    declared = (Field("kind", TEXT, "Its kind."), Field("n", INTEGER, "A number."))
+    of_kinds = dataclasses.replace(
+        latency_page.ROW_SET, fields=declared, name_of=lambda r: r["n"], alike=lambda r: r["kind"]
+    )
     found = [{"kind": kind, "n": n} for kind, n in (("a", 1), ("a", 2), ("a", "x"), ("b", "y"))]
 
     def checked(records):
-        return list(writing.checked(records, schema, lambda r: r["n"], lambda r: r["kind"]))
+        return list(of_kinds.checked(records))
 
     assert checked(found[:3]) == found[:3]
     with pytest.raises(SystemExit):

@@ -19,7 +19,7 @@ from scripts.features.report.web.page import packed, policy_hash
 from scripts.features.report.web.page_source import Source
 from scripts.features.report.web.views import VIEWS, of_files, of_rows
 from scripts.matrix.stages import status_path
-from scripts.records import latency_page, speedups, writing
+from scripts.records import latency_page, row_set, speedups
 from scripts.records.clusters import clusters, signature
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import Table
@@ -324,7 +324,7 @@ def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
     tree.write()
     found = operator_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     path = source.root / "results/operators/operators.jsonl"
-    path.write_text("".join(writing.lines(found)))
+    path.write_text("".join(row_set.lines(found)))
     data = of_files.operators(source)
     cpu = next(one for one in data["targets"] if one["target"] == "llvm-cpu")
     rates = {op: rates for op, _, rates in cpu["operators"]}

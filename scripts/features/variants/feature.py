@@ -18,7 +18,6 @@ from scripts.features.variants.tuned_matrix import Tuning
 from scripts.matrix import settings
 from scripts.matrix.cell import Kind
 from scripts.matrix.feature import Feature, Rows
-from scripts.run import outputs
 
 
 def target(
@@ -49,8 +48,8 @@ FEATURE = Feature(
     maker=ModuleMaker,
     adjust=tuning_plan.with_results,
     problems=flag_checks.problems,
-    tables=outputs.files_of("tuned"),
-    summary="scripts.features.variants.tuned_page",
+    csv="tuned",
+    row_set="scripts.features.variants.tuned_row_set",
     plan=VariantsPlan,
     rows=Rows((Kind.TUNING,), tuned_matrix.owns, tuned_matrix.cells, tuned_matrix.chain),
 )

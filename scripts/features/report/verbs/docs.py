@@ -7,13 +7,14 @@ import argparse
 from scripts.core import atomic, checkout, exits
 from scripts.features.report import columns_page
 from scripts.features.variants import document
+from scripts.records import row_set
 
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     docs = checkout.ROOT / "docs"
-    atomic.write_text(docs / "columns.md", columns_page.page(columns_page.TABLES))
-    atomic.write_text(docs / "columns.csv", columns_page.fields_csv(columns_page.TABLES))
+    atomic.write_text(docs / "columns.md", columns_page.page(row_set.loaded()))
+    atomic.write_text(docs / "columns.csv", columns_page.fields_csv(row_set.loaded()))
     for part in document.PARTS:
         page = docs / part.page
         try:
