@@ -1,15 +1,15 @@
 """Check that the JSON file of a stage has the types and values that the stage writes.
 
-The types are those that the code declares: timing.measurement.Verified, timing.group.GroupTiming. In a
-report or a signature, only the values that a record contains (columns.py) are checked. The checks
-are needed because an older version may have written the file, or it may have been edited.
+The types are those that the code declares: timing.measurement.Verified, timing.group.GroupTiming. Values
+that a record contains follow its schema (columns.py). The checks are needed because an older version
+may have written the file, or it may have been edited.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
-import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -57,20 +57,24 @@ def contradiction(verified: Mapping[str, Any], status: str) -> str:
 
 
 def _of_section(name: str, data: Mapping[str, Any]) -> str:
-    known, validator = _section(name)
+    known = _validator(name).schema["properties"].keys()
     said = {key: data[key] for key in known & data.keys()}
     if name == "reference":  # a record takes only the non-empty values of a signature
         said = {key: value for key, value in said.items() if value}
-    for error in validator.iter_errors(said):
-        return f"{'.'.join(map(str, error.absolute_path))}: {error.message}"
+    return _violation(name, said)
+
+
+def _violation(section: str, value: Any, *path: str) -> str:
+    """Return how a value violates the schema of a section, or "" if it does not. `path`: of the section, for the message."""
+    for error in _validator(section).iter_errors(value):
+        return f"{'.'.join(map(str, (*path, *error.absolute_path)))}: {error.message}"
     return ""
 
 
 @functools.cache
-def _section(name: str) -> tuple[frozenset[str], jsonschema.Draft202012Validator]:
-    """Return the keys that a section declares, and its validator."""
-    schema = fields.schema(FIELDS)["properties"][name]
-    return frozenset(schema["properties"]), jsonschema.Draft202012Validator(schema)
+def _validator(section: str) -> Any:
+    """Return the validator of a section of a record."""
+    return jsonschema.Draft202012Validator(fields.schema(FIELDS)["properties"][section])
 
 
 def _of_timing(data: Mapping[str, Any]) -> str:
@@ -93,29 +97,11 @@ def _of_verification(data: Mapping[str, Any]) -> str:
         found = msgspec.convert(data, Verified)
     except msgspec.ValidationError as error:
         return str(error)
-    return next((what for what, right in _rules(found) if not right), "")
-
-
-def _rules(found: Verified) -> Iterator[tuple[str, bool]]:
-    """Yield (error message, whether the rule is met) for the rules that types cannot express."""
-    of = found.verification
-    yield f"verification.code is {of.code!r}", of.code in codes.CODES
-    errors = (of.max_abs_error, of.rmse_vs_fp64, of.golden_rmse_vs_fp64, of.tol)
-    yield "an error of the verification is below 0", _none_below(0, *errors)
-    yield "verification.noise is not above 0", of.noise is None or of.noise > 0
-    yield "greedy tokens are below 0", _none_below(0, of.greedy_tokens)
-    yield "greedy tokens are compared in no step", _none_below(1, of.greedy_expected)
-    yield "training steps are below 0", _none_below(0, of.train_steps)
-    yield "training is compared in no step", _none_below(1, of.train_expected)
-    numbers = {len(losses) for losses in (of.losses, of.golden_losses) if losses is not None}
-    yield "there are not as many losses as training steps", numbers <= {of.train_expected}
-    yield "a run without time or calls", all(r.total_s > 0 < r.iterations for r in found.runs)
-    spent = ((r.compile_s, r.compile_count, r.execute_s, r.execute_count) for r in found.runs)
-    yield "a run with an account below 0", _none_below(0, *itertools.chain(*spent))
-
-
-def _none_below(least: float, *values: float | None) -> bool:
-    return all(value is None or value >= least for value in values)
+    # With the values that an older version left out.
+    runs = list(map(dataclasses.asdict, found.runs)) or None
+    return _violation("verification", data["verification"], "verification") or _violation(
+        "runs", runs, "runs"
+    )
 
 
 def _not_finite(value: Any, path: str = "") -> Iterator[str]:
