@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -16,9 +16,9 @@ from scripts.matrix import cell
 from scripts.records import coverage, markdown, remedied
 from scripts.records.coverage import COLUMNS, ENDINGS
 from scripts.records.markdown import text
+from scripts.records.provenance import Provenance
 from scripts.records.results_file import BadRecords, Record, read
 from scripts.records.row import Row
-from scripts.records.versions import OF_EVERY_RECORD
 
 LOWERING_PATH = ["frontend", "target"]
 MODEL = ["suite", "model"]
@@ -101,6 +101,9 @@ def to_csv(cells: pd.DataFrame) -> str:
 
 def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
     """The sections of the Markdown page, below its title: counts and reasons before the long table."""
+    provenance = Provenance()
+    for record in records:
+        provenance.add(record.data)
     is_remedied = cells["remedy"].any()
     is_compiled = is_remedied or not cells["frontend_used"].all()
     bodies = {
@@ -120,7 +123,7 @@ def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
         "By model": f"{LEGEND}\n{table(models(cells))}",
         "Rewrites": table(rewrites(cells)) if cells["rewrites"].any() else "",
         "Baselines": "" if all(one.is_iree for one in records) else table(baselines(records)),
-        "Versions": f"{table(versions(records))}\nDevices: {', '.join(devices(records)) or 'none'}.\n",
+        "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
     }  # fmt: skip
     return "".join(f"\n{section}" for section in markdown.sections(bodies))
 
@@ -246,37 +249,6 @@ def baselines(records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*MODEL, *names])
 
 
-def versions(records: Sequence[Record]) -> pd.DataFrame:
-    """The versions in the rows, per frontend or baseline."""
-    columns = ["rows of", "torch", "exporter", "torch_xla", "IREE", "others"]
-    found: dict[str, list[set[str]]] = {}
-    for record in records:
-        has = {name: value for name, value in (record.data.get("versions") or {}).items() if value}
-        exporter = record.data["experiment"].get("exporter") or ""
-        build = f"+{has['torch_build']}" if "torch_build" in has else ""
-        named = (*OF_EVERY_RECORD, "torch_build")
-        values = [
-            f"{has['torch']}{build}" if "torch" in has else "",
-            f"{exporter} {has['frontend']}".strip() if "frontend" in has else "",
-            has.get("torch_xla"),
-            has.get("iree"),
-            ", ".join(f"{name} {value}" for name, value in has.items() if name not in named),
-        ]
-        sets = found.setdefault(record.parts[0], [set() for _ in values])
-        for known, value in zip(sets, values, strict=True):
-            if value:
-                known.add(value)
-    rows = [[of, *(", ".join(_builds(known)) for known in sets)] for of, sets in found.items()]
-    shown = pd.DataFrame(rows, columns=columns)
-    return shown if shown["others"].any() else shown.drop(columns="others")
-
-
-def devices(records: Iterable[Record]) -> list[str]:
-    """The devices on which something ran, by kind: `cpu: <name>`."""
-    found = {(r["device"], r.data["run"].get("device_name")) for r in records}
-    return [f"{kind}: {text(name)}" for kind, name in sorted(f for f in found if f[1])]
-
-
 def table(rows: pd.DataFrame, quoted: str = "") -> str:
     """Return a Markdown table. Numbers are aligned to the right; the column `quoted` is code."""
     right = [n for n, kind in enumerate(rows.dtypes) if pd.api.types.is_numeric_dtype(kind)]
@@ -286,11 +258,6 @@ def table(rows: pd.DataFrame, quoted: str = "") -> str:
         for row in rows.itertuples(index=False)
     ]
     return markdown.table([text(name) for name in rows.columns], lines, right)
-
-
-def _builds(known: set[str]) -> list[str]:
-    """Versions, without those that only lack the build: "2.9.0" if "2.9.0+cpu" is there too."""
-    return sorted(v for v in known if not any(w.startswith(f"{v}+") for w in known))
 
 
 def _from_here(path: Path) -> str:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.choices import BASES
 from scripts.matrix.entries import Frontend, Override
 from scripts.records import coverage, markdown, record
 from scripts.records.coverage import ENDINGS, STAGES
@@ -282,32 +283,20 @@ def test_baselines_of_eval_and_train_have_a_column_each(results, ended):
 def test_versions_and_devices_are_those_of_the_rows(results, ended):
     results.write(ended("error", "compile", CELL))  # ran nowhere
     rows = record.records(results.matrix)
-    # A cell that never ran has the pin, one that ran what it saw.
     rows[0]["versions"]["torch"] = rows[1]["versions"]["torch"] = "2.15.0"
-    rows[1]["versions"]["torch_build"] = "cpu"
-    rows[1]["versions"]["iree"] = "3.0"
     rows[2]["versions"]["torch"] = rows[3]["versions"]["torch"] = "2.15.1"
     found = report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
-    assert "| mlir | 2.15.0+cpu, 2.15.1 | torch_mlir 1 |  | 3.0 |\n" in found
-    assert "Devices: cpu: A CPU, vulkan: A GPU.\n" in found
-
-
-def test_versions_that_only_some_runtime_has_are_in_a_column_where_there_are_any(results):
-    results.write()
-    rows = record.records(results.matrix)
-    assert "| IREE |\n" in report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
-    eager = next(row for row in rows if row["experiment"]["runtime"] == "eager")
-    eager["versions"] |= {"a_tool": "1.2", "another": None}
-    found = report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
-    assert "| IREE | others |\n" in found
-    assert "| eager | 2.0 |  |  |  | a_tool 1.2 |\n" in found
+    measured_with = found.partition("## Measured with\n\n")[2]
+    assert "- cpu: A CPU" in measured_with
+    assert "- vulkan: A GPU" in measured_with
+    assert "- PyTorch 2.0, 2.15.0, 2.15.1\n" in measured_with
 
 
 def test_sections_with_nothing_in_them_are_left_out(results):
     results.matrix = dataclasses.replace(results.matrix, baselines={})
     results.write()
     titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
-    assert titles == ["By suite", "By model", "Versions"]
+    assert titles == ["By suite", "By model", "Measured with"]
 
 
 def test_counts_and_reasons_come_before_the_long_table(results, ended):
@@ -334,6 +323,7 @@ def test_times_and_fingerprints_leave_the_page_as_it_is(results, ended):
 STATUSES = st.sampled_from([s for s in outcome.STATUSES if s not in ("ok", "unavailable")])
 REASONS = st.sampled_from(["a", "b", "wrong-result", "nondeterministic-eager"])
 DETAILS = st.text(st.sampled_from("a1|`\\*<>[]_ \n\r\u2028%/~"), min_size=1, max_size=220)
+NO_SPEEDUPS = {f"speedup_vs_{base}{end}": None for base in BASES for end in ("", "_low", "_high")}
 NAMES = st.text(st.sampled_from("ab|*<[\\`~."), min_size=1, max_size=4)
 STOPS = st.none() | st.tuples(st.sampled_from([*STAGES, "env"]), STATUSES, REASONS, DETAILS)
 
@@ -351,12 +341,13 @@ def some_rows(draw) -> list[dict]:
             stage, status, reason, detail = stop or ("verify", "ok", "", "")
             made.append(
                 {
-                    "model": {"name": name, "suite": suite},
-                    "experiment": {"runtime": "iree", "frontend": frontend, "target": target, "test": "eval", "device": "cpu", "exporter": "e"},
+                    "model": {"name": name, "suite": suite, "options": {}},
+                    "experiment": {"runtime": "iree", "frontend": frontend, "target": target, "test": "eval", "device": "cpu", "exporter": "e", "backend": "b"},
                     "outcome": {"stage": stage, "status": status, "reason": reason, "detail": detail},
-                    "latency": None if stop else {"ms": 1.0},
+                    "latency": None if stop else {"ms": 1.0, "started": 0.0} | NO_SPEEDUPS,
+                    "reference": {},
                     "export": draw(st.sampled_from([None, {}, {"rewrites": []}, {"rewrites": ["x|y", "z"]}])),
-                    "run": {"device_name": None},
+                    "run": {"device_name": None, "threads": None},
                     "versions": {},
                 }
             )  # fmt: skip
