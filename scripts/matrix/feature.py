@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from scripts.matrix.cell import Cell, Kind
@@ -74,9 +76,10 @@ class Feature:
     run.environments.Environments for selected toolchains. `maker`: makes a run.makers.Maker for a run.plan.Plan. `plan`:
     makes the object that answers the questions of the feature's rules, PLAN["<name>"], for a Plan.
     `adjust`: the matrix by what is on disk, and messages about that. `problems`: what keeps a matrix from being run.
-    `csv`: the name of the CSV that the feature aggregates. `row_set`: the module whose ROW_SET declares it (records/row_set.py).
-    `keep`: the module whose `keep(records, kind)` is called with each file of records that is written, and its kind. `verbs`: those of
-    `vmfbench`.
+    `csv`: the name of the CSV that the feature aggregates. `verbs`: those of `vmfbench`. `modules`: what is imported when it is
+    asked for, by what it has: `row_set` a ROW_SET that declares the CSV (records/row_set.py), `keep` a function that is called
+    with each file of records that is written and the name of its CSV, `views` VIEWS of the report page, `format` a format of
+    `vmfbench export`, `docs` PARTS of documentation, `remedies` a function `table`.
     """
 
     name: str
@@ -104,9 +107,8 @@ class Feature:
     adjust: Callable[[Matrix], tuple[Matrix, list[str]]] | None = None
     problems: Callable[[Matrix], list[str]] | None = None
     csv: str = ""
-    row_set: str = ""
-    keep: str = ""
     verbs: tuple[Verb, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
 
 
 LOADED: dict[str, Feature] = {}
@@ -116,6 +118,12 @@ LOADED: dict[str, Feature] = {}
 def rows() -> list[Rows]:
     """The rows of the features that have rows of their own."""
     return [declared.rows for declared in LOADED.values() if declared.rows]
+
+
+def modules(kind: str) -> list[ModuleType]:
+    """The modules of the features that have this (Feature.modules)."""
+    of_features = [declared.modules for declared in LOADED.values()]
+    return [importlib.import_module(named[kind]) for named in of_features if kind in named]
 
 
 def adjusted(matrix: Matrix) -> tuple[Matrix, list[str]]:

@@ -110,8 +110,8 @@ class RowSet:
 
 def loaded() -> list[RowSet]:
     """The sets of models' rows and of the features that are loaded."""
-    modules = [OF_MODELS, *(one.row_set for one in feature.LOADED.values() if one.row_set)]
-    return [importlib.import_module(module).ROW_SET for module in modules]
+    modules = [importlib.import_module(OF_MODELS), *feature.modules("row_set")]
+    return [module.ROW_SET for module in modules]
 
 
 def aggregate(row_set: RowSet, stage: str, description: str | None) -> None:
@@ -141,9 +141,8 @@ def aggregate(row_set: RowSet, stage: str, description: str | None) -> None:
         condemn_damaged(again())
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")
-    for declared in feature.LOADED.values():
-        if declared.keep and not row_set.alike:
-            importlib.import_module(declared.keep).keep(args.out_jsonl, row_set.name)
+    for module in () if row_set.alike else feature.modules("keep"):
+        module.keep(args.out_jsonl, row_set.name)
 
 
 def stored(jsonl: Path) -> Iterator[dict[str, Any]]:

@@ -34,5 +34,8 @@ FEATURE = Feature(
     suite=kernels.SUITE,
     plan=KernelsPlan,
     csv="kernels",
-    row_set="scripts.features.kernels.row_set",
+    modules={
+        "row_set": "scripts.features.kernels.row_set",
+        "views": "scripts.features.kernels.page_view",
+    },
 )

@@ -62,5 +62,9 @@ FEATURE = Feature(
     ),
     plan=OperatorsPlan,
     csv="operators",
-    row_set="scripts.features.operators.report.row_set",
+    modules={
+        "row_set": "scripts.features.operators.report.row_set",
+        "views": "scripts.features.operators.report.page_view",
+        "format": "scripts.features.operators.report.backendbench",
+    },
 )

@@ -6,7 +6,7 @@ import argparse
 
 from scripts.core import atomic, checkout, exits
 from scripts.features.report import columns_page
-from scripts.features.variants import document
+from scripts.matrix import feature
 from scripts.records import row_set
 
 
@@ -15,7 +15,7 @@ def main() -> None:
     docs = checkout.ROOT / "docs"
     atomic.write_text(docs / "columns.md", columns_page.page(row_set.loaded()))
     atomic.write_text(docs / "columns.csv", columns_page.fields_csv(row_set.loaded()))
-    for part in document.PARTS:
+    for part in (part for module in feature.modules("docs") for part in module.PARTS):
         page = docs / part.page
         try:
             atomic.write_text(page, part.within(page.read_text(encoding="utf-8")))
