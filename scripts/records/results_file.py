@@ -12,6 +12,7 @@ import msgspec
 
 from scripts.matrix import cell
 from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.precision import TESTS
 from scripts.run import outputs
 from scripts.timing.measurement import Run
 
@@ -102,40 +103,20 @@ class _Latency(msgspec.Struct):
     values_ms: Annotated[list[_Positive], msgspec.Meta(min_length=1)]
 
 
-class _Model(msgspec.Struct):
-    name: str
-    suite: Any
-
-
-class _Experiment(msgspec.Struct):
-    test: Literal["eval", "train"]
-    runtime: Any
-    frontend: Any
-    target: Any
-    dtype: Any
-    batch_size: Any
-    device: Any
-
-
-class _Outcome(msgspec.Struct):
-    status: str
-    detail: str
-
-
-class _Verification(msgspec.Struct):
-    code: str
-
-
-class _Record(msgspec.Struct):
-    """What readers need of a record, which an older version or another tool may have written."""
-
-    model: _Model
-    experiment: _Experiment
-    outcome: _Outcome
-    verification: _Verification
-    run: dict[str, Any]
-    latency: _Latency | None = None
-    runs: list[_Run] | None = None
+_EXPERIMENT = ("runtime", "frontend", "target", "dtype", "batch_size", "device")
+_Record = msgspec.defstruct(
+    "_Record",
+    [
+        ("model", msgspec.defstruct("_Model", ["name", "suite"])),
+        ("experiment", msgspec.defstruct("_Experiment", [("test", Literal[TESTS]), *_EXPERIMENT])),
+        ("outcome", msgspec.defstruct("_Outcome", ["status", "detail"])),
+        ("verification", msgspec.defstruct("_Verification", ["code"])),
+        ("run", dict[str, Any]),
+        ("latency", _Latency | None, None),
+        ("runs", list[_Run] | None, None),
+    ],
+)
+"""What readers need of a record, which an older version or another tool may have written."""
 
 
 def read(path: Path) -> list[Record]:

@@ -11,8 +11,7 @@ import dataclasses
 import functools
 import importlib
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jsonschema
@@ -38,9 +37,9 @@ def problem(stage: Stage, data: Any) -> str:
     if not isinstance(data, Mapping):
         return "not a JSON object"
     try:
-        json.dumps(data, allow_nan=False)
-    except ValueError:
-        return f"{next(_not_finite(data))} is not a finite number"
+        json.dumps(data, allow_nan=False)  # Python's JSON reader accepts NaN and infinities
+    except ValueError as error:
+        return str(error)
     if stage.checked_by:
         return importlib.import_module(stage.checked_by).problem(data)
     if stage.name in _SECTIONS:
@@ -102,16 +101,3 @@ def _of_verification(data: Mapping[str, Any]) -> str:
     return _violation("verification", data["verification"], "verification") or _violation(
         "runs", runs, "runs"
     )
-
-
-def _not_finite(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of numbers that are NaN or infinite, which Python's JSON reader accepts."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield path
-    pairs: Any = ()
-    if isinstance(value, Mapping):
-        pairs = value.items()
-    elif isinstance(value, list):
-        pairs = enumerate(value)
-    for key, inner in pairs:
-        yield from _not_finite(inner, f"{path}.{key}" if path else str(key))

@@ -48,8 +48,7 @@ def main() -> None:
         chosen = [word for glob in args.cell for word in ("--cell", glob)]
         command = ["python", "-m", "scripts.stages.report_coverage", *chosen, "--results", *paths]
         made_by = shlex.join(command)
-        note = f"\n{args.note}\n" if args.note else ""
-        head = f"# {text(args.title)}\n\nMade by `{made_by}`.\n{note}"
+        head = f"# Coverage\n\nMade by `{made_by}`.\n"
         atomic.write_text(args.out_md, head + page(cells, records))
         print(args.out_md)
     counts = cells["ending"].value_counts()
@@ -282,8 +281,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--out-csv", type=Path, help="CSV file with one line per cell and complete details"
     )
-    parser.add_argument("--title", default="Coverage")
-    parser.add_argument("--note", help="a paragraph below the title, such as what was selected")
     args = parser.parse_args()
     if not (args.out_md or args.out_csv):
         parser.error("nothing to write: give --out-md, --out-csv or both")

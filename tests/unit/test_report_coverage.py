@@ -429,14 +429,13 @@ def test_one_page_of_several_runs_says_how_it_was_made(results, report, ended, c
     a, b = write("a/r.jsonl", rows[:2]), write("b/r.jsonl", rows[2:])
     report(
         *("--results", a, b, "--out-md", "docs/c.md", "--out-csv", "c.csv"),
-        *("--title", "What goes", "--note", "Two models."),
     )
     assert capsys.readouterr().out.splitlines()[-1] == "3 verified, 1 failed at compile"
     command = (
         "python -m scripts.stages.report_coverage --results a/r.jsonl b/r.jsonl --out-md docs/c.md"
     )
     found = Path("docs/c.md").read_text()
-    assert found.startswith(f"# What goes\n\nMade by `{command}`.\n\nTwo models.\n\n## By suite\n")
+    assert found.startswith(f"# Coverage\n\nMade by `{command}`.\n\n## By suite\n")
     assert pd.read_csv("c.csv")["verified"].tolist() == [True, False, True, True]
 
 
