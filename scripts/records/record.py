@@ -19,7 +19,7 @@ from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION
-from scripts.matrix.stage import REPORT, STATUS, Stage
+from scripts.matrix.stage import REPORT, STATUS, VERIFICATION, Stage
 from scripts.records import latency_section, speedups, stage_files, versions
 from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
@@ -119,7 +119,9 @@ def baseline_record(
         record["experiment"]["compile"] = baseline.compile
     if baseline.rewrites:
         record["experiment"]["rewrites"] = baseline.rewrites
-        measured = stage_files.verified(root, stages.STAGES["baseline"], row_cell)
+        measured = stage_files.read_if_whole(
+            root, stages.STAGES["baseline"], row_cell, VERIFICATION
+        )
         record["export"] = {"rewrites": measured.get("rewrites", [])}
     declared = plugins.runtime(baseline.runtime).versions
     versions.add(record, versions.pins(matrix, baseline.env), declared, record["versions"])
@@ -212,7 +214,7 @@ def common_record(
     )
     last, decisive = outcomes[-1], stage_files.deciding(root, outcomes)
     whole = decisive.status != outcome.DAMAGED
-    measured = stage_files.verified(root, *chain[-1]) if whole else {}
+    measured = stage_files.read_if_whole(root, *chain[-1], VERIFICATION) if whole else {}
     own = timing.members.get(str(row)) if timing and decisive.status == outcome.OK else None
     used = None
     if last.status != outcome.SKIPPED:

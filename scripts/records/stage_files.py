@@ -54,11 +54,6 @@ def deciding(root: Path, outcomes: list[Outcome]) -> Outcome:
     return outcomes[-1]
 
 
-def verified(root: Path, stage: Stage, of: Cell) -> dict:
-    """What the verification of a cell has found out; {} if that file is missing or damaged."""
-    return read_if_whole(root, stage, of, VERIFICATION)
-
-
 def timed(root: Path, stage: Stage, group: Cell, member: str) -> tuple[Outcome, GroupTiming | None]:
     """How the timing of a member of a group ended, and that of the group; None if it has no timing."""
     files = (root / stage.path(group, name) for name in (STATUS, TIMING))
@@ -89,7 +84,7 @@ def anchor(root: Path, timing: GroupTiming | None) -> str | None:
     if timing is None or not timing.anchor:
         return None
     cell = Cell.parse(timing.anchor, Kind.BASELINE)
-    found = verified(root, STAGES[LAST[Kind.BASELINE]], cell)
+    found = read_if_whole(root, STAGES[LAST[Kind.BASELINE]], cell, VERIFICATION)
     return latency_section.anchor_text(timing.anchor, found.get("versions", {}))
 
 
