@@ -12,7 +12,8 @@ from typing import Any
 from scripts.iree.backends import compile_flags, renamed
 from scripts.matrix import stages
 from scripts.records import coverage
-from scripts.records.row import Ended, Row
+from scripts.records.row import Row
+from scripts.supervise.outcome import Outcome
 
 Record = Mapping[str, Any]
 Key = tuple[str, str, str]
@@ -56,7 +57,7 @@ class Cluster:
         return all(row.remedy for row in self.rows)
 
 
-def command(record: Record, failed: Ended) -> str:
+def command(record: Record, failed: Outcome) -> str:
     """Return the shortest command that shows the failure of a row.
 
     For a compilation it is that of iree-compile. The other stages have no such tool; their own

@@ -10,8 +10,9 @@ from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.training import TRAIN
 from scripts.records import remedied
-from scripts.records.row import Ended, Row
+from scripts.records.row import Row
 from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
 
 Record = Mapping[str, Any]
 
@@ -102,7 +103,7 @@ def _ending(row: Row) -> str:
     return special.get(ended.reason, ended.stage)
 
 
-def _mark(ended: Ended, ending: str) -> str:
+def _mark(ended: Outcome, ending: str) -> str:
     words = {VERIFIED: "✓", "no-device": "compiled", "wrong": "✗ wrong"}
     if ending in ("undecided", "skipped"):
         return ending
@@ -148,7 +149,7 @@ _PARTICULARS = (
 )
 
 
-def _reached(record: Record, ended: Ended, referenced: bool) -> str:
+def _reached(record: Record, ended: Outcome, referenced: bool) -> str:
     """The last stage of the chain that succeeded."""
     is_train = record["experiment"]["test"] == TRAIN
     chain = [stage for stage in STAGES if is_train or stage != "gradients"]

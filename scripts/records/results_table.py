@@ -150,10 +150,10 @@ def _fastest(line: ModelRows) -> Iterator[Column]:
     These are the lowest latency, and all others for which the interval of the ratio to the lowest contains 1. There is
     no fastest latency if no other one has such an interval.
     """
-    groups: dict[tuple, dict[Column, Timing]] = {}
+    groups: dict[Any, dict[Column, Timing]] = {}
     for column, row in line.entries.items():
         if row.timing:
-            groups.setdefault(row.alike, {})[column] = row.timing
+            groups.setdefault(row.conditions, {})[column] = row.timing
     for group in groups.values():
         best = min(group, key=lambda column: group[column].ms)
         slower = {
@@ -247,7 +247,7 @@ def over(
         return None
     bases: dict[str, Timing] = {}
     for other in line.entries.values():
-        if other.timing and other.alike == row.alike and other.runtime in base:
+        if other.timing and other.conditions == row.conditions and other.runtime in base:
             bases.setdefault(other.runtime, other.timing)
     if len(bases) < len(base):
         return None

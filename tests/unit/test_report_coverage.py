@@ -21,9 +21,10 @@ from scripts.matrix.entries import Frontend, Override
 from scripts.records import coverage, markdown, record
 from scripts.records.coverage import ENDINGS, STAGES
 from scripts.records.results_file import BadRecords, Record
-from scripts.records.row import Column, Ended, Row, Timing
+from scripts.records.row import Column, Row, Timing
 from scripts.stages import report_coverage
 from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"
@@ -268,7 +269,7 @@ def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
 )
 def test_a_baseline_is_verified_or_has_its_reason(stage, status, reason, mark):
     timing = Timing({"ms": 1.0}) if status == "ok" else None
-    row = Row(BASELINE, Column.of(BASELINE), Ended(status, stage, reason), timing)
+    row = Row(BASELINE, Column.of(BASELINE), Outcome(status, stage, str(BASELINE), reason), timing)
     assert coverage.baseline_mark(row) == mark
 
 

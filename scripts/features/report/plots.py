@@ -99,12 +99,12 @@ def _scatter(table: Table) -> Figure:
     points: dict[Column, list[tuple[Timing, Timing]]] = {}
     for line in table.rows:
         others = {
-            row.alike: row.timing
+            row.conditions: row.timing
             for row in reversed(line.entries.values())
             if row.timing and row.runtime == OTHER
         }
         for column, row in line.entries.items():
-            if row.timing and column.target and (than := others.get(row.alike)):
+            if row.timing and column.target and (than := others.get(row.conditions)):
                 points.setdefault(column, []).append((than, row.timing))
     if not points:
         return plotting.nothing(axes, f"no row can be compared with {OTHER}")

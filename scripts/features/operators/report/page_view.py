@@ -7,7 +7,7 @@ from typing import Any
 from scripts.features.operators.report import analysis, page, records_file
 from scripts.features.operators.report.table import Table
 from scripts.features.report.web.page_source import AGAIN, Source, View
-from scripts.records import wording
+from scripts.records import row_set, wording
 
 MOST_FIXES = 300
 """Failures of operators that are kept; operators.csv has all."""
@@ -18,7 +18,7 @@ def operators(source: Source) -> dict[str, Any] | None:
     path = source.root / records_file.JSONL
     if not path.is_file():
         return None
-    table = Table(records_file.data(path))
+    table = Table(row_set.stored(path))
     if not table.rows:
         return None
     return {
