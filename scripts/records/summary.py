@@ -19,6 +19,9 @@ from scripts.run import outputs
 from scripts.supervise import journal, outcome
 from scripts.supervise.journal import Account
 
+COUNTED = ("status", "stage", "latency_ms", "stale")
+"""The columns of a CSV that are kept to count its rows."""
+
 
 def show(path: Path) -> None:
     """Print the summary of the last run.
@@ -34,7 +37,8 @@ def show(path: Path) -> None:
         console.print(seconds(account), "")
     began = time.time() - account.wall
     for declared in row_set.loaded():
-        if (rows := outputs.written_rows(began, declared.csv)) is not None:
+        if (written := outputs.written_rows(began, declared.csv)) is not None:
+            rows = [{key: row[key] for key in COUNTED} for row in written]
             shown = declared.screen(row_set.stored(declared.jsonl))
             console.print(counted(rows), "", shown, "")
             for line in pointers(rows, declared.csv):
