@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
-import pandas as pd
 
 from scripts.core import atomic, exits
 from scripts.matrix import feature
@@ -161,6 +160,8 @@ def to_csv(records: Iterable[Record], table: Iterable[Field]) -> Iterator[str]:
 
     Numbers have seven significant digits: more than any measured number has.
     """
+    import pandas as pd  # 0.2 s, for which the end of a run need not wait
+
     table = list(table)
     types = fields.dtypes(table)
     rows = (fields.row(one, table) for one in records)

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from scripts.core.tensors import Signature
-from scripts.features.report import columns_page
+from scripts.features.report.verbs import docs
 from scripts.records import fields, latency_page, record, row_set
 from scripts.records.columns import COLUMNS, FIELDS
 from scripts.records.fields import INTEGER, NUMBER, TEXT, Field
@@ -24,20 +24,18 @@ UNITS = {"ms": "ms", "s": "s", "bytes": "bytes", "mb": "MiB", "db": "dB"}
 
 
 def test_the_page_is_the_tables():
-    assert PAGE.read_text(encoding="utf-8") == columns_page.page(row_set.loaded()), (
-        "run vmfbench docs"
-    )
+    assert PAGE.read_text(encoding="utf-8") == docs.page(row_set.loaded()), "run vmfbench docs"
 
 
 def test_the_fields_are_a_csv_beside_the_page():
     text = PAGE.with_name("columns.csv").read_text(encoding="utf-8")
-    assert text == columns_page.fields_csv(row_set.loaded()), "run vmfbench docs"
+    assert text == docs.fields_csv(row_set.loaded()), "run vmfbench docs"
     fields_of_runs = [line for line in text.splitlines() if line.startswith("results.jsonl,")]
     assert len(fields_of_runs) == sum(bool(one.path) for one in FIELDS)
 
 
 def test_every_line_of_the_page_has_a_cell_for_each_heading():
-    for block in re.findall(r"(?:^\|.*\n)+", columns_page.page(row_set.loaded()), re.MULTILINE):
+    for block in re.findall(r"(?:^\|.*\n)+", docs.page(row_set.loaded()), re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1
 
 
@@ -111,7 +109,7 @@ def test_a_column_is_added_in_one_place(table, results, monkeypatch):
     assert fields.dtypes(table)["clock_mhz"] == "Int64"
     line = "| `clock_mhz` | integer | MHz | yes | Clock of the CPU. |"
     with_clock = dataclasses.replace(latency_page.ROW_SET, described=table)
-    assert line in columns_page.page([with_clock]).splitlines()
+    assert line in docs.page([with_clock]).splitlines()
     valid = jsonschema.Draft202012Validator(fields.schema(table)).is_valid
     assert all(map(valid, found))
     found[1]["run"]["clock_mhz"] = 2.5
