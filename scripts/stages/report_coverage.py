@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shlex
 from collections.abc import Sequence
@@ -103,8 +104,6 @@ def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
     provenance = Provenance()
     for record in records:
         provenance.add(record.data)
-    is_remedied = cells["remedy"].any()
-    is_compiled = is_remedied or not cells["frontend_used"].all()
     bodies = {
         "By suite": table(suites(cells)),
         "Why cells stopped": (
@@ -114,11 +113,11 @@ def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
         "Compiled": (
             "Cells by how they were compiled. *By remedy*: as asked they fail, and another lowering path, level or set"
             f" of flags compiles them.\n\n{table(compiled(cells))}"
-        ) if is_compiled else "",
+        ) if (cells["way"] != remedied.WAYS[0]).any() else "",
         "Remedies": (
             "Cells that a remedy has compiled. They count as failed above and below if it took another lowering"
             f" path.\n\n{table(made_good(cells))}"
-        ) if is_remedied else "",
+        ) if cells["remedy"].any() else "",
         "By model": f"{LEGEND}\n{table(models(cells))}",
         "Rewrites": table(rewrites(cells)) if cells["rewrites"].any() else "",
         "Baselines": "" if all(one.is_iree for one in records) else table(baselines(records)),
@@ -162,13 +161,8 @@ def models(cells: pd.DataFrame) -> pd.DataFrame:
     """Models (down) and lowering paths (across); the last row counts the verified models."""
     marks = cells.pivot(index=MODEL, columns=LOWERING_PATH, values="mark")
     verified = cells.groupby(LOWERING_PATH)["verified"].agg(lambda v: f"{v.sum()} of {len(v)}")
-    order = {
-        name: {value: place for place, value in enumerate(cells[name].unique())}
-        for name in LOWERING_PATH
-    }
-    paths = sorted(
-        marks.columns, key=lambda r: [order[n][v] for n, v in zip(LOWERING_PATH, r, strict=True)]
-    )
+    every = itertools.product(*(cells[name].unique() for name in LOWERING_PATH))
+    paths = [path for path in every if path in marks.columns]
     rows = marks.reindex(index=pd.MultiIndex.from_frame(cells[MODEL].drop_duplicates()))
     rows = rows[paths].fillna("–").reset_index()
     rows.columns = ["suite", "model", *("/\n".join(path) for path in paths)]

@@ -23,17 +23,7 @@ An empty value of the CSV is null in the JSON, or a field that is left out. MiB 
 2<sup>20</sup> bytes. [columns.csv](columns.csv) has every field of the JSON lines, with the column that it is. *Varies* marks values that may differ in another run of the same program on the same machine.
 """
 
-
-FIELD_HEAD = (
-    "file",
-    "field",
-    "column of the CSV",
-    "type",
-    "may be",
-    "unit",
-    "varies",
-    "what it is",
-)
+FIELD_HEAD = "file,field,column of the CSV,type,may be,unit,varies,what it is\n"
 
 
 def main() -> None:
@@ -72,8 +62,8 @@ def _parts(shown: RowSet) -> Iterator[str]:
 def fields_csv(sets: Iterable[RowSet]) -> str:
     """Every field of the JSON lines, as CSV."""
     text = io.StringIO()
+    text.write(FIELD_HEAD)
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(FIELD_HEAD)
     for one_set in sets:
         lines.writerows(
             (
