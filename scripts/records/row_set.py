@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import itertools
 import json
@@ -37,6 +36,17 @@ OF_MODELS = "scripts.records.latency_page"
 """The module with the set that is there without any feature."""
 
 Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The records of a file. Each iteration reads them one at a time, because those of a large matrix take gigabytes."""
+
+    jsonl: Path
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        with self.jsonl.open(encoding="utf-8", newline="\n") as text:
+            yield from map(json.loads, text)
 
 
 @dataclass(frozen=True)
@@ -93,18 +103,15 @@ class RowSet:
                 exits.fail(f"record {self.name_of(one)}: {where}: {problem.message}")
             yield one
 
-    def write(self, content: Content, jsonl: Path, csv: Path, md: Path) -> Callable[[], Any]:
-        """Write the files, and return a function that returns the records. Raises OSError."""
-        records = self.checked(content.records)
-        again: Callable[[], Any] = functools.partial(stored, jsonl)
-        if not self.alike:
-            kept = list(records)
-            records, again = iter(kept), lambda: kept
-        atomic.write_parts(jsonl, lines(records))
-        atomic.write_parts(csv, to_csv(again(), self.columns))
-        atomic.write_text(md, content.page(again()))
-        content.write_beside(again())
-        return again
+    def write(self, content: Content, jsonl: Path, csv: Path, md: Path) -> Iterable[Record]:
+        """Write the files, and return the records. Raises OSError."""
+        checked = self.checked(content.records)
+        records = Stored(jsonl) if self.alike else list(checked)
+        atomic.write_parts(jsonl, lines(checked if self.alike else records))
+        atomic.write_parts(csv, to_csv(records, self.columns))
+        atomic.write_text(md, content.page(records))
+        content.write_beside(records)
+        return records
 
 
 def loaded() -> list[RowSet]:
@@ -134,20 +141,14 @@ def aggregate(row_set: RowSet, stage: str, description: str | None) -> None:
     except ValueError as error:
         exits.fail(str(error))
     try:
-        again = row_set.write(content, args.out_jsonl, args.out_csv, args.out_md)
+        records = row_set.write(content, args.out_jsonl, args.out_csv, args.out_md)
         written = (args.out_csv, args.out_md, args.out_jsonl)
         outputs.record(args.due, [one for one in written if one.parent == args.out_csv.parent])
-        condemn_damaged(again())
+        condemn_damaged(records)
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")
     for module in () if row_set.alike else feature.modules("keep"):
         module.keep(args.out_jsonl, row_set.name)
-
-
-def stored(jsonl: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a file one at a time, because those of a large matrix take gigabytes."""
-    with jsonl.open(encoding="utf-8", newline="\n") as text:
-        yield from map(json.loads, text)
 
 
 def lines(records: Iterable[Record]) -> Iterator[str]:

@@ -39,7 +39,7 @@ def show(path: Path) -> None:
     for declared in row_set.loaded():
         if (written := outputs.written_rows(began, declared.csv)) is not None:
             rows = [{key: row[key] for key in COUNTED} for row in written]
-            shown = declared.screen(row_set.stored(declared.jsonl))
+            shown = declared.screen(row_set.Stored(declared.jsonl))
             console.print(counted(rows), "", shown, "")
             for line in pointers(rows, declared.csv):
                 console.print(line, soft_wrap=True)

@@ -20,7 +20,7 @@ def kernels(source: Source) -> dict[str, Any] | None:
     path = source.root / outputs.files_of("kernels")[2]
     if not path.is_file():
         return None
-    found = list(map(_kernel, row_set.stored(path)))
+    found = list(map(_kernel, row_set.Stored(path)))
     return {"rows": found} if found else None
 
 

@@ -18,7 +18,7 @@ def operators(source: Source) -> dict[str, Any] | None:
     path = source.root / records_file.JSONL
     if not path.is_file():
         return None
-    table = Table(row_set.stored(path))
+    table = Table(row_set.Stored(path))
     if not table.rows:
         return None
     return {
