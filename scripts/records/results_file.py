@@ -146,7 +146,7 @@ def read(path: Path) -> list[Record]:
 
 def _parse(path: Path, number: int, line: str) -> Record:
     try:
-        known = msgspec.json.decode(line, type=_Record)
+        known: Any = msgspec.json.decode(line, type=_Record)
     except msgspec.ValidationError as error:
         raise BadRecords(
             f"{path}:{number}: {error}; --results wants a results.jsonl of this project"

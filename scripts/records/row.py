@@ -141,7 +141,7 @@ class Row:
     @property
     def way(self) -> str:
         """How its module was made, of a row of IREE: one of remedied.WAYS."""
-        return remedied.WAYS[1 if self.remedy else 0 if self.is_compiled else 2]
+        return remedied.WAYS[1 if self.remedy else 0 if self.is_compiled or self.timing else 2]
 
     @property
     def why(self) -> str:

@@ -136,7 +136,9 @@ def _fitting(table: Table, console: Console, options: ConsoleOptions) -> Iterato
     while not fits(grid) and len(columns) > 1:
         columns.pop()
         grid = _grid(table, columns, style)
-    yield from (grid, Text(), *(Text(line, style="dim") for line in _legend(table)))
+    yield grid
+    yield Text()
+    yield from (Text(line, style="dim") for line in _legend(table))
     if left := len(table.rows) - grid.row_count:
         yield Text(f"{left} more models: {PAGE}", style="dim")
     if missing := table.columns[len(columns) :]:

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -227,14 +228,14 @@ def test_rows_of_older_code_are_marked(aggregate, ended):
 
 def test_a_full_disk_is_one_line_and_leaves_the_csv_of_before(aggregate, monkeypatch, capsys):
     aggregate()
-    before, write = Path("l.csv").read_bytes(), atomic.write_text
+    before, write = Path("l.csv").read_bytes(), atomic.write_parts
 
-    def full(path: Path, text: str) -> None:
+    def full(path: Path, parts: Iterable[str]) -> None:
         if Path(path).name == "l.csv":
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(path, text)
+        write(path, parts)
 
-    monkeypatch.setattr(atomic, "write_text", full)
+    monkeypatch.setattr(atomic, "write_parts", full)
     with pytest.raises(SystemExit) as ended:
         aggregate()
     assert ended.value.code == 1
