@@ -20,7 +20,7 @@ from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.report import faults
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
-from scripts.features.toolchains.build_trees import COMPILER
+from scripts.iree import tools
 from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix
@@ -111,7 +111,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
             "exporter": frontend.exporter,
             "exporter_options": frontend.options,
         }
-        pinned["versions"]["iree"] = versions.pins(matrix, IREE_ENV).get(COMPILER)
+        pinned["versions"]["iree"] = versions.pins(matrix, IREE_ENV).get(tools.PACKAGE)
         tool, env, baseline = frontend.exporter, frontend.env, None
         declared = plugins.exporter(tool).versions
     else:
