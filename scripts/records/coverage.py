@@ -111,17 +111,6 @@ def _mark(ended: Outcome, ending: str) -> str:
     return words.get(ending, f"✗ {ended.stage}{status}")
 
 
-def baseline_mark(row: Row) -> str:
-    """A baseline's row in a few words: a check mark, or the reason why it is not verified."""
-    ended = row.ended
-    if row.timing:
-        return "✓"
-    if ended.status in (outcome.SKIPPED, outcome.UNAVAILABLE):
-        return "skipped" if ended.status == outcome.SKIPPED else "no device"
-    stage = "" if ended.stage == stages.LAST[Kind.BASELINE] else f"{ended.stage}: "
-    return f"✗ {stage}{ended.reason}"
-
-
 def readable(detail: str) -> str:
     """A detail on one line, without absolute folders, which differ between machines."""
     return _ABSOLUTE.sub("…/", " ".join(detail.split()))

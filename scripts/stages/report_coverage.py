@@ -19,7 +19,6 @@ from scripts.records.coverage import COLUMNS, ENDINGS
 from scripts.records.markdown import text
 from scripts.records.provenance import Provenance
 from scripts.records.results_file import BadRecords, Record, read
-from scripts.records.row import Row
 
 LOWERING_PATH = ["frontend", "target"]
 MODEL = ["suite", "model"]
@@ -49,7 +48,8 @@ def main() -> None:
         chosen = [word for glob in args.cell for word in ("--cell", glob)]
         command = ["python", "-m", "scripts.stages.report_coverage", *chosen, "--results", *paths]
         made_by = shlex.join(command)
-        head = f"# Coverage\n\nMade by `{made_by}`.\n"
+        note = f"\n{args.note}\n" if args.note else ""
+        head = f"# {text(args.title)}\n\nMade by `{made_by}`.\n{note}"
         atomic.write_text(args.out_md, head + page(cells, records))
         print(args.out_md)
     counts = cells["ending"].value_counts()
@@ -120,7 +120,6 @@ def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
         ) if cells["remedy"].any() else "",
         "By model": f"{LEGEND}\n{table(models(cells))}",
         "Rewrites": table(rewrites(cells)) if cells["rewrites"].any() else "",
-        "Baselines": "" if all(one.is_iree for one in records) else table(baselines(records)),
         "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
     }  # fmt: skip
     return "".join(f"\n{section}" for section in markdown.sections(bodies))
@@ -229,19 +228,6 @@ def rewrites(cells: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index().set_axis(["frontend", "rewrite", "programs", "models"], axis=1)
 
 
-def baselines(records: Sequence[Record]) -> pd.DataFrame:
-    """Models (down) and baselines (across): verified, or the reason."""
-    rows: dict[tuple[str, str], dict[str, str]] = {}
-    for record in records:
-        if not record.is_iree:
-            name = record.parts[0] if record["test"] == "eval" else "/".join(record.parts)
-            row = rows.setdefault((record["suite"], record["model"]), {})
-            row[name] = coverage.baseline_mark(Row.of(record.data))
-    names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    lines = [[*key, *(row.get(name, "–") for name in names)] for key, row in rows.items()]
-    return pd.DataFrame(lines, columns=[*MODEL, *names])
-
-
 def table(rows: pd.DataFrame, quoted: str = "") -> str:
     """Return a Markdown table. Numbers are aligned to the right; the column `quoted` is code."""
     right = [n for n, kind in enumerate(rows.dtypes) if pd.api.types.is_numeric_dtype(kind)]
@@ -275,6 +261,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--out-csv", type=Path, help="CSV file with one line per cell and complete details"
     )
+    parser.add_argument("--title", default="Coverage")
+    parser.add_argument("--note", help="a paragraph below the title, such as what was selected")
     args = parser.parse_args()
     if not (args.out_md or args.out_csv):
         parser.error("nothing to write: give --out-md, --out-csv or both")

@@ -15,20 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import BASES
 from scripts.matrix.entries import Frontend, Override
 from scripts.records import coverage, markdown, record
 from scripts.records.coverage import ENDINGS, STAGES
 from scripts.records.results_file import BadRecords, Record
-from scripts.records.row import Column, Row, Timing
 from scripts.stages import report_coverage
 from scripts.supervise import outcome
-from scripts.supervise.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"
-BASELINE = Cell.parse("conv/eager/eval", Kind.BASELINE)
 OF_STAGE = {
     "reference": "conv",
     "export": "conv/mlir",
@@ -207,7 +203,6 @@ def test_a_model_that_fails_before_its_lowering_paths_part_fails_everywhere(resu
     assert "| vmfbench | 1 | 0 | 4 | 0 | 0 | 0 | 0 | 0 | 4 |\n" in found
     assert "| all | 2 | 1 | 8 | 4 | 0 | 0 | 0 | 0 | 4 |\n" in found
     assert "| verified |  | 1 of 2 | 1 of 2 | 1 of 2 | 1 of 2 |\n" in found
-    assert "| vmfbench | conv | ✗ reference: why |\n" in found  # its baseline
 
 
 def test_reasons_stand_the_most_frequent_first(results, ended):
@@ -255,30 +250,6 @@ def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
     assert "| vmfbench | conv | ✓ | ✗ compile |\n" in found
     assert "| user | conv | ✓ | ✓ |\n" in found
     assert "mlir/vulkan: vmfbench/conv |\n" in found
-
-
-@pytest.mark.parametrize(
-    ("stage", "status", "reason", "mark"),
-    [
-        ("baseline", "ok", "", "✓"),
-        ("baseline", "unavailable", "no-device", "no device"),
-        ("baseline", "skipped", "skip-list", "skipped"),
-        ("baseline", "error", "wrong-result", "✗ wrong-result"),
-        ("gradients", "oom", "memory-limit", "✗ gradients: memory-limit"),
-    ],
-)
-def test_a_baseline_is_verified_or_has_its_reason(stage, status, reason, mark):
-    timing = Timing({"ms": 1.0}) if status == "ok" else None
-    row = Row(BASELINE, Column.of(BASELINE), Outcome(status, stage, str(BASELINE), reason), timing)
-    assert coverage.baseline_mark(row) == mark
-
-
-def test_baselines_of_eval_and_train_have_a_column_each(results, ended):
-    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
-    results.write(ended("error", "gradients", "conv", "why"))
-    found = page_of(results)
-    assert "| suite | model | eager | eager/train |\n" in found
-    assert "| vmfbench | conv | ✓ | ✗ gradients: why |\n" in found
 
 
 def test_versions_and_devices_are_those_of_the_rows(results, ended):
@@ -430,13 +401,14 @@ def test_one_page_of_several_runs_says_how_it_was_made(results, report, ended, c
     a, b = write("a/r.jsonl", rows[:2]), write("b/r.jsonl", rows[2:])
     report(
         *("--results", a, b, "--out-md", "docs/c.md", "--out-csv", "c.csv"),
+        *("--title", "What goes", "--note", "Two models."),
     )
     assert capsys.readouterr().out.splitlines()[-1] == "3 verified, 1 failed at compile"
     command = (
         "python -m scripts.stages.report_coverage --results a/r.jsonl b/r.jsonl --out-md docs/c.md"
     )
     found = Path("docs/c.md").read_text()
-    assert found.startswith(f"# Coverage\n\nMade by `{command}`.\n\n## By suite\n")
+    assert found.startswith(f"# What goes\n\nMade by `{command}`.\n\nTwo models.\n\n## By suite\n")
     assert pd.read_csv("c.csv")["verified"].tolist() == [True, False, True, True]
 
 
