@@ -18,7 +18,7 @@ import msgspec
 
 from scripts.core import atomic
 from scripts.matrix import stages
-from scripts.records import fields, latency_section, shapes, speedups
+from scripts.records import fields, latency_section, speedups, stage_files
 from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
 from scripts.run import outputs, unmeasured
@@ -91,12 +91,12 @@ def read(data: Any) -> Measured:
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
     for key, stage in (("verified", VERIFY), ("timing", TIME)):
-        if data[key] is not None and (what := shapes.problem(stages.STAGES[stage], data[key])):
+        if data[key] is not None and (what := stage_files.problem(stages.STAGES[stage], data[key])):
             raise ValueError(f"{key}: {what}")
     if found.returncode == 0:
         if not found.verified or not found.timing or MEMBER not in found.timing.members:
             raise ValueError("it is verified and has no timing")
-        if what := shapes.contradiction(data["verified"], outcome.OK):
+        if what := stage_files.contradiction(data["verified"], outcome.OK):
             raise ValueError(f"verified: {what}")
     return found
 
