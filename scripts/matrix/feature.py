@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from scripts.matrix.cell import Cell, Kind
@@ -74,10 +76,10 @@ class Feature:
     run.environments.Environments for selected toolchains. `maker`: makes a run.makers.Maker for a run.plan.Plan. `plan`:
     makes the object that answers the questions of the feature's rules, PLAN["<name>"], for a Plan.
     `adjust`: the matrix by what is on disk, and messages about that. `problems`: what keeps a matrix from being run.
-    `tables`: the CSV that the feature aggregates, and the files beside it. `summary`: the module whose `summary(since)` yields
-    what is printed at the end of a run that wrote them after `since` (seconds since the epoch), as renderables of rich.
-    `keep`: the module whose `keep(records, kind)` is called with each file of records that is written, and its kind. `verbs`: those of
-    `vmfbench`.
+    `csv`: the name of the CSV that the feature aggregates. `verbs`: those of `vmfbench`. `modules`: what is imported when it is
+    asked for, by what it has: `row_set` a ROW_SET that declares the CSV (records/row_set.py), `keep` a function that is called
+    with each file of records that is written and the name of its CSV, `views` VIEWS of the report page, `format` a format of
+    `vmfbench export`, `docs` PARTS of documentation, `remedies` a function `table`.
     """
 
     name: str
@@ -104,10 +106,9 @@ class Feature:
     plan: Callable[[Any], Any] | None = None
     adjust: Callable[[Matrix], tuple[Matrix, list[str]]] | None = None
     problems: Callable[[Matrix], list[str]] | None = None
-    tables: tuple[Path, ...] = ()
-    summary: str = ""
-    keep: str = ""
+    csv: str = ""
     verbs: tuple[Verb, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
 
 
 LOADED: dict[str, Feature] = {}
@@ -118,3 +119,9 @@ that of a stage that runs in an environment has none."""
 def rows() -> list[Rows]:
     """The rows of the features that have rows of their own."""
     return [declared.rows for declared in LOADED.values() if declared.rows]
+
+
+def modules(kind: str) -> list[ModuleType]:
+    """The modules of the features that have this (Feature.modules)."""
+    of_features = [declared.modules for declared in LOADED.values()]
+    return [importlib.import_module(named[kind]) for named in of_features if kind in named]

@@ -269,7 +269,9 @@ def test_what_runs_in_the_environment_of_reports_needs_no_package_of_the_driver_
         "from scripts.stages import aggregate_tuned, check_expectations, plot_results\n"
         "from scripts.stages import report_coverage, write_report\n"
         "from scripts.features import registry\n"
-        "registry.load()"
+        "registry.load()\n"
+        "from scripts.features.report.web import views\n"
+        "views.loaded()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False

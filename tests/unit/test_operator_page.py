@@ -18,7 +18,7 @@ from scripts.features.operators.report import (
 )
 from scripts.features.operators.report.analysis import rates
 from scripts.features.operators.report.table import Table
-from scripts.records import writing
+from scripts.records import row_set
 from scripts.stages import report_operators
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
@@ -222,7 +222,7 @@ def report(tree: Tree, text: str) -> str:
     """Write the tables into a page, as the command line does."""
     tree.write()
     found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
-    records_file.JSONL.write_text("".join(writing.lines(found)))
+    records_file.JSONL.write_text("".join(row_set.lines(found)))
     Path("page.md").write_text(text)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["report", "--into", "page.md", "--note", "Of one machine."])

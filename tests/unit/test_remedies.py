@@ -21,7 +21,7 @@ from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES, status_path
 from scripts.matrix.ways import Hang, Remedy, Variant
-from scripts.records import coverage, fields, record, summary
+from scripts.records import coverage, fields, record, screen
 from scripts.records.columns import FIELDS
 from scripts.records.results_file import Record
 from scripts.records.results_table import Table
@@ -456,7 +456,7 @@ def test_what_no_device_can_run_is_counted_by_path_too(rows, tree):
 def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
     for works, counts in (("other-path", [1, 1, 0]), (None, [1, 0, 1])):
         found = rows(works)
-        said = list(summary.compiled([fields.row(one, FIELDS) for one in found]))
+        said = [line.plain for line in screen.compiled(Table.of(found))][:-1]
         assert said == [
             "compiled for llvm-cpu: 2 as asked, 0 by remedy, 0 not at all",
             "compiled for vulkan: {} as asked, {} by remedy, {} not at all".format(*counts),
@@ -470,8 +470,7 @@ def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
 
 def test_a_run_in_which_all_compiled_as_asked_does_not_count_them(tree):
     tree.write()
-    found = [fields.row(one, FIELDS) for one in record.records(tree.matrix)]
-    assert list(summary.compiled(found)) == []
+    assert list(screen.compiled(Table.of(record.records(tree.matrix)))) == []
 
 
 @pytest.mark.parametrize(

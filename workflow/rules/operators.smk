@@ -275,7 +275,7 @@ rule aggregate_operators:
     params:
         python=PLAN.report_python(),
         matrix=PLAN["operators"].digest(),
-        due=outputs.due(feature.LOADED["operators"].tables),
+        due=outputs.due(outputs.files_of("operators")),
         gate=GATE.param(),
     # Its errors go to the terminal too: on a full disk, there is no log.
     shell:

@@ -133,7 +133,7 @@ rule aggregate_tuned:
         python=PLAN.report_python(),
         matrix=lambda w: PLAN["variants"].digest(),
         code=PLAN.aggregation.measuring_code(),
-        due=outputs.due(feature.LOADED["variants"].tables),
+        due=outputs.due(outputs.files_of("tuned")),
         gate=GATE.param(),
     shell:
         f"{PREFIX}"

@@ -9,7 +9,6 @@ from scripts.features.kernels.plan import KernelsPlan
 from scripts.matrix import expansion
 from scripts.matrix.feature import Draft, Feature
 from scripts.matrix.matrix import Matrix
-from scripts.run import outputs
 
 
 def read(draft: Draft, matrix: Matrix) -> Matrix | None:
@@ -34,6 +33,9 @@ FEATURE = Feature(
     named=kernel_models.listed,
     suite=kernels.SUITE,
     plan=KernelsPlan,
-    tables=outputs.files_of("kernels"),
-    summary="scripts.features.kernels.page",
+    csv="kernels",
+    modules={
+        "row_set": "scripts.features.kernels.row_set",
+        "views": "scripts.features.kernels.page_view",
+    },
 )

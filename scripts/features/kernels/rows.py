@@ -22,7 +22,7 @@ from scripts.timing.machine_limits import MachineLimits
 Record = dict[str, Any]
 
 
-class WrongTraffic(Exception):
+class WrongTraffic(ValueError):
     """A kernel declares other tensors than its functions have. Names both."""
 
 

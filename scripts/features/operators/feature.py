@@ -14,7 +14,6 @@ from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.feature import Feature, Rows, Verb
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import Stage
-from scripts.run import outputs
 
 
 def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
@@ -62,6 +61,10 @@ FEATURE = Feature(
         ),
     ),
     plan=OperatorsPlan,
-    tables=outputs.files_of("operators")[:2],
-    summary="scripts.features.operators.report.operators_screen",
+    csv="operators",
+    modules={
+        "row_set": "scripts.features.operators.report.row_set",
+        "views": "scripts.features.operators.report.page_view",
+        "format": "scripts.features.operators.report.backendbench",
+    },
 )

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from scripts.features.variants import flag_sets, remedies
 from scripts.features.variants.flag_sets import FlagSet
 from scripts.matrix.ways import Hang, Remedy
 from scripts.records import markdown
-from scripts.records.made_part import MadePart
+
+END = "<!-- End of what it makes. -->\n"
+
+
+@dataclass(frozen=True)
+class MadePart:
+    """A part of a page in docs/ that `vmfbench docs` makes, between two lines that mark it.
+
+    `source`: the file with the data. `page`: its name. `made`: returns the part.
+    """
+
+    source: str
+    page: str
+    made: Callable[[], str]
+
+    @property
+    def begin(self) -> str:
+        """The line that marks the beginning."""
+        return f"<!-- Made by `vmfbench docs` from {self.source}. -->\n"
+
+    def within(self, text: str) -> str:
+        """Return a page with this part made anew. Raises ValueError if it lacks the two lines."""
+        before, begin, rest = text.partition(self.begin)
+        _, end, after = rest.partition(END)
+        if not (begin and end):
+            raise ValueError(f"the lines {self.begin.strip()!r} and {END.strip()!r} are missing")
+        return f"{before}{begin}\n{self.made()}\n{END}{after}"
 
 
 def of_remedies(table: remedies.Table) -> str:

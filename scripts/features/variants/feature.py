@@ -15,10 +15,9 @@ from scripts.features.variants import (
 )
 from scripts.features.variants.plan import ModuleMaker, VariantsPlan
 from scripts.features.variants.tuned_matrix import Tuning
-from scripts.matrix import settings
+from scripts.matrix import settings, stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.feature import Feature, Rows
-from scripts.run import outputs
 
 
 def target(
@@ -49,8 +48,18 @@ FEATURE = Feature(
     maker=ModuleMaker,
     adjust=tuning_plan.with_results,
     problems=flag_checks.problems,
-    tables=outputs.files_of("tuned"),
-    summary="scripts.features.variants.tuned_page",
+    csv="tuned",
+    modules={
+        "row_set": "scripts.features.variants.tuned_row_set",
+        "docs": "scripts.features.variants.document",
+        "remedies": "scripts.features.variants.remedies",
+    },
     plan=VariantsPlan,
-    rows=Rows((Kind.TUNING,), tuned_matrix.owns, tuned_matrix.cells, tuned_matrix.chain),
+    rows=Rows(
+        (Kind.TUNING,),
+        tuned_matrix.owns,
+        tuned_matrix.cells,
+        tuned_matrix.chain,
+        timed=lambda matrix, row: (stages.STAGES["time_tuned"], matrix.group(row)),
+    ),
 )

@@ -20,16 +20,15 @@ from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.report import faults
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
-from scripts.features.toolchains.build_trees import COMPILER
+from scripts.iree import tools
 from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
-from scripts.records import latency_section, shapes, speedups, versions
+from scripts.records import latency_section, speedups, stage_files, versions
 from scripts.records import record as of_model
 from scripts.records.fields import names
-from scripts.records.stage_files import deciding
 from scripts.run import fingerprint, unmeasured
 from scripts.supervise import damage, outcome, outcomes
 from scripts.supervise.outcome import Outcome
@@ -111,7 +110,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
             "exporter": frontend.exporter,
             "exporter_options": frontend.options,
         }
-        pinned["versions"]["iree"] = versions.pins(matrix, IREE_ENV).get(COMPILER)
+        pinned["versions"]["iree"] = versions.pins(matrix, IREE_ENV).get(tools.PACKAGE)
         tool, env, baseline = frontend.exporter, frontend.env, None
         declared = plugins.exporter(tool).versions
     else:
@@ -144,7 +143,7 @@ def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> 
             timing = msgspec.convert(line.result["timing"], GroupTiming)
         else:
             chain.append(ended)
-    decisive = deciding(root, chain)
+    decisive = stage_files.deciding(root, chain)
     results = {stage.name: end.result for stage, end in ends}
     whole = ends[-1][0].measures and decisive.status != outcome.DAMAGED
     measured = last.result if whole and "verification" in last.result else {}
@@ -271,10 +270,10 @@ def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
     for line in found.values() if stage.measures else ():
         what = ""
         if "timing" in line.result:
-            what = shapes.problem(STAGES["time"], line.result["timing"])
+            what = stage_files.problem(STAGES["time"], line.result["timing"])
         elif "verification" in line.result:
-            what = shapes.problem(stage, line.result)
-            what = what or shapes.contradiction(line.result, line.outcome.status)
+            what = stage_files.problem(stage, line.result)
+            what = what or stage_files.contradiction(line.result, line.outcome.status)
         if what:
             raise ValueError(f"{path}: {line.problem}: {what}; the next run makes it again")
     return found

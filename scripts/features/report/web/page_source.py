@@ -18,6 +18,8 @@ from scripts.records.row import Row
 from scripts.supervise import outcome
 
 Record = Mapping[str, Any]
+AGAIN = "then make this page again: "
+"""Of `View.missing`."""
 Run = dict[str, Any]
 """A stage of a row that has an outcome: name, cell, status, seconds, peak in MiB and log."""
 
