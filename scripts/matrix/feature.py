@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ class Feature:
 
     `part`: the type of its part of a matrix (Matrix.parts). `read`: makes the part from the draft and the matrix of
     models; None: there is none. `absolute`: the part for a run in another folder. `entries`: the frontends, targets and
-    baselines of a part, by axis. `rows`: see Rows. `values`: the allowed values of sets in JSON schemas, by definition.
+    baselines of a part, by axis. `rows`: see Rows.
     `models`: further models of a configuration, for a root and a list of problems. `named`: the same for models that only
     the feature's part has, which globs of the configuration may name too. `suite`: the name of a suite that the feature reads
     itself. `extend`: changes the matrix of models. `batch_size`: the one that a model has where its entry sets none; None: that
@@ -86,7 +86,6 @@ class Feature:
     absolute: Callable[[Any, Path], Any] | None = None
     entries: Callable[[Any], Mapping[str, Mapping[str, Any]]] | None = None
     rows: Rows | None = None
-    values: Callable[[], Mapping[str, Iterable[Any]]] | None = None
     models: Callable[[Mapping[str, Any], Path, list[str]], Mapping[str, Any]] | None = None
     named: Callable[[Mapping[str, Any], Path, list[str]], Mapping[str, Any]] | None = None
     suite: str = ""

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import json
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import jsonschema
-
-from scripts.matrix import given, one_line, overlay, reading, schemas
+from scripts.matrix import one_line, overlay, reading
 from scripts.matrix.reading import ConfigError
 from scripts.torch_model import source
 
@@ -26,6 +22,8 @@ TEXTS = ("suites", "filter", "exclude", "retry")
 """Other keys whose value on the command line is text. An empty text counts as not given."""
 NAMED = ("file", "stop_on")
 """The same, but an empty text is an error."""
+WITH_OPTIONS = ("models", "suites", "frontends", "baselines")
+"""Keys whose entries have options of which only models, exporters or runtimes know the types."""
 
 
 class Asked(Protocol):
@@ -80,8 +78,11 @@ def load(
             asked[key] = str(asked[key])
     selections = {key: asked.pop(key) for key in SELECTABLE if isinstance(asked.get(key), str)}
     further = asked.pop("suites") if isinstance(asked.get("suites"), str) else ""
-    schema = schemas.read("config")
-    asked = overlay.located(given.typed(asked, schema, schema), typed_in or root, root)
+    asked = {
+        key: _nested(value, reading.scalar if key in WITH_OPTIONS else _null)
+        for key, value in asked.items()
+    }
+    asked = overlay.located(asked, typed_in or root, root)
     if asked.get("quick", declared.get("quick")) is True:
         overlay.merge(declared, {"measure": one_line.QUICK_MEASURE})
     overlay.merge(declared, asked, shipped)
@@ -92,7 +93,7 @@ def load(
     }
     if named := [name for part in further.split(",") if (name := part.strip())]:
         declared["suites"] = [*(declared.get("suites") or []), *named]
-    check(declared)
+    declared = check(declared)
     if paths := declared.get("file"):
         alone = one_line.add_files(declared, paths, root, typed_in or root)
         selections.setdefault("models", ",".join(alone))
@@ -101,41 +102,29 @@ def load(
     return declared, selections
 
 
-def check(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError naming, for each problem, the key, what was found and what is allowed."""
-    validator = _Validator(schemas.read("config"))
-    problems = sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.path])
-    # jsonschema reports a mapping that lacks several keys once per key; one message is enough.
-    said = dict.fromkeys(_say(problem) for problem in problems if not _is_endless(problem.instance))
-    for where, value in _endless(config):
-        said[f"{where}: found {value}, allowed is a finite number"] = None
-    if said:
-        raise ConfigError("\n".join(said))
+def check(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with texts of the command line as numbers and booleans where these are wanted.
+
+    Raises ConfigError naming, for each problem, the key, what was found and what is allowed.
+    """
+    # Here, because the aggregation under --sdm conda has no pydantic.
+    from scripts.matrix import sections
+
+    return sections.check(config)
 
 
-def _matches(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator:
-    """The keyword `pattern` with `$` as the end of the text. Python's `$` also matches before a
-    final line feed."""
-    if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
-        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
-
-
-_Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"pattern": _matches})
-
-
-def _is_endless(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-def _endless(value: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """(dotted key, value as YAML writes it) of numbers that are not finite, which no bound of a
-    schema refuses."""
+def _nested(value: Any, read: Callable[[str], Any], inside: bool = False) -> Any:
+    """A value of `--config` with the texts in its mappings and lists read; Snakemake leaves these as they are typed."""
     match value:
-        case float() if _is_endless(value):
-            yield where, ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
-        case dict() | list():
-            for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-                yield from _endless(inner, _join(where, str(key)))
+        case dict():
+            return {key: _nested(inner, read, True) for key, inner in value.items()}
+        case list():
+            return [_nested(item, read, True) for item in value]
+    return read(value) if inside and isinstance(value, str) else value
+
+
+def _null(text: str) -> str | None:
+    return None if text == "null" else text
 
 
 def _empty(key: str) -> str:
@@ -195,65 +184,3 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(name), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
     return f"unknown {kind} {name!r}; {hint}"
-
-
-def _say(problem: jsonschema.ValidationError) -> str:
-    where = ".".join(str(part) for part in problem.absolute_path)
-    # YAML has values that JSON lacks: dates, keys like `on` (true).
-    found = json.dumps(problem.instance, default=str)
-    found = found if len(found) <= 80 else found[:77] + "..."
-    wanted: Any = problem.validator_value  # what the schema has under that keyword
-    match problem.validator:
-        case "additionalProperties" if isinstance(problem.instance, dict):
-            return _unknown_keys(where, problem.instance, problem.schema)
-        case "required" if isinstance(problem.instance, dict):
-            missing = [key for key in wanted if key not in problem.instance]
-            return f"{where or 'config'}: missing {', '.join(missing)}"
-        case "enum":
-            names = [str(value) for value in wanted]
-            near = difflib.get_close_matches(str(problem.instance), names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            allowed = f"one of {', '.join(names)}{hint}"
-        case "type":
-            allowed = _of_type(where, problem.instance, wanted)
-        case "oneOf":
-            allowed = " or ".join(_alternative(option) for option in wanted)
-        case "pattern":
-            allowed = f"text that matches {wanted}"
-        case _:
-            return f"{where or 'config'}: found {found}: {problem.message}"
-    return f"{where or 'config'}: found {found}, allowed is {allowed}"
-
-
-def _of_type(where: str, found: Any, wanted: Any) -> str:
-    """The allowed types, for the message about a value of another type."""
-    wanted = [wanted] if isinstance(wanted, str) else wanted
-    allowed = " or ".join(wanted) if len(wanted) > 1 else f"a value of type {wanted[0]}"
-    if where in SELECTABLE:
-        return f"{allowed}; on the command line, names with commas between them"
-    numeric = bool({"number", "integer"} & set(wanted))
-    if numeric and isinstance(found, str) and isinstance(reading.scalar(found), int | float):
-        return f"{allowed}; this is text, write it without quotes"
-    return allowed
-
-
-def _unknown_keys(where: str, instance: Mapping[str, Any], schema: object) -> str:
-    known = list(schema.get("properties", {})) if isinstance(schema, Mapping) else []
-    return "\n".join(
-        f"{_join(where, key)}: {unknown('key', key, known)}"
-        + (f" (allowed: {', '.join(known)})" if known else "")
-        for key in instance
-        if key not in known
-    )
-
-
-def _alternative(option: Mapping[str, Any]) -> str:
-    if "$ref" in option:
-        return f"a {option['$ref'].rsplit('/', 1)[-1]}"
-    if "items" in option:
-        return f"a list of {_alternative(option['items']).removeprefix('a ')}"
-    return f"a mapping with {', '.join(option.get('properties', {}))}"
-
-
-def _join(where: str, key: str) -> str:
-    return f"{where}.{key}" if where else str(key)

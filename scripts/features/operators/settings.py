@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from scripts.features.operators.problems import dataset
-from scripts.features.operators.problems.selection import Selection
+from scripts.features.operators.problems.argument_values import FLOATING
+from scripts.features.operators.problems.selection import KINDS, Selection
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import settings
+from scripts.matrix import reading, settings
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.feature import Draft
@@ -166,7 +167,9 @@ def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: l
 
 
 def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
-    """Yield error messages about the source and the baselines."""
+    """Yield error messages about the selection, the source and the baselines."""
+    yield from reading.not_among("select", [found.selection.select], KINDS)
+    yield from reading.not_among("dtype", filter(None, [found.selection.dtype]), FLOATING)
     if found.dataset and found.traces:
         yield "traces: found next to operators.dataset; give one of the two"
     if found.mapping and not found.dataset:
