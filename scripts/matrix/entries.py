@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -204,9 +205,11 @@ def of_tests(
     `train`. `root`: the folder of scripts/."""
     found = dict(frontends) if training.EVAL in tests else {}
     for one in frontends.values() if training.TRAIN in tests else ():
-        if training.TRAIN in plugins.exporter(one.exporter, root).tests:
-            name = one.name + training.SUFFIX
-            found[name] = dataclasses.replace(one, name=name, test=training.TRAIN)
+        # What is wrong with an exporter's file is said by the checks of entries.
+        with contextlib.suppress(OSError, plugins.DeclarationError):
+            if training.TRAIN in plugins.exporter(one.exporter, root).tests:
+                name = one.name + training.SUFFIX
+                found[name] = dataclasses.replace(one, name=name, test=training.TRAIN)
     return found
 
 

@@ -113,22 +113,25 @@ LOADED: dict[str, Feature] = {}
 """The features of this process by name, in order. scripts/features/registry.py fills it; the process of a stage has none."""
 
 
+def hooks(name: str) -> list[Any]:
+    """What the features declare under a name of Feature, in order, without those that leave it out."""
+    return [hook for declared in LOADED.values() if (hook := getattr(declared, name))]
+
+
 def rows() -> list[Rows]:
     """The rows of the features that have rows of their own."""
-    return [declared.rows for declared in LOADED.values() if declared.rows]
+    return hooks("rows")
 
 
 def adjusted(matrix: Matrix) -> tuple[Matrix, list[str]]:
     """The matrix as the features adjust it, and their messages. Raises ConfigError for a file that cannot be read."""
     notes: list[str] = []
-    for declared in LOADED.values():
-        if declared.adjust:
-            matrix, further = declared.adjust(matrix)
-            notes += further
+    for adjust in hooks("adjust"):
+        matrix, further = adjust(matrix)
+        notes += further
     return matrix, notes
 
 
 def problems(matrix: Matrix) -> list[str]:
     """What keeps a matrix from being run, by the features."""
-    found = (declared.problems(matrix) for declared in LOADED.values() if declared.problems)
-    return [problem for problems in found for problem in problems]
+    return [problem for found in hooks("problems") for problem in found(matrix)]

@@ -11,6 +11,19 @@ from scripts.matrix.reading import ConfigError
 
 ENTRIES = ("models", "frontends", "targets", "baselines")
 """Keys whose entries a later file may leave out of runs that do not select them by name."""
+PATHS = (
+    ("models", "*", "file"),
+    ("toolchains", "*", "iree"),
+    ("toolchains", "*", "torch-mlir"),
+    ("toolchains", "*", "find_links"),
+    ("toolchains", "*", "packages", "*"),
+    ("operators", "dataset"),
+    ("operators", "mapping"),
+    ("operators", "traces"),
+    ("torchbench", "file"),
+    ("torchbench", "path"),
+)
+"""The keys of values, or of lists of values, that may be paths."""
 
 
 def merge(into: dict[str, Any], new: Mapping[str, Any], shipped: Iterable[str] = ()) -> None:
@@ -76,40 +89,18 @@ def located(content: Mapping[str, Any], folder: Path, root: Path) -> dict[str, A
     `folder` contains the configuration file. A relative path is relative to `folder` if that file
     exists, else to `root`.
     """
-    found = dict(content)
-    if folder.resolve() == root.resolve():
-        return found
-    if isinstance(models := content.get("models"), Mapping):
-        found["models"] = {
-            name: _with_paths(entry, ("file",), folder) for name, entry in models.items()
-        }
-    if isinstance(entries := content.get("toolchains"), Mapping):
-        found["toolchains"] = {name: _toolchain(entry, folder) for name, entry in entries.items()}
-    if isinstance(entry := content.get("operators"), Mapping):
-        found["operators"] = _with_paths(entry, ("dataset", "mapping", "traces"), folder)
-    if "torchbench" in content:
-        found["torchbench"] = _with_paths(content["torchbench"], ("file", "path"), folder)
-    return found
 
-
-def _toolchain(entry: Any, folder: Path) -> Any:
-    """Return the entry of a toolchain with absolute paths for what exists in `folder`."""
-    found = _with_paths(entry, ("iree", "torch-mlir", "find_links"), folder)
-    if isinstance(found, Mapping) and isinstance(packages := found.get("packages"), Mapping):
-        return {**found, "packages": _with_paths(packages, list(packages), folder)}
-    return found
-
-
-def _with_paths(entry: Any, keys: Iterable[str], folder: Path) -> Any:
-    """Return an entry with absolute paths for the relative paths that exist in `folder`."""
-    if not isinstance(entry, Mapping):
-        return entry
-
-    def found(value: Any) -> Any:
+    def absolute(value: Any, place: tuple[str, ...]) -> Any:
+        if isinstance(value, Mapping):
+            return {key: absolute(inner, (*place, key)) for key, inner in value.items()}
         if isinstance(value, list):
-            return [found(one) for one in value]
-        return (
-            str(folder / value) if isinstance(value, str) and (folder / value).exists() else value
+            return [absolute(item, place) for item in value]
+        is_path = isinstance(value, str) and any(
+            len(path) == len(place) and all(a in ("*", b) for a, b in zip(path, place, strict=True))
+            for path in PATHS
         )
+        return str(folder / value) if is_path and (folder / value).exists() else value
 
-    return {**entry, **{key: found(entry[key]) for key in keys if key in entry}}
+    if folder.resolve() == root.resolve():
+        return dict(content)
+    return absolute(content, ())

@@ -23,7 +23,38 @@ class ConfigError(ValueError):
 
 
 class Loader(yaml.SafeLoader):
-    """PyYAML's loader, which also reads the floats of YAML 1.2 (https://yaml.org/spec/1.2.2, 10.3.2)."""
+    """PyYAML's loader, which also reads the floats of YAML 1.2 (https://yaml.org/spec/1.2.2, 10.3.2) and collects the
+    errors about keys that a mapping has twice, by line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.repeated: list[tuple[int, str]] = []
+        self._place: list[str] = []
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node; `index`: its key's node or its number in a list, None for the whole and for keys."""
+        self._place.append("" if index is None else f"{getattr(index, 'value', index)}.")
+        node = super().compose_node(parent, index)
+        self._place.pop()
+        return node
+
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Compose a mapping, and look for keys that it has twice."""
+        node = super().compose_mapping_node(anchor)
+        first: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            # `<<` merges a mapping; only scalars are keys of a configuration.
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
+                continue
+            line = key.start_mark.line + 1
+            before = first.setdefault((key.tag, key.value), line)
+            if before is not line:
+                said = (
+                    f"line {line}: found the key {''.join(self._place)}{key.value} again, it is in line "
+                    f"{before} already; expected each key once: merge the two, or remove one"
+                )
+                self.repeated.append((line, said))
+        return node
 
 
 # After those of PyYAML, which read integers first.
@@ -74,52 +105,11 @@ def _load(text: str, path: str | Path) -> Any:
     loader = Loader(text)
     try:
         root = loader.get_single_node()
-        if root is None:
-            return None
-        problems = _repeated(root)
-        if problems:
-            raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
-        return loader.construct_document(root)
+        if loader.repeated:
+            raise ConfigError("\n".join(f"{path}: {said}" for _, said in sorted(loader.repeated)))
+        return None if root is None else loader.construct_document(root)
     finally:
         loader.dispose()
-
-
-def _repeated(root: yaml.Node) -> list[str]:
-    """Error messages about mappings that have a key twice, one per key."""
-    found: list[tuple[int, str]] = []
-    seen: set[int] = set()
-    todo: list[tuple[yaml.Node, str]] = [(root, "")]
-    while todo:
-        node, where = todo.pop(0)
-        if id(node) in seen:  # an alias is the node of its anchor
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            todo += [(item, f"{where}{number}.") for number, item in enumerate(node.value)]
-        elif isinstance(node, yaml.MappingNode):
-            found += _repeated_in(node, where)
-            todo += [(value, f"{where}{key.value}.") for key, value in node.value]
-    return [f"line {line}: {said}" for line, said in sorted(found)]
-
-
-def _repeated_in(node: yaml.MappingNode, where: str) -> list[tuple[int, str]]:
-    """The keys that occur twice in one mapping: the line of the second one, and the error message."""
-    found: list[tuple[int, str]] = []
-    first: dict[tuple[str, str], int] = {}
-    for key, _ in node.value:
-        # `<<` merges a mapping; only scalars are keys of a configuration.
-        if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
-            continue
-        line = key.start_mark.line + 1
-        if (key.tag, key.value) in first:
-            before = first[key.tag, key.value]
-            said = (
-                f"found the key {where}{key.value} again, it is in line {before} already; "
-                "expected each key once: merge the two, or remove one"
-            )
-            found.append((line, said))
-        first.setdefault((key.tag, key.value), line)
-    return found
 
 
 def _marked(error: yaml.MarkedYAMLError, path: str | Path) -> str:

@@ -45,7 +45,7 @@ def expand(
         raise ConfigError("\n".join(problems))
     run = dict.fromkeys(one.program for one in chosen["baselines"].values())
     programs = {name: known["frontends"][name] for name in run if name in known["frontends"]}
-    if problems := checks.entry_problems(chosen, programs, root, False, list(known["frontends"])):
+    if problems := [*checks.entry_problems(chosen, programs, root, False, known["frontends"])]:
         raise ConfigError("\n".join(problems))
     numbers = threads.numbers(matrix.measure)
     chosen |= {kind: by_threads(chosen[kind], numbers) for kind in ("targets", "baselines")}
