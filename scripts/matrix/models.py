@@ -50,9 +50,8 @@ def with_default_size(model: Model, root: Path) -> Model:
     if "batch_size" in model.options:
         return model
     default = source.default_batch_size(path)
-    for declared in feature.LOADED.values():
-        if declared.batch_size:
-            default = declared.batch_size(model, root) or default
+    for batch_size in feature.hooks("batch_size"):
+        default = batch_size(model, root) or default
     return dataclasses.replace(model, default_batch_size=default)
 
 
@@ -65,9 +64,8 @@ def with_variants(wanted: str, models: Mapping[str, Model]) -> str:
 
 def with_absolute_paths(model: Model, root: Path) -> Model:
     """The model for a run in another folder than `root`, the folder of the Snakefile."""
-    for declared in feature.LOADED.values():
-        if declared.absolute_model:
-            model = declared.absolute_model(model, root)
+    for absolute in feature.hooks("absolute_model"):
+        model = absolute(model, root)
     return dataclasses.replace(model, file=str(root / model.file))
 
 

@@ -12,7 +12,7 @@ import functools
 import importlib.metadata
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,43 +32,6 @@ class DeclarationError(Exception):
     """A declaration is missing or wrong. Names the file, what was found and what was expected."""
 
 
-def _declared(expected: str, holds: Callable[[Any], bool]) -> Any:
-    """A field that is declared under its name in capital letters; `expected` describes a valid value."""
-    return field(metadata={"expected": expected, "holds": holds})
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(text, str) for text in value)
-
-
-def _some_of(*known: str) -> Any:
-    return _declared(
-        f"a tuple, some of {', '.join(known)}", lambda v: _texts(v) and set(v) <= set(known)
-    )
-
-
-def _choices(what: str) -> Any:
-    return _declared(
-        f"a dict from {what} to a tuple of strings",
-        lambda v: isinstance(v, dict) and _texts(tuple(v)) and all(map(_texts, v.values())),
-    )
-
-
-def _versions() -> Any:
-    return _declared(
-        "a dict from a distribution to what a row's `versions` call it",
-        lambda v: isinstance(v, dict) and _texts((*v, *v.values())),
-    )
-
-
-def _factor() -> Any:
-    return _declared("a number above 0", lambda v: isinstance(v, int | float) and v > 0)
-
-
-def _flag() -> Any:
-    return _declared("True or False", lambda v: isinstance(v, bool))
-
-
 @dataclass(frozen=True)
 class Exporter:
     """A file of scripts/exporters.
@@ -81,12 +44,12 @@ class Exporter:
     """
 
     name: str
-    options: Mapping[str, tuple[str, ...]] = _choices("an option")
-    rewrites: Mapping[str, tuple[str, ...]] = _choices("a rewrite")
-    tests: tuple[str, ...] = _some_of(*TESTS)
-    versions: Mapping[str, str] = _versions()
-    memory_factor: float = _factor()
-    forkable: bool = _flag()
+    options: Mapping[str, tuple[str, ...]]
+    rewrites: Mapping[str, tuple[str, ...]]
+    tests: tuple[str, ...]
+    versions: Mapping[str, str]
+    memory_factor: float
+    forkable: bool
 
 
 @dataclass(frozen=True)
@@ -99,16 +62,53 @@ class Runtime:
     """
 
     name: str
-    devices: tuple[str, ...] = _some_of(*DEVICES)
-    tests: tuple[str, ...] = _some_of(*TESTS)
-    takes: tuple[str, ...] = _some_of(*TAKES)
-    lazy: bool = _flag()
-    versions: Mapping[str, str] = _versions()
-    memory_factor: float = _factor()
-    forkable: bool = _flag()
+    devices: tuple[str, ...]
+    tests: tuple[str, ...]
+    takes: tuple[str, ...]
+    lazy: bool
+    versions: Mapping[str, str]
+    memory_factor: float
+    forkable: bool
 
 
 Plugin = TypeVar("Plugin", Exporter, Runtime)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(text, str) for text in value)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_choices(value: Any) -> bool:
+    return isinstance(value, dict) and _texts((*value,)) and all(map(_texts, value.values()))
+
+
+def _some_of(known: tuple[str, ...]) -> tuple[str, Callable[[Any], bool]]:
+    expected = f"a tuple, some of {', '.join(known)}"
+    return expected, lambda value: _texts(value) and {*value} <= {*known}
+
+
+_FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "options": ("a dict from an option to a tuple of strings", _are_choices),
+    "rewrites": ("a dict from a rewrite to a tuple of strings", _are_choices),
+    "devices": _some_of(DEVICES),
+    "tests": _some_of(TESTS),
+    "takes": _some_of(TAKES),
+    "lazy": ("True or False", _is_flag),
+    "forkable": ("True or False", _is_flag),
+    "versions": (
+        "a dict from a distribution to what a row's `versions` call it",
+        lambda value: isinstance(value, dict) and _texts((*value, *value.values())),
+    ),
+    "memory_factor": (
+        "a number above 0",
+        lambda value: isinstance(value, int | float) and value > 0,
+    ),
+}
+"""What is expected of each field, in words and as a check. A field is declared under its name in capital letters."""
 
 
 def exporter(name: str, root: Path = ROOT) -> Exporter:
@@ -154,19 +154,15 @@ def _names(folder: str) -> list[str]:
 
 
 def _read(kind: type[Plugin], path: Path) -> Plugin:
-    found = path.stat()
-    fields = dataclasses.fields(kind)
-    return kind(name=path.stem, **_values(fields, path, found.st_mtime_ns, found.st_size))
+    stat = path.stat()
+    fields = tuple(field.name for field in dataclasses.fields(kind) if field.name in _FORMS)
+    return kind(name=path.stem, **_values(fields, path, stat.st_mtime_ns, stat.st_size))
 
 
 @functools.cache
-def _values(fields: tuple[dataclasses.Field, ...], path: Path, *_: int) -> dict[str, Any]:
+def _values(fields: tuple[str, ...], path: Path, *_: int) -> dict[str, Any]:
     """The values of these fields in a file, as it is now."""
-    return {
-        field.name: _literal(path, field.name.upper(), **field.metadata)
-        for field in fields
-        if field.metadata
-    }
+    return {name: _literal(path, name.upper(), *_FORMS[name]) for name in fields}
 
 
 def _literal(path: Path, name: str, expected: str, holds: Callable[[Any], bool]) -> Any:

@@ -47,13 +47,13 @@ class Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
                 continue
             line = key.start_mark.line + 1
-            before = first.setdefault((key.tag, key.value), line)
-            if before is not line:
+            if before := first.get((key.tag, key.value)):
                 said = (
                     f"line {line}: found the key {''.join(self._place)}{key.value} again, it is in line "
                     f"{before} already; expected each key once: merge the two, or remove one"
                 )
                 self.repeated.append((line, said))
+            first.setdefault((key.tag, key.value), line)
         return node
 
 
