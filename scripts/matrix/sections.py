@@ -371,13 +371,13 @@ class Configuration(TypedDict, total=False):
     retry: str
 
 
-CONFIGURATION: TypeAdapter[dict[str, Any]] = TypeAdapter(Configuration)
+CONFIGURATION = TypeAdapter(Configuration)
 
 
 def check(config: Mapping[str, Any]) -> dict[str, Any]:
     """See settings.check."""
     try:
-        return CONFIGURATION.validate_python(config)
+        return dict(CONFIGURATION.validate_python(config))
     except ValidationError as error:
         details = error.errors(include_url=False)
     raise ConfigError("\n".join(_problems(config, details)))

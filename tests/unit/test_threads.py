@@ -282,11 +282,20 @@ def test_a_cluster_is_asked_for_the_cores_of_the_largest_number():
     [
         ([1, 0], r"measure\.threads\.1: found 0, which should be greater than or equal to 1"),
         ([-1], r"measure\.threads\.0: found -1, which should be greater than or equal to 1"),
-        ([2, 1, 2], r"measure\.threads: found \[2, 1, 2\], which should have each item once"),
-        ([], r"measure\.threads: found \[\], which should have at least 1 item"),
+        (
+            [2, 1, 2],
+            r"measure\.threads: found \[2, 1, 2\], which should be a valid integer, or have each item once",
+        ),
+        (
+            [],
+            r"measure\.threads: found \[\], which should be a valid integer, or have at least 1 item",
+        ),
         (["all"], r'measure\.threads\.0: found "all", which should be a valid integer'),
         ([1, 5000], r"measure\.threads\.1: found 5000, which should be less than or equal to 4096"),
-        (0, r"measure\.threads: found 0, which should be greater than or equal to 1"),
+        (
+            0,
+            r"measure\.threads: found 0, which should be greater than or equal to 1, or be a valid list",
+        ),
     ],
 )
 def test_numbers_that_cannot_be_measured_are_refused(root, numbers, said):
