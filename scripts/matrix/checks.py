@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.matrix import feature, models, plugins, settings, threads, toolchains, training
+from scripts.matrix import feature, models, plugins, reading, threads, toolchains, training
 from scripts.matrix.entries import Baseline, Frontend, Model, Target, by_threads, of_tests, varied
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
@@ -41,7 +41,7 @@ def problems(draft: Draft, programs: Mapping[str, Frontend]) -> Iterator[str]:
     for kind in ("targets", "baselines"):
         for entry in known[kind].values():
             if entry.node not in nodes:
-                yield f"{kind}.{entry.name}.node: {settings.unknown('node', entry.node, nodes)}"
+                yield f"{kind}.{entry.name}.node: {reading.unknown('node', entry.node, nodes)}"
     yield from _reserved_problems(known)
     yield from training.problems(config.get("train", {}))
     yield from _file_problems("reference", "env", config["reference"]["env"], draft.root)
@@ -72,7 +72,7 @@ def _file_problems(where: str, key: str, name: str, root: Path) -> Iterator[str]
     folder, suffix = _FOLDERS[key]
     if not (root / folder / f"{name}{suffix}").is_file():
         there = [p.stem for p in (root / folder).glob(f"*{suffix}") if p.stem[0] != "_"]
-        yield f"{where}.{key}: {settings.unknown(key, name, there)}"
+        yield f"{where}.{key}: {reading.unknown(key, name, there)}"
 
 
 def _option_problems(frontend: Frontend, root: Path) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _option_problems(frontend: Frontend, root: Path) -> Iterator[str]:
             yield f"{where}.{name}: missing, allowed is one of {', '.join(choices)}"
     for name, value in frontend.options.items():
         if name not in known:
-            yield f"{where}.{name}: {settings.unknown('option', name, known)}"
+            yield f"{where}.{name}: {reading.unknown('option', name, known)}"
         elif value not in known[name]:
             yield f"{where}.{name}: found {value!r}, allowed is one of {', '.join(known[name])}"
 
@@ -127,7 +127,7 @@ def _baseline_problems(
             "torch.compiler.list_mode_options() has the options of each mode"
         )
     if "program" in runtime.takes and baseline.program not in frontends:
-        yield f"{where}.program: {settings.unknown('frontend', baseline.program, frontends)}"
+        yield f"{where}.program: {reading.unknown('frontend', baseline.program, frontends)}"
 
 
 def _reserved_problems(known: Mapping[str, Collection[str]]) -> Iterator[str]:
@@ -198,7 +198,7 @@ def _glob_problems(known: Mapping[str, dict], declared: Mapping[str, Model]) -> 
             if any(fnmatchcase(name, glob) for name in names[kind]):
                 continue
             if key != "overrides" or not models.could_be_variant(glob, declared.values()):
-                yield f"targets.{target.name}.{key}: {settings.unknown(kind, glob, names[kind])}"
+                yield f"targets.{target.name}.{key}: {reading.unknown(kind, glob, names[kind])}"
 
 
 def _globs(target: Target) -> Iterator[tuple[str, str, str]]:

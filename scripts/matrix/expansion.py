@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import checks, feature, models, settings, stages, threads, toolchains
+from scripts.matrix import checks, feature, models, reading, stages, threads, toolchains
 from scripts.matrix.entries import (
     Baseline,
     Frontend,
@@ -23,7 +24,7 @@ from scripts.matrix.entries import (
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import TESTS
-from scripts.matrix.settings import ConfigError
+from scripts.matrix.reading import ConfigError
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.training import EVAL
 from scripts.torch_model import source
@@ -32,7 +33,7 @@ from scripts.torch_model import source
 def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path) -> Matrix:
     """The matrix of a checked configuration.
 
-    `root` is the folder of the Snakefile. Raises settings.ConfigError with every problem.
+    `root` is the folder of the Snakefile. Raises ConfigError with every problem.
     """
     problems: list[str] = []
     known = _known(config, root, problems)
@@ -135,14 +136,37 @@ def _chosen(
         for kind, entries in known.items()
     }
     try:
-        names = settings.filter_names(
-            [*chosen["models"]], config.get("filter"), config.get("exclude")
-        )
+        names = filter_names([*chosen["models"]], config.get("filter"), config.get("exclude"))
     except ConfigError as error:
         problems.append(str(error))
         names = [*chosen["models"]]
     sized = {name: _with_size(chosen["models"][name], root, problems) for name in names}
     return chosen | {"models": sized}
+
+
+def filter_names(known: Sequence[str], wanted: str | None, unwanted: str | None) -> list[str]:
+    """The names that the regular expression `wanted` finds (all, if None) and `unwanted` does not.
+
+    The expressions are searched for anywhere in the name, without regard to case, like `--filter`
+    and `--exclude` of PyTorch's benchmark runners. Raises ConfigError for an invalid expression,
+    and if no name is left.
+    """
+    keep, drop = _regex(wanted or ""), _regex(unwanted) if unwanted else None
+    names = [name for name in known if keep.search(name) and not (drop and drop.search(name))]
+    if known and not names:
+        raise ConfigError(
+            f"filter={wanted!r} exclude={unwanted!r} leave no model of {', '.join(known)}"
+        )
+    return names
+
+
+def _regex(pattern: str) -> re.Pattern:
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(
+            f"filter/exclude: {pattern!r} is no regular expression: {error}"
+        ) from error
 
 
 def _with_size(model: Model, root: Path, problems: list[str]) -> Model:
@@ -174,7 +198,7 @@ def _by_default(
 
 def _select(kind: str, entries: Mapping, wanted: str | None, problems: list[str]) -> dict:
     try:
-        return {name: entries[name] for name in settings.select(kind, list(entries), wanted)}
+        return {name: entries[name] for name in reading.select(kind, list(entries), wanted)}
     except ConfigError as error:
         problems.append(str(error))
         return {}

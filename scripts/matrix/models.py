@@ -11,7 +11,7 @@ from typing import Any
 
 from scripts.matrix import feature, schemas
 from scripts.matrix.entries import Model
-from scripts.matrix.settings import ConfigError
+from scripts.matrix.reading import ConfigError
 from scripts.torch_model import source
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default")

@@ -1,4 +1,4 @@
-"""Reads configuration files. A mistake in a file is an error that names its line.
+"""Reads configuration files, in which a mistake is an error that names its line; and selections of names.
 
 This is PyYAML's safe loader with two differences: a key that occurs twice in a mapping is an error (it
 would replace the first one silently), and `1e-2` is a number, as in YAML 1.2 (in YAML 1.1 it is text,
@@ -7,8 +7,10 @@ because it has no decimal point).
 
 from __future__ import annotations
 
+import difflib
+import fnmatch
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +128,30 @@ def not_among(where: str, names: Iterable[str], known: Iterable[str]) -> Iterato
     for name in names:
         if name not in known:
             yield f"{where}: found {name!r}, allowed is one of {', '.join(known)}"
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """`unknown model 'resnt'; did you mean 'resnet'?`, or a list of the known names."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
+    return f"unknown {kind} {name!r}; {hint}"
+
+
+def select(kind: str, known: Sequence[str], wanted: str | None) -> list[str]:
+    """The names that a comma list of names and globs selects, in the order declared.
+
+    `wanted` None selects all. Raises ConfigError for a name or glob that matches nothing,
+    and for a selection of nothing.
+    """
+    if wanted is None:
+        return list(known)
+    chosen: set[str] = set()
+    for pattern in filter(None, (part.strip() for part in wanted.split(","))):
+        matched = fnmatch.filter(known, pattern)
+        if not matched:
+            raise ConfigError(unknown(kind, pattern, known))
+        chosen.update(matched)
+    if not chosen:
+        raise ConfigError(f"no {kind} selected by {wanted!r}; leave the key out to select all")
+    return [name for name in known if name in chosen]

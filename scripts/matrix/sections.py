@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
-from scripts.matrix import choices, plugins, reading, schemas, settings, stages
+from scripts.matrix import choices, plugins, reading, schemas, stages
 from scripts.matrix.precision import DTYPES, MATMUL_PRECISIONS, POLICY, PRECISIONS, TESTS
 from scripts.matrix.reading import ConfigError
 from scripts.supervise import outcome
@@ -64,6 +64,9 @@ def _unique(values: list[Any]) -> list[Any]:
         raise PydanticCustomError("unique", "List should have each item once")
     return values
 
+
+SELECTABLE = ("models", "frontends", "targets", "baselines", "tests", "kernels", "toolchains")
+"""Keys that a comma-separated list on the command line selects from."""
 
 T = TypeVar("T")
 Bool = Annotated[bool, BeforeValidator(_read)]
@@ -375,7 +378,10 @@ CONFIGURATION = TypeAdapter(Configuration)
 
 
 def check(config: Mapping[str, Any]) -> dict[str, Any]:
-    """See settings.check."""
+    """The configuration with texts of the command line as numbers and booleans where these are wanted.
+
+    Raises ConfigError naming, for each problem, the key, what was found and what is allowed.
+    """
     try:
         return dict(CONFIGURATION.validate_python(config))
     except ValidationError as error:
@@ -411,7 +417,7 @@ def _problems(config: Any, details: Iterable[Mapping[str, Any]]) -> Iterator[str
             yield f"{where}: missing {', '.join(missing)}"
         if errors[0]["type"] == "extra_forbidden":
             allowed = keys(place[:-1])
-            said = settings.unknown("key", place[-1], allowed)
+            said = reading.unknown("key", place[-1], allowed)
             yield f"{where}: {said} (allowed: {', '.join(allowed)})"
             continue
         forms = [one for one in errors if one["type"] != "missing"]
@@ -441,6 +447,6 @@ def _said(place: Sequence[str], forms: Sequence[Mapping[str, Any]]) -> str:
     expected = " ".join(one.get("ctx", {}).get("expected", "") for one in forms)
     near = difflib.get_close_matches(str(value), re.findall("'(.*?)'", expected), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    if len(place) == 1 and place[0] in settings.SELECTABLE and forms[0]["type"].endswith("_type"):
+    if len(place) == 1 and place[0] in SELECTABLE and forms[0]["type"].endswith("_type"):
         hint = "; on the command line, names with commas between them"
     return f"found {found}, which should {', or '.join(dict.fromkeys(wanted))}{hint}"

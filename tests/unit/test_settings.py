@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from snakemake.cli import parse_config
 
-from scripts.matrix import sections, settings
+from scripts.matrix import expansion, reading, sections, settings
 from scripts.matrix.settings import ConfigError
 from scripts.run.groups import RULE_KEYS
 from scripts.verify.torch_same import Tolerance
@@ -234,7 +234,7 @@ def test_a_number_on_the_command_line_is_a_selection_by_that_name(tmp_path, valu
     _, selections = settings.load({"models": value}, [tmp_path / "a.yaml"])
     assert selections == {"models": text}
     with pytest.raises(ConfigError, match=f"unknown model '{text}'; there are: bert, resnet"):
-        settings.select("model", ["resnet", "bert"], selections["models"])
+        reading.select("model", ["resnet", "bert"], selections["models"])
 
 
 @pytest.mark.parametrize("key", ["filter", "exclude", "retry"])
@@ -402,12 +402,12 @@ KNOWN = ["resnet", "bert", "resnext", "vit"]
     ],
 )
 def test_a_selection_takes_names_and_globs_in_the_order_declared(wanted, chosen):
-    assert settings.select("model", KNOWN, wanted) == chosen
+    assert reading.select("model", KNOWN, wanted) == chosen
 
 
 @given(st.sets(st.sampled_from(KNOWN), min_size=1).map(sorted))
 def test_any_selection_of_names_is_those_names(names):
-    assert set(settings.select("model", KNOWN, ",".join(names))) == set(names)
+    assert set(reading.select("model", KNOWN, ",".join(names))) == set(names)
 
 
 @pytest.mark.parametrize(
@@ -419,11 +419,11 @@ def test_any_selection_of_names_is_those_names(names):
 )
 def test_a_name_that_is_not_there_is_refused_with_the_nearest(wanted, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
-        settings.select("model", KNOWN, wanted)
+        reading.select("model", KNOWN, wanted)
 
 
 def test_where_nothing_is_known_the_message_says_none():
-    assert settings.unknown("baseline", "x", []) == "unknown baseline 'x'; there are: none"
+    assert reading.unknown("baseline", "x", []) == "unknown baseline 'x'; there are: none"
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_where_nothing_is_known_the_message_says_none():
     ],
 )
 def test_a_filter_keeps_what_it_finds_and_an_exclusion_takes_away(wanted, unwanted, left):
-    assert settings.filter_names(KNOWN, wanted, unwanted) == left
+    assert expansion.filter_names(KNOWN, wanted, unwanted) == left
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_a_filter_keeps_what_it_finds_and_an_exclusion_takes_away(wanted, unwant
 )
 def test_a_filter_that_leaves_nothing_is_refused_with_what_there_is(wanted, unwanted):
     with pytest.raises(ConfigError) as problem:
-        settings.filter_names(KNOWN, wanted, unwanted)
+        expansion.filter_names(KNOWN, wanted, unwanted)
     assert str(problem.value) == (
         f"filter={wanted!r} exclude={unwanted!r} leave no model of resnet, bert, resnext, vit"
     )
@@ -458,17 +458,17 @@ def test_a_filter_that_leaves_nothing_is_refused_with_what_there_is(wanted, unwa
 @pytest.mark.parametrize(("wanted", "unwanted"), [("res(", None), (None, "res("), ("a", "res(")])
 def test_what_is_no_regular_expression_is_refused_and_quoted(wanted, unwanted):
     with pytest.raises(ConfigError, match=re.escape("filter/exclude: 'res(' is no regular expr")):
-        settings.filter_names(KNOWN, wanted, unwanted)
+        expansion.filter_names(KNOWN, wanted, unwanted)
 
 
 def test_of_no_models_none_are_left_and_that_is_no_problem():
-    assert settings.filter_names([], "res", None) == []
+    assert expansion.filter_names([], "res", None) == []
 
 
 @given(st.text(), st.text())
 def test_any_filter_splits_the_models_or_is_a_configuration_problem(wanted, unwanted):
     try:
-        left = settings.filter_names(KNOWN, wanted, unwanted)
+        left = expansion.filter_names(KNOWN, wanted, unwanted)
     except ConfigError:
         return
     assert left

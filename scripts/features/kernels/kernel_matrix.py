@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.matrix import cell, checks, settings, threads, toolchains
+from scripts.matrix import cell, checks, reading, threads, toolchains
 from scripts.matrix.entries import Model, by_threads
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.settings import ConfigError
+from scripts.matrix.reading import ConfigError
 
 KINDS = ("frontends", "targets", "baselines")
 
@@ -38,7 +38,7 @@ def expand(
         # A configuration of one's own may lack what the shipped `kernels` names.
         names = [name for name in known[kind] if cell.selects(section.get(kind, ()), name)]
         if kind in selections:
-            names = settings.select(kind.removesuffix("s"), list(known[kind]), selections[kind])
+            names = reading.select(kind.removesuffix("s"), list(known[kind]), selections[kind])
         chosen[kind] = {name: known[kind][name] for name in names}
     selected = _selected(declared, selections.get("kernels"), problems)
     if problems:
@@ -76,7 +76,7 @@ def _selected(
         if not matched:
             kinds = dict.fromkeys(model.torchbench for model in models.values())
             problems.append(
-                f"kernels: {settings.unknown('kernel', pattern, kinds)} (with shapes within max_bytes)"
+                f"kernels: {reading.unknown('kernel', pattern, kinds)} (with shapes within max_bytes)"
             )
         chosen |= matched
     return {name: model for name, model in models.items() if name in chosen}

@@ -10,7 +10,7 @@ from typing import Any
 
 from scripts.features.kernels import kernels
 from scripts.features.kernels.kernels import Kernel, KernelError
-from scripts.matrix import settings
+from scripts.matrix import reading
 from scripts.matrix.entries import Model
 from scripts.torch_model import source
 
@@ -50,7 +50,7 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
         for pattern, own in [(entry, {})] if isinstance(entry, str) else entry.items():
             matched = [name for name in there if fnmatchcase(name, pattern)]
             if there and not matched:
-                problems.append(f"kernels.select: {settings.unknown('kernel', pattern, there)}")
+                problems.append(f"kernels.select: {reading.unknown('kernel', pattern, there)}")
             for name in matched:
                 options[name] = {**options.get(name, {}), **(own or {})}
     found: dict[str, Model] = {}

@@ -16,7 +16,7 @@ from scripts.features.operators.problems import dataset
 from scripts.features.operators.problems.argument_values import FLOATING
 from scripts.features.operators.problems.selection import KINDS, Selection
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import reading, settings
+from scripts.matrix import reading
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.feature import Draft
@@ -162,7 +162,7 @@ def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: l
     singular = {"compile_only": "target of operators"}.get(kind, kind.removesuffix("s"))
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
-            problems.append(f"operators.{kind}: {settings.unknown(singular, glob, known)}")
+            problems.append(f"operators.{kind}: {reading.unknown(singular, glob, known)}")
     return {n: e for n, e in known.items() if any(fnmatchcase(n, glob) for glob in globs)}
 
 
@@ -187,7 +187,7 @@ def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
             yield f"traces: no file {file}"
     for glob in found.selection.source_models if found.of_models else ():
         if not any(fnmatchcase(name, glob) for name in models):
-            yield f"source_models: {settings.unknown('model', glob, models)}"
+            yield f"source_models: {reading.unknown('model', glob, models)}"
     for baseline in found.baselines.values():
         if not _runs(baseline):
             yield (

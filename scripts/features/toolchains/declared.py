@@ -9,7 +9,7 @@ from typing import Any
 
 from scripts.features.toolchains import build_trees
 from scripts.features.toolchains.build_trees import PACKAGES, TreeError
-from scripts.matrix import env_files, settings
+from scripts.matrix import env_files, reading
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import PINNED, Toolchain
 
@@ -39,8 +39,8 @@ def selected(
     names = by_default
     if wanted is not None:
         try:
-            names = settings.select("toolchain", [PINNED, *declared], wanted)
-        except settings.ConfigError as error:
+            names = reading.select("toolchain", [PINNED, *declared], wanted)
+        except reading.ConfigError as error:
             problems.append(str(error))
     envs = dict.fromkeys(envs)
     return {
