@@ -100,7 +100,7 @@ def load(
         for key, value in asked.items()
     }
     asked = located(asked, typed_in or root, root)
-    if asked.get("quick", declared.get("quick")) is True:
+    if reading.scalar(str(asked.get("quick", declared.get("quick")))) is True:
         merge(declared, {"measure": QUICK_MEASURE})
     merge(declared, asked, shipped)
     declared = {
