@@ -228,7 +228,8 @@ def _remedied_by(draft: Draft) -> tuple[str, ...]:
     only a part of the matrix is run.
     """
     targets: Iterable[Target] = draft.chosen["targets"].values()
-    named = dict.fromkeys(remedy.frontend for target in targets for remedy in target.remedies)
+    remedies = (remedy for target in targets for remedy in target.remedies)
+    named = dict.fromkeys(remedy.frontend for remedy in remedies if remedy.frontend)
     there = draft.config["frontends"]
     return tuple(
         name for name in named if name in there and (there[name] or {}).get("default", True)

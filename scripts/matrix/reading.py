@@ -40,7 +40,7 @@ class Loader(yaml.SafeLoader):
         self._place.pop()
         return node
 
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Compose a mapping, and look for keys that it has twice."""
         node = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], int] = {}

@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Required, TypeVar, get_args
+from typing import Annotated, Any, Literal, Required, TypeVar, Union, get_args
 
 from pydantic import (
     AfterValidator,
@@ -77,10 +77,10 @@ Positive = Annotated[Number, Field(gt=0)]
 NotNegative = Annotated[Number, Field(ge=0)]
 Options = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
 """Values that are passed on as they are."""
+NOT_EMPTY = Field(min_length=1)
 Unique = Annotated[list[T], AfterValidator(_unique)]
-NotEmpty = Annotated[T, Field(min_length=1)]
-OneOrMore = T | NotEmpty[Unique[T]]
-Globs = NotEmpty[list[str]]
+OneOrMore = Union[T, Annotated[list[T], AfterValidator(_unique), NOT_EMPTY]]  # noqa: UP007 - mypy takes no `T | …`
+Globs = Annotated[list[str], NOT_EMPTY]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 Module = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -147,7 +147,9 @@ class Rule(TypedDict, total=False):
 
 
 class Kernels(TypedDict, total=False):
-    select: list[str | NotEmpty[dict[str, Annotated[Kernel, AfterValidator(_finite)] | None]]]
+    select: list[
+        str | Annotated[dict[str, Annotated[Kernel, AfterValidator(_finite)] | None], NOT_EMPTY]
+    ]
     max_bytes: Positive
     dtype: OneOrMore[Dtype]
     frontends: Globs
@@ -173,7 +175,7 @@ class Override(TypedDict, total=False):
     frontends: Globs
     opt_level: OptLevel
     flags: list[Flag]
-    train: NotEmpty[StepOverride]
+    train: Annotated[StepOverride, NOT_EMPTY]
 
 
 class Target(TypedDict, total=False):
@@ -184,9 +186,9 @@ class Target(TypedDict, total=False):
     flags: list[Flag]
     frontends: Globs
     models: Globs
-    overrides: dict[str, NotEmpty[Override] | None] | None
+    overrides: dict[str, Annotated[Override, NOT_EMPTY] | None] | None
     node: Name
-    remedies: Annotated[Literal[False] | NotEmpty[Unique[str]], BeforeValidator(_read)]
+    remedies: Annotated[Literal[False] | Annotated[Unique[str], NOT_EMPTY], BeforeValidator(_read)]
     device: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._+:,=@/?&%-]*$")]
     tuned: Annotated[Literal["auto", False], BeforeValidator(_read)]
 
@@ -221,7 +223,7 @@ class Toolchain(_Toolchain, total=False):
     iree: Path
     packages: dict[str, str | int]
     find_links: list[Path]
-    envs: NotEmpty[list[Name]]
+    envs: Annotated[list[Name], NOT_EMPTY]
 
 
 class Train(TypedDict, total=False):
@@ -335,7 +337,7 @@ class Torchbench(TypedDict, total=False):
     path: Path
 
 
-Limits = TypedDict(
+Limits = TypedDict(  # type: ignore[misc]  # its keys are those of the stages
     "Limits",
     {key: Limit if key in stages.OPTIONAL_LIMITS else Required[Limit] for key in stages.limits()},
     total=False,
@@ -345,16 +347,16 @@ Limits = TypedDict(
 @with_config(STRICT)
 class Configuration(TypedDict, total=False):
     models: Required[dict[Name, Annotated[Model, AfterValidator(_finite)] | None]]
-    suites: list[str | NotEmpty[Models]]
+    suites: list[str | Annotated[Models, NOT_EMPTY]]
     kernels: Kernels
     reference: Required[Reference]
-    frontends: Required[NotEmpty[dict[Name, Frontend | None]]]
-    targets: Required[NotEmpty[dict[Name, Target | None]]]
+    frontends: Required[Annotated[dict[Name, Frontend | None], NOT_EMPTY]]
+    targets: Required[Annotated[dict[Name, Target | None], NOT_EMPTY]]
     baselines: Required[dict[Name, Baseline | None]]
     toolchains: dict[Name, Toolchain]
-    tests: Required[NotEmpty[Unique[Annotated[str, _one_of(TESTS)]]]]
+    tests: Required[Annotated[Unique[Annotated[str, _one_of(TESTS)]], NOT_EMPTY]]
     train: Train
-    torchbench: NotEmpty[Torchbench]
+    torchbench: Annotated[Torchbench, NOT_EMPTY]
     dumps: Dumps
     measure: Required[Measure]
     tune: Tune
