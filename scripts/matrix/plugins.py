@@ -7,24 +7,28 @@ listed in a second place.
 
 from __future__ import annotations
 
-import dataclasses
+import builtins
 import functools
 import importlib.metadata
+import inspect
 import sys
-from collections.abc import Callable, Mapping
+import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from scripts.core import checkout, python_source
-from scripts.matrix.precision import TESTS
+from scripts.matrix.precision import Test
 
 ROOT = checkout.ROOT
 EXPORTERS = "scripts/exporters"
 RUNTIMES = "scripts/baselines"
-DEVICES = ("cpu", "cuda")
+Device = Literal["cpu", "cuda"]
+DEVICES = get_args(Device)
 """The kinds of device that a baseline's entry may name."""
-TAKES = ("precision", "xla_flags", "program", "compile", "rewrites")
+Key = Literal["precision", "xla_flags", "program", "compile", "rewrites"]
+TAKES = get_args(Key)
 """Keys of a baseline's entry that only some runtimes support."""
 
 
@@ -44,10 +48,10 @@ class Exporter:
     """
 
     name: str
-    options: Mapping[str, tuple[str, ...]]
-    rewrites: Mapping[str, tuple[str, ...]]
-    tests: tuple[str, ...]
-    versions: Mapping[str, str]
+    options: dict[str, tuple[str, ...]]
+    rewrites: dict[str, tuple[str, ...]]
+    tests: tuple[Test, ...]
+    versions: dict[str, str]
     memory_factor: float
     forkable: bool
 
@@ -62,53 +66,16 @@ class Runtime:
     """
 
     name: str
-    devices: tuple[str, ...]
-    tests: tuple[str, ...]
-    takes: tuple[str, ...]
+    devices: tuple[Device, ...]
+    tests: tuple[Test, ...]
+    takes: tuple[Key, ...]
     lazy: bool
-    versions: Mapping[str, str]
+    versions: dict[str, str]
     memory_factor: float
     forkable: bool
 
 
 Plugin = TypeVar("Plugin", Exporter, Runtime)
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(text, str) for text in value)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _are_choices(value: Any) -> bool:
-    return isinstance(value, dict) and _texts((*value,)) and all(map(_texts, value.values()))
-
-
-def _some_of(known: tuple[str, ...]) -> tuple[str, Callable[[Any], bool]]:
-    expected = f"a tuple, some of {', '.join(known)}"
-    return expected, lambda value: _texts(value) and {*value} <= {*known}
-
-
-_FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "options": ("a dict from an option to a tuple of strings", _are_choices),
-    "rewrites": ("a dict from a rewrite to a tuple of strings", _are_choices),
-    "devices": _some_of(DEVICES),
-    "tests": _some_of(TESTS),
-    "takes": _some_of(TAKES),
-    "lazy": ("True or False", _is_flag),
-    "forkable": ("True or False", _is_flag),
-    "versions": (
-        "a dict from a distribution to what a row's `versions` call it",
-        lambda value: isinstance(value, dict) and _texts((*value, *value.values())),
-    ),
-    "memory_factor": (
-        "a number above 0",
-        lambda value: isinstance(value, int | float) and value > 0,
-    ),
-}
-"""What is expected of each field, in words and as a check. A field is declared under its name in capital letters."""
 
 
 def exporter(name: str, root: Path = ROOT) -> Exporter:
@@ -134,7 +101,7 @@ def runtimes() -> list[Runtime]:
 def speed_rewrites(root: Path = ROOT) -> tuple[str, ...]:
     """The names of the rewrites for speed, which scripts/lowering/fx_rewrites declares."""
     path = root / "scripts/lowering/fx_rewrites/__init__.py"
-    return _literal(path, "SPEED", "a tuple of names", _texts)
+    return _literal(path, "SPEED", tuple[str, ...])
 
 
 def installed(versions: Mapping[str, str]) -> dict[str, str]:
@@ -155,17 +122,17 @@ def _names(folder: str) -> list[str]:
 
 def _read(kind: type[Plugin], path: Path) -> Plugin:
     stat = path.stat()
-    fields = tuple(field.name for field in dataclasses.fields(kind) if field.name in _FORMS)
-    return kind(name=path.stem, **_values(fields, path, stat.st_mtime_ns, stat.st_size))
+    return kind(name=path.stem, **_values(kind, path, stat.st_mtime_ns, stat.st_size))
 
 
 @functools.cache
-def _values(fields: tuple[str, ...], path: Path, *_: int) -> dict[str, Any]:
-    """The values of these fields in a file, as it is now."""
-    return {name: _literal(path, name.upper(), *_FORMS[name]) for name in fields}
+def _values(kind: type[Plugin], path: Path, *_: int) -> dict[str, Any]:
+    """The values of the fields of a plugin in its file, as it is now."""
+    forms = get_type_hints(kind)
+    return {name: _literal(path, name.upper(), forms[name]) for name in forms if name != "name"}
 
 
-def _literal(path: Path, name: str, expected: str, holds: Callable[[Any], bool]) -> Any:
+def _literal(path: Path, name: str, form: Any) -> Any:
     missing = object()
     try:
         value = python_source.literal(path, name, missing)
@@ -174,9 +141,31 @@ def _literal(path: Path, name: str, expected: str, holds: Callable[[Any], bool])
     except ValueError:
         found = "an expression"
     else:
-        if value is not missing and holds(value):
+        if value is not missing and _has(form, value):
             return value
         found = "nothing" if value is missing else repr(value)
+    expected = (
+        "a number above 0"
+        if form is float
+        else inspect.formatannotation(form).replace("typing.", "")
+    )
     raise DeclarationError(
         f"{path}: {name}: found {found}, expected {expected}, as a plain literal"
     )
+
+
+def _has(form: Any, value: Any) -> bool:
+    """Whether a value is of a type. Numbers are factors, which are above 0."""
+    parts = get_args(form)
+    match get_origin(form) or form:
+        case typing.Literal:
+            return value in parts
+        case builtins.tuple:
+            return isinstance(value, tuple) and all(_has(parts[0], item) for item in value)
+        case builtins.dict:
+            return isinstance(value, dict) and all(
+                _has(parts[0], key) and _has(parts[1], inner) for key, inner in value.items()
+            )
+        case builtins.float:
+            return isinstance(value, int | float) and value > 0
+    return isinstance(value, form)

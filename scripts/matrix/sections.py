@@ -28,7 +28,7 @@ from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.matrix import choices, plugins, reading, schemas, stages
-from scripts.matrix.precision import DTYPES, MATMUL_PRECISIONS, POLICY, PRECISIONS, TESTS
+from scripts.matrix.precision import DTYPES, MATMUL_PRECISIONS, POLICY, PRECISIONS, Test
 from scripts.matrix.reading import ConfigError
 from scripts.supervise import outcome
 
@@ -205,7 +205,7 @@ class Compile(TypedDict, total=False):
 class Baseline(TypedDict, total=False):
     default: Bool
     runtime: Required[Module]
-    device: Required[Annotated[str, _one_of(plugins.DEVICES)]]
+    device: Required[plugins.Device]
     env: Required[Name]
     precision: Annotated[str, _one_of((*PRECISIONS, POLICY))]
     xla_flags: str
@@ -354,7 +354,7 @@ class Configuration(TypedDict, total=False):
     targets: Required[Annotated[dict[Name, Target | None], NOT_EMPTY]]
     baselines: Required[dict[Name, Baseline | None]]
     toolchains: dict[Name, Toolchain]
-    tests: Required[Annotated[Unique[Annotated[str, _one_of(TESTS)]], NOT_EMPTY]]
+    tests: Required[Annotated[Unique[Test], NOT_EMPTY]]
     train: Train
     torchbench: Annotated[Torchbench, NOT_EMPTY]
     dumps: Dumps

@@ -1,4 +1,4 @@
-"""one_line: runs with only the model files of the command line, and quick runs."""
+"""settings: runs with only the model files of the command line, and quick runs."""
 
 import copy
 from pathlib import Path

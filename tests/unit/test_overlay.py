@@ -1,4 +1,4 @@
-"""overlay: a later configuration file adds, changes and leaves out entries, and finds its files."""
+"""settings: a later configuration file adds, changes and leaves out entries, and finds its files."""
 
 import copy
 

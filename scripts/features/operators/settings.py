@@ -32,7 +32,6 @@ PREFERRED = {"frontends": "torchmlir-stablehlo", "targets": "llvm-cpu", "baselin
 without it takes the entries of the models."""
 OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
 """How an operator problem is timed, where `operators.measure` does not set another."""
-_SELECTION = tuple(one.name for one in dataclasses.fields(Selection))
 
 
 @dataclass(frozen=True)
