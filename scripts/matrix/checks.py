@@ -4,18 +4,18 @@ fit together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from scripts.matrix import feature, models, plugins, reading, threads, toolchains, training
-from scripts.matrix.entries import Baseline, Frontend, Model, Target, by_threads, of_tests, varied
+from scripts.matrix.cell import Kind
+from scripts.matrix.entries import Baseline, Frontend, Model, Target, by_threads, of_tests
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import POLICY, TESTS
-from scripts.matrix.stage import IREE_ENV
-from scripts.matrix.toolchains import Toolchain
 
 # The kinds of files that entries name, and their folders.
 _FOLDERS = {
@@ -150,39 +150,36 @@ def _reserved_problems(known: Mapping[str, Collection[str]]) -> Iterator[str]:
 
 
 def _expect_problems(draft: Draft) -> Iterator[str]:
-    """Error messages about patterns that match no declared cell: `snakemake check` would pass without
-    checking anything. A pattern may name a number of threads or leave it out."""
+    """Error messages about patterns that match no declared cell: `snakemake check` would pass without checking anything.
+
+    A pattern may name a number of threads or leave it out. If it names a toolchain, IREE's cell without that has to be
+    declared.
+    """
     expect, known = draft.config.get("expect", {}), draft.known
     numbers = threads.numbers(draft.config["measure"])
-    chosen = toolchains.pinned()
-    if any("@" in pattern for pattern in expect):
-        chosen |= _all_toolchains(draft)
     everything = Matrix(
         models=known["models"],
-        frontends=varied(of_tests(known["frontends"], TESTS, draft.root), chosen),
-        targets=varied(known["targets"] | by_threads(known["targets"], numbers), chosen),
+        frontends=of_tests(known["frontends"], TESTS, draft.root),
+        targets=known["targets"] | by_threads(known["targets"], numbers),
         baselines=known["baselines"] | by_threads(known["baselines"], numbers),
-        toolchains=chosen,
         measure={},
         limits={},
         expect={},
         tests=TESTS,
     )
-    cells = list(map(str, everything.rows())) if expect else []
+    rows = [*everything.rows()] if expect else []
+    cells = [*map(str, rows)]
+    of_iree = [str(row) for row in rows if row.kind is Kind.IREE]
+    declared = draft.config.get("toolchains") or ()
+
+    def known_toolchain(found: re.Match[str]) -> str:
+        return "" if any(fnmatchcase(name, found[1]) for name in declared) else found[0]
+
     for pattern in expect:
-        if not any(fnmatchcase(cell, pattern) for cell in cells):
+        plain = re.sub(f"{toolchains.SEPARATOR}([^/]*)", known_toolchain, pattern)
+        among = cells if plain == pattern else of_iree
+        if not any(fnmatchcase(cell, plain) for cell in among):
             yield f"expect.{pattern}: matches no cell of the matrix"
-
-
-def _all_toolchains(draft: Draft) -> dict[str, Toolchain]:
-    """Toolchains that change any environments, for all names of cells that the declared ones may give."""
-    lowering = tuple(dict.fromkeys(one.env for one in draft.known["frontends"].values()))
-    changes = {"": (IREE_ENV,), "-lowering": lowering, "-both": (IREE_ENV, *lowering)}
-    return {
-        f"{name}{kind}": Toolchain(name, envs=envs)
-        for name in draft.config.get("toolchains") or ()
-        for kind, envs in changes.items()
-    }
 
 
 def _glob_problems(known: Mapping[str, dict], declared: Mapping[str, Model]) -> Iterator[str]:
