@@ -415,18 +415,16 @@ def _problems(config: Any, details: Iterable[Mapping[str, Any]]) -> Iterator[str
         by_place.setdefault(_place(config, detail["loc"]), []).append(detail)
     for place, errors in by_place.items():
         where = ".".join(place) or "config"
+        # If only a part of one of several possible forms is wrong, that form is meant.
+        has_wrong_part = any(other[: len(place)] == place != other for other in by_place)
         if missing := [str(one["loc"][-1]) for one in errors if one["type"] == "missing"]:
             yield f"{where}: missing {', '.join(missing)}"
-        if errors[0]["type"] == "extra_forbidden":
+        elif errors[0]["type"] == "extra_forbidden":
             allowed = keys(place[:-1])
             said = reading.unknown("key", place[-1], allowed)
             yield f"{where}: {said} (allowed: {', '.join(allowed)})"
-            continue
-        forms = [one for one in errors if one["type"] != "missing"]
-        # If only a part of one of several possible forms is wrong, that form is meant.
-        has_wrong_part = any(other[: len(place)] == place != other for other in by_place)
-        if forms and (not has_wrong_part or forms[0]["loc"][-1] == "[key]"):
-            yield f"{where}: {_said(place, forms)}"
+        elif not has_wrong_part or errors[0]["loc"][-1] == "[key]":
+            yield f"{where}: {_said(place, errors)}"
 
 
 def _place(config: Any, location: Iterable[str | int]) -> tuple[str, ...]:

@@ -99,6 +99,7 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
         ("reference", {}, "reference: missing env"),
         ("targets/cpu/frontends", [], "targets.cpu.frontends: found [], which should have at least 1 item"),
         ("expect/*", "okay", "expect.*: found \"okay\", which should be 'ok', 'unsupported', 'error', 'crashed', 'timeout', 'oom', 'damaged', 'unavailable' or 'skipped', or be a valid list, or be a valid dictionary; did you mean 'ok'?"),
+        ("expect/*", {"stage": "compile"}, "expect.*: missing status"),
         ("targets/cpu/flags", ["-O3"], "targets.cpu.flags.0: found \"-O3\", which should match pattern '^(--.|[A-Za-z0-9])'"),
         ("models/a b", {}, "models.a b: found \"a b\", which should match pattern '^[A-Za-z0-9][A-Za-z0-9._+-]*$'"),
         ("measure/generations", 0, "measure.generations: found 0, which should be greater than or equal to 1"),
