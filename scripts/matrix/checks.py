@@ -28,15 +28,10 @@ _FOLDERS = {
 def problems(draft: Draft, programs: Mapping[str, Frontend]) -> Iterator[str]:
     """Error messages about a configuration. `programs`: the frontends whose programs baselines run."""
     config, known = draft.config, draft.known
-    further = {
-        name: model
-        for named in feature.hooks("named")
-        for name, model in named(config, draft.root, draft.problems).items()
-    }
     has_lists = bool((config.get("torchbench") or {}).get("file"))
     yield from entry_problems(draft.chosen, programs, draft.root, has_lists, known["frontends"])
     yield from _expect_problems(draft)
-    yield from _glob_problems(known, known["models"] | further)
+    yield from _glob_problems(known, known["models"] | draft.named)
     nodes = ["cpu", *config.get("nodes", {})]
     for kind in ("targets", "baselines"):
         for entry in known[kind].values():

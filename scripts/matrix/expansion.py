@@ -25,7 +25,6 @@ from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import TESTS
 from scripts.matrix.reading import ConfigError
-from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.training import EVAL
 from scripts.torch_model import source
 
@@ -35,12 +34,14 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
 
     `root` is the folder of the Snakefile. Raises ConfigError with every problem.
     """
-    problems: list[str] = []
-    known = _known(config, root, problems)
+    draft = Draft(config, selections, root)
+    problems = draft.problems
+    known = draft.known = _known(draft)
     selected = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
     tests = tuple(selected if "tests" in selections else config["tests"])
-    chosen = _chosen(known, config, selections, root, problems)
-    draft = Draft(config, selections, root, problems, known, chosen)
+    chosen = draft.chosen = _chosen(draft)
+    for named in feature.hooks("named"):
+        draft.named |= named(draft)
     named_by_remedies = _remedied_by(draft)
     run = [baseline.program for baseline in chosen["baselines"].values()]
     programs = {
@@ -51,8 +52,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     problems += [*checks.problems(draft, programs)]
     taken = toolchains.pinned()
     for read in feature.hooks("toolchains"):
-        envs = dict.fromkeys([IREE_ENV, *(one.env for one in known["frontends"].values())])
-        taken = read(config, selections.get("toolchains"), envs, root, problems)
+        taken = read(draft)
     numbers = threads.numbers(config["measure"])
     problems += _tuned_for_one(chosen["targets"], [*taken], numbers)
     if problems:
@@ -105,28 +105,24 @@ def with_absolute_paths(matrix: Matrix, root: Path) -> Matrix:
     )
 
 
-def _known(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, dict]:
+def _known(draft: Draft) -> dict[str, dict]:
     """Everything that the configuration declares, selected or not."""
-    of_models = models.listed(config["models"], root)
+    config = draft.config
+    of_models = models.listed(config["models"], draft.root)
     for further in feature.hooks("models"):
-        of_models |= further(config, root, problems)
+        of_models |= further(draft)
     return {
         "models": of_models,
         "frontends": {k: _frontend(k, v, config) for k, v in config["frontends"].items()},
-        "targets": {k: _target(k, v, config, problems) for k, v in config["targets"].items()},
+        "targets": {k: _target(k, v, config, draft.problems) for k, v in config["targets"].items()},
         "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
     }
 
 
-def _chosen(
-    known: Mapping[str, dict],
-    config: Mapping[str, Any],
-    selections: Mapping[str, str],
-    root: Path,
-    problems: list[str],
-) -> dict[str, dict]:
-    """The selected part of `known`, by the command line or by default; models with their default batch sizes."""
-    wanted = dict(selections)
+def _chosen(draft: Draft) -> dict[str, dict]:
+    """The selected entries, by the command line or by default; models with their default batch sizes."""
+    known, config, problems = draft.known, draft.config, draft.problems
+    wanted = dict(draft.selections)
     if "models" in wanted:
         wanted["models"] = models.with_variants(wanted["models"], known["models"])
     chosen = {
@@ -140,7 +136,7 @@ def _chosen(
     except ConfigError as error:
         problems.append(str(error))
         names = [*chosen["models"]]
-    sized = {name: _with_size(chosen["models"][name], root, problems) for name in names}
+    sized = {name: _with_size(chosen["models"][name], draft.root, problems) for name in names}
     return chosen | {"models": sized}
 
 

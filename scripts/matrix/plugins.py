@@ -16,7 +16,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from scripts.core import checkout, python_source
 from scripts.matrix.precision import Test
@@ -122,7 +122,7 @@ def _names(folder: str) -> list[str]:
 
 def _read(kind: type[Plugin], path: Path) -> Plugin:
     stat = path.stat()
-    return kind(name=path.stem, **_values(kind, path, stat.st_mtime_ns, stat.st_size))
+    return kind(name=path.stem, **_values(cast("Any", kind), path, stat.st_mtime_ns, stat.st_size))
 
 
 @functools.cache

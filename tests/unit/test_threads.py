@@ -22,6 +22,7 @@ from scripts.features.variants import flag_checks
 from scripts.matrix import expansion, plugins, settings, stages, threads
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Model, Override, by_threads
+from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stage import VERIFICATION
@@ -154,11 +155,10 @@ def test_a_toolchain_has_all_numbers_and_a_compilation_of_its_own(root):
 
 def test_kernels_are_measured_for_each_number_too():
     known = {"frontends": {}, "targets": MATRIX.targets, "baselines": MATRIX.baselines}
-    section = {"targets": ["llvm-cpu"]}
-    declared = {"k": Model("k", "models/kernels/k.py")}
-    found = kernel_matrix.expand(
-        of_numbers([1, 2]), {"kernels": section}, {}, known, declared, plugins.ROOT
-    )
+    config = {"kernels": {"targets": ["llvm-cpu"]}}
+    named = {"k": Model("k", "models/kernels/k.py", suite="kernels")}
+    draft = Draft(config, {}, plugins.ROOT, known=known, named=named)
+    found = kernel_matrix.read(draft, of_numbers([1, 2]))
     assert found is not None
     assert [*found.targets] == ["llvm-cpu+1-threads", "llvm-cpu+2-threads"]
     assert [str(row) for row in found.rows()] == [f"k/eager+{n}-threads/eval" for n in (1, 2)]

@@ -18,8 +18,9 @@ TORCHBENCH = "torchbench"
 """The suite whose models are in a checkout, with batch sizes of their own."""
 
 
-def of_suites(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
+def of_suites(draft: Draft) -> dict[str, Model]:
     """The models that `suites:` names."""
+    config, root, problems = draft.config, draft.root, draft.problems
     torchbench_pass.read(config.get(TORCHBENCH), root, problems)  # what is wrong with the file
     checkout = (config.get(TORCHBENCH) or {}).get("path")
     try:
