@@ -135,7 +135,7 @@ class Kernel(TypedDict, total=False):
     tolerance: Tolerance
 
 
-Models = dict[str, Annotated[Model, AfterValidator(_finite)] | None]
+ModelEntry = Annotated[Model, AfterValidator(_finite)] | None
 
 
 class Rule(TypedDict, total=False):
@@ -346,8 +346,8 @@ Limits = TypedDict(  # type: ignore[misc]  # its keys are those of the stages
 
 @with_config(STRICT)
 class Configuration(TypedDict, total=False):
-    models: Required[dict[Name, Annotated[Model, AfterValidator(_finite)] | None]]
-    suites: list[str | Annotated[Models, NOT_EMPTY]]
+    models: Required[dict[Name, ModelEntry]]
+    suites: list[str | Annotated[dict[str, ModelEntry], NOT_EMPTY]]
     kernels: Kernels
     reference: Required[Reference]
     frontends: Required[Annotated[dict[Name, Frontend | None], NOT_EMPTY]]
@@ -417,14 +417,14 @@ def _problems(config: Any, details: Iterable[Mapping[str, Any]]) -> Iterator[str
         where = ".".join(place) or "config"
         # If only a part of one of several possible forms is wrong, that form is meant.
         has_wrong_part = any(other[: len(place)] == place != other for other in by_place)
-        if missing := [str(one["loc"][-1]) for one in errors if one["type"] == "missing"]:
+        if missing := [str(e["loc"][-1]) for e in errors if e["type"] == "missing"]:
             yield f"{where}: missing {', '.join(missing)}"
         elif errors[0]["type"] == "extra_forbidden":
             allowed = keys(place[:-1])
-            said = reading.unknown("key", place[-1], allowed)
-            yield f"{where}: {said} (allowed: {', '.join(allowed)})"
+            unknown = reading.unknown("key", place[-1], allowed)
+            yield f"{where}: {unknown} (allowed: {', '.join(allowed)})"
         elif not has_wrong_part or errors[0]["loc"][-1] == "[key]":
-            yield f"{where}: {_said(place, errors)}"
+            yield f"{where}: {_message(place, errors)}"
 
 
 def _place(config: Any, location: Iterable[str | int]) -> tuple[str, ...]:
@@ -437,16 +437,16 @@ def _place(config: Any, location: Iterable[str | int]) -> tuple[str, ...]:
     return tuple(place)
 
 
-def _said(place: Sequence[str], forms: Sequence[Mapping[str, Any]]) -> str:
-    """What was found and what is allowed; `forms`: an error for each of the possible forms of the value."""
-    value = forms[0]["input"]
+def _message(place: Sequence[str], errors: Sequence[Mapping[str, Any]]) -> str:
+    """What was found and what is allowed; `errors`: one for each of the possible forms of the value."""
+    value = errors[0]["input"]
     # YAML has values that JSON lacks, such as dates.
-    found = json.dumps(value, default=str)
+    found = json.dumps(value, default=str, skipkeys=True)
     found = found if len(found) <= 80 else found[:77] + "..."
-    wanted = [re.sub(r"^\w+ should | after validation.*", "", one["msg"]) for one in forms]
-    expected = " ".join(one.get("ctx", {}).get("expected", "") for one in forms)
+    wanted = [re.sub(r"^\w+ should | after validation.*", "", e["msg"]) for e in errors]
+    expected = " ".join(e.get("ctx", {}).get("expected", "") for e in errors)
     near = difflib.get_close_matches(str(value), re.findall("'(.*?)'", expected), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    if len(place) == 1 and place[0] in SELECTABLE and forms[0]["type"].endswith("_type"):
+    if len(place) == 1 and place[0] in SELECTABLE and errors[0]["type"].endswith("_type"):
         hint = "; on the command line, names with commas between them"
     return f"found {found}, which should {', or '.join(dict.fromkeys(wanted))}{hint}"
