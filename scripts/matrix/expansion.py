@@ -36,7 +36,8 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     """
     draft = Draft(config, selections, root)
     problems = draft.problems
-    known = draft.known = _known(draft)
+    _declare(draft)
+    known = draft.known
     selected = _select("test", dict.fromkeys(TESTS), selections.get("tests"), problems)
     tests = tuple(selected if "tests" in selections else config["tests"])
     chosen = draft.chosen = _chosen(draft)
@@ -105,18 +106,17 @@ def with_absolute_paths(matrix: Matrix, root: Path) -> Matrix:
     )
 
 
-def _known(draft: Draft) -> dict[str, dict]:
-    """Everything that the configuration declares, selected or not."""
-    config = draft.config
-    of_models = models.listed(config["models"], draft.root)
-    for further in feature.hooks("models"):
-        of_models |= further(draft)
-    return {
-        "models": of_models,
+def _declare(draft: Draft) -> None:
+    """Add everything that the configuration declares to the known entries, selected or not."""
+    config, problems = draft.config, draft.problems
+    draft.known = {
+        "models": models.listed(config["models"], draft.root),
         "frontends": {k: _frontend(k, v, config) for k, v in config["frontends"].items()},
-        "targets": {k: _target(k, v, config, draft.problems) for k, v in config["targets"].items()},
+        "targets": {k: _target(k, v, config, problems) for k, v in config["targets"].items()},
         "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
     }
+    for further in feature.hooks("models"):
+        draft.known["models"] |= further(draft)
 
 
 def _chosen(draft: Draft) -> dict[str, dict]:

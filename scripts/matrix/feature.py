@@ -65,7 +65,7 @@ class Feature:
     `part`: the type of its part of a matrix (Matrix.parts). `read`: makes the part from the draft and the matrix of
     models; None: there is none. `absolute`: the part for a run in another folder. `entries`: the frontends, targets and
     baselines of a part, by axis. `rows`: see Rows.
-    `models`: further models of a draft without known entries. `named`: the same for models that only
+    `models`: further models of a draft, which knows all other entries. `named`: the same for models that only
     the feature's part has, which globs of the configuration may name too. `suite`: the name of a suite that the feature reads
     itself. `extend`: changes the matrix of models. `batch_size`: the one that a model has where its entry sets none; None: that
     of its file. `absolute_model`: a model for a run in another folder.
