@@ -50,12 +50,12 @@ def _number(value: Any, check: Callable[[Any], float]) -> Any:
     return value if isinstance(value, int) else number
 
 
-def _finite(value: Any) -> Any:
-    """Refuse what no bound of a section refuses: not-a-number and infinity among the values of options."""
+def _plain(value: Any) -> Any:
+    """Refuse options that no command line can have: not-a-number, infinity, and YAML's dates."""
     try:
         json.dumps(value, allow_nan=False)
-    except ValueError:
-        raise PydanticCustomError("finite", "Input should have finite numbers") from None
+    except (TypeError, ValueError):
+        raise PydanticCustomError("plain", "Input should have finite numbers, no dates") from None
     return value
 
 
@@ -75,7 +75,7 @@ Number = Annotated[float, WrapValidator(_number)]
 Count = Annotated[Int, Field(ge=1)]
 Positive = Annotated[Number, Field(gt=0)]
 NotNegative = Annotated[Number, Field(ge=0)]
-Options = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
+Options = Annotated[dict[str, JsonValue], AfterValidator(_plain)]
 """Values that are passed on as they are."""
 NOT_EMPTY = Field(min_length=1)
 Unique = Annotated[list[T], AfterValidator(_unique)]
@@ -135,7 +135,7 @@ class Kernel(TypedDict, total=False):
     tolerance: Tolerance
 
 
-ModelEntry = Annotated[Model, AfterValidator(_finite)] | None
+ModelEntry = Annotated[Model, AfterValidator(_plain)] | None
 
 
 class Rule(TypedDict, total=False):
@@ -148,7 +148,7 @@ class Rule(TypedDict, total=False):
 
 class Kernels(TypedDict, total=False):
     select: list[
-        str | Annotated[dict[str, Annotated[Kernel, AfterValidator(_finite)] | None], NOT_EMPTY]
+        str | Annotated[dict[str, Annotated[Kernel, AfterValidator(_plain)] | None], NOT_EMPTY]
     ]
     max_bytes: Positive
     dtype: OneOrMore[Dtype]

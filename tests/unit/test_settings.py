@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import datetime
 import re
 from types import SimpleNamespace
 
@@ -139,7 +140,8 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
         ("measure/budget_s", float("inf"), "measure.budget_s: found Infinity, which should be a finite number"),
         ("measure/generations", float("-inf"), "measure.generations: found -Infinity, which should be a valid integer"),
         ("models/bert/tolerance", {"tol": float("inf")}, "models.bert.tolerance.tol: found Infinity, which should be a finite number"),
-        ("models/bert/scales", [1.0, float("nan")], "models.bert: found {\"seq_len\": 8, \"scales\": [1.0, NaN]}, which should have finite numbers"),
+        ("models/bert/scales", [1.0, float("nan")], "models.bert: found {\"seq_len\": 8, \"scales\": [1.0, NaN]}, which should have finite numbers, no dates"),
+        ("models/bert/since", datetime.date(2024, 1, 1), "models.bert: found {\"seq_len\": 8, \"since\": \"2024-01-01\"}, which should have finite numbers, no dates"),
     ],
 )  # fmt: skip
 def test_a_problem_is_said_with_its_key_what_was_found_and_what_is_allowed(path, value, message):
