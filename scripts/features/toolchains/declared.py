@@ -48,7 +48,7 @@ def selected(draft: Draft) -> dict[str, Toolchain]:
 def _read(
     name: str, entry: Mapping[str, Any], envs: Collection[str], root: Path, problems: list[str]
 ) -> Toolchain:
-    """Return the toolchain of an entry that the schema has checked."""
+    """Return the toolchain of an entry that has its form."""
     where = f"toolchains.{name}"
     packages: dict[str, str] = {}
     builds: dict[str, str] = {}
