@@ -33,7 +33,7 @@ def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model
         if name in models:
             raise ConfigError(f"models.{family}: its variant {name} is the name of another model")
         file = str(Path(entry.get("file", f"models/{family}.py")).expanduser())
-        inside = _resolve(root, file).is_relative_to(root / "models")
+        inside = (root / file).resolve().is_relative_to(root / "models")
         suite = "vmfbench" if inside else "user"
         models[name] = model_of(name, family, entry, file=file, suite=suite, known_as=family)
     return models
@@ -45,7 +45,7 @@ def with_default_size(model: Model, root: Path) -> Model:
     Raises ModelFileError for options that its file does not take, BrokenModelFile where there is
     something wrong with the file.
     """
-    path = _resolve(root, model.file)
+    path = (root / model.file).resolve()
     source.check_options(path, model.options)
     if "batch_size" in model.options:
         return model
@@ -111,7 +111,3 @@ def variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str,
         suffix = "".join(f"-{AXES[axis]}{value}" for axis, value in chosen.items())
         found.append((name + suffix, name, entry | chosen))
     return found
-
-
-def _resolve(root: Path, file: str) -> Path:
-    return (root / file).resolve()
