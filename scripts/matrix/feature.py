@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from scripts.matrix.matrix import Matrix
 
 
-@dataclass(frozen=True)
+@dataclass
 class Draft:
     """A checked configuration while it is expanded.
 
-    `known`: its entries by kind (models, frontends, targets, baselines) and name. `chosen`: those that are selected.
     `selections`: what the command line selects, by kind. `root`: the folder of the Snakefile. Messages about mistakes are
-    added to `problems`.
+    added to `problems`. `known`: the entries by kind (models, frontends, targets, baselines) and name. `chosen`: those that
+    are selected. `named`: models that only parts of features have.
     """
 
     config: Mapping[str, Any]
     selections: Mapping[str, str]
     root: Path
-    problems: list[str]
-    known: dict[str, dict]
-    chosen: dict[str, dict]
+    problems: list[str] = field(default_factory=list)
+    known: dict[str, dict] = field(default_factory=dict)
+    chosen: dict[str, dict] = field(default_factory=dict)
+    named: dict[str, Model] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class Feature:
 
     `part`: the type of its part of a matrix (Matrix.parts). `read`: makes the part from the draft and the matrix of
     models; None: there is none. `absolute`: the part for a run in another folder. `entries`: the frontends, targets and
-    baselines of a part, by axis. `rows`: see Rows. `values`: the allowed values of sets in JSON schemas, by definition.
-    `models`: further models of a configuration, for a root and a list of problems. `named`: the same for models that only
+    baselines of a part, by axis. `rows`: see Rows.
+    `models`: further models of a draft, which knows all other entries. `named`: the same for models that only
     the feature's part has, which globs of the configuration may name too. `suite`: the name of a suite that the feature reads
     itself. `extend`: changes the matrix of models. `batch_size`: the one that a model has where its entry sets none; None: that
     of its file. `absolute_model`: a model for a run in another folder.
@@ -88,9 +89,8 @@ class Feature:
     absolute: Callable[[Any, Path], Any] | None = None
     entries: Callable[[Any], Mapping[str, Mapping[str, Any]]] | None = None
     rows: Rows | None = None
-    values: Callable[[], Mapping[str, Iterable[Any]]] | None = None
-    models: Callable[[Mapping[str, Any], Path, list[str]], Mapping[str, Any]] | None = None
-    named: Callable[[Mapping[str, Any], Path, list[str]], Mapping[str, Any]] | None = None
+    models: Callable[[Draft], Mapping[str, Model]] | None = None
+    named: Callable[[Draft], Mapping[str, Model]] | None = None
     suite: str = ""
     extend: Callable[[Draft, Matrix], Matrix] | None = None
     batch_size: Callable[[Model, Path], int | None] | None = None
@@ -100,7 +100,7 @@ class Feature:
     ) = None
     flags: Callable[[Sequence[str], str], tuple[str, ...]] | None = None
     reserved: Mapping[str, str] = field(default_factory=dict)
-    toolchains: Callable[..., Any] | None = None
+    toolchains: Callable[[Draft], dict[str, Any]] | None = None
     environments: Callable[..., Any] | None = None
     maker: Callable[..., Any] | None = None
     plan: Callable[[Any], Any] | None = None
@@ -116,9 +116,14 @@ LOADED: dict[str, Feature] = {}
 that of a stage that runs in an environment has none."""
 
 
+def hooks(name: str) -> list[Any]:
+    """What the features declare under a name of Feature, in order, without those that leave it out."""
+    return [hook for declared in LOADED.values() if (hook := getattr(declared, name))]
+
+
 def rows() -> list[Rows]:
     """The rows of the features that have rows of their own."""
-    return [declared.rows for declared in LOADED.values() if declared.rows]
+    return hooks("rows")
 
 
 def modules(kind: str) -> list[ModuleType]:

@@ -66,16 +66,14 @@ class Matrix:
 
     def every(self) -> Matrix:
         """A matrix with the entries of all matrices, to look entries up by name. Its rows mean nothing."""
-        own = {name: part for name, part in self.parts.items() if not isinstance(part, Matrix)}
+        united: dict[str, Any] = {
+            kind: _united(getattr(matrix, kind) for matrix in self.matrices)
+            for kind in ("models", "frontends", "baselines", "programs")
+        }
+        targets = _united(matrix.targets for matrix in self.matrices[::-1])
+        parts = {name: part for name, part in self.parts.items() if not isinstance(part, Matrix)}
         return dataclasses.replace(
-            self,
-            models=_united(matrix.models for matrix in self.matrices),
-            frontends=_united(matrix.frontends for matrix in self.matrices),
-            targets=self.of_parts("target")
-            | _united(matrix.targets for matrix in self.matrices[::-1]),
-            baselines=_united(matrix.baselines for matrix in self.matrices),
-            programs=_united(matrix.programs for matrix in self.matrices),
-            parts=own,
+            self, **united, targets=self.of_parts("target") | targets, parts=parts
         )
 
     def matrix_of(self, model: str) -> Matrix:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.matrix import cell, settings, toolchains
+from scripts.matrix import cell, reading, toolchains
 from scripts.matrix.toolchains import PINNED, SEPARATOR
 from scripts.torch_model.optimizer import Optimizer
 
@@ -31,7 +31,7 @@ def problems(train: Mapping[str, Any]) -> list[str]:
     """Error messages about an entry `train` that torch.optim would refuse in every training step."""
     name = train.get("name", Optimizer.name)
     found = [
-        f"train.{key}: {settings.unknown(f'argument of {name}', key, ARGUMENTS[name])}"
+        f"train.{key}: {reading.unknown(f'argument of {name}', key, ARGUMENTS[name])}"
         for key in train
         if key not in ("name", *ARGUMENTS[name])
     ]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import checkout
-from scripts.matrix import feature, plugins, settings, stages, threads, training
+from scripts.matrix import feature, plugins, reading, stages, threads, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix
@@ -34,7 +34,7 @@ from scripts.torch_model import source
 def parse_retry(wanted: str | None) -> frozenset[str]:
     """The statuses named by `--config retry=timeout,oom` (or `all`, or `stale`)."""
     known = ("all", fingerprint.STALE, *outcome.STATUSES)
-    return frozenset(settings.select("retry status", known, wanted)) if wanted else frozenset()
+    return frozenset(reading.select("retry status", known, wanted)) if wanted else frozenset()
 
 
 @functools.cache

@@ -37,10 +37,9 @@ def of_configuration(
             f"toolchains: {further[0]} needs an environment that uv makes; leave --sdm conda out"
         )
     notes: list[str] = []
-    for one in feature.LOADED.values():
-        if one.adjust:
-            matrix, of_feature = one.adjust(matrix)
-            notes += of_feature
+    for adjust in feature.hooks("adjust"):
+        matrix, further = adjust(matrix)
+        notes += further
     plan = Plan(matrix, retry=parse_retry(config.get("retry")), with_conda=with_conda)
     return Run(matrix, plan, Gate(config.get("stop_on"), plan.maker.may_make_good), notes)
 
@@ -65,5 +64,4 @@ def problems(run: Run, may_submit: bool) -> list[str]:
         ]
     if run.plan.with_conda:
         return []
-    checks = (one.problems for one in feature.LOADED.values() if one.problems)
-    return [problem for check in checks for problem in check(run.matrix)]
+    return [problem for check in feature.hooks("problems") for problem in check(run.matrix)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.matrix import expansion, plugins, schemas, settings, stages
+from scripts.matrix import expansion, plugins, sections, settings, stages
 from scripts.matrix.cell import Kind, of_axes
 from scripts.run.plan import Plan
 from scripts.timing.turns import Rule
@@ -141,7 +141,7 @@ def keys_of(schema: dict) -> set[str]:
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="docs/configuration.md is not written yet")
-@pytest.mark.parametrize("key", sorted(keys_of(schemas.read("config"))))
+@pytest.mark.parametrize("key", sorted(keys_of(sections.CONFIGURATION.json_schema())))
 def test_every_key_of_the_configuration_is_documented(key):
     page = PAGE.read_text(encoding="utf-8")
     assert re.search(rf"^## {key}$|`[^`\n]*\b{key}\b[^`\n]*`", page, re.MULTILINE)

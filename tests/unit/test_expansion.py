@@ -899,5 +899,5 @@ def test_a_file_that_does_not_declare_what_it_must_is_a_problem_of_the_configura
     path = root / "scripts/baselines/eager.py"
     path.write_text(declarations.runtime(TESTS=None))
     assert problems_of(CONFIG, root) == [
-        f"{path}: TESTS: found nothing, expected a tuple, some of eval, train, as a plain literal"
+        f"{path}: TESTS: found nothing, expected tuple[Literal['eval', 'train'], ...], as a plain literal"
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from scripts.core import atomic
 from scripts.features.report.verbs import failed
-from scripts.matrix import schemas, settings, stages
+from scripts.matrix import sections, settings, stages
 from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.stage import Need, Stage
 from scripts.matrix.stages import STAGES
@@ -65,12 +65,9 @@ def test_a_stage_more_asks_for_what_it_needs(polish, results):
     assert (ask.memory_mb, ask.timeout_s, ask.more_time) == (1000, 60, 1)
 
 
-def test_a_stage_more_has_an_entry_of_limits_in_the_schema(polish):
-    limits = schemas.read("config")["properties"]["limits"]
-    assert "polish" in limits["properties"]
-    assert list(limits["properties"]) == list(stages.limits())
-    optional = set(limits["properties"]) - set(limits["required"])
-    assert optional == set(stages.OPTIONAL_LIMITS)
+def test_every_stage_has_an_entry_of_limits():
+    assert [*sections.Limits.__annotations__] == [*stages.limits()]
+    assert sections.Limits.__optional_keys__ == set(stages.OPTIONAL_LIMITS)
 
 
 def test_limits_of_what_is_no_stage_are_refused_with_the_stages():

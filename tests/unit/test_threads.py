@@ -22,6 +22,7 @@ from scripts.features.variants import flag_checks
 from scripts.matrix import expansion, plugins, settings, stages, threads
 from scripts.matrix.cell import Cell, Kind, of_axes
 from scripts.matrix.entries import Model, Override, by_threads
+from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stage import VERIFICATION
@@ -158,11 +159,10 @@ def test_a_toolchain_has_all_numbers_and_a_compilation_of_its_own(root):
 
 def test_kernels_are_measured_for_each_number_too():
     known = {"frontends": {}, "targets": MATRIX.targets, "baselines": MATRIX.baselines}
-    section = {"targets": ["llvm-cpu"]}
-    declared = {"k": Model("k", "models/kernels/k.py")}
-    found = kernel_matrix.expand(
-        of_numbers([1, 2]), {"kernels": section}, {}, known, declared, plugins.ROOT
-    )
+    config = {"kernels": {"targets": ["llvm-cpu"]}}
+    named = {"k": Model("k", "models/kernels/k.py", suite="kernels")}
+    draft = Draft(config, {}, plugins.ROOT, known=known, named=named)
+    found = kernel_matrix.read(draft, of_numbers([1, 2]))
     assert found is not None
     assert [*found.targets] == ["llvm-cpu+1-threads", "llvm-cpu+2-threads"]
     assert [str(row) for row in found.rows()] == [f"k/eager+{n}-threads/eval" for n in (1, 2)]
@@ -282,13 +282,22 @@ def test_a_cluster_is_asked_for_the_cores_of_the_largest_number():
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        ([1, 0], r"measure\.threads\.1: found 0: 0 is less than the minimum of 1"),
-        ([-1], r"measure\.threads\.0: found -1: -1 is less than the minimum of 1"),
-        ([2, 1, 2], r"measure\.threads: found \[2, 1, 2\]: \[2, 1, 2\] has non-unique elements"),
-        ([], r"measure\.threads: found \[\]: \[\] should be non-empty"),
-        (["all"], r'measure\.threads\.0: found "all", allowed is a value of type integer'),
-        ([1, 5000], r"measure\.threads\.1: found 5000: 5000 is greater than the maximum of 4096"),
-        (0, r"measure\.threads: found 0: 0 is less than the minimum of 1"),
+        ([1, 0], r"measure\.threads\.1: found 0, which should be greater than or equal to 1"),
+        ([-1], r"measure\.threads\.0: found -1, which should be greater than or equal to 1"),
+        (
+            [2, 1, 2],
+            r"measure\.threads: found \[2, 1, 2\], which should be a valid integer, or have each item once",
+        ),
+        (
+            [],
+            r"measure\.threads: found \[\], which should be a valid integer, or have at least 1 item",
+        ),
+        (["all"], r'measure\.threads\.0: found "all", which should be a valid integer'),
+        ([1, 5000], r"measure\.threads\.1: found 5000, which should be less than or equal to 4096"),
+        (
+            0,
+            r"measure\.threads: found 0, which should be greater than or equal to 1, or be a valid list",
+        ),
     ],
 )
 def test_numbers_that_cannot_be_measured_are_refused(root, numbers, said):

@@ -10,7 +10,7 @@ import yaml
 from scripts.core import checkout
 from scripts.features.toolchains import toolchain_environments as driver
 from scripts.features.toolchains.toolchain_environments import Definition, Environments
-from scripts.matrix import expansion, overlay, settings, stages, toolchains
+from scripts.matrix import expansion, settings, stages, toolchains
 from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
@@ -193,7 +193,7 @@ def test_paths_of_an_entry_are_those_beside_its_file(tmp_path):
     (tmp_path / "build").mkdir()
     (tmp_path / "a.whl").touch()
     entry = {"iree": "build", "packages": {"a": "a.whl", "b": "1.0"}, "find_links": ["https://x.y"]}
-    found = overlay.located({"toolchains": {"x": entry}}, tmp_path, tmp_path / "elsewhere")
+    found = settings.located({"toolchains": {"x": entry}}, tmp_path, tmp_path / "elsewhere")
     assert found["toolchains"]["x"] == {
         "iree": str(tmp_path / "build"),
         "packages": {"a": str(tmp_path / "a.whl"), "b": "1.0"},

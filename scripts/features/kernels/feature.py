@@ -7,17 +7,14 @@ from pathlib import Path
 from scripts.features.kernels import kernel_matrix, kernel_models, kernels
 from scripts.features.kernels.plan import KernelsPlan
 from scripts.matrix import expansion
+from scripts.matrix.entries import Model
 from scripts.matrix.feature import Draft, Feature
 from scripts.matrix.matrix import Matrix
 
 
-def read(draft: Draft, matrix: Matrix) -> Matrix | None:
-    """The matrix of results/kernels.csv; None if the configuration declares no kernels."""
-    # The problems are those of `named`, which have been reported.
-    listed = kernel_models.listed(draft.config, draft.root, [])
-    return kernel_matrix.expand(
-        matrix, draft.config, draft.selections, draft.known, listed, draft.root
-    )
+def named(draft: Draft) -> dict[str, Model]:
+    """The kernels of a configuration."""
+    return kernel_models.listed(draft.config, draft.root, draft.problems)
 
 
 def absolute(part: Matrix, root: Path) -> Matrix:
@@ -28,9 +25,9 @@ def absolute(part: Matrix, root: Path) -> Matrix:
 FEATURE = Feature(
     "kernels",
     part=Matrix,
-    read=read,
+    read=kernel_matrix.read,
     absolute=absolute,
-    named=kernel_models.listed,
+    named=named,
     suite=kernels.SUITE,
     plan=KernelsPlan,
     csv="kernels",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from scripts.features.kernels import kernels
 from scripts.features.kernels.kernels import Kernel, KernelError
-from scripts.matrix import settings
+from scripts.matrix import reading
 from scripts.matrix.entries import Model
 from scripts.torch_model import source
 
@@ -19,19 +19,6 @@ PREFIX = f"{kernels.SUITE}/"
 DEFAULT_DTYPE = "bf16"
 _PIPELINE_KEYS = ("dtype", "shape", "max_bytes", "tolerance")
 """Keys of a kernel's entry that are not options of its functions."""
-
-
-def of_suites(entries: list[str | Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """The entries of `suites:` that name kernels, as entries of `kernels.select`; and the others."""
-    own: list[Any] = []
-    others: list[Any] = []
-    for entry in entries:
-        pairs = [(entry, None)] if isinstance(entry, str) else list(entry.items())
-        for name, options in pairs:
-            of_kernels = str(name).startswith(PREFIX)
-            plain = str(name).removeprefix(PREFIX) if of_kernels else name
-            (own if of_kernels else others).append({plain: options} if options else plain)
-    return own, others
 
 
 def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
@@ -43,16 +30,19 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
     section = config.get("kernels")
     if section is None:
         return {}
-    further, _ = of_suites(config.get("suites") or [])
+    further = [
+        (name.removeprefix(PREFIX), own)
+        for name, own in _pairs(config.get("suites") or [])
+        if name.startswith(PREFIX)
+    ]
     there = kernels.names(root)
     options: dict[str, dict[str, Any]] = {}
-    for entry in (*section.get("select", ["*"]), *further):
-        for pattern, own in [(entry, {})] if isinstance(entry, str) else entry.items():
-            matched = [name for name in there if fnmatchcase(name, pattern)]
-            if there and not matched:
-                problems.append(f"kernels.select: {settings.unknown('kernel', pattern, there)}")
-            for name in matched:
-                options[name] = {**options.get(name, {}), **(own or {})}
+    for pattern, own in (*_pairs(section.get("select", ["*"])), *further):
+        matched = [name for name in there if fnmatchcase(name, pattern)]
+        if there and not matched:
+            problems.append(f"kernels.select: {reading.unknown('kernel', pattern, there)}")
+        for name in matched:
+            options[name] = {**options.get(name, {}), **(own or {})}
     found: dict[str, Model] = {}
     for name, own in options.items():
         try:
@@ -64,6 +54,12 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
         except (KernelError, source.ModelFileError) as error:
             problems.append(f"kernels.{name}: {error}")
     return found
+
+
+def _pairs(entries: Iterable[str | Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The names and options of a list whose items are names, or mappings from names to options."""
+    for entry in entries:
+        yield from [(entry, None)] if isinstance(entry, str) else entry.items()
 
 
 def _variants(kernel: Kernel, entry: Mapping[str, Any]) -> Iterator[Model]:

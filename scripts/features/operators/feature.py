@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from scripts.features.operators import settings
 from scripts.features.operators.plan import OperatorsPlan
-from scripts.features.operators.problems import argument_values, selection
 from scripts.features.operators.settings import Operators, part
 from scripts.matrix import cell, stages
 from scripts.matrix.cell import Cell, Kind
@@ -40,11 +39,6 @@ def entries(found: Operators) -> Mapping[str, Mapping[str, Any]]:
     return {"frontend": found.frontends, "baseline": found.baselines}
 
 
-def allowed() -> Mapping[str, Iterable[Any]]:
-    """The values of sets in schemas."""
-    return {"operator_dtype": argument_values.FLOATING, "operator_kind": selection.KINDS}
-
-
 FEATURE = Feature(
     "operators",
     part=Operators,
@@ -52,7 +46,6 @@ FEATURE = Feature(
     absolute=settings.with_absolute_paths,
     entries=entries,
     rows=Rows(cell.OF_BATCHES, lambda row: row.kind in cell.OF_BATCHES, cells, chain, timed),
-    values=allowed,
     verbs=(
         Verb(
             "operators",

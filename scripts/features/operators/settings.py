@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from scripts.features.operators.problems import dataset
-from scripts.features.operators.problems.selection import Selection
+from scripts.features.operators.problems.argument_values import FLOATING
+from scripts.features.operators.problems.selection import KINDS, Selection
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import settings
+from scripts.matrix import reading
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.feature import Draft
@@ -31,7 +32,6 @@ PREFERRED = {"frontends": "torchmlir-stablehlo", "targets": "llvm-cpu", "baselin
 without it takes the entries of the models."""
 OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
 """How an operator problem is timed, where `operators.measure` does not set another."""
-_SELECTION = tuple(one.name for one in dataclasses.fields(Selection))
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,14 @@ def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: l
     singular = {"compile_only": "target of operators"}.get(kind, kind.removesuffix("s"))
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
-            problems.append(f"operators.{kind}: {settings.unknown(singular, glob, known)}")
+            problems.append(f"operators.{kind}: {reading.unknown(singular, glob, known)}")
     return {n: e for n, e in known.items() if any(fnmatchcase(n, glob) for glob in globs)}
 
 
 def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
-    """Yield error messages about the source and the baselines."""
+    """Yield error messages about the selection, the source and the baselines."""
+    yield from reading.not_among("select", [found.selection.select], KINDS)
+    yield from reading.not_among("dtype", filter(None, [found.selection.dtype]), FLOATING)
     if found.dataset and found.traces:
         yield "traces: found next to operators.dataset; give one of the two"
     if found.mapping and not found.dataset:
@@ -184,7 +186,7 @@ def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
             yield f"traces: no file {file}"
     for glob in found.selection.source_models if found.of_models else ():
         if not any(fnmatchcase(name, glob) for name in models):
-            yield f"source_models: {settings.unknown('model', glob, models)}"
+            yield f"source_models: {reading.unknown('model', glob, models)}"
     for baseline in found.baselines.values():
         if not _runs(baseline):
             yield (

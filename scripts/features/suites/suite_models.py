@@ -12,14 +12,15 @@ from scripts.matrix import feature
 from scripts.matrix.entries import Model
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.models import listed, model_of, variants
+from scripts.matrix.models import model_of, variants
 
 TORCHBENCH = "torchbench"
 """The suite whose models are in a checkout, with batch sizes of their own."""
 
 
-def of_suites(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
+def of_suites(draft: Draft) -> dict[str, Model]:
     """The models that `suites:` names."""
+    config, root, problems = draft.config, draft.root, draft.problems
     torchbench_pass.read(config.get(TORCHBENCH), root, problems)  # what is wrong with the file
     checkout = (config.get(TORCHBENCH) or {}).get("path")
     try:
@@ -29,7 +30,7 @@ def of_suites(config: Mapping[str, Any], root: Path, problems: list[str]) -> dic
         problems.append(str(error))
         return {}
     models: dict[str, Model] = {}
-    taken = set(listed(config["models"], root)) if entries else set()
+    taken = {*draft.known["models"]}
     for suite_entry in entries:
         options = {"name": suite_entry.name} | suite_entry.options
         for name, family, entry in variants(suite_entry.cell, options):

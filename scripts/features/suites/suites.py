@@ -232,7 +232,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _unknown(kind: str, name: str, known: Iterable[str], source: str) -> str:
-    """Like settings.unknown, for sets of names that are too large to print."""
+    """Like reading.unknown, for sets of names that are too large to print."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=3)
     if near:

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from scripts.matrix import settings
+from scripts.matrix import reading
 from scripts.matrix.precision import PRECISIONS, check, torchbench_policy
 
 LISTS = (
@@ -70,7 +70,7 @@ class TorchbenchFile:
     def read(cls, path: str | Path) -> TorchbenchFile:
         """Read a file; lists in lists (`- *ANCHOR`) are flattened, null stands for nothing.
 
-        Raises settings.ConfigError with every problem: the file, the key, what was found and what
+        Raises reading.ConfigError with every problem: the file, the key, what was found and what
         is expected there.
         """
         reader = _Reader(path)
@@ -80,7 +80,7 @@ class TorchbenchFile:
                 lists[f"{group}.{name}"] = reader.names(f"{group}.{name}", value)
         sizes = {key: reader.sizes(key) for key in SIZES}
         if reader.problems:
-            raise settings.ConfigError("\n".join(reader.problems))
+            raise reading.ConfigError("\n".join(reader.problems))
         return cls(str(path), lists, sizes)
 
     def skip_reason(self, model: str, device: str, test: str) -> str:
@@ -195,9 +195,9 @@ class _Reader:
             document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, no such date
             said = " ".join(str(error).split())
-            raise settings.ConfigError(f"{path}: cannot be read as YAML: {said}") from error
+            raise reading.ConfigError(f"{path}: cannot be read as YAML: {said}") from error
         if not isinstance(document, dict):
-            raise settings.ConfigError(f"{path}: found {_short(document)}, expected a mapping")
+            raise reading.ConfigError(f"{path}: found {_short(document)}, expected a mapping")
         self.document = document
 
     def at(self, key: str) -> Any:

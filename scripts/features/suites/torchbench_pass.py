@@ -15,7 +15,7 @@ from scripts.matrix.cell import Kind
 from scripts.matrix.entries import Model, Override
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.precision import POLICY, compute_dtype
-from scripts.matrix.settings import ConfigError
+from scripts.matrix.reading import ConfigError
 from scripts.torch_model import source
 from scripts.verify import tolerances
 

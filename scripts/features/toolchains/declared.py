@@ -9,7 +9,8 @@ from typing import Any
 
 from scripts.features.toolchains import build_trees
 from scripts.features.toolchains.build_trees import PACKAGES, TreeError
-from scripts.matrix import env_files, settings
+from scripts.matrix import env_files, reading
+from scripts.matrix.feature import Draft
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import PINNED, Toolchain
 
@@ -18,19 +19,11 @@ _URL = re.compile(r"(https?|file)://\S+\.whl(#\S*)?")
 _FORMS = "a version, or the path or URL of a wheel"
 
 
-def selected(
-    config: Mapping[str, Any],
-    wanted: str | None,
-    envs: Iterable[str],
-    root: Path,
-    problems: list[str],
-) -> dict[str, Toolchain]:
+def selected(draft: Draft) -> dict[str, Toolchain]:
     """Return the toolchains of a run by name: those that the command line selects, else `pinned` and the
-    entries with `default: true`.
-
-    `envs`: the environments that a toolchain may change. Errors are added to `problems`.
-    """
-    declared: Mapping[str, Mapping[str, Any]] = config.get("toolchains") or {}
+    entries with `default: true`."""
+    declared: Mapping[str, Mapping[str, Any]] = draft.config.get("toolchains") or {}
+    problems, wanted = draft.problems, draft.selections.get("toolchains")
     if PINNED in declared:
         problems.append(
             f"toolchains.{PINNED}: found the name of what envs/ pins, expected another name"
@@ -39,14 +32,15 @@ def selected(
     names = by_default
     if wanted is not None:
         try:
-            names = settings.select("toolchain", [PINNED, *declared], wanted)
-        except settings.ConfigError as error:
+            names = reading.select("toolchain", [PINNED, *declared], wanted)
+        except reading.ConfigError as error:
             problems.append(str(error))
-    envs = dict.fromkeys(envs)
+    # Those that a toolchain may change.
+    envs = dict.fromkeys([IREE_ENV, *(one.env for one in draft.known["frontends"].values())])
     return {
         name: Toolchain(PINNED)
         if name == PINNED
-        else _read(name, declared[name], envs, root, problems)
+        else _read(name, declared[name], envs, draft.root, problems)
         for name in names
     }
 
@@ -54,7 +48,7 @@ def selected(
 def _read(
     name: str, entry: Mapping[str, Any], envs: Collection[str], root: Path, problems: list[str]
 ) -> Toolchain:
-    """Return the toolchain of an entry that the schema has checked."""
+    """Return the toolchain of an entry that has its form."""
     where = f"toolchains.{name}"
     packages: dict[str, str] = {}
     builds: dict[str, str] = {}

@@ -15,7 +15,7 @@ from scripts.features.variants import (
 )
 from scripts.features.variants.plan import ModuleMaker, VariantsPlan
 from scripts.features.variants.tuned_matrix import Tuning
-from scripts.matrix import settings, stages
+from scripts.matrix import reading, stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.feature import Feature, Rows
 
@@ -28,7 +28,7 @@ def target(
     tuned = {"tuned": entry.get("tuned") == tuning.AUTO}
     if unknown := [named for named in wanted or () if named not in table.remedies]:
         problems += [
-            f"targets.{name}.remedies: {settings.unknown('remedy', named, table.remedies)}"
+            f"targets.{name}.remedies: {reading.unknown('remedy', named, table.remedies)}"
             for named in unknown
         ]
         return tuned

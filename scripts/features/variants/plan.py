@@ -8,7 +8,7 @@ from scripts.features.variants import tuned_matrix, tuning
 from scripts.features.variants.remedy_plan import Remedies
 from scripts.features.variants.tuning_plan import Tuning
 from scripts.iree import tuning_spec
-from scripts.matrix import settings, threads
+from scripts.matrix import reading, threads
 from scripts.matrix.cell import Cell
 from scripts.run.aggregation import digest_of
 from scripts.run.groups import Groups
@@ -57,7 +57,7 @@ class VariantsPlan:
         module is tuned for one."""
         matrix = self._matrix
         if listed := threads.numbers(matrix.measure):
-            raise settings.ConfigError(
+            raise reading.ConfigError(
                 f"measure.threads is the list {[*listed]}, but results/tuned.csv needs a single number, for example: "
                 f"--config measure='{{threads: {listed[-1]}}}'"
             )
