@@ -22,15 +22,13 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic, checkout, machine
-from scripts.records.provenance import PACKAGES
+from scripts.features.compare.pairs import toolchain_of, versions_of
 
 FOLDER = Path("results/history")
 LEVEL = 10
 """Compression level of zstandard."""
 KINDS = ("latency", "kernels", "tuned")
 """The aggregates that are kept: the names of their CSV files."""
-PINNED = "pinned"
-"""The toolchain of records that name none."""
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -154,21 +152,6 @@ def _described(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> En
         },
         dict(sorted(statuses.items())),
     )
-
-
-def toolchain_of(record: Mapping[str, Any]) -> str:
-    """Return the name of the toolchain of a record."""
-    return record.get("experiment", {}).get("toolchain") or PINNED
-
-
-def versions_of(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of a record by package, without builds. That of the frontend has the name of the exporter."""
-    exporter = record.get("experiment", {}).get("exporter") or "frontend"
-    return {
-        exporter if package == "frontend" else PACKAGES.get(package, package): version
-        for package, version in record["versions"].items()
-        if version and not package.endswith("_build")
-    }
 
 
 def commit() -> str:
