@@ -18,10 +18,10 @@ from pathlib import Path
 from scripts.core import atomic, checkout, exits, process
 from scripts.features.toolchains import build_trees
 from scripts.features.toolchains.build_trees import PACKAGES
+from scripts.features.toolchains.declared import changeable
 from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import env_files, toolchains
 from scripts.matrix.env_files import Declared
-from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import Toolchain
 from scripts.run import environments, installing, locks, resolving
 
@@ -42,6 +42,18 @@ class Definition:
     builds: dict[str, str] = field(default_factory=dict)
     find_links: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, toolchain: Toolchain, env: str) -> Definition:
+        """The part of a toolchain that concerns an environment of envs/."""
+        pins = changeable(_declared(env), env)
+        packages = {name: value for name, value in toolchain.packages.items() if name in pins}
+        builds = {
+            project: folder
+            for project, folder in toolchain.builds.items()
+            if pins & set(PACKAGES[project])
+        }
+        return cls(packages, builds, toolchain.find_links)
+
     def to_text(self) -> str:
         """The definition as an argument of a command."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -58,20 +70,6 @@ class Definition:
             for project, folder in self.builds.items()
             for name, part in build_trees.parts(project, Path(folder)).items()
         }
-
-
-def definition(toolchain: Toolchain, declared: Declared, env: str) -> Definition:
-    """The part of a toolchain that concerns an environment of envs/."""
-    pins = {env_files.package(one) for one in declared.requirements}
-    if env != IREE_ENV:
-        pins -= set(PACKAGES["iree"])
-    packages = {name: value for name, value in toolchain.packages.items() if name in pins}
-    builds = {
-        project: folder
-        for project, folder in toolchain.builds.items()
-        if pins & set(PACKAGES[project])
-    }
-    return Definition(packages, builds, toolchain.find_links)
 
 
 def requirements(declared: Declared, changed: Definition) -> list[str]:
@@ -103,18 +101,17 @@ def digest(env_file: Path, changed: Definition) -> str:
     held = locks.versions(lock) if lock.is_file() else []
     kept = [line for line in held if env_files.package(line) not in own]
     wheels = [Path(one) for one in changed.packages.values() if one.endswith(".whl")]
-    files = [(str(one), *_identity(one)) for one in wheels if one.is_file()]
+    files = [
+        (str(wheel), found.st_size, found.st_mtime_ns)
+        for wheel in wheels
+        if wheel.is_file() and (found := wheel.stat())
+    ]
     builds = [
         (project, folder, build_trees.digest(project, Path(folder)))
         for project, folder in sorted(changed.builds.items())
     ]
     of = (declared.python, requirements(declared, changed), kept, changed.find_links, files, builds)
     return hashlib.sha256(repr(of).encode()).hexdigest()[:12]
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
 
 
 class Environments(environments.Environments):
@@ -137,8 +134,7 @@ class Environments(environments.Environments):
         name = toolchains.of(env)
         if name == toolchains.PINNED:
             return None
-        base = toolchains.base(env)
-        return definition(self._selected[name], _declared(base), base)
+        return Definition.of(self._selected[name], toolchains.base(env))
 
     def option(self, env: str) -> str:
         """The option of scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
@@ -231,16 +227,16 @@ def _link_builds(prefix: Path, changed: Definition) -> None:
     missing = {one for project in changed.builds for one in PACKAGES[project]} - parts.keys()
     for name in sorted(missing):
         print(f"{name}: the local build has none; it is the pinned package", flush=True)
-    pythons = dict.fromkeys(python for part in parts.values() for python in part.pythons)
+    pythons = dict.fromkeys(part.python for part in parts.values() if part.python)
     for site in prefix.glob("lib/python*/site-packages"):
         if pythons:
             atomic.write_text(site / BUILDS, "".join(f"{one}\n" for one in pythons))
     for name, part in parts.items():
-        for tool in build_trees.tools(name, part):
+        for tool in part.tools:
             link = prefix / "bin" / tool.name
             link.unlink(missing_ok=True)
             link.symlink_to(tool)
-        if part.pythons:
+        if part.python:
             _check_import(prefix, name)
 
 
