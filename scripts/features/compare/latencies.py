@@ -136,12 +136,12 @@ def decided(estimates: Sequence[Estimate], rate: float, threshold: float) -> lis
     return [
         LatencyChange(
             **vars(decision),
-            cell=estimate.pair.cell,
-            basis=estimate.basis,
-            before_ms=estimate.before_ms,
-            after_ms=estimate.after_ms,
+            cell=of.pair.cell,
+            basis=of.basis,
+            before_ms=of.before_ms,
+            after_ms=of.after_ms,
         )
-        for estimate, decision in zip(estimates, decisions, strict=True)
+        for of, decision in zip(estimates, decisions, strict=True)
     ]
 
 

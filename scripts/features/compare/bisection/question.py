@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import atomic
+from scripts.features.compare import remeasuring
 from scripts.features.compare.bisection.trial import Trial
+from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import VERIFY, WRONG_RESULT
 from scripts.records.clusters import signature
-from scripts.supervise import in_turns, outcome
+from scripts.supervise import in_turns
 from scripts.supervise.members import VERIFICATION, Member
 from scripts.timing import ratios
 from scripts.timing.ratios import Interval
@@ -26,10 +28,6 @@ LEAST_RATIO = 1.03
 """The least ratio of the latencies of the ends that can be bisected."""
 RULES = (Rule(), Rule(budget_s=80.0, generations=48))
 """How long modules are timed; the second rule where the first does not decide."""
-
-
-class NotTimed(Exception):
-    """A module that cannot be timed. Says why."""
 
 
 class Side(enum.StrEnum):
@@ -178,20 +176,18 @@ def _timed(trial: Trial, ends: Sequence[Trial], base: str, rule: Rule) -> tuple[
     """Time modules in turns, each with the runtime of its own release: the latency of a trial / the geometric mean of those of
     `ends`, which are called `base`, and that in words. The latency is added to its report.
 
-    A module that cannot be timed ends the command, because the verification has just run it. Raises NotTimed.
+    A module that cannot be timed ends the command, because the verification has just run it. Raises NotMeasured.
     """
     with tempfile.TemporaryDirectory(prefix="slower-") as logs:
         timing = in_turns.take([_member(one, Path(logs)) for one in (trial, *ends)], rule)
-    for name, member in timing.members.items():
-        if member.status != outcome.OK:
-            raise NotTimed(f"{name}: {member.status} ({member.reason}): {member.detail}")
+    remeasuring.check(timing)
     if why := in_turns.unfit(timing):
         print(f"    in turns: {why}", flush=True)
     own, *others = (timing.members[one.version].values_ms for one in (trial, *ends))
     trial.report["latency_ms"] = math.exp(ratios.log_mean(own))
     means = [math.exp(ratios.log_mean(ms)) for ms in zip(*others, strict=True)]
     if (difference := ratios.paired(own, means)) is None:
-        raise NotTimed(
+        raise NotMeasured(
             f"{trial.version}: {len(own)} generations in the budget; an interval needs {ratios.LEAST}"
         )
     ratio = difference.interval()
@@ -201,9 +197,9 @@ def _timed(trial: Trial, ends: Sequence[Trial], base: str, rule: Rule) -> tuple[
 
 
 def _member(trial: Trial, logs: Path) -> Member:
-    """The process that times the module of a trial. Raises NotTimed if it was not verified."""
+    """The process that times the module of a trial. Raises NotMeasured if it was not verified."""
     if trial.vmfb is None or trial.python is None:
-        raise NotTimed(f"{trial.version}: no module")
+        raise NotMeasured(f"{trial.version}: no module")
     command = atomic.read_json(trial.vmfb.parent / VERIFY / VERIFICATION)["command"]
     words = (str(trial.python), "-m", "scripts.stages.time_module", *shlex.split(command)[1:])
     return Member(trial.version, words, logs / f"{trial.version}.txt", forked=False)

@@ -14,9 +14,9 @@ from pathlib import Path
 from scripts.core import exits
 from scripts.features.compare.bisection import candidates, question, result, trial
 from scripts.features.compare.bisection.candidates import Candidate, NoCandidates
-from scripts.features.compare.bisection.question import NotTimed
 from scripts.features.compare.bisection.result import Result
 from scripts.features.compare.bisection.trial import Subject, Trial
+from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import NoCase
 from scripts.features.reproduce.issue import ISSUE
 from scripts.records.results_file import BadRecords
@@ -38,7 +38,7 @@ def main() -> None:
             found = bisect(subject, releases, args.question, Path(folder).absolute())
             out = (args.out or args.results / "bisect") / subject.case.name
             result.write(found, out)
-    except (NoCandidates, NoCase, BadRecords, NotTimed) as error:
+    except (NoCandidates, NoCase, BadRecords, NotMeasured) as error:
         exits.fail(str(error))
     except Interrupted as error:
         exits.fail(f"stopped: {error}")
