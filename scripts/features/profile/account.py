@@ -76,7 +76,6 @@ class Account:
     parts: list[Part]
     kernels: list[Kernel]
     call_ms: Mapping[str, float]
-    profiled_ms: Mapping[str, float]
     limit_ms: float | None
 
 
@@ -104,7 +103,6 @@ def account(profiles: Profiles) -> Account:
         sorted(parts.values(), key=lambda part: -part.ms.get(IREE, 0.0)),
         _kernels(dispatches, shown),
         call_ms | {name: profile["call_ms"] for name, profile in profiles.torch.items()},
-        {name: sum(found.values()) for name, found in times.items()},
         _limit_ms(profiles.limits, work) if work else None,
     )
 
