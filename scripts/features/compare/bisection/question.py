@@ -69,13 +69,27 @@ def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
 
 @dataclass(frozen=True)
 class Question:
-    """`runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns. `unlike`: why two trials are not a good and a bad end; "" if they are.
-    `side`: what a trial is (the last argument), given the trials of both ends."""
+    """`side`: what a trial is (the last argument), given the trials of both ends. `wanted`: what the ends must be. `runs`:
+    modules are verified, and not only compiled. `timed`: they are also timed in turns."""
 
-    runs: bool
-    unlike: Callable[[Trial, Trial], str]
     side: Callable[[Trial, Trial, Trial], Side]
+    wanted: str
+    runs: bool = False
     timed: bool = False
+
+    def unlike(self, good: Trial, bad: Trial) -> str:
+        """Why two trials are not a good and a bad end; "" if they are."""
+        if self.timed and good.is_ok and bad.is_ok:
+            return _not_slower(good, bad)
+        # What fails cannot be timed.
+        sides = [] if self.timed else [self.side(good, bad, end) for end in (good, bad)]
+        if sides == [Side.GOOD, Side.BAD]:
+            return ""
+        ends = [
+            f"{end.version}, the {name} end: {end.ended}"
+            for name, end in (("good", good), ("bad", bad))
+        ]
+        return "; ".join((*ends, self.wanted))
 
 
 def _says_nothing(trial: Trial) -> bool:
@@ -85,28 +99,10 @@ def _says_nothing(trial: Trial) -> bool:
     return trial.outcome.reason in reasons or trial.outcome.is_passing
 
 
-def _not_broken(good: Trial, bad: Trial) -> str:
-    if not good.is_ok:
-        return f"{good.version}, the good end, fails: {good.words}: {good.outcome.detail}"
-    if bad.is_ok:
-        return f"{bad.version}, the bad end, does not fail"
-    if _says_nothing(bad):
-        return f"{bad.version}, the bad end, says nothing about the program: {bad.outcome.detail}"
-    return ""
-
-
 def _broken(good: Trial, bad: Trial, trial: Trial) -> Side:
     if trial.is_ok:
         return Side.GOOD
     return Side.NEITHER if _says_nothing(trial) else Side.BAD
-
-
-def _not_wrong(good: Trial, bad: Trial) -> str:
-    if not good.is_ok:
-        return f"{good.version}, the good end, is not right: {good.words}: {good.outcome.detail}"
-    if bad.outcome.reason != WRONG_RESULT:
-        return f"{bad.version}, the bad end, is not wrong: {bad.words}"
-    return ""
 
 
 def _wrong(good: Trial, bad: Trial, trial: Trial) -> Side:
@@ -116,45 +112,28 @@ def _wrong(good: Trial, bad: Trial, trial: Trial) -> Side:
 
 
 def _failure(trial: Trial) -> Hashable:
-    """What failures must have in common to be the same: status, stage, reason, and the message without names and numbers."""
+    """What failures must have in common to be the same: status, stage, reason, and the message without names and numbers. None
+    without a failure."""
     ended = trial.outcome
-    return ended.status, ended.stage, ended.reason, signature(ended.detail)
-
-
-def _not_another_reason(good: Trial, bad: Trial) -> str:
-    for name, end in (("good", good), ("bad", bad)):
-        if end.is_ok:
-            return f"{end.version}, the {name} end, does not fail; ask with --if broken"
-    same = _failure(good) == _failure(bad)
-    return f"both ends fail in the same way: {good.words}: {good.outcome.detail}" if same else ""
+    failure = ended.status, ended.stage, ended.reason, signature(ended.detail)
+    return None if trial.is_ok else failure
 
 
 def _another_reason(good: Trial, bad: Trial, trial: Trial) -> Side:
     known = {_failure(good): Side.GOOD, _failure(bad): Side.BAD}
+    if None in known or len(known) == 1:
+        return Side.NEITHER
     return known.get(_failure(trial), Side.NEITHER)
 
 
-def _not_larger(good: Trial, bad: Trial) -> str:
-    if not good.bytes or not bad.bytes:
-        return f"no module at one end: {good.words}; {bad.words}"
-    if bad.bytes / good.bytes >= LEAST_GROWTH:
-        return ""
-    return f"{bad.bytes:,} bytes are not at least {LEAST_GROWTH:g} times {good.bytes:,} bytes"
-
-
 def _larger(good: Trial, bad: Trial, trial: Trial) -> Side:
-    if not (trial.bytes and good.bytes and bad.bytes):
+    if not (trial.bytes and good.bytes and bad.bytes) or bad.bytes / good.bytes < LEAST_GROWTH:
         return Side.NEITHER
     # A size between those of the ends belongs to the end whose ratio to it is smaller.
     return Side.BAD if trial.bytes > math.sqrt(good.bytes * bad.bytes) else Side.GOOD
 
 
 def _not_slower(good: Trial, bad: Trial) -> str:
-    for name, end in (("good", good), ("bad", bad)):
-        if not end.is_ok:
-            return (
-                f"{end.version}, the {name} end, has no latency: {end.words}: {end.outcome.detail}"
-            )
     for rule in RULES:
         ratio, said = _timed(bad, (good,), good.version, rule)
         if ratio.low > 1 and ratio.ratio >= LEAST_RATIO:
@@ -205,11 +184,13 @@ def _member(trial: Trial, logs: Path) -> Member:
     return Member(trial.version, words, logs / f"{trial.version}.txt", forked=False)
 
 
-QUESTIONS: dict[str, Question] = {
-    "broken": Question(False, _not_broken, _broken),
-    "wrong": Question(True, _not_wrong, _wrong),
-    "other-reason": Question(False, _not_another_reason, _another_reason),
-    "larger": Question(False, _not_larger, _larger),
-    "slower": Question(True, _not_slower, _slower, timed=True),
+QUESTIONS = {
+    "broken": Question(
+        _broken, "the good one must work, and the bad one fail for a reason of the program"
+    ),
+    "wrong": Question(_wrong, "the good one must be right, and the bad one wrong", runs=True),
+    "other-reason": Question(_another_reason, "both must fail, and not in the same way"),
+    "larger": Question(_larger, f"the bad one must be at least {LEAST_GROWTH:g} times as large"),
+    "slower": Question(_slower, "both must have a latency", runs=True, timed=True),
 }
 """By the value of --if."""

@@ -91,6 +91,11 @@ class Trial:
             return ", ".join(filter(None, ("ok", size, f"{ms:.3g} ms" if ms else "")))
         return f"{self.outcome.status} ({self.outcome.reason})"
 
+    @property
+    def ended(self) -> str:
+        """How it ended, with the message of a failure."""
+        return f"{self.words}: {self.outcome.detail[:200]}" if self.outcome.detail else self.words
+
 
 def subject(results: Path, cell: str, timeout_s: float, runs: bool, timed: bool) -> Subject:
     """Return what is tried of a cell in a folder of results; `runs`: it is verified too. Raises BadRecords and NoCase."""

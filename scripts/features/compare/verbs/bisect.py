@@ -76,8 +76,7 @@ def bisect(subject: Subject, releases: Sequence[Candidate], name: str, folder: P
     def tried(number: int) -> Trial:
         release = releases[number]
         made = trials[number] = trial.run(subject, release, folder / release.version)
-        detail = f": {made.outcome.detail[:200]}" if made.outcome.detail else ""
-        print(f"  {release.version}: {made.words}{detail}", flush=True)
+        print(f"  {release.version}: {made.ended}", flush=True)
         return made
 
     good, bad = tried(0), tried(len(releases) - 1)
