@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from scripts.features.compare import outcome_changes
@@ -120,15 +121,14 @@ class Series:
         """Whether there is a change or a drift."""
         return bool(self.steps or self.drift)
 
-    def step(self, index: int, ratio: Interval = SAME) -> Step:
-        """The change from the point before `index` to the one there."""
+    def _step(self, index: int, ratio: Interval = SAME) -> Step:
         return Step(self.cell, self.points[index - 1], self.points[index], index, ratio)
 
     def find_endings(self) -> None:
         """Find the changes in how the cell ends."""
         endings = [point.ending for point in self.points]
         self.steps = [
-            self.step(index)
+            self._step(index)
             for index in range(1, len(endings))
             if outcome_changes.change(self.cell, endings[index - 1], endings[index])
         ]
@@ -137,7 +137,7 @@ class Series:
         """Find the changes of the level and the drift of the values; `varies`: whether they have noise."""
         variances = [point.known.scale**2 if point.known else None for point in self.points]
         found = changes.find(self.values, variances) if varies else changes.exact(self.values)
-        self.steps = [self.step(change.index, change.ratio) for change in found.changes]
+        self.steps = [self._step(change.index, change.ratio) for change in found.changes]
         self.drift = found.drift
 
     def to_json(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Series:
 
 def value_field(column: str) -> Field:
     """Return the declaration of a column whose values make a series. Raises NoSuchValue."""
-    known = {one.column: one for one in COLUMNS if one.column and one.kind in (NUMBER, INTEGER)}
+    known = {of.column: of for of in COLUMNS if of.column and of.kind in (NUMBER, INTEGER)}
     if column not in known:
         raise NoSuchValue(f"{column!r} is not a column of numbers; there are {', '.join(known)}")
     return known[column]
@@ -197,9 +197,8 @@ def read(
     read.
     """
     outcomes: dict[tuple[str, str], Series] = {}
-    values: dict[str, dict[tuple[str, ...], Series]] = {column.column: {} for column in columns}
+    values: dict[str, Found] = {column.column: {} for column in columns}
     seen: set[str] = set()
-    begun: dict[tuple[str, ...], str] = {}  # the anchor of the last series of a cell that began
     for entry, record in ((each.entry, record) for each in kept for record in each.records()):
         cell, latency, cpu = str(cell_of(record)), record["latency"], entry.machine.cpu
         if not selects(cell):
@@ -211,29 +210,38 @@ def read(
         # A text that is equal for two records of the same measurement.
         made = [latency["values_ms"], latency["started"]] if latency else [ended, record["compile"], record["versions"]]  # fmt: skip
         measurement = json.dumps([cell, *made])
-        if measurement in seen:
-            continue
-        seen.add(measurement)
-        conditions = _conditions(entry, record)
-        for column in columns:
-            if (number := column.of(record)) is None:
-                continue
-            anchor, valued = "", replace(point, value=float(number))
-            if column.column == LATENCY:
-                anchor, valued = _latency(point, latency)
-            known, key = values[column.column], (cell, *conditions, anchor)
-            if key not in known:
-                follows = begun.get((column.column, *key[:-1]), "")
-                unit = "×" if anchor else column.unit
-                known[key] = Series(cell, conditions, unit, anchor, follows)
-                begun[column.column, *key[:-1]] = anchor
-            known[key].points.append(valued)
+        if measurement not in seen:
+            seen.add(measurement)
+            for column in columns:
+                _add(values[column.column], column, point, record)
     for series in outcomes.values():
         series.find_endings()
+    found = {name: list(chain.from_iterable(of.values())) for name, of in values.items()}
     for column in columns:
-        for series in values[column.column].values():
+        for series in found[column.column]:
             series.find_levels(column.varies)
-    return [*outcomes.values()], {name: [*found.values()] for name, found in values.items()}
+    return [*outcomes.values()], found
+
+
+Found = dict[tuple[str, tuple[str, ...]], list[Series]]
+"""The series of each cell and its conditions, one after another anchor."""
+
+
+def _add(found: Found, column: Field, point: Point, record: Record) -> None:
+    """Add the value of a record to its series, or to a new one."""
+    if (number := column.of(record)) is None:
+        return
+    anchor, valued = "", replace(point, value=float(number))
+    if column.column == LATENCY:
+        anchor, valued = _latency(point, record["latency"])
+    cell, conditions = str(cell_of(record)), _conditions(point.entry, record)
+    known = found.setdefault((cell, conditions), [])
+    series = next((one for one in known if one.anchor == anchor), None)
+    if series is None:
+        unit, follows = "×" if anchor else column.unit, known[-1].anchor if known else ""
+        series = Series(cell, conditions, unit, anchor, follows)
+        known.append(series)
+    series.points.append(valued)
 
 
 def _latency(point: Point, latency: Mapping[str, Any]) -> tuple[str, Point]:
