@@ -29,8 +29,8 @@ from scripts.verify.arguments import Check
 
 IR = "ir.txt"
 SAVED_IR, SAVED_HLO = "ir", "hlo"
-"""In the scratch folder: what the names of the files begin with in which PyTorch/XLA saves the graphs of a call, and the
-folder in which XLA saves the modules that it compiles."""
+"""In the scratch folder: what the names of the files begin with in which PyTorch/XLA saves the graphs of a call, and
+the folder in which XLA saves the modules that it compiles."""
 
 
 def main() -> None:

@@ -33,8 +33,8 @@ MATTERS = 1.05
 
 @dataclass(frozen=True)
 class Settings:
-    """What counts as a change, the key `compare` of the configuration: ratios after / before from which a change for the worse
-    counts; None: never.
+    """What counts as a change, the key `compare` of the configuration: ratios after / before from which a change for
+    the worse counts; None: never.
 
     `rate`: of false discoveries among latencies. `outcomes`: the kinds of outcome changes that count.
     The fields and their defaults are those of docs/comparison.md.
@@ -52,8 +52,8 @@ class Settings:
 
 
 class Amount(NamedTuple):
-    """A value of a row of which less is better, and which is not timed in turns. `least`: a smaller absolute difference is no
-    change. `path`: its place in a record."""
+    """A value of a row of which less is better, and which is not timed in turns. `least`: a smaller absolute
+    difference is no change. `path`: its place in a record."""
 
     words: str
     unit: str
@@ -114,8 +114,8 @@ class Comparison:
 
     @property
     def measurable(self) -> list[str]:
-        """The cells whose change may be found if both programs are timed in turns: the undecided ones, and those that have no
-        common anchor."""
+        """The cells whose change may be found if both programs are timed in turns: the undecided ones, and those that
+        have no common anchor."""
         undecided = [change.cell for change in self.latencies if change.verdict == UNDECIDED]
         return undecided + [found.cell for found in self.not_compared if found.is_measurable]
 
@@ -174,7 +174,8 @@ def _outcome(pair: Pair) -> OutcomeChange | None:
 def _amounts(
     in_both: Mapping[str, tuple[Record, Record]], settings: Settings
 ) -> Iterator[AmountChange]:
-    """The values that are larger, or smaller, than before by more than their thresholds, of rows that are the same measurement."""
+    """The values that are larger, or smaller, than before by more than their thresholds, of rows that are the same
+    measurement."""
     same = {cell: rows for cell, rows in in_both.items() if not difference(*rows)}
     for key, amount in AMOUNTS.items():
         threshold = getattr(settings, key)

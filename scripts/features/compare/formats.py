@@ -50,7 +50,8 @@ def as_text(comparison: Comparison, with_all: bool = False) -> str:
     console = Console(file=out, width=WIDTH, highlight=False)
     console.print(escape(f"{comparison.before} → {comparison.after}"))
     for section in sections(comparison, with_all):
-        table = Table(title=section.title, title_justify="left", caption=section.note or None, caption_justify="left")  # fmt: skip
+        table = Table(title=section.title, title_justify="left", caption_justify="left")
+        table.caption = section.note or None
         for place, name in enumerate(section.head):
             table.add_column(name, justify="right" if place in section.right else "left")
         for row in section.rows:
@@ -99,7 +100,8 @@ def _said(change: Change) -> str:
     match change:
         case OutcomeChange():
             detail = f": {change.detail}" if change.detail else ""
-            return f"{change.kind} ({KINDS[change.kind]}): {change.before or '–'} → {change.after or '–'}{detail}"  # fmt: skip
+            outcomes = f"{change.before or '–'} → {change.after or '–'}"
+            return f"{change.kind} ({KINDS[change.kind]}): {outcomes}{detail}"
         case LatencyChange():
             is_change = change.verdict in (SLOWER, FASTER)
             return f"{change.verdict}: {_ratio(change)}" if is_change else ""
@@ -162,8 +164,8 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
         _latencies(
             "Latency",
             sorted(shown, key=lambda one: -one.ratio),
-            f"Ratio: after / before, with an interval that excludes 1 exactly for the cells that differ at a rate of false "
-            f"discoveries of {comparison.settings.rate:.0%} over all cells (Benjamini and Hochberg). {BY_ANCHOR}",
+            f"Ratio: after / before, with an interval that excludes 1 exactly for the cells that differ at a rate of "
+            f"false discoveries of {comparison.settings.rate:.0%} over all cells (Benjamini and Hochberg). {BY_ANCHOR}",
         ),
         Section(
             "Compilation, memory, size and error", ("change", "what", "cell", "ratio"), amounts

@@ -1,4 +1,5 @@
-"""Pairs of rows of the same cell, before and after; what they were made with, and why their latencies must not be compared."""
+"""Pairs of rows of the same cell, before and after; what they were made with, and why their latencies must not be
+compared."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def of_files(before: Iterable[Record], after: Iterable[Record]) -> list[Pair]:
 def of_toolchains(records: Iterable[Record], before: str, after: str) -> list[Pair]:
     """Return the pairs of the rows of two toolchains in one run.
 
-    Rows of baselines are left out, and those that both toolchains share because none changes them. Raises ValueError, with the toolchains that
-    there are, if one of the two has no row.
+    Rows of baselines are left out, and those that both toolchains share because none changes them. Raises ValueError,
+    with the toolchains that there are, if one of the two has no row.
     """
     rows: dict[str, dict[str, Record]] = {}
     for row in records:

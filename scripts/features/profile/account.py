@@ -71,7 +71,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Account:
-    """The whole account of a cell. `call_ms`: by runtime, without a profiler where it is known; `limit_ms`: of the program."""
+    """The whole account of a cell. `call_ms`: by runtime, without a profiler where it is known; `limit_ms`: of the
+    program."""
 
     parts: list[Part]
     kernels: list[Kernel]
@@ -185,8 +186,8 @@ def base_name(operator: str) -> str:
 def shares(nodes: Iterable[Node]) -> dict[str | None, float]:
     """The share of a dispatch's time that each module gets.
 
-    If the dispatch computes products, their modules have equal shares. Otherwise it belongs to the module of its root, which is
-    the first node.
+    If the dispatch computes products, their modules have equal shares. Otherwise it belongs to the module of its
+    root, which is the first node.
     """
     nodes = list(nodes)
     products = [node for node in nodes if base_name(node[1]) in PRODUCTS]
@@ -197,8 +198,8 @@ def shares(nodes: Iterable[Node]) -> dict[str | None, float]:
 def patterns(paths: Iterable[str], kinds: Mapping[str, str]) -> dict[str, str]:
     """Names under which paths are shown: repeated layers have one, such as `encoder.layers.*.mlp`.
 
-    Two modules are layers of the same kind if they have modules inside them, their names differ only in a number, and they
-    and all modules below them have the same classes. `kinds`: the class of each module by path.
+    Two modules are layers of the same kind if they have modules inside them, their names differ only in a number, and
+    they and all modules below them have the same classes. `kinds`: the class of each module by path.
     """
     known = sorted({*kinds, *paths})
     alike: dict[tuple, list[str]] = defaultdict(list)

@@ -207,7 +207,9 @@ def _folders(root: Path, checkout: str | None) -> Names:
         raise SuiteError("needs the checkout that the models are in; set torchbench.path")
     folder = (root / Path(checkout).expanduser()) / MODELS
     if not folder.is_dir():
-        raise SuiteError(f"torchbench.path: {checkout} has no folder {MODELS}; expected a checkout of torchbenchmark")  # fmt: skip
+        raise SuiteError(
+            f"torchbench.path: {checkout} has no folder {MODELS}; expected a checkout of torchbenchmark"
+        )
     found = sorted(path.parent.name for path in folder.glob("*/__init__.py"))
     return Names(f"{checkout}/{MODELS}", tuple(found), frozenset())
 

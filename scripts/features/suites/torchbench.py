@@ -184,7 +184,8 @@ class TorchbenchFile:
 
 
 class _Reader:
-    """The values of a file by dotted key. Errors are collected in `problems`, each once: `skip: 3` is met for each key below it."""
+    """The values of a file by dotted key. Errors are collected in `problems`, each once: `skip: 3` is met for each
+    key below it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
@@ -242,8 +243,8 @@ class _Reader:
 
 
 def _flat(value: list[Any]) -> Iterator[Any]:
-    """The items of a list and of the lists in it. Each list is visited once: an anchor may occur in many lists, and even in
-    its own."""
+    """The items of a list and of the lists in it. Each list is visited once: an anchor may occur in many lists, and
+    even in its own."""
     waiting, seen = [value], {id(value)}
     while waiting:
         for item in waiting.pop():

@@ -1,4 +1,5 @@
-"""What models of TorchBench and a TorchBench file change in a matrix: batch sizes, skipped cells, precisions, tolerances."""
+"""What models of TorchBench and a TorchBench file change in a matrix: batch sizes, skipped cells, precisions,
+tolerances."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def models(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
 
 
 def extend(draft: Draft, matrix: Matrix) -> Matrix:
-    """The matrix with the changes of a TorchBench file, if there is one, and with the batch sizes of TorchBench's models
-    as options."""
+    """The matrix with the changes of a TorchBench file, if there is one, and with the batch sizes of TorchBench's
+    models as options."""
     if file := read(draft.config.get(TORCHBENCH), draft.root, []):
         matrix = apply(matrix, file, draft.root)
     sized = {

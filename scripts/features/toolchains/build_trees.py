@@ -129,8 +129,8 @@ def _expected(part: Part) -> str:
 def digest(project: str, folder: Path) -> str:
     """A hash (12 hex digits) of a tree, which changes when it is built again. Raises TreeError.
 
-    It is of (path, bytes, modification time in ns) of the programs and libraries. Contents are not read: the compiler's library
-    alone has hundreds of MB.
+    It is of (path, bytes, modification time in ns) of the programs and libraries. Contents are not read: the
+    compiler's library alone has hundreds of MB.
     """
     paths = dict.fromkeys(
         path for part in parts(project, folder).values() for path in part.binaries()

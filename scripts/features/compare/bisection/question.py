@@ -1,4 +1,5 @@
-"""What a bisection asks of each release (is it like the good end, or like the bad one?), and the search for the first bad one."""
+"""What a bisection asks of each release (is it like the good end, or like the bad one?), and the search for the first
+bad one."""
 
 from __future__ import annotations
 
@@ -48,10 +49,12 @@ class Boundary:
 
 
 def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
-    """Return where releases 0 (known to be good) to count - 1 (known to be bad) change from good to bad, as `git bisect` does.
+    """Return where releases 0 (known to be good) to count - 1 (known to be bad) change from good to bad, as `git
+    bisect` does.
 
-    `side_of` is asked at most once per release, and for about log2(count) of them. If the sides change several times, one of the
-    changes from good to bad is found. A release that is neither is passed over, and the one next to it is tried.
+    `side_of` is asked at most once per release, and for about log2(count) of them. If the sides change several times,
+    one of the changes from good to bad is found. A release that is neither is passed over, and the one next to it is
+    tried.
     """
     good, bad, neither = 0, count - 1, set[int]()
     while untried := [number for number in range(good + 1, bad) if number not in neither]:
@@ -69,8 +72,8 @@ def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
 
 @dataclass(frozen=True)
 class Question:
-    """`side`: what a trial is (the last argument), given the trials of both ends. `wanted`: what the ends must be. `runs`:
-    modules are verified, and not only compiled. `timed`: they are also timed in turns."""
+    """`side`: what a trial is (the last argument), given the trials of both ends. `wanted`: what the ends must be.
+    `runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns."""
 
     side: Callable[[Trial, Trial, Trial], Side]
     wanted: str
@@ -93,8 +96,8 @@ class Question:
 
 
 def _says_nothing(trial: Trial) -> bool:
-    """Whether a failure says nothing about the program: no environment, a flag or target that the release does not know,
-    a program that it cannot parse, or a kill from outside."""
+    """Whether a failure says nothing about the program: no environment, a flag or target that the release does not
+    know, a program that it cannot parse, or a kill from outside."""
     reasons = ("installer", "bad-flag", "unknown-target", "program-version")
     return trial.outcome.reason in reasons or trial.outcome.is_passing
 
@@ -112,8 +115,8 @@ def _wrong(good: Trial, bad: Trial, trial: Trial) -> Side:
 
 
 def _failure(trial: Trial) -> Hashable:
-    """What failures must have in common to be the same: status, stage, reason, and the message without names and numbers. None
-    without a failure."""
+    """What failures must have in common to be the same: status, stage, reason, and the message without names and
+    numbers. None without a failure."""
     ended = trial.outcome
     failure = ended.status, ended.stage, ended.reason, signature(ended.detail)
     return None if trial.is_ok else failure
@@ -152,8 +155,8 @@ def _slower(good: Trial, bad: Trial, trial: Trial) -> Side:
 
 
 def _timed(trial: Trial, ends: Sequence[Trial], base: str, rule: Rule) -> tuple[Interval, str]:
-    """Time modules in turns, each with the runtime of its own release: the latency of a trial / the geometric mean of those of
-    `ends`, which are called `base`, and that in words. The latency is added to its report.
+    """Time modules in turns, each with the runtime of its own release: the latency of a trial / the geometric mean of
+    those of `ends`, which are called `base`, and that in words. The latency is added to its report.
 
     A module that cannot be timed ends the command, because the verification has just run it. Raises NotMeasured.
     """

@@ -1,16 +1,16 @@
 """Change points and drift of a series, with a known rate of false alarms.
 
-The logarithms of a series are described in one of three ways: one level, several levels (ruptures finds the segmentation with the
-least squares for each number of changes: Truong, Oudre, Vayatis 2020, "Selective review of offline change point detection
-methods"), or a line. Each description has the cost
+The logarithms of a series are described in one of three ways: one level, several levels (ruptures finds the
+segmentation with the least squares for each number of changes: Truong, Oudre, Vayatis 2020, "Selective review of
+offline change point detection methods"), or a line. Each description has the cost
 
     (n + df) · log(df · prior + RSS) + penalty · (number of changes, or 1 for a line)
 
-and the one with the least cost is taken. `prior` is the variance of a point as its own measurement states it, which counts as `df`
-observations (Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in microarray
-experiments"); RSS is the sum of the squared residuals. The penalty is calibrated by simulation: of series
-without a change, ALARMS have another description than one level. `python -m benchmarks.change_points` computes PENALTY and states
-how many changes and drifts are found.
+and the one with the least cost is taken. `prior` is the variance of a point as its own measurement states it, which
+counts as `df` observations (Smyth 2004, "Linear models and empirical Bayes methods for assessing differential
+expression in microarray experiments"); RSS is the sum of the squared residuals. The penalty is calibrated by
+simulation: of series without a change, ALARMS have another description than one level. `python -m
+benchmarks.change_points` computes PENALTY and states how many changes and drifts are found.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Drift:
-    """The value changes slowly: along the fitted line, the last point is `ratio` times the first one. `step`: the largest ratio of two
-    neighbours on that line, which no comparison of two runs would show."""
+    """The value changes slowly: along the fitted line, the last point is `ratio` times the first one. `step`: the
+    largest ratio of two neighbours on that line, which no comparison of two runs would show."""
 
     ratio: Interval
     step: float
@@ -79,8 +79,8 @@ class Prior:
 def find(values: Sequence[float], variances: Sequence[float | None]) -> Found:
     """Return the changes or the drift of a series of positive values.
 
-    `variances`: of the logarithm of each value as its measurement states it, or None. A series that is too short, or has a value
-    that is not positive, shows nothing.
+    `variances`: of the logarithm of each value as its measurement states it, or None. A series that is too short, or
+    has a value that is not positive, shows nothing.
     """
     if len(values) < LEAST or min(values) <= 0:
         return Found()
@@ -152,8 +152,8 @@ def rss(logs: Sequence[float], bounds: Sequence[int]) -> float:
 def _carried(logs: Sequence[float], bounds: Sequence[int]) -> list[int]:
     """Return the bounds of those segments that most of their points carry.
 
-    A single outlier moves the mean of a short segment. A change is kept if most points on both of its sides, and at least two, are nearer
-    to the median of their own side.
+    A single outlier moves the mean of a short segment. A change is kept if most points on both of its sides, and at
+    least two, are nearer to the median of their own side.
     """
     kept = list(bounds)
     number = 0

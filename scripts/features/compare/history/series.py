@@ -1,7 +1,7 @@
 """Series of a value of a cell over the entries of a history, and what each of them shows.
 
-An aggregate has all rows of a results folder, also those that its run did not measure. A measurement is therefore a point of its
-series once: in the first entry that has it.
+An aggregate has all rows of a results folder, also those that its run did not measure. A measurement is therefore a
+point of its series once: in the first entry that has it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class NoSuchValue(ValueError):
 class Point:
     """A cell in an entry of the history.
 
-    `at`: when it was measured, or else when the entry was made, in seconds since the epoch. `made_with`: what may explain a change,
-    by name. `value`: None if the record has none. `known`: the logarithm of the value with its error, if it is of a latency with an
-    interval. `ms`: the latency.
+    `at`: when it was measured, or else when the entry was made, in seconds since the epoch. `made_with`: what may
+    explain a change, by name. `value`: None if the record has none. `known`: the logarithm of the value with its
+    error, if it is of a latency with an interval. `ms`: the latency.
     """
 
     entry: Entry
@@ -65,8 +65,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Step:
-    """Two neighbours of a series between which something changes: how the cell ends, or the level of the values by `ratio`.
-    `index`: of the second one."""
+    """Two neighbours of a series between which something changes: how the cell ends, or the level of the values by
+    `ratio`. `index`: of the second one."""
 
     cell: str
     before: Point
@@ -91,9 +91,9 @@ class Step:
 class Series:
     """The points of a cell that can be compared, oldest first, and what they show.
 
-    `conditions`: what they share, as text. `unit`: of the values. `anchor`: the values are how many times faster than this row they
-    are; "" if they are the values of a column. `follows`: the anchor of an earlier series of the same cell, after which this one
-    starts anew.
+    `conditions`: what they share, as text. `unit`: of the values. `anchor`: the values are how many times faster than
+    this row they are; "" if they are the values of a column. `follows`: the anchor of an earlier series of the same
+    cell, after which this one starts anew.
     """
 
     cell: str
@@ -187,14 +187,15 @@ def value_field(column: str) -> Field:
 def read(
     kept: Iterable[Kept], columns: Sequence[Field], selects: Callable[[str], bool]
 ) -> tuple[list[Series], dict[str, list[Series]]]:
-    """Return two kinds of series of the selected cells with what they show: how each cell ended, and those of values, by column.
+    """Return two kinds of series of the selected cells with what they show: how each cell ended, and those of values,
+    by column.
 
-    How a cell ended is of one series only if the machines of the runs have the same CPU: a device that only one of two machines
-    has, or a compilation that needs more memory than the other has, is no change. Values are of one series only if they were
-    measured on the same device with as many threads, with the same options of the model. A latency is known by its ratio to the
-    anchor of its group, because the machine has another speed in each run: where that is another one (with another PyTorch),
-    another series begins. A row without an anchor, and the anchor itself, have milliseconds. Raises Damaged if an entry cannot be
-    read.
+    How a cell ended is of one series only if the machines of the runs have the same CPU: a device that only one of
+    two machines has, or a compilation that needs more memory than the other has, is no change. Values are of one
+    series only if they were measured on the same device with as many threads, with the same options of the model. A
+    latency is known by its ratio to the anchor of its group, because the machine has another speed in each run: where
+    that is another one (with another PyTorch), another series begins. A row without an anchor, and the anchor itself,
+    have milliseconds. Raises Damaged if an entry cannot be read.
     """
     outcomes: dict[tuple[str, str], Series] = {}
     values: dict[str, Found] = {column.column: {} for column in columns}
@@ -208,7 +209,8 @@ def read(
         point = Point(entry, at, ended["status"], Ending.of(record), _made_with(entry, record))
         outcomes.setdefault((cell, cpu), Series(cell, (cpu,))).points.append(point)
         # A text that is equal for two records of the same measurement.
-        made = [latency["values_ms"], latency["started"]] if latency else [ended, record["compile"], record["versions"]]  # fmt: skip
+        timed = latency and [latency["values_ms"], latency["started"]]
+        made = timed or [ended, record["compile"], record["versions"]]
         measurement = json.dumps([cell, *made])
         if measurement not in seen:
             seen.add(measurement)

@@ -37,10 +37,9 @@ def runs(entries: Sequence[Entry]) -> RenderableType:
     for name in ("rows", "ok"):
         table.add_column(name, justify="right")
     for entry in entries:
-        table.add_row(
-            entry.short, when(entry.at), entry.commit, f"{entry.machine.name}: {entry.machine.cpu}, {entry.machine.cores} cores",
-            entry.versions, str(entry.rows), str(entry.statuses.get("ok", 0)),
-        )  # fmt: skip
+        machine = f"{entry.machine.name}: {entry.machine.cpu}, {entry.machine.cores} cores"
+        numbers = (str(entry.rows), str(entry.statuses.get("ok", 0)))
+        table.add_row(entry.short, when(entry.at), entry.commit, machine, entry.versions, *numbers)
     return table
 
 
@@ -62,7 +61,8 @@ def show(console: Console, series: Series, column: str) -> None:
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
         ms = [wording.milliseconds(point.ms)] if series.anchor and point.ms else []
         mark = " ← change" if point in changed_at else ""
-        table.add_row(point.entry.short, when(point.at), point.entry.commit, _value(point, series, column), *ms, bar + mark)  # fmt: skip
+        run = (point.entry.short, when(point.at), point.entry.commit)
+        table.add_row(*run, _value(point, series, column), *ms, bar + mark)
     console.print(table)
     for line in findings(series, column):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
@@ -147,12 +147,16 @@ def _panel(axes: Axes, series: Series, column: str) -> None:
         [max(0.0, value - low) for value, (low, _) in zip(values, ends, strict=True)],
         [max(0.0, high - value) for value, (_, high) in zip(values, ends, strict=True)],
     ]
-    axes.errorbar(range(len(points)), values, yerr=errors, marker="o", markersize=3.5, color=plotting.color(2), elinewidth=0.8)  # fmt: skip
+    style = {"marker": "o", "markersize": 3.5, "color": plotting.color(2), "elinewidth": 0.8}
+    axes.errorbar(range(len(points)), values, yerr=errors, **style)
     for step in series.steps:
         axes.axvline(step.index - 0.5, color=plotting.color(5), linestyle="--")
-        axes.annotate(f" × {step.ratio.ratio:.3g}", (step.index - 0.5, 1.0), xycoords=("data", "axes fraction"), va="top")  # fmt: skip
+        place = (step.index - 0.5, 1.0)
+        text = f" × {step.ratio.ratio:.3g}"
+        axes.annotate(text, place, xycoords=("data", "axes fraction"), va="top")
     if series.drift:
-        axes.annotate(f"drift × {series.drift.ratio.ratio:.3g}", (0.02, 0.95), xycoords="axes fraction", va="top")  # fmt: skip
+        text = f"drift × {series.drift.ratio.ratio:.3g}"
+        axes.annotate(text, (0.02, 0.95), xycoords="axes fraction", va="top")
     axes.set_title(series.title, fontsize=8, loc="left")
     axes.set_ylabel("times as fast" if series.anchor else column, fontsize=8)
     step_width = max(1, len(points) // 8)

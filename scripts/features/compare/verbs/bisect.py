@@ -1,7 +1,8 @@
 """Find the first release of IREE in which a cell behaves in another way.
 
-Takes the program, the flags and the golden outputs from results/, and makes a temporary environment for each release that it tries. If --good
-is newer than --bad, it finds the first release of an improvement, in the order from --good to --bad.
+Takes the program, the flags and the golden outputs from results/, and makes a temporary environment for each release
+that it tries. If --good is newer than --bad, it finds the first release of an improvement, in the order from --good
+to --bad.
 """
 
 from __future__ import annotations
@@ -50,13 +51,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cell", required=True, help="such as bert/torchmlir-torch/llvm-cpu")
     parser.add_argument("--good", metavar="VERSION", help="an end where it is as it should be")
     parser.add_argument("--bad", metavar="VERSION", help="an end where it is not")
-    parser.add_argument(
-        "--if",
-        dest="question",
-        choices=tuple(question.QUESTIONS),
-        default="broken",
-        help="what is bad: it fails (broken, the default), has wrong results, fails for another reason, its module is larger, or it is slower",
+    asked = (
+        "what is bad: it fails (broken, the default), has wrong results, fails for another reason, "
+        "its module is larger, or it is slower"
     )
+    choices = tuple(question.QUESTIONS)
+    parser.add_argument("--if", dest="question", choices=choices, default="broken", help=asked)
     parser.add_argument("--wheels", nargs="+", type=Path, help="own wheels instead of the index's")
     parser.add_argument("--pre", action="store_true", help="with pre-releases of the index")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds of a stage (600)")

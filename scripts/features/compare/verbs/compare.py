@@ -32,7 +32,8 @@ def main() -> int:
         found = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
         found = [pair for pair in found if cell.selects(args.cell, pair.cell)]
         if not found:
-            raise BadRecords(f"no cell matches --cell {' '.join(args.cell)}" if args.cell else "there are no rows")  # fmt: skip
+            asked = f"no cell matches --cell {' '.join(args.cell)}"
+            raise BadRecords(asked if args.cell else "there are no rows")
         made = compare(found, before, after, thresholds)
         if args.remeasure:
             again = _again(args, made.measurable, found)

@@ -1,5 +1,6 @@
-"""Print how the results changed from run to run: the runs that were kept, series of cells, changes with the run in which they
-happened, and slow drifts. `--sql` queries all of it: `runs` has a line per run, `rows` the rows of latency.csv of all runs.
+"""Print how the results changed from run to run: the runs that were kept, series of cells, changes with the run in
+which they happened, and slow drifts. `--sql` queries all of it: `runs` has a line per run, `rows` the rows of
+latency.csv of all runs.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def show(
             words.show(console, one, column)
     else:
         console.print(words.runs([one.entry for one in kept]))
-        found = [(one.title, line) for one in shown if one.has_finding for line in words.findings(one, column)]  # fmt: skip
+        with_finding = [one for one in shown if one.has_finding]
+        found = [(one.title, line) for one in with_finding for line in words.findings(one, column)]
         console.print(f"\n{column}: {len(found)} changes and drifts in {len(shown)} series")
         for title, line in found:
             console.print(f"{title}\n  {line}", highlight=False, soft_wrap=True)
