@@ -23,9 +23,10 @@ _SITES = ("", "lib/python*/site-packages")
 class Part:
     """What replaces one package: folders for Python's path (one of which has `module`), and folders in one
     of which there is the tool `tool` ("" if the package needs none). All are globs below the tree.
-    `used`: all tools that the stages use."""
+    `binding`: what an import loads of the libraries. `used`: all tools that the stages use."""
 
     module: str
+    binding: str
     pythons: tuple[str, ...]
     tool: str = ""
     tools: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class Part:
 _PARTS: Mapping[str, Part] = {
     COMPILER: Part(
         module="iree/compiler",
+        binding="iree.compiler.ir",
         pythons=("compiler/bindings/python", "python_packages/iree_compiler", *_SITES),
         tool="iree-compile",
         # The wheels' scripts in bin/ start these programs, and turn a signal into an exit code.
@@ -43,6 +45,7 @@ _PARTS: Mapping[str, Part] = {
     ),
     RUNTIME: Part(
         module="iree/runtime",
+        binding="iree.runtime",
         pythons=("runtime/bindings/python", "python_packages/iree_runtime", *_SITES),
         tool="iree-benchmark-module",
         tools=(*(f"{site}/iree/_runtime_libs".strip("/") for site in _SITES), "tools", "bin"),
@@ -50,6 +53,7 @@ _PARTS: Mapping[str, Part] = {
     ),
     TORCH_MLIR: Part(
         module="torch_mlir",
+        binding="torch_mlir.extras.fx_importer",
         pythons=(
             "python_packages/torch_mlir",
             "tools/torch-mlir/python_packages/torch_mlir",

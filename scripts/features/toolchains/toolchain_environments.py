@@ -27,11 +27,6 @@ from scripts.run import environments, installing, locks, resolving
 
 BUILDS = "vmfbench-builds.pth"
 """The file in an environment with the Python folders of local builds."""
-_IMPORTS = {
-    build_trees.COMPILER: "iree.compiler.ir",
-    build_trees.RUNTIME: "iree.runtime",
-    build_trees.TORCH_MLIR: "torch_mlir.extras.fx_importer",
-}
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ class Definition:
     @classmethod
     def of_text(cls, text: str) -> Definition:
         found = json.loads(text)
-        return cls(found["packages"], found["builds"], tuple(found["find_links"]))
+        return cls(**{**found, "find_links": tuple(found["find_links"])})
 
     def parts(self) -> dict[str, build_trees.Found]:
         """What its local builds have, by package. Raises TreeError."""
@@ -199,7 +194,7 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
     Raises LockError and TreeError. Exits if the installer fails or a local build cannot be used.
     """
     declared = env_files.declared(env_file)
-    lock = lock_of(prefix)
+    lock = prefix.with_name(f"{prefix.name}.lock")
     links = [word for one in changed.find_links for word in ("--find-links", one)]
     head = f"# Of the definition {made_of}.\n"
     if not lock.is_file() or not lock.read_text("utf-8").startswith(head):
@@ -214,11 +209,6 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
         atomic.write_text(lock, head + made)
     installing.install(prefix, declared.python, [*installing.locked(lock), *links])
     _link_builds(prefix, changed)
-
-
-def lock_of(prefix: Path) -> Path:
-    """The lock of an environment of a toolchain."""
-    return prefix.with_name(f"{prefix.name}.lock")
 
 
 def _link_builds(prefix: Path, changed: Definition) -> None:
@@ -237,13 +227,13 @@ def _link_builds(prefix: Path, changed: Definition) -> None:
             link.unlink(missing_ok=True)
             link.symlink_to(tool)
         if part.python:
-            _check_import(prefix, name)
+            _check_import(prefix, name, part.part.binding)
 
 
-def _check_import(prefix: Path, name: str) -> None:
+def _check_import(prefix: Path, name: str, binding: str) -> None:
     """Exit if the Python bindings of a local build cannot be imported, with what to do."""
     python = prefix / "bin" / "python"
-    done = process.run_tool([str(python), "-c", f"import {_IMPORTS[name]}"])
+    done = process.run_tool([str(python), "-c", f"import {binding}"])
     if done.returncode != 0:
         exits.fail(
             f"{name}: the Python bindings of the local build cannot be imported by {python}; "
