@@ -131,8 +131,7 @@ def make(candidate: Candidate, folder: Path) -> tuple[Path, str]:
         done = _uv(*words)
         if done.returncode != 0:
             raise CannotInstall(done.stderr.strip())
-    compiler = tools.program("iree-compile", folder)
-    lines = tools.version(compiler).splitlines() if compiler else ()
+    lines = tools.said(folder).get("iree-compile", "").splitlines()
     return python, next((line.strip() for line in lines if "IREE compiler version" in line), "")
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import enum
 import math
-import shlex
 import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic
 from scripts.features.compare import remeasuring
 from scripts.features.compare.bisection.trial import Trial
 from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import VERIFY, WRONG_RESULT
 from scripts.records.clusters import signature
 from scripts.supervise import in_turns
-from scripts.supervise.members import VERIFICATION, Member
+from scripts.supervise.members import Member
 from scripts.timing import ratios
 from scripts.timing.ratios import Interval
 from scripts.timing.turns import Rule
@@ -179,12 +177,11 @@ def _timed(trial: Trial, ends: Sequence[Trial], base: str, rule: Rule) -> tuple[
 
 
 def _member(trial: Trial, logs: Path) -> Member:
-    """The process that times the module of a trial. Raises NotMeasured if it was not verified."""
-    if trial.vmfb is None or trial.python is None:
+    """The process that times the module of a trial. Raises NotMeasured if there is none."""
+    if trial.vmfb is None:
         raise NotMeasured(f"{trial.version}: no module")
-    command = atomic.read_json(trial.vmfb.parent / VERIFY / VERIFICATION)["command"]
-    words = (str(trial.python), "-m", "scripts.stages.time_module", *shlex.split(command)[1:])
-    return Member(trial.version, words, logs / f"{trial.version}.txt", forked=False)
+    log = logs / f"{trial.version}.txt"
+    return Member.verified(trial.version, trial.vmfb.parent / VERIFY, log, forked=False)
 
 
 QUESTIONS = {
