@@ -24,7 +24,7 @@ from scripts.features.compare.outcome_changes import (
     Ending,
     OutcomeChange,
 )
-from scripts.features.compare.pairs import Pair, Record, difference, options_of
+from scripts.features.compare.pairs import Pair, Record, changed, difference, options_of
 from scripts.records.fields import lookup
 
 MATTERS = 1.05
@@ -149,16 +149,16 @@ def compare(
     those by their rows."""
     by_pair = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
     estimates = [found for found in by_pair if isinstance(found, Estimate)]
-    changed = [change for pair in pairs if (change := _outcome(pair))]
+    outcomes = [change for pair in pairs if (change := _outcome(pair))]
     in_both = {pair.cell: pair.both for pair in pairs if pair.both}
     return Comparison(
         before,
         after,
         settings,
         cells=len(in_both),
-        unchanged=len(in_both) - sum(change.cell in in_both for change in changed),
+        unchanged=len(in_both) - sum(change.cell in in_both for change in outcomes),
         versions=_versions(in_both.values()),
-        outcomes=tuple(sorted(changed, key=lambda change: [*KINDS].index(change.kind))),
+        outcomes=tuple(sorted(outcomes, key=lambda change: [*KINDS].index(change.kind))),
         latencies=tuple(latencies.decided(estimates, settings.rate, settings.latency or MATTERS)),
         not_compared=tuple(found for found in by_pair if isinstance(found, NotCompared)),
         amounts=tuple(_amounts(in_both, settings)),
@@ -193,7 +193,6 @@ def _versions(in_both: Iterable[tuple[Record, Record]]) -> tuple[VersionChange, 
     counts: Counter[tuple[str, str, str]] = Counter()
     for rows in in_both:
         was, now = ({**row["versions"], **options_of(row)} for row in rows)
-        for name in dict.fromkeys([*was, *now]):
-            if was.get(name) != now.get(name):
-                counts[name, was.get(name) or "none", now.get(name) or "none"] += 1
+        for name, old, new in changed(was, now):
+            counts[name, old or "none", new or "none"] += 1
     return tuple(VersionChange(*key, count) for key, count in counts.most_common())

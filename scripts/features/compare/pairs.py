@@ -89,21 +89,23 @@ def options_of(record: Record) -> dict[str, str | None]:
     }
 
 
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return what differs between two mappings: each name with its value before and after, None for none."""
+    values = ((name, before.get(name), after.get(name)) for name in {**before, **after})
+    return [(name, was, now) for name, was, now in values if was != now]
+
+
 def difference(before: Record, after: Record) -> str:
     """Return what differs between two rows that would have to be the same, or "".
 
     A value that one of the rows does not have (older records lack some) is not compared.
     """
-    old, new = _conditions(before), _conditions(after)
-    for name, was in old.items():
-        now = new[name]
-        if was is None or now is None or was == now:
+    for name, was, now in changed(_conditions(before), _conditions(after)):
+        if was is None or now is None:
             continue
-        if isinstance(was, Mapping):
-            keys = [key for key in dict.fromkeys([*was, *now]) if was.get(key) != now.get(key)]
-            said = [f"{key} {was.get(key)} before, {now.get(key)} after" for key in keys]
-            return f"{name}: {', '.join(said)}"
-        return f"{name}: {was} before, {now} after"
+        parts = changed(was, now) if isinstance(was, Mapping) else [("", was, now)]
+        said = [f"{part} {old} before, {new} after".strip() for part, old, new in parts]
+        return f"{name}: {', '.join(said)}"
     return ""
 
 

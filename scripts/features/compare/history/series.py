@@ -19,7 +19,7 @@ from scripts.features.compare.history import changes
 from scripts.features.compare.history.changes import Drift
 from scripts.features.compare.history.store import Entry, Kept
 from scripts.features.compare.outcome_changes import Ending
-from scripts.features.compare.pairs import Record, options_of, toolchain_of, versions_of
+from scripts.features.compare.pairs import Record, changed, options_of, toolchain_of, versions_of
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import INTEGER, NUMBER, Field
 from scripts.records.provenance import pairs
@@ -77,13 +77,11 @@ class Step:
     @property
     def differs(self) -> list[str]:
         """What differs in how the two points were made, such as `IREE 3.12.0 → 3.13.0`."""
-        old, new = self.before.made_with, self.after.made_with
         return [
-            f"{name} {old.get(name, '–')} → {new.get(name, '–')}"
-            for name in dict.fromkeys((*old, *new))
-            if old.get(name) != new.get(name)
+            f"{name} {old or '–'} → {new or '–'}"
+            for name, old, new in changed(self.before.made_with, self.after.made_with)
             # Records of older versions do not have these digests.
-            and (not name.endswith(OF_MODEL) or (name in old and name in new))
+            if not name.endswith(OF_MODEL) or (old and new)
         ]
 
 
@@ -154,7 +152,7 @@ class Series:
             }
             for point in self.points
         ]
-        changed = [
+        steps = [
             {
                 "run": step.after.entry.id,
                 "before": step.before.entry.id,
@@ -171,7 +169,7 @@ class Series:
             "anchor": self.anchor,
             "follows": self.follows,
             "points": points,
-            "changes": changed,
+            "changes": steps,
             "drift": self.drift and {"ratio": _ends(self.drift.ratio), "step": self.drift.step},
         }
 
