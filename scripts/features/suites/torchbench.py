@@ -101,22 +101,17 @@ class TorchbenchFile:
         """
         return self.first(VERIFY_LISTS, model)
 
-    def batch_size(self, model: str, test: str) -> int | None:
-        """The batch size that the file sets for a model; None if the model's own applies.
+    def batch_size(self, model: str, test: str, default: int) -> int:
+        """The batch size of a model: the one that the file sets, or else `default`, the model's own, divided by the
+        file's divisor for it, rounded down, at least 1.
 
-        dont_change_batch_size does not matter here: for models of that list, PyTorch and PyTorch/XLA
-        ignore a size from the command line but still use that of the file. accuracy.max_batch_size
-        is not read, because PyTorch applies it to runs that are checked and not timed.
+        dont_change_batch_size does not matter here: for models of that list, PyTorch and PyTorch/XLA ignore a size
+        from the command line but still use that of the file. accuracy.max_batch_size is not read, because PyTorch
+        applies it to runs that are checked and not timed. batch_size.divisors is in huggingface.yaml and
+        timm_models.yaml, whose models' own sizes are recorded elsewhere as those that fill a GPU of 40 GB.
         """
-        return self.sizes[f"batch_size.{_test_name(test)}"].get(model)
-
-    def divided_batch_size(self, model: str, default: int) -> int:
-        """The model's own batch size divided by the file's divisor for it, rounded down, at least 1.
-
-        batch_size.divisors is in huggingface.yaml and timm_models.yaml, whose models' own sizes
-        are recorded elsewhere as those that fill a GPU of 40 GB. Without a divisor it is `default`.
-        """
-        return max(default // self.sizes["batch_size.divisors"].get(model, 1), 1)
+        own = max(default // self.sizes["batch_size.divisors"].get(model, 1), 1)
+        return self.sizes[f"batch_size.{_test_name(test)}"].get(model, own)
 
     def tolerance(
         self, model: str, device: str, test: str, precision: str

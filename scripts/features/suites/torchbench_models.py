@@ -117,8 +117,8 @@ def _model(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
     skip it. Raises ConfigError if the file has different sizes for `tests`."""
     options = dict(model.options)
     if "batch_size" not in options:
-        own = file.divided_batch_size(model.torchbench, model.default_batch_size)
-        sizes = {test: file.batch_size(model.torchbench, test) or own for test in tests}
+        own = model.default_batch_size
+        sizes = {test: file.batch_size(model.torchbench, test, own) for test in tests}
         if len(set(sizes.values())) > 1:
             shown = ", ".join(f"{test} {size}" for test, size in sizes.items())
             raise ConfigError(
@@ -126,7 +126,7 @@ def _model(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
                 "inputs and rows have one: set batch_size, or run the tests one by one"
             )
         size = next(iter(sizes.values()), own)
-        if size != model.default_batch_size:
+        if size != own:
             options["batch_size"] = size
     everywhere = ("skip.all", "skip.multiprocess", *VERIFY_LISTS)
     skip = file.first(everywhere, model.torchbench)
