@@ -60,22 +60,6 @@ class Found:
     drift: Drift | None = None
 
 
-@dataclass(frozen=True)
-class Prior:
-    """The variance of a point, as much as `DF` observations."""
-
-    variance: float
-
-    def spread(self, left: float, count: int, parameters: int) -> tuple[float, float]:
-        """The standard deviation of a point around a description with `parameters`, and its degrees of freedom."""
-        df = DF + count - parameters
-        return math.sqrt((DF * self.variance + left) / df), df
-
-    def cost(self, left: float, count: int) -> float:
-        """The cost of a description without its penalty."""
-        return (count + DF) * math.log(DF * self.variance + left)
-
-
 def find(values: Sequence[float], variances: Sequence[float | None]) -> Found:
     """Return the changes or the drift of a series of positive values.
 
@@ -85,29 +69,38 @@ def find(values: Sequence[float], variances: Sequence[float | None]) -> Found:
     if len(values) < LEAST or min(values) <= 0:
         return Found()
     logs, count = [math.log(value) for value in values], len(values)
-    prior = Prior(max(FLOOR / 16, statistics.fmean(FLOOR if v is None else v for v in variances)))
-    least, bounds = prior.cost(rss(logs, [count]), count), [count]
+    stated = max(FLOOR / 16, statistics.fmean(FLOOR if v is None else v for v in variances))
+
+    def half_of(left: float, parameters: int, per_point: float) -> float:
+        """Half an interval; `per_point`: the variance of what it is of, as a multiple of that of a point."""
+        df = DF + count - parameters
+        return quantile(df, CONFIDENCE) * math.sqrt((DF * stated + left) / df * per_point)
+
+    least, bounds = cost(rss(logs, [count]), count, stated), [count]
     for found in segmentations(logs):
         ends = _carried(logs, found)
-        cost = prior.cost(rss(logs, ends), count) + (len(ends) - 1) * PENALTY
-        if cost < least:
-            least, bounds = cost, ends
+        own = cost(rss(logs, ends), count, stated) + (len(ends) - 1) * PENALTY
+        if own < least:
+            least, bounds = own, ends
     slope, left = line(logs)
-    if prior.cost(left, count) + PENALTY < least:
-        spread, df = prior.spread(left, count, 2)
+    if cost(left, count, stated) + PENALTY < least:
         # The variance of a fitted slope: that of a point, divided by the sum of the squared distances from the middle.
-        half = quantile(df, CONFIDENCE) * spread / math.sqrt((count**3 - count) / 12)
+        half = half_of(left, 2, 12 / (count**3 - count))
         total = [math.exp((count - 1) * one) for one in (slope, slope - half, slope + half)]
         return Found(drift=Drift(Interval(*total), math.exp(slope)))
-    spread, df = prior.spread(rss(logs, bounds), count, len(bounds))
     changes = []
     for start, at, end in zip([0, *bounds], bounds, bounds[1:], strict=False):
-        before, after = logs[start:at], logs[at:end]
-        step = statistics.fmean(after) - statistics.fmean(before)
-        half = quantile(df, CONFIDENCE) * spread * math.sqrt(1 / len(before) + 1 / len(after))
+        step = statistics.fmean(logs[at:end]) - statistics.fmean(logs[start:at])
+        half = half_of(rss(logs, bounds), len(bounds), 1 / (at - start) + 1 / (end - at))
         ratio = Interval(*(math.exp(step + off) for off in (0.0, -half, half)))
         changes.append(Change(at, ratio))
     return Found(tuple(changes))
+
+
+def cost(left: float, count: int, stated: float) -> float:
+    """The cost of a description without its penalty. `left`: the sum of the squared residuals of `count` points.
+    `stated`: the variance of a point, which counts as much as DF observations."""
+    return (count + DF) * math.log(DF * stated + left)
 
 
 def exact(values: Sequence[float]) -> Found:
