@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.core import atomic, channel, exits, process
-from scripts.features.profile.dumping import TABLES, clear, listing
+from scripts.features.profile import dumping
 from scripts.matrix.choices import BASELINE_DUMPS, IR_FORMATS
 from scripts.timing.calls import run_calls
 from scripts.torch_runtime.arguments import Work, argument_parser, prepare_process, work
@@ -29,18 +29,13 @@ from scripts.verify.arguments import Check
 
 IR = "ir.txt"
 SAVED_IR, SAVED_HLO = "ir", "hlo"
-"""In the scratch folder: what the names of the files begin with in which PyTorch/XLA saves the graphs of a call, and the
-folder in which XLA saves the modules that it compiles."""
+"""In the scratch folder: what the names of the files begin with in which PyTorch/XLA saves the graphs of a call, and
+the folder in which XLA saves the modules that it compiles."""
 
 
 def main() -> None:
     parser = argument_parser("scripts.stages.dump_baseline", __doc__)
-    parser.add_argument(
-        "--kinds",
-        default=json.dumps(BASELINE_DUMPS),
-        type=json.loads,
-        help='JSON list, such as ["profile", "ir"]',
-    )
+    dumping.add_arguments(parser, BASELINE_DUMPS)
     parser.add_argument(
         "--save-ir",
         default=["stablehlo"],
@@ -49,10 +44,6 @@ def main() -> None:
     )
     parser.add_argument("--repeat", default=1, type=int, help="repetitions; each has a folder")
     parser.add_argument("--iterations", default=1, type=int, help="calls per repetition")
-    parser.add_argument("--out-folder", required=True, type=Path)
-    parser.add_argument(
-        "--out-listing", required=True, type=Path, help="JSON file: sizes by file name"
-    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.out_listing.parent, prefix="dump-") as folder:
         scratch = Path(folder).absolute()
@@ -69,12 +60,12 @@ def main() -> None:
         os.environ["XLA_SAVE_TENSORS_FMT"] = args.save_ir[0]
         if "hlo_modules" in args.kinds:
             # After the baseline's own flags: if a flag is given twice, the last one counts.
-            dumping = f"--xla_dump_to={scratch / SAVED_HLO} --xla_dump_hlo_as_text"
-            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {dumping}".strip()
+            asked = f"--xla_dump_to={scratch / SAVED_HLO} --xla_dump_hlo_as_text"
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {asked}".strip()
         dump(cell, check_arguments.check(args), args, scratch)
         if len(args.save_ir) > 1 and (args.out_folder / "0" / IR).exists():
             _dump_other_formats(args, scratch)
-    atomic.write_json(args.out_listing, listing(args.out_folder))
+    atomic.write_json(args.out_listing, dumping.listing(args.out_folder))
 
 
 def _formats(text: str) -> list[str]:
@@ -92,7 +83,7 @@ def dump(cell: Work, check: Check, args: argparse.Namespace, scratch: Path) -> N
     runtime, device = open_runtime(cell)
     channel.working()
     session = runtime.open_session(cell, check, device)
-    clear(args.out_folder)
+    dumping.clear(args.out_folder)
     tables = []
     for number in range(args.repeat):
         folder = args.out_folder / str(number)
@@ -120,7 +111,7 @@ def dump(cell: Work, check: Check, args: argparse.Namespace, scratch: Path) -> N
         if "dynamo_counters" in args.kinds and (counters := profiling.dynamo_counters()):
             atomic.write_json(folder / "dynamo_counters.json", counters)
     if tables:
-        atomic.write_text(args.out_folder / TABLES, "\n".join(tables))
+        atomic.write_text(args.out_folder / dumping.TABLES, "\n".join(tables))
     settle(runtime)
 
 

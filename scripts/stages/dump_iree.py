@@ -7,11 +7,9 @@ compiler gets the flags of the target. The module that it makes is discarded.
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
 
 from scripts.core import atomic, channel, process
-from scripts.features.profile.dumping import clear, listing
+from scripts.features.profile import dumping
 from scripts.iree import added_flags
 from scripts.iree.backends import add_arguments, flags_of
 from scripts.iree.tools import tool
@@ -22,18 +20,9 @@ def main() -> None:
     channel.working()
     parser = argparse.ArgumentParser(prog="python -m scripts.stages.dump_iree", description=__doc__)
     add_arguments(parser)
-    parser.add_argument(
-        "--kinds",
-        default=json.dumps(IREE_DUMPS),
-        type=json.loads,
-        help='JSON list, such as ["iree_phases"]',
-    )
-    parser.add_argument("--out-folder", required=True, type=Path)
-    parser.add_argument(
-        "--out-listing", required=True, type=Path, help="JSON file: sizes by file name"
-    )
+    dumping.add_arguments(parser, IREE_DUMPS)
     args = parser.parse_args()
-    clear(args.out_folder)
+    dumping.clear(args.out_folder)
     folder = args.out_folder / "0"
     folder.mkdir(parents=True)
     wanted = []
@@ -50,7 +39,7 @@ def main() -> None:
     )
     if run.returncode != 0:
         process.exit_like(run.returncode)
-    atomic.write_json(args.out_listing, listing(args.out_folder))
+    atomic.write_json(args.out_listing, dumping.listing(args.out_folder))
 
 
 if __name__ == "__main__":

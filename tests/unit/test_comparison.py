@@ -242,7 +242,7 @@ def test_rows_that_differ_in_more_than_the_toolchain_are_not_compared(
         place = place[key]
     place[last] = value
     if path == "remedy":
-        place["remedy"]["first"] = {"reason": "x", "detail": "x"}
+        place["remedy"]["first"] = {"status": "error", "reason": "x", "detail": "x"}
     found = compared(before, after)
     assert {one.cell: one.why for one in found.not_compared}[BERT] == why
     assert BERT not in {one.cell for one in found.latencies}

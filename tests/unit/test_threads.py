@@ -16,7 +16,7 @@ from scripts.features.profile import profile_files
 from scripts.features.report.verbs import failed
 from scripts.features.report.web.page_source import of_row
 from scripts.features.reproduce import case
-from scripts.features.suites import torchbench_pass
+from scripts.features.suites import torchbench_models
 from scripts.features.suites.torchbench import TorchbenchFile
 from scripts.features.variants import flag_checks
 from scripts.matrix import expansion, plugins, settings, stages, threads
@@ -218,7 +218,7 @@ def test_a_torchbench_file_skips_the_module_and_the_measurements(tmp_path, skipp
     lists = TorchbenchFile.read(tmp_path / "b.yaml")
     matrix = of_numbers([1, 2])
     conv = dataclasses.replace(MATRIX.models["conv"], torchbench="conv", broken="x")
-    found = torchbench_pass.apply(dataclasses.replace(matrix, models={"conv": conv}), lists, tmp_path)  # fmt: skip
+    found = torchbench_models.apply(dataclasses.replace(matrix, models={"conv": conv}), lists, tmp_path)  # fmt: skip
     assert found.override(skipped) != Override()
 
 

@@ -398,7 +398,7 @@ def test_tools_and_packages_of_a_local_build_are_linked_into_the_environment(
     site = root / ".venvs/iree@x/lib/python3.11/site-packages"
     site.mkdir(parents=True)
     checked = []
-    monkeypatch.setattr(driver, "_check_import", lambda prefix, name: checked.append(name))
+    monkeypatch.setattr(driver, "_check_import", lambda prefix, name, binding: checked.append(name))
     changed = environments_of(root, iree=str(build)).definition("iree@x")
     driver.install(root / ".venvs/iree@x", root / "envs/iree.yaml", changed, "made")
     linked = root / ".venvs/iree@x/bin/iree-compile"

@@ -6,7 +6,7 @@ from typing import Any
 
 from scripts.core import atomic
 from scripts.features.compare.history import series, store
-from scripts.features.compare.history.series import Shown
+from scripts.features.compare.history.series import Series
 from scripts.features.compare.history.store import Damaged, Entry
 from scripts.features.report.web.page_source import AGAIN, Source, View
 
@@ -40,22 +40,20 @@ def history(source: Source) -> dict[str, Any] | None:
         outcomes, found = series.read(kept, columns, rows.__contains__)
     except Damaged:  # `vmfbench history` names the file
         return None
-    values = {
-        of.column: [_series(rows, places, series.shown(one, of)) for one in found[of.column]]
-        for of in columns
-    }
+    values = {of.column: [_series(rows, places, one) for one in found[of.column]] for of in columns}
     return {
         "runs": [_run(one.entry) for one in kept],
         "values": values,
         "endings": [
             {
-                "row": rows[one.cell],
-                "run": places[one.after.entry.id],
-                "before": one.before.ended,
-                "after": one.after.ended,
-                "differs": list(one.differs),
+                "row": rows[step.cell],
+                "run": places[step.after.entry.id],
+                "before": step.before.ending.words,
+                "after": step.after.ending.words,
+                "differs": step.differs,
             }
-            for one in series.endings(outcomes)
+            for one in outcomes
+            for step in one.steps
         ],
     }
 
@@ -72,11 +70,11 @@ def _run(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _series(rows: dict[str, int], places: dict[str, int], shown: Shown) -> dict[str, Any]:
+def _series(rows: dict[str, int], places: dict[str, int], found: Series) -> dict[str, Any]:
     """Return a series with its changes. A point is the place of its run, its value, the ends of its interval and its milliseconds."""
-    known = series.to_json(shown)
+    known = found.to_json()
     return {
-        "row": rows[shown.series.cell],
+        "row": rows[found.cell],
         **{key: known[key] for key in ("conditions", "unit", "anchor", "follows")},
         "points": [[places[one["run"]], one["value"], *(one["interval"] or (None, None)), one["ms"]] for one in known["points"]],
         "changes": [{"run": places[one["run"]], "ratio": one["ratio"], "differs": one["differs"]} for one in known["changes"]],

@@ -1,14 +1,26 @@
-"""The folder of a dump, and the list of its files, which is the artifact of a complete dump."""
+"""The options of dumps, their folder, and the list of its files, which is the artifact of a complete dump."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.core import exits
 
 TABLES = "profile.txt"
 """The profiles of all repetitions, one after the other."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
+    """Add the options of a dump. `kinds`: those that there are."""
+    example = f'JSON list, such as ["{kinds[0]}"]'
+    parser.add_argument("--kinds", default=json.dumps(kinds), type=json.loads, help=example)
+    parser.add_argument("--out-folder", required=True, type=Path)
+    sizes = "JSON file: sizes by file name"
+    parser.add_argument("--out-listing", required=True, type=Path, help=sizes)
 
 
 def listing(folder: Path) -> dict[str, int]:

@@ -80,8 +80,8 @@ def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def events(executables: Iterable[dict], queued: Iterable[dict]) -> list[Event]:
-    """The dispatches from the rows of `iree-profile executable` and `iree-profile queue`, in the order in which they were
-    queued."""
+    """The dispatches from the rows of `iree-profile executable` and `iree-profile queue`, in the order in which they
+    were queued."""
     names = {
         (row["executable_id"], row["function_ordinal"]): row["key"]
         for row in executables

@@ -25,8 +25,9 @@ class NoProfile(Exception):
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of the machine; None
-    if they were not measured with as many threads. `values_ms`: the latencies of the cell's row; () if it was not timed."""
+    """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of
+    the machine; None if they were not measured with as many threads. `values_ms`: the latencies of the cell's row; ()
+    if it was not timed."""
 
     cell: Cell
     iree: Mapping[str, Any]
@@ -36,7 +37,8 @@ class Profiles:
 
 
 def read(results: Path, name: str) -> Profiles:
-    """The profiles of an IREE cell, by its name. Raises NoProfile, and ValueError for other names and for damaged files."""
+    """The profiles of an IREE cell, by its name. Raises NoProfile, and ValueError for other names and for damaged
+    files."""
     cell = Cell.parse(name, Kind.IREE)
     root = results.parent
     stage = stages.STAGES["profile_iree"]

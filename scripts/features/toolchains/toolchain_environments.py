@@ -18,20 +18,15 @@ from pathlib import Path
 from scripts.core import atomic, exits, process
 from scripts.features.toolchains import build_trees
 from scripts.features.toolchains.build_trees import PACKAGES
+from scripts.features.toolchains.declared import changeable
 from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import env_files, toolchains
 from scripts.matrix.env_files import Declared
-from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import Toolchain
 from scripts.run import environments, installing, locks
 
 BUILDS = "vmfbench-builds.pth"
 """The file in an environment with the Python folders of local builds."""
-_IMPORTS = {
-    build_trees.COMPILER: "iree.compiler.ir",
-    build_trees.RUNTIME: "iree.runtime",
-    build_trees.TORCH_MLIR: "torch_mlir.extras.fx_importer",
-}
 
 
 @dataclass(frozen=True)
@@ -42,6 +37,18 @@ class Definition:
     builds: dict[str, str] = field(default_factory=dict)
     find_links: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, toolchain: Toolchain, env: str) -> Definition:
+        """The part of a toolchain that concerns an environment of envs/."""
+        pins = changeable(_declared(env), env)
+        packages = {name: value for name, value in toolchain.packages.items() if name in pins}
+        builds = {
+            project: folder
+            for project, folder in toolchain.builds.items()
+            if pins & set(PACKAGES[project])
+        }
+        return cls(packages, builds, toolchain.find_links)
+
     def to_text(self) -> str:
         """The definition as an argument of a command."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -49,7 +56,7 @@ class Definition:
     @classmethod
     def of_text(cls, text: str) -> Definition:
         found = json.loads(text)
-        return cls(found["packages"], found["builds"], tuple(found["find_links"]))
+        return cls(**{**found, "find_links": tuple(found["find_links"])})
 
     def parts(self) -> dict[str, build_trees.Found]:
         """What its local builds have, by package. Raises TreeError."""
@@ -58,20 +65,6 @@ class Definition:
             for project, folder in self.builds.items()
             for name, part in build_trees.parts(project, Path(folder)).items()
         }
-
-
-def definition(toolchain: Toolchain, declared: Declared, env: str) -> Definition:
-    """The part of a toolchain that concerns an environment of envs/."""
-    pins = {env_files.package(one) for one in declared.requirements}
-    if env != IREE_ENV:
-        pins -= set(PACKAGES["iree"])
-    packages = {name: value for name, value in toolchain.packages.items() if name in pins}
-    builds = {
-        project: folder
-        for project, folder in toolchain.builds.items()
-        if pins & set(PACKAGES[project])
-    }
-    return Definition(packages, builds, toolchain.find_links)
 
 
 def requirements(declared: Declared, changed: Definition) -> list[str]:
@@ -103,18 +96,17 @@ def digest(env_file: Path, changed: Definition) -> str:
     held = locks.versions(lock) if lock.is_file() else []
     kept = [line for line in held if env_files.package(line) not in own]
     wheels = [Path(one) for one in changed.packages.values() if one.endswith(".whl")]
-    files = [(str(one), *_identity(one)) for one in wheels if one.is_file()]
+    files = [
+        (str(wheel), found.st_size, found.st_mtime_ns)
+        for wheel in wheels
+        if wheel.is_file() and (found := wheel.stat())
+    ]
     builds = [
         (project, folder, build_trees.digest(project, Path(folder)))
         for project, folder in sorted(changed.builds.items())
     ]
     of = (declared.python, requirements(declared, changed), kept, changed.find_links, files, builds)
     return hashlib.sha256(repr(of).encode()).hexdigest()[:12]
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
 
 
 class Environments(environments.Environments):
@@ -129,8 +121,7 @@ class Environments(environments.Environments):
         name = toolchains.of(env)
         if name == toolchains.PINNED:
             return None
-        base = toolchains.base(env)
-        return definition(self._selected[name], _declared(base), base)
+        return Definition.of(self._selected[name], toolchains.base(env))
 
     def option(self, env: str) -> str:
         """The option of scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
@@ -195,7 +186,7 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
     Raises LockError and TreeError. Exits if the installer fails or a local build cannot be used.
     """
     declared = env_files.declared(env_file)
-    lock = lock_of(prefix)
+    lock = prefix.with_name(f"{prefix.name}.lock")
     links = [word for one in changed.find_links for word in ("--find-links", one)]
     head = f"# Of the definition {made_of}.\n"
     if not lock.is_file() or not lock.read_text("utf-8").startswith(head):
@@ -212,34 +203,29 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
     _link_builds(prefix, changed)
 
 
-def lock_of(prefix: Path) -> Path:
-    """The lock of an environment of a toolchain."""
-    return prefix.with_name(f"{prefix.name}.lock")
-
-
 def _link_builds(prefix: Path, changed: Definition) -> None:
     """Put the tools of local builds into the environment, and their Python packages on its path."""
     parts = changed.parts()
     missing = {one for project in changed.builds for one in PACKAGES[project]} - parts.keys()
     for name in sorted(missing):
         print(f"{name}: the local build has none; it is the pinned package", flush=True)
-    pythons = dict.fromkeys(python for part in parts.values() for python in part.pythons)
+    pythons = dict.fromkeys(part.python for part in parts.values() if part.python)
     for site in prefix.glob("lib/python*/site-packages"):
         if pythons:
             atomic.write_text(site / BUILDS, "".join(f"{one}\n" for one in pythons))
     for name, part in parts.items():
-        for tool in build_trees.tools(name, part):
+        for tool in part.tools:
             link = prefix / "bin" / tool.name
             link.unlink(missing_ok=True)
             link.symlink_to(tool)
-        if part.pythons:
-            _check_import(prefix, name)
+        if part.python:
+            _check_import(prefix, name, part.part.binding)
 
 
-def _check_import(prefix: Path, name: str) -> None:
+def _check_import(prefix: Path, name: str, binding: str) -> None:
     """Exit if the Python bindings of a local build cannot be imported, with what to do."""
     python = prefix / "bin" / "python"
-    done = process.run_tool([str(python), "-c", f"import {_IMPORTS[name]}"])
+    done = process.run_tool([str(python), "-c", f"import {binding}"])
     if done.returncode != 0:
         exits.fail(
             f"{name}: the Python bindings of the local build cannot be imported by {python}; "
