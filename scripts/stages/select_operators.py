@@ -62,7 +62,7 @@ def _read(source: Operators, files: Sequence[Path]) -> tuple[list[Problem], list
 
 def _write(folder: Path, source: Operators, chosen: Sequence[Problem]) -> None:
     """Write all problems, and those of each batch, in order."""
-    lines = {p.uuid: json.dumps(p.to_json(), allow_nan=False) + "\n" for p in chosen}
+    lines = {problem.uuid: problem.line() for problem in chosen}
     atomic.write_text(folder / "problems.jsonl", "".join(lines.values()))
     batches: dict[str, list[str]] = {name: [] for name in source.batch_names()}
     for uuid, line in lines.items():

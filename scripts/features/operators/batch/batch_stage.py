@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 from scripts.features.operators.batch import artifacts
 from scripts.features.operators.batch.host import Host
-from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.problem import Problem, read_problems
 from scripts.run import fingerprint
 from scripts.supervise import damage, outcome, outcomes, supervise
 from scripts.supervise.caplog import CappedLog
@@ -66,9 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def of_arguments(args: argparse.Namespace, job: Job) -> Batch:
     """Return the batch of the options."""
     retry = frozenset(filter(None, args.retry.split(",")))
-    lines = args.problems.read_text(encoding="utf-8").splitlines()
     return Batch(
-        [Problem.from_json(json.loads(line)) for line in lines],
+        read_problems(args.problems),
         {path.parts[path.parts.index("results") + 1]: path for path in args.before},
         args.pins,
         lambda ended: fingerprint.is_wanted(ended, job.fingerprint, retry),

@@ -7,7 +7,6 @@ vmfbench operators --dataset problems.parquet --select overhead --out overhead.t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -94,8 +93,7 @@ def _table(problems: Iterable[Problem]) -> Table:
 
 def _write(path: Path, problems: Iterable[Problem]) -> None:
     if path.suffix == ".jsonl":
-        lines = (json.dumps(problem.to_json(), allow_nan=False) for problem in problems)
-        atomic.write_text(path, "".join(f"{line}\n" for line in lines))
+        atomic.write_text(path, "".join(problem.line() for problem in problems))
     else:
         traces.write(path, {(problem.op, problem.args): problem.count for problem in problems})
     print(path)
