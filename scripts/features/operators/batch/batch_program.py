@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"(?<![\w.])program_(?P<number>\d+)(?!\d)")
 
 @dataclass(frozen=True)
 class Program:
-    """A program in a file. `name`: the cell of its outcome, unique in a batch. `log`: path for the
+    """A program in a file. `name`: that of its problem, unique in a batch. `log`: path for the
     compiler's output. `text`: the content of the file at `path`."""
 
     name: str
