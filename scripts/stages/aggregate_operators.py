@@ -1,5 +1,4 @@
-"""Aggregate the results of all operator problems: results/operators.csv, operators.md and
-operators/operators.jsonl."""
+"""Aggregate the results of all operator problems: results/operators.csv, operators.md and operators/operators.jsonl."""
 
 from __future__ import annotations
 

@@ -56,8 +56,7 @@ def main() -> int:
 def compile_batch(
     job: Job, version: str, known: Known, batch: Batch
 ) -> tuple[list[Line], list[Ended]]:
-    """Compile the programs of a batch with the command of a job: iree-compile of this version, and
-    its flags."""
+    """Compile the programs of a batch with the command of a job: iree-compile of this version, and its flags."""
     folder = job.status_path.parent
     programs = []
     for name, (exported,) in ((name, before.values()) for name, before in known.items()):

@@ -1,7 +1,6 @@
 """Write the table of operators × lowering paths and targets into a page, from the records of a run.
 
-The page has two comments, `<!-- operators -->` and `<!-- end of operators -->`. What is between them
-is replaced.
+The page has two comments, `<!-- operators -->` and `<!-- end of operators -->`. What is between them is replaced.
 """
 
 from __future__ import annotations

@@ -38,11 +38,10 @@ _SELECTION = tuple(one.name for one in dataclasses.fields(Selection))
 class Operators:
     """Operator problems, and the lowering paths, targets and baselines that they take.
 
-    `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a
-    trace, the traces of the models are the source. `batches`: the number of batches; a problem
-    belongs to one of them by its uuid. `targets` have no overrides, which are for models.
-    `compile_only`: names of targets whose modules are not run. `measure`: the values that differ from
-    OPERATOR_RULE.
+    `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a trace, the traces of
+    the models are the source. `batches`: the number of batches; a problem belongs to one of them by its uuid. `targets`
+    have no overrides, which are for models. `compile_only`: names of targets whose modules are not run. `measure`: the
+    values that differ from OPERATOR_RULE.
     """
 
     dataset: str = ""
@@ -156,8 +155,7 @@ def _runs(baseline: Baseline) -> bool:
 
 
 def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: list[str]) -> dict:
-    """Return the entries that globs match, in the order declared. Adds a glob that matches none to
-    `problems`."""
+    """Return the entries that globs match, in the order declared. Adds a glob that matches none to `problems`."""
     singular = {"compile_only": "target of operators"}.get(kind, kind.removesuffix("s"))
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):

@@ -1,8 +1,7 @@
 """The work of a stage on a batch of problems: its tasks, and the file with their outcomes.
 
-A problem is a task of the stage if all stages before it ended well for this problem. Otherwise it is
-skipped, with the reason of the first failure. Unlike a model, each problem of a batch has its own
-outcome in every stage.
+A problem is a task of the stage if all stages before it ended well for this problem. Otherwise it is skipped, with the
+reason of the first failure. Unlike a model, each problem of a batch has its own outcome in every stage.
 """
 
 from __future__ import annotations
@@ -112,9 +111,8 @@ def write(job: Job, scratch: Path, log: CappedLog, lines: Sequence[Line]) -> Non
 
 
 def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
-    """Handle problems by the command of a job, which is that of a worker (see worker.py). The
-    worker writes the files of a problem into the folder of the job, in a folder with the name of
-    the problem."""
+    """Handle problems by the command of a job, which is that of a worker (see worker.py). The worker writes the files
+    of a problem into the folder of the job, in a folder with the name of the problem."""
     folder = job.status_path.parent
     under = [batch.pins, shlex.join(job.command)]
     tasks = {

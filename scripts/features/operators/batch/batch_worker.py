@@ -4,10 +4,9 @@
     worker.add_arguments(parser)
     worker.serve(parser.parse_args(), handle, load)
 
-`handle(payload, facts)` is like the body of a stage's script: if its task fails, it raises an
-exception or calls exits.fail. Its output goes to the log of the task. The values that it stores in
-`facts` are the result of the task. The process may end at any time; the journal contains all tasks
-that have ended.
+`handle(payload, facts)` is like the body of a stage's script: if its task fails, it raises an exception or calls
+exits.fail. Its output goes to the log of the task. The values that it stores in `facts` are the result of the task. The
+process may end at any time; the journal contains all tasks that have ended.
 
 With --serve, it times the calls of programs that `load` loads (timing/worker.py).
 """

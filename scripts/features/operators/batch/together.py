@@ -1,13 +1,12 @@
 """Compile many small programs, several of them as one module, each with its own outcome.
 
-Most of the time that iree-compile takes for a small program is needed only once per module. If a
-module does not compile, the programs that its diagnostics name have failed. The others are compiled
-again, with others that wait. If no program is named (a crash, a hang, out of memory), the module is
-halved.
+Most of the time that iree-compile takes for a small program is needed only once per module. If a module does not
+compile, the programs that its diagnostics name have failed. The others are compiled again, with others that wait. If no
+program is named (a crash, a hang, out of memory), the module is halved.
 
-If one program of a module fails, the compiler's work on the others is lost. So a module gets only as
-many programs as are likely to compile together. The estimate is made by kind: programs of one kind
-have the same operations and element types, and mostly fail together.
+If one program of a module fails, the compiler's work on the others is lost. So a module gets only as many programs as
+are likely to compile together. The estimate is made by kind: programs of one kind have the same operations and element
+types, and mostly fail together.
 """
 
 from __future__ import annotations

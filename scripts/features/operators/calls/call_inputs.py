@@ -85,9 +85,8 @@ _FLOATS: tuple[tuple[str, str, Rule], ...] = (
 
 
 def make(call: Call, seed: int) -> list[torch.Tensor]:
-    """Return a tensor for each of `call.inputs`, with the traced strides. The same seed gives the
-    same values for a problem, regardless of other problems. Raises ValueError if the operator is
-    defined on no input."""
+    """Return a tensor for each of `call.inputs`, with the traced strides. The same seed gives the same values for a
+    problem, regardless of other problems. Raises ValueError if the operator is defined on no input."""
     made: dict[int, torch.Tensor] = {}
     others: dict[tuple[str, int | None], torch.Tensor] = {}
 

@@ -19,9 +19,8 @@ from scripts.features.operators.problems.argument_values import Arguments
 class Facts:
     """The fields of a problem in BackendBench's dataset, with the names that they have there.
 
-    `runtime_ms`: milliseconds on the GPU of its authors. `relative_runtime_to_kernel_launch`: the
-    same time as a multiple of the time of an empty launch. Both are None if the dataset has no
-    number.
+    `runtime_ms`: milliseconds on the GPU of its authors. `relative_runtime_to_kernel_launch`: the same time as a
+    multiple of the time of an empty launch. Both are None if the dataset has no number.
     """
 
     runnable: bool
@@ -37,10 +36,9 @@ class Facts:
 class Problem:
     """An operator (`aten.add.Tensor`) and its arguments as text.
 
-    `count`: number of calls in its source. `models`: the models that call it; () if they are not
-    known. `calls`: the calls of each of these models; () if only their sum is known. `facts`: the
-    facts of a problem of the dataset, else None. `source_uuid`: its uuid in the source, if a dtype
-    was replaced here.
+    `count`: number of calls in its source. `models`: the models that call it; () if they are not known. `calls`: the
+    calls of each of these models; () if only their sum is known. `facts`: the facts of a problem of the dataset, else
+    None. `source_uuid`: its uuid in the source, if a dtype was replaced here.
     """
 
     op: str

@@ -198,9 +198,8 @@ def _distinct(rows: Iterable[Row]) -> tuple[Problem, ...]:
 
 @dataclass
 class OperatorTime:
-    """The time of all calls of an operator in a model, in milliseconds. `best_ms`: with the fastest
-    verified lowering path of each problem, and eager's latency where none is verified; such calls
-    are counted in `unverified`."""
+    """The time of all calls of an operator in a model, in milliseconds. `best_ms`: with the fastest verified lowering
+    path of each problem, and eager's latency where none is verified; such calls are counted in `unverified`."""
 
     op: str
     calls: int = 0

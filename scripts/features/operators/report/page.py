@@ -180,9 +180,8 @@ def _blocked(table: Table) -> Iterator[str]:
 
 
 def blocked(table: Table, target: str, most: int) -> str:
-    """Return the table of the problems that pass on no lowering path of a target, with the reasons.
-    Those with the most calls are first. If there are more than `most`, a note says how many. "" if
-    there are none."""
+    """Return the table of the problems that pass on no lowering path of a target, with the reasons. Those with the most
+    calls are first. If there are more than `most`, a note says how many. "" if there are none."""
     problems = table.by_problem(table.paths_of(target))
     found = [rows for rows in problems if not any(map(table.passes, rows))]
     found.sort(key=lambda rows: (-rows[0].problem.count, rows[0].problem.op))

@@ -240,9 +240,8 @@ def _add_overhead(of_problem: Sequence[Record]) -> None:
 
 
 def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> dict[str, Line]:
-    """Return how a stage ended for the problems of a batch, by their names. If the job of the batch
-    failed before it came to a problem, the outcome is that of the job. If the file is damaged, all
-    outcomes are `damaged`."""
+    """Return how a stage ended for the problems of a batch, by their names. If the job of the batch failed before it
+    came to a problem, the outcome is that of the job. If the file is damaged, all outcomes are `damaged`."""
     job = outcome.read_or_damaged(root / stage.path(batch, STATUS))
     path = root / stage.path(batch, OUTCOMES)
     found: dict[str, Line] = {}
