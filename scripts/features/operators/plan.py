@@ -45,10 +45,6 @@ class OperatorsPlan:
         self.part = part(plan.configured)
         self.groups = OperatorGroups(plan.configured, plan.row_forked)
 
-    def batches(self) -> list[str]:
-        """The names of all batches."""
-        return self.part.batch_names()
-
     def target(self, wildcards) -> Target:
         """The target of a batch."""
         return self.part.targets[wildcards.target]

@@ -256,10 +256,8 @@ def _constant(name: str, leaf: Any) -> Any:
     """Return a value that is not a tensor, as torch takes it."""
     match leaf:
         case argument_values.Name(path):
-            found = getattr(
-                torch, argument_values.DTYPES.get(path) or path.rpartition(".")[2], None
-            )
-            if found is None:
+            known_as = argument_values.DTYPES.get(path) or path.rpartition(".")[2]
+            if (found := getattr(torch, known_as, None)) is None:
                 raise NotCallable(f"unknown-operator: argument {name}: torch has no {path}")
             return found
         case argument_values.Device():

@@ -73,22 +73,19 @@ class Row:
 
 def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]) -> list[Record]:
     """Return the records of a batch, by problem: first IREE's, then the baselines'."""
-    read: dict[tuple[str, Cell], Mapping[str, Line]] = {}
-    names_of = [problem.name for problem in problems]
+    listed = [problem.name for problem in problems]
 
-    def ends(stage: Stage, cell: Cell) -> Mapping[str, Line]:
-        key = stage.name, cell
-        if key not in read:
-            read[key] = ended_in(root, stage, cell, names_of)
-        return read[key]
+    @functools.cache
+    def ends(stage: str, cell: Cell) -> Mapping[str, Line]:
+        return ended_in(root, STAGES[stage], cell, listed)
 
     rows: dict[str, Row] = {}
     for cell in part(matrix).rows():
         if cell["batch"] == batch:
-            row = _row(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)])
+            row = _row(matrix, cell, [(s, ends(s.name, c)) for s, c in matrix.chain(cell)])
             if row.ends[-1][0].measures:
                 stage, group = matrix.timed(cell)
-                row = replace(row, group=str(group), timed=ends(stage, group))
+                row = replace(row, group=str(group), timed=ends(stage.name, group))
             rows[str(cell)] = row
     found = []
     for problem in problems:

@@ -172,12 +172,14 @@ def _rates(table: Table, target: str) -> dict[str, Any]:
 
 def _fix(of: analysis.Fix) -> dict[str, Any]:
     return {
-        **{key: getattr(of, key) for key in ("fault", "status", "reason", "detail", "calls")},
-        "stage": of.stage.removeprefix("operator_"),
+        **{key: getattr(of.first, key) for key in ("fault", "status", "reason")},
+        "detail": of.detail,
+        "calls": of.calls,
+        "stage": of.first.stage.removeprefix("operator_"),
         "blocked": of.blocked_calls,
         "problems": len(of.problems),
-        "operators": list(of.operators),
-        "example": of.problems[0].args if of.problems else "",
+        "operators": of.operators,
+        "example": of.problems[0].args,
         "where": [wording.path(column) for column in of.columns],
         "models": list(dict.fromkeys(model for model, _ in of.alone)),
     }
