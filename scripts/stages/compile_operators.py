@@ -71,13 +71,12 @@ def compile_batch(
     by_name = {line.problem: line for line in lines}
     shortest = by_name.pop(SHORTEST).result if programs else {}
     function = {key: shortest[key] for key in ("module", "function") if key in shortest}
-    found = [
-        dataclasses.replace(
-            line,
-            result=line.result | {SHORTEST: function} if "module" in line.result else line.result,
-        )
-        for line in by_name.values()
-    ]
+    found = []
+    for line in by_name.values():
+        result = dict(line.result)
+        if "module" in result:
+            result[SHORTEST] = function
+        found.append(dataclasses.replace(line, result=result))
     return found, processes
 
 
