@@ -17,18 +17,14 @@ from rich.table import Table
 
 from scripts.core import atomic, exits
 from scripts.features.operators.problems import argument_values, dataset, selection, traces
-from scripts.features.operators.problems.problem import Problem, merged
+from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.problems.selection import Selection
 
 
 def main() -> None:
     args = _arguments()
-    notes: list[str] = []
     try:
-        if args.traces:
-            problems = list(merged(p for path in args.traces for p in traces.read(path)))
-        else:
-            problems, notes = dataset.read_named(args.dataset, args.mapping)
+        problems, notes = dataset.read_source(args.dataset, args.mapping, args.traces or ())
     except (dataset.DatasetError, traces.TraceError, OSError) as error:
         exits.fail(str(error))
     for note in notes:
