@@ -130,7 +130,8 @@ def _declared(path: Path, name: str, kind: type, otherwise: Any = None) -> Any:
 
 
 def _place_of_shapes(path: Path, root: Path) -> tuple[Path, str]:
-    """The file and the name of the SHAPES of a kernel: its own, or a constant of another module that it imports as SHAPES."""
+    """The file and the name of the SHAPES of a kernel: its own, or a constant of another module that it imports as
+    SHAPES."""
     try:
         tree = ast.parse(path.read_bytes())
     except SyntaxError as error:

@@ -112,8 +112,8 @@ def part(matrix: Matrix) -> Operators:
 
 
 def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
-    """Return the operators of a configuration. The entries that are selected for models are taken for operators too if the
-    command line selects them."""
+    """Return the operators of a configuration. The entries that are selected for models are taken for operators too if
+    the command line selects them."""
     known, chosen, selections = draft.known, draft.chosen, draft.selections
     problems = draft.problems
     given = DEFAULTS | (draft.config.get("operators") or {})

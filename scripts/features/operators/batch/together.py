@@ -51,8 +51,8 @@ OF_NO_PROGRAM = (outcome.DISK_FULL, "bad-flag", "unknown-target")
 LOG_CHARS = 16_000
 """Maximum length of the stored compiler output of a failed program."""
 TOGETHER_S, TOGETHER_FLOOR_S = 3.0, 10.0
-"""CPU seconds per program of a module of several, and at least: CPU time depends little on other work on the machine.
-(Convolutions in f16 take 1 to 2 s.) A module that takes longer is split, and none of its programs fails because of that."""
+"""CPU seconds per program of a module of several, and at least. CPU time depends little on other work on the machine.
+Convolutions in f16 take 1 to 2 s. A module that takes longer is split, and none of its programs fails because of that."""
 ONE_THREAD = "--mlir-disable-threading"
 """A batch takes one core. Several batches use several cores better than the threads of one."""
 NO_SYMBOLS = "--disable-symbolication"
@@ -70,10 +70,10 @@ _WORDS = re.compile(
 class Tried:
     """The result of compiling some programs as one module.
 
-    `diagnosis`: of all of them, without the line, which belongs to a single program; None if they compiled. `printed`: the
-    compiler's output. `blamed`: the diagnosis and output of the programs of a module that have failed, by their number.
-    `says_all`: whether that is what they print if compiled alone; it may not be if there are errors that no program can be
-    blamed for.
+    `diagnosis`: of all of them, without the line, which belongs to a single program; None if they compiled. `printed`:
+    the compiler's output. `blamed`: the diagnosis and output of the programs of a module that have failed, by their
+    number. `says_all`: whether that is what they print if compiled alone; it may not be if there are errors that no
+    program can be blamed for.
     """
 
     diagnosis: Diagnosis | None
@@ -87,10 +87,11 @@ class Tried:
 class Compilation:
     """Compiles the programs of a batch.
 
-    `job`: its command is iree-compile with the flags of a target, its limits are those of a program compiled alone, and its
-    fingerprint is that of the code that decides how a program fails. The folder of its status gets the `modules`, and `work`.
-    `version`: of the compiler; part of the key of a cached result. `cache`: a folder that runs may share. `again`: whether a
-    program is compiled although its outcome is in the cache. `together`: maximum number of programs per module.
+    `job`: its command is iree-compile with the flags of a target, its limits are those of a program compiled alone, and
+    its fingerprint is that of the code that decides how a program fails. The folder of its status gets the `modules`,
+    and `work`. `version`: of the compiler; part of the key of a cached result. `cache`: a folder that runs may share.
+    `again`: whether a program is compiled although its outcome is in the cache. `together`: maximum number of programs
+    per module.
     """
 
     job: Job

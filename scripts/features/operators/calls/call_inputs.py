@@ -1,12 +1,12 @@
 """Make seeded input values on which the operator is defined and on which its result depends.
 
 Rules make the values of a tensor argument, so that they suit the operator. Random values are drawn with numpy, because
-torch's generators differ between versions. They are float32 or int64, and converted to the dtype of the tensor. If an operator
-overwrites values by index, the indices do not repeat, because the order of writes differs between runtimes.
+torch's generators differ between versions. They are float32 or int64, and converted to the dtype of the tensor. If an
+operator overwrites values by index, the indices do not repeat, because the order of writes differs between runtimes.
 
-Tables give the rule of each argument; the first matching entry is used. _DERIVED has the rules of arguments that are computed
-from other arguments (as a forward operator would have saved them); these are made last. _INTEGERS and _FLOATS have the rules
-that depend only on the operator.
+Tables give the rule of each argument; the first matching entry is used. _DERIVED has the rules of arguments that are
+computed from other arguments (as a forward operator would have saved them); these are made last. _INTEGERS and _FLOATS
+have the rules that depend only on the operator.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def located(named: str, file: str) -> Path:
 def read_source(
     named: str | None, mapping: str | None, files: Sequence[Path]
 ) -> tuple[list[Problem], list[str]]:
-    """Read a dataset and perhaps its mapping, each a path or the id of a dataset on the hub; without a dataset, trace files.
-    Return the problems, and notes for the user. Raises DatasetError, TraceError and OSError."""
+    """Read a dataset and perhaps its mapping, each a path or the id of a dataset on the hub; without a dataset, trace
+    files. Return the problems, and notes for the user. Raises DatasetError, TraceError and OSError."""
     if named:
         models = located(mapping, MAPPING) if mapping else None
         return read(located(named, PROBLEMS), models)

@@ -131,8 +131,8 @@ Key = tuple[str, str, str, str, str]
 class Fix:
     """The `rows` that fail for one reason.
 
-    `blocked`: their problems that pass on no lowering path of a target on which they fail for this reason. `alone`: models,
-    on a column, none of whose problems fails for another reason there.
+    `blocked`: their problems that pass on no lowering path of a target on which they fail for this reason. `alone`:
+    models, on a column, none of whose problems fails for another reason there.
     """
 
     rows: Sequence[Row]
@@ -172,8 +172,8 @@ class Fix:
 
 
 def fixes(table: Table) -> list[Fix]:
-    """Return what to fix: the failures of compilers and runtimes, grouped by their reasons. The first one frees the most
-    calls. Of equal ones, that which lets more models pass is first."""
+    """Return what to fix: the failures of compilers and runtimes, grouped by their reasons. The first one frees the
+    most calls. Of equal ones, that which lets more models pass is first."""
     passing = {(row.problem.name, row.column.target) for row in table.rows if table.passes(row)}
     groups = defaultdict[Key, list[Row]](list)
     reasons = defaultdict[tuple[str, Column], set[Key]](set)
@@ -197,8 +197,8 @@ def _distinct(rows: Iterable[Row]) -> list[Problem]:
 
 @dataclass
 class OperatorTime:
-    """The time of all calls of an operator in a model, in milliseconds. `best_ms`: with the fastest verified lowering path of
-    each problem, and eager's latency where none is verified; such calls are counted in `unverified`."""
+    """The time of all calls of an operator in a model, in milliseconds. `best_ms`: with the fastest verified lowering
+    path of each problem, and eager's latency where none is verified; such calls are counted in `unverified`."""
 
     op: str
     calls: int = 0
@@ -209,7 +209,8 @@ class OperatorTime:
 
 @dataclass
 class ModelTime:
-    """The time of the operators of a model, of those calls whose problem was timed in eager mode. `calls`: all of its calls."""
+    """The time of the operators of a model, of those calls whose problem was timed in eager mode. `calls`: all of its
+    calls."""
 
     model: str
     calls: int = 0

@@ -55,10 +55,10 @@ _OF_RUN = [name for name in _KEYS["run"] if name not in _NOT_OF_STAGE]
 class Row:
     """The rows of one batch on one lowering path, or under one baseline.
 
-    `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or runtime. `versions`: the
-    versions that the environments of the row pin. `code`: the hash of the code of the last stage.
-    `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed, and
-    `timed`, how that ended by problem; empty if they are only compiled.
+    `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or
+    runtime. `versions`: the versions that the environments of the row pin. `code`: the hash of the code of the last
+    stage. `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed,
+    and `timed`, how that ended by problem; empty if they are only compiled.
     """
 
     cell: Cell
