@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,7 +65,7 @@ class Tree:
         """Write the problems, and the files of all stages that are not there."""
         listed = Path("results/operators/batches/0.jsonl")
         listed.parent.mkdir(parents=True, exist_ok=True)
-        listed.write_text("".join(json.dumps(p.to_json()) + "\n" for p in self.problems))
+        listed.write_text("".join(problem.line() for problem in self.problems))
         chains = [self.matrix.chain(row) for row in self.matrix.parts["operators"].rows()]
         for chain in chains:
             for number, (stage, cell) in enumerate(chain):

@@ -51,7 +51,7 @@ rule select_operators:
         source="results/operators/source.json",
         batches=expand(
             "results/operators/batches/{batch}.jsonl",
-            batch=PLAN["operators"].batches(),
+            batch=PLAN["operators"].part.batch_names(),
         ),
     log:
         "results/logs/select_operators.txt",
@@ -256,7 +256,7 @@ rule aggregate_operators:
         source="results/operators/source.json",
         batches=expand(
             "results/operators/batches/{batch}.jsonl",
-            batch=PLAN["operators"].batches(),
+            batch=PLAN["operators"].part.batch_names(),
         ),
     output:
         csv=report(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,18 @@ _PIPELINE_KEYS = ("dtype", "shape", "max_bytes", "tolerance")
 """Keys of a kernel's entry that are not options of its functions."""
 
 
+def _selected(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The patterns of kernels and the options of each: of `kernels.select`, then of `suites:`."""
+    for prefix, entries in (
+        ("", config["kernels"].get("select", ["*"])),
+        (PREFIX, config.get("suites") or []),
+    ):
+        for entry in entries:
+            for name, options in [(entry, {})] if isinstance(entry, str) else entry.items():
+                if str(name).startswith(prefix):
+                    yield str(name).removeprefix(prefix), options or {}
+
+
 def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
     """A model for each kernel, dtype and shape of the configuration.
 
@@ -30,19 +42,14 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
     section = config.get("kernels")
     if section is None:
         return {}
-    further = [
-        (name.removeprefix(PREFIX), own)
-        for name, own in _pairs(config.get("suites") or [])
-        if name.startswith(PREFIX)
-    ]
     there = kernels.names(root)
     options: dict[str, dict[str, Any]] = {}
-    for pattern, own in (*_pairs(section.get("select", ["*"])), *further):
+    for pattern, own in _selected(config):
         matched = [name for name in there if fnmatchcase(name, pattern)]
         if there and not matched:
             problems.append(f"kernels.select: {reading.unknown('kernel', pattern, there)}")
         for name in matched:
-            options[name] = {**options.get(name, {}), **(own or {})}
+            options[name] = {**options.get(name, {}), **own}
     found: dict[str, Model] = {}
     for name, own in options.items():
         try:
@@ -54,12 +61,6 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
         except (KernelError, source.ModelFileError) as error:
             problems.append(f"kernels.{name}: {error}")
     return found
-
-
-def _pairs(entries: Iterable[str | Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The names and options of a list whose items are names, or mappings from names to options."""
-    for entry in entries:
-        yield from [(entry, None)] if isinstance(entry, str) else entry.items()
 
 
 def _variants(kernel: Kernel, entry: Mapping[str, Any]) -> Iterator[Model]:

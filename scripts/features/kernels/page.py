@@ -1,4 +1,5 @@
-"""Write results/kernels.md and the summary of a run: means, and GB/s of every kernel. The same rows give the same page."""
+"""Write results/kernels.md and the summary of a run: means, and GB/s of every kernel. The same rows give the same
+page."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ with the right results, of all rows; a row without a latency is in no mean, so m
 
 @dataclass(frozen=True)
 class Kernels:
-    """The rows of all kernels or of one. `records`: by model and column. `shares`: by column, the shares of the machine's
-    bandwidth that its rows reach; rows on a device whose bandwidth is not known have none."""
+    """The rows of all kernels or of one. `records`: by model and column. `shares`: by column, the shares of the
+    machine's bandwidth that its rows reach; rows on a device whose bandwidth is not known have none."""
 
     table: Table
     records: Mapping[tuple[str, Column], Record]

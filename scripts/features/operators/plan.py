@@ -43,10 +43,6 @@ class OperatorsPlan:
         self.part = part(plan.configured)
         self.groups = OperatorGroups(plan.configured, plan.row_forked)
 
-    def batches(self) -> list[str]:
-        """The names of all batches."""
-        return self.part.batch_names()
-
     def batch_of_problems(self, *before: str) -> dict[str, str | list[str]]:
         """The problems of a batch, and their outcomes in the stages `before`, as inputs."""
         inputs: dict[str, str | list[str]] = {"batch": "results/operators/batches/{batch}.jsonl"}

@@ -38,11 +38,10 @@ OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
 class Operators:
     """Operator problems, and the lowering paths, targets and baselines that they take.
 
-    `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a
-    trace, the traces of the models are the source. `batches`: the number of batches; a problem
-    belongs to one of them by its uuid. `targets` have no overrides, which are for models.
-    `compile_only`: names of targets whose modules are not run. `measure`: the values that differ from
-    OPERATOR_RULE.
+    `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a trace, the traces of
+    the models are the source. `batches`: the number of batches; a problem belongs to one of them by its uuid. `targets`
+    have no overrides, which are for models. `compile_only`: names of targets whose modules are not run. `measure`: the
+    values that differ from OPERATOR_RULE.
     """
 
     dataset: str = ""
@@ -113,8 +112,8 @@ def part(matrix: Matrix) -> Operators:
 
 
 def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
-    """Return the operators of a configuration. The entries that are selected for models are taken for operators too if the
-    command line selects them."""
+    """Return the operators of a configuration. The entries that are selected for models are taken for operators too if
+    the command line selects them."""
     known, chosen, selections = draft.known, draft.chosen, draft.selections
     problems = draft.problems
     given = DEFAULTS | (draft.config.get("operators") or {})
@@ -156,8 +155,7 @@ def _runs(baseline: Baseline) -> bool:
 
 
 def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: list[str]) -> dict:
-    """Return the entries that globs match, in the order declared. Adds a glob that matches none to
-    `problems`."""
+    """Return the entries that globs match, in the order declared. Adds a glob that matches none to `problems`."""
     singular = {"compile_only": "target of operators"}.get(kind, kind.removesuffix("s"))
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):

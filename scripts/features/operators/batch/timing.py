@@ -12,8 +12,8 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -177,14 +177,22 @@ class _Work:
         for _ in range(self._rule.generations):
             with pools.opened(len(timed)):
                 for one in timed:
-                    one.generation(self._rule.budget_s / self._rule.generations)
+                    begun = time.monotonic()
+                    one.group.generation(self._rule.budget_s / self._rule.generations)
+                    one.seconds += time.monotonic() - begun
 
     def _turns(self, name: str, programs: Mapping[str, Any], pools: _Pools) -> _Turns:
         def said(text: str) -> None:
             if not text.startswith("generation"):
                 self._log.note(f"# {name}: {text}")
 
-        return _Turns(programs, self._given.anchor, self._rule, pools, said)
+        def start(member: str) -> _Loaded:
+            return pools.program(member, programs[member.removesuffix(TWIN)])
+
+        anchor = self._given.anchor
+        control = anchor if anchor in programs else next(iter(programs))
+        members = [*programs, control + TWIN]
+        return _Turns(Group(members, start, self._rule, lambda _: False, said), control)
 
     def _command(self, member: str, line: Line) -> Member:
         folder = Path(self._given.members[member])
@@ -216,27 +224,14 @@ class _Work:
         return Line(of.name, verdict.record(job, first), round(timed.seconds, 3), result)
 
 
+@dataclass
 class _Turns:
     """The turns of one problem. `control`: the member that is there twice."""
 
-    def __init__(
-        self,
-        programs: Mapping[str, Any],
-        anchor: str,
-        rule: Rule,
-        pools: _Pools,
-        said: Callable[[str], None],
-    ) -> None:
-        self.control = anchor if anchor in programs else next(iter(programs))
-        twin = self.control + TWIN
-        of = {**programs, twin: programs[self.control]}
-        self.group = Group(list(of), lambda name: pools.program(name, of[name]), rule, lambda _: False, said)  # fmt: skip
-        self.started, self.seconds = time.time(), 0.0
-
-    def generation(self, seconds: float) -> None:
-        begun = time.monotonic()
-        self.group.generation(seconds)
-        self.seconds += time.monotonic() - begun
+    group: Group
+    control: str
+    started: float = field(default_factory=time.time)
+    seconds: float = 0.0
 
 
 class _Pools:

@@ -74,4 +74,4 @@ def _counted(fix: Fix) -> str:
     count, others = len(fix.problems), len(fix.operators) - 1
     more = f" and {others} more operator{'s' * (others > 1)}" if others else ""
     problems = f"{count} problem{'s' * (count > 1)} of {fix.operators[0]}{more}"
-    return f"{fix.fault}: {fix.calls:,} calls, {problems}"
+    return f"{fix.first.fault}: {fix.calls:,} calls, {problems}"

@@ -46,16 +46,18 @@ def _rates(table: Table, target: str) -> dict[str, Any]:
     }
 
 
-def _fix(of: analysis.Fix) -> dict[str, Any]:
+def _fix(fix: analysis.Fix) -> dict[str, Any]:
     return {
-        **{key: getattr(of, key) for key in ("fault", "status", "reason", "detail", "calls")},
-        "stage": of.stage.removeprefix("operator_"),
-        "blocked": of.blocked_calls,
-        "problems": len(of.problems),
-        "operators": list(of.operators),
-        "example": of.problems[0].args if of.problems else "",
-        "where": [wording.path(column) for column in of.columns],
-        "models": list(dict.fromkeys(model for model, _ in of.alone)),
+        **{key: getattr(fix.first, key) for key in ("fault", "status", "reason")},
+        "detail": fix.detail,
+        "calls": fix.calls,
+        "stage": fix.first.stage.removeprefix("operator_"),
+        "blocked": fix.blocked_calls,
+        "problems": len(fix.problems),
+        "operators": fix.operators,
+        "example": fix.problems[0].args,
+        "where": [wording.path(column) for column in fix.columns],
+        "models": list(dict.fromkeys(model for model, _ in fix.alone)),
     }
 
 

@@ -54,10 +54,10 @@ _OF_RUN = [name for name in _KEYS["run"] if name not in _NOT_OF_STAGE]
 class Row:
     """The rows of one batch on one lowering path, or under one baseline.
 
-    `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or runtime. `versions`: the
-    versions that the environments of the row pin. `code`: the hash of the code of the last stage.
-    `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed, and
-    `timed`, how that ended by problem; empty if they are only compiled.
+    `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or
+    runtime. `versions`: the versions that the environments of the row pin. `code`: the hash of the code of the last
+    stage. `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed,
+    and `timed`, how that ended by problem; empty if they are only compiled.
     """
 
     cell: Cell
@@ -72,22 +72,19 @@ class Row:
 
 def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]) -> list[Record]:
     """Return the records of a batch, by problem: first IREE's, then the baselines'."""
-    read: dict[tuple[str, Cell], Mapping[str, Line]] = {}
-    names_of = [problem.name for problem in problems]
+    listed = [problem.name for problem in problems]
 
-    def ends(stage: Stage, cell: Cell) -> Mapping[str, Line]:
-        key = stage.name, cell
-        if key not in read:
-            read[key] = ended_in(root, stage, cell, names_of)
-        return read[key]
+    @functools.cache
+    def ends(stage: str, cell: Cell) -> Mapping[str, Line]:
+        return ended_in(root, STAGES[stage], cell, listed)
 
     rows: dict[str, Row] = {}
     for cell in part(matrix).rows():
         if cell.batch == batch:
-            row = _row(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)])
+            row = _row(matrix, cell, [(s, ends(s.name, c)) for s, c in matrix.chain(cell)])
             if row.ends[-1][0].measures:
                 stage, group = matrix.timed(cell)
-                row = replace(row, group=str(group), timed=ends(stage, group))
+                row = replace(row, group=str(group), timed=ends(stage.name, group))
             rows[str(cell)] = row
     found = []
     for problem in problems:
@@ -239,9 +236,8 @@ def _add_overhead(of_problem: Sequence[Record]) -> None:
 
 
 def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> dict[str, Line]:
-    """Return how a stage ended for the problems of a batch, by their names. If the job of the batch
-    failed before it came to a problem, the outcome is that of the job. If the file is damaged, all
-    outcomes are `damaged`."""
+    """Return how a stage ended for the problems of a batch, by their names. If the job of the batch failed before it
+    came to a problem, the outcome is that of the job. If the file is damaged, all outcomes are `damaged`."""
     job = outcome.read_or_damaged(root / stage.path(batch, STATUS))
     path = root / stage.path(batch, OUTCOMES)
     found: dict[str, Line] = {}

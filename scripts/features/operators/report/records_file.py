@@ -17,7 +17,7 @@ COMMAND = "snakemake --cores <n> results/operators.csv"
 
 @dataclass(frozen=True, eq=False)
 class OperatorRecord:
-    """One line of the file, with the keys by which scripts.features.report.verbs.export selects."""
+    """One line of the file, with the keys by which `vmfbench export` selects."""
 
     data: Mapping[str, Any]
 

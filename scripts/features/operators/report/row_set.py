@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic
-from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.problem import read_problems
 from scripts.features.operators.report import columns, page, problem_record, records_file
 from scripts.features.operators.report.operators_screen import Screen
 from scripts.features.operators.report.table import Table
@@ -27,9 +26,7 @@ def _records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]
     """Yield the records of all problems, by batch."""
     for batch in part(matrix).batch_names():
         listed = root / f"results/operators/batches/{batch}.jsonl"
-        lines = listed.read_text(encoding="utf-8").splitlines()
-        problems = [Problem.from_json(json.loads(line)) for line in lines]
-        yield from problem_record.of_batch(root, matrix, batch, problems)
+        yield from problem_record.of_batch(root, matrix, batch, read_problems(listed))
 
 
 def _form(record: Mapping[str, Any]) -> tuple[str, ...]:
