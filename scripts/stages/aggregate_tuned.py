@@ -9,7 +9,7 @@ import yaml
 
 from scripts.core import atomic, commands, exits
 from scripts.features import registry
-from scripts.features.variants import tuned_matrix, tuning
+from scripts.features.variants import kept_results, tuned_matrix
 from scripts.features.variants import tuned_page as page
 from scripts.features.variants import tuned_rows as rows
 from scripts.features.variants.tuned_columns import COLUMNS, FIELDS
@@ -34,7 +34,7 @@ def main() -> None:
     with aggregates.files(args.out_csv):
         for result in rows.results(found):
             shown = yaml.safe_dump(msgspec.to_builtins(result), sort_keys=False, width=100)
-            path = tuning.path_of(result.model, result.target, args.out_results)
+            path = kept_results.path_of(result.model, result.target, args.out_results)
             atomic.write_text(path, HEAD + shown)
             report = reports.get((result.model, result.target))
             if chosen := report and report.of(report.tuned):
@@ -42,10 +42,10 @@ def main() -> None:
     aggregates.publish(args, "tuned", found, COLUMNS, page.page(found, reports))
 
 
-def _write_spec(result: tuning.Result, text: str, folder: Path) -> None:
+def _write_spec(result: kept_results.Result, text: str, folder: Path) -> None:
     """Write the tuning spec of a result. Those of earlier results stay, since rows and recorded commands name them."""
     if text:
-        atomic.write_text(tuning.spec_path(result.model, result.target, text, folder), text)
+        atomic.write_text(kept_results.spec_path(result.model, result.target, text, folder), text)
 
 
 if __name__ == "__main__":

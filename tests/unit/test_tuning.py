@@ -13,13 +13,12 @@ import msgspec
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import flag_checks, flag_sets, tuned_matrix, tuning
+from scripts.features.variants import flag_checks, flag_sets, kept_results, tuned_matrix
 from scripts.features.variants import tuned_page as tuning_page
-from scripts.features.variants import tuning_plan as of_driver
 from scripts.features.variants.candidates import Search
+from scripts.features.variants.kept_results import Result
 from scripts.features.variants.search.report import Line, Report, Specs, Timing, TunedOperation
 from scripts.features.variants.tuned_matrix import Tuning
-from scripts.features.variants.tuning import Result
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import expansion, settings
 from scripts.matrix.cell import Cell, Kind
@@ -55,7 +54,7 @@ def test_candidates_are_what_is_configured_then_all_combinations_each_once():
         },
         preprocessing={"p": flag_sets.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)},
     )
-    found = tuning.candidates("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
+    found = tuned_matrix.combined("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
     assert [(c.name, c.variant.flags) for c in found] == [
         ("f-as-configured", ("--a",)),
         ("f-O2", ()), ("g-O2", ()), ("g-O2-a", ("--a",)),
@@ -191,7 +190,7 @@ def aggregate(tree, monkeypatch):
         aggregate_tuned.main()
         with open("results/tuned.csv", newline="") as file:
             rows = {row["frontend"] or row["runtime"]: row for row in csv.DictReader(file)}
-        return rows, tuning.read(tuning.path_of("conv", "llvm-cpu"))
+        return rows, kept_results.read(kept_results.path_of("conv", "llvm-cpu"))
 
     return run
 
@@ -244,11 +243,11 @@ def test_a_result_with_a_tuning_spec_names_its_file(aggregate):
     specs = (Specs("other", "ok", "", "", 20.0, (FOUND,), 0.1),)
     lines = [line("as-configured", 4.0, True), line("other-spec", 2.0, spec=SPEC)]
     rows, result = aggregate(lines=lines, specs=specs)
-    path = tuning.spec_path("conv", "llvm-cpu", SPEC)
+    path = kept_results.spec_path("conv", "llvm-cpu", SPEC)
     assert path.read_text() == SPEC
     flags = ("--y", f"--iree-codegen-tuning-spec-path={path}")
     assert (result.flags, rows["tuned"]["flags"]) == (flags, "; ".join(flags))
-    assert tuning.spec_problem(result.flags) == ""
+    assert kept_results.spec_problem(result.flags) == ""
     page = Path("results/tuned.md").read_text()
     row = (
         "| `main_dispatch_0` | 40 % | `a = [1]` | `a = [2]` | 1.25 × | 12, 2 of them not accepted |"
@@ -384,16 +383,16 @@ RESULT = Result(
 @pytest.fixture
 def auto(tmp_path, monkeypatch):
     """The shipped matrix with `tuned: auto`, and a result with changes; the matrix and the warnings."""
-    monkeypatch.setattr(of_driver, "cpu_name", lambda: "A CPU")
+    monkeypatch.setattr(kept_results, "cpu_name", lambda: "A CPU")
     matrix = shipped({"models": "bert,vit"}, targets={"llvm-cpu": {"tuned": "auto"}})
     matrix = dataclasses.replace(matrix, measure={"threads": 2})
-    versions = of_driver.versions(matrix, "torchxla-stablehlo")
+    versions = kept_results.versions(matrix, "torchxla-stablehlo")
 
     def run(**changes):
         result = msgspec.structs.replace(RESULT, **{"versions": versions, **changes})
-        path = tuning.path_of("bert", "llvm-cpu", tmp_path)
+        path = kept_results.path_of("bert", "llvm-cpu", tmp_path)
         atomic.write_json(path, msgspec.to_builtins(result))  # JSON is YAML
-        return of_driver.with_results(matrix, tmp_path)
+        return kept_results.with_results(matrix, tmp_path)
 
     return run
 
@@ -443,8 +442,8 @@ def test_a_result_of_something_else_is_not_used_and_a_warning_says_why(auto, cha
 
 
 def test_a_result_whose_tuning_spec_has_changed_is_not_used(auto, tmp_path):
-    path = tuning.spec_path("bert", "llvm-cpu", SPEC, tmp_path)
-    flags = tuning.spec_flags("bert", "llvm-cpu", SPEC, tmp_path)
+    path = kept_results.spec_path("bert", "llvm-cpu", SPEC, tmp_path)
+    flags = kept_results.spec_flags("bert", "llvm-cpu", SPEC, tmp_path)
     _, [gone] = auto(flags=flags)
     assert f"its tuning spec {path} does not exist" in gone
     path.write_text(SPEC)
@@ -466,15 +465,15 @@ def test_specs_are_searched_for_where_configurations_are_tile_sizes(tree):
 
 def test_a_damaged_result_is_named(auto, tmp_path):
     auto()
-    tuning.path_of("bert", "llvm-cpu", tmp_path).write_text("model: bert\n")
+    kept_results.path_of("bert", "llvm-cpu", tmp_path).write_text("model: bert\n")
     with pytest.raises(ConfigError, match=r"llvm-cpu.yaml: .*delete it, or restore it"):
-        tuning.read(tuning.path_of("bert", "llvm-cpu", tmp_path))
+        kept_results.read(kept_results.path_of("bert", "llvm-cpu", tmp_path))
 
 
 def test_results_are_not_used_unless_the_target_asks_for_them(tmp_path):
-    atomic.write_json(tuning.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
+    atomic.write_json(kept_results.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
     matrix = shipped({"models": "bert"})
-    assert of_driver.with_results(matrix, tmp_path) == (matrix, [])
+    assert kept_results.with_results(matrix, tmp_path) == (matrix, [])
 
 
 def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):

@@ -8,10 +8,9 @@ from typing import Any
 from scripts.features.variants import (
     flag_checks,
     flag_sets,
+    kept_results,
     remedies,
     tuned_matrix,
-    tuning,
-    tuning_plan,
 )
 from scripts.features.variants.plan import ModuleMaker, VariantsPlan
 from scripts.features.variants.tuned_matrix import Tuning
@@ -26,7 +25,7 @@ def target(
 ) -> dict[str, Any]:
     """What a target tries where a compilation fails, what it does not run, and whether it uses results of tuning."""
     backend, wanted, table = entry["backend"], entry.get("remedies"), remedies.table()
-    tuned = {"tuned": entry.get("tuned") == tuning.AUTO}
+    tuned = {"tuned": entry.get("tuned") == kept_results.AUTO}
     if unknown := [named for named in wanted or () if named not in table.remedies]:
         problems += [
             f"targets.{name}.remedies: {settings.unknown('remedy', named, table.remedies)}"
@@ -42,12 +41,12 @@ FEATURE = Feature(
     "variants",
     target=target,
     flags=lambda entries, backend: flag_sets.table().expanded(entries, backend),
-    reserved=dict.fromkeys(tuning.FRONTENDS, "the name of a row of results/tuned.csv"),
+    reserved=dict.fromkeys(tuned_matrix.FRONTENDS, "the name of a row of results/tuned.csv"),
     part=Tuning,
     read=tuned_matrix.read,
     entries=lambda tuning: {"target": tuning.targets},
     maker=ModuleMaker,
-    adjust=tuning_plan.with_results,
+    adjust=kept_results.with_results,
     problems=flag_checks.problems,
     tables=outputs.files_of("tuned"),
     summary="scripts.features.variants.tuned_page",
