@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import flag_checks, flag_sets, kept_results, tuned_matrix
+from scripts.features.variants import flag_checks, kept_results, tables, tuned_matrix
 from scripts.features.variants import tuned_page as tuning_page
 from scripts.features.variants.candidates import Search
 from scripts.features.variants.kept_results import Result
@@ -45,14 +45,14 @@ def shipped(selections: dict | None = None, **changes) -> Matrix:
 
 def test_candidates_are_what_is_configured_then_all_combinations_each_once():
     one = {"does": "x", "backends": ("llvm-cpu",), "iree": (), "why": "y", "seen": "z"}
-    table = flag_sets.Table(
+    table = tables.FlagSetTable(
         properties={"big": ("x",), "odd": ("y",)},
         opt_levels={"llvm-cpu": ("O3", "O2")},
         flag_sets={
-            "a": flag_sets.FlagSet(name="a", flags=("--a",), needs=("big",), **one),
-            "gpu": flag_sets.FlagSet(name="gpu", flags=("--g",), **one | {"backends": ("cuda",)}),
+            "a": tables.FlagSet(name="a", flags=("--a",), needs=("big",), **one),
+            "gpu": tables.FlagSet(name="gpu", flags=("--g",), **one | {"backends": ("cuda",)}),
         },
-        preprocessing={"p": flag_sets.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)},
+        preprocessing={"p": tables.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)},
     )
     found = tuned_matrix.combined("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
     assert [(c.name, c.variant.flags) for c in found] == [
@@ -132,7 +132,7 @@ def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
     assert first.program == "results/export/conv/mlir/program.mlir"
     assert first.options[-1] == '["--x"]'
     assert search.budget_s == 50
-    assert set(search.properties) == set(flag_sets.table().properties)
+    assert set(search.properties) == set(tables.flag_sets().properties)
     assert plan["variants"].tuning.exports("status.json", of) == [
         "results/export/conv/mlir/status.json"
     ]

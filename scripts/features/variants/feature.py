@@ -7,9 +7,8 @@ from typing import Any
 
 from scripts.features.variants import (
     flag_checks,
-    flag_sets,
     kept_results,
-    remedies,
+    tables,
     tuned_matrix,
 )
 from scripts.features.variants.plan import ModuleMaker, VariantsPlan
@@ -24,7 +23,7 @@ def target(
     name: str, entry: Mapping[str, Any], config: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Any]:
     """What a target tries where a compilation fails, what it does not run, and whether it uses results of tuning."""
-    backend, wanted, table = entry["backend"], entry.get("remedies"), remedies.table()
+    backend, wanted, table = entry["backend"], entry.get("remedies"), tables.remedies()
     tuned = {"tuned": entry.get("tuned") == kept_results.AUTO}
     if unknown := [named for named in wanted or () if named not in table.remedies]:
         problems += [
@@ -40,7 +39,7 @@ def target(
 FEATURE = Feature(
     "variants",
     target=target,
-    flags=lambda entries, backend: flag_sets.table().expanded(entries, backend),
+    flags=lambda entries, backend: tables.flag_sets().expanded(entries, backend),
     reserved=dict.fromkeys(tuned_matrix.FRONTENDS, "the name of a row of results/tuned.csv"),
     part=Tuning,
     read=tuned_matrix.read,

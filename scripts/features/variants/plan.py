@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from scripts.core import atomic
-from scripts.features.variants import candidates, flag_sets, kept_results, remedy_job, tuned_matrix
+from scripts.features.variants import candidates, kept_results, remedy_job, tables, tuned_matrix
 from scripts.features.variants.candidates import Candidate, Search
 from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.iree import tools, tuning_spec
@@ -271,7 +271,7 @@ class Tuning:
         target, settings = self.target(wildcards), tuned_matrix.part(self._matrix)
         declared = tuned_matrix.candidates(self._matrix, wildcards.model, wildcards.target)
         used = {name for candidate in declared for name in (*candidate.needs, *candidate.avoid)}
-        known = flag_sets.table().properties
+        known = tables.flag_sets().properties
         specs = settings.specs if BACKENDS[target.backend].tuning_specs else 0.0
         search = Search(
             tuple(self._maker.completed(way, wildcards.model, target) for way in declared),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from scripts.features.variants import flag_sets
+from scripts.features.variants import tables
 from scripts.features.variants.candidates import Candidate
-from scripts.features.variants.flag_sets import FlagSet
+from scripts.features.variants.tables import FlagSet, FlagSetTable
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import cell, stages, training
 from scripts.matrix.cell import Cell, Kind
@@ -107,7 +107,7 @@ def candidates(matrix: Matrix, model: str, target: str) -> list[Candidate]:
     of = part(matrix).targets[target].of(known)
     tuned = frontends(matrix)
     configured = [of.asked(f.name) for f in tuned.values() if of.takes(known, f)]
-    return combined(of.backend, configured, tuned, flag_sets.table())
+    return combined(of.backend, configured, tuned, tables.flag_sets())
 
 
 def frontends(matrix: Matrix) -> dict[str, Frontend]:
@@ -120,7 +120,7 @@ def frontends(matrix: Matrix) -> dict[str, Frontend]:
 
 
 def combined(
-    backend: str, configured: Sequence[Variant], frontends: Iterable[str], table: flag_sets.Table
+    backend: str, configured: Sequence[Variant], frontends: Iterable[str], table: FlagSetTable
 ) -> list[Candidate]:
     """Return what is tried, each variant once, in order: what is configured, then all combinations.
 
@@ -148,7 +148,7 @@ def combined(
     return list(found.values())
 
 
-def _flag_sets(backend: str, level: str, table: flag_sets.Table) -> Iterator[list[FlagSet]]:
+def _flag_sets(backend: str, level: str, table: FlagSetTable) -> Iterator[list[FlagSet]]:
     """Yield at most one flag set together with at most one preprocessing, for an opt level."""
 
     def fitting(section: dict[str, FlagSet]) -> list[list[FlagSet]]:

@@ -7,7 +7,7 @@ from typing import Any
 from scripts.features.report import thread_scaling
 from scripts.features.report.web.page_source import Record, Run, Source
 from scripts.features.report.web.rows import FAILED_CHARS, end_of
-from scripts.features.variants import remedies
+from scripts.features.variants import tables
 from scripts.matrix.stages import STAGES, status_path
 from scripts.matrix.training import EVAL, TRAIN
 from scripts.records import speedups, wording
@@ -143,7 +143,7 @@ def failures(source: Source) -> dict[str, Any]:
 
 def _cluster(source: Source, of: Cluster) -> dict[str, Any]:
     """Return a cluster with its first failure as the example."""
-    known = remedies.table().remedies if of.stage == "compile" else {}
+    known = tables.remedies().remedies if of.stage == "compile" else {}
     failed = [(row, row.failed) for row in of.rows if row.failed]
     first, example = failed[0]
     return {
