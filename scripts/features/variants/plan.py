@@ -8,13 +8,13 @@ import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from scripts.core import atomic
 from scripts.features.variants import candidates, kept_results, remedy_job, tables, tuned_matrix
-from scripts.features.variants.candidates import Candidate, Search
+from scripts.features.variants.candidates import AnyWay, Search
 from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.iree import tools, tuning_spec
 from scripts.iree.backends import BACKENDS
@@ -43,8 +43,6 @@ _LIMITED = {"time-limit": "timeout", "memory-limit": "oom"}
 TUNE = STAGES["tune"]
 MODULES = {TUNED: "tuned.vmfb", AS_CONFIGURED: "default.vmfb"}
 """The modules that the stage makes, by the frontend of the rows that have them."""
-
-AnyWay = TypeVar("AnyWay", Attempt, Candidate)
 
 
 class ModuleMaker(Maker):
