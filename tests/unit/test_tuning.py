@@ -116,8 +116,7 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
     assert list(timed["members"]) == ["conv/tuned/llvm-cpu", "conv/default/llvm-cpu", "conv/eager/eval"]  # fmt: skip
     assert "results/time/conv/cpu/eval/timing.json" not in files
     assert not [file for file in files if "/compile/" in file or "/mlir/" in file]
-    assert plan["variants"].tuning.is_row(TUNED)
-    assert plan["variants"].tuning.made(TUNED) == "results/tune/conv/llvm-cpu/tuned.vmfb"
+    assert plan.maker.modules(TUNED, "module.vmfb") == ["results/tune/conv/llvm-cpu/tuned.vmfb"]
     assert not set(plan.aggregation.results()) & {
         f for f in files if "/tune" in f or "/default/" in f
     }
@@ -126,16 +125,14 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
 def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
     plan = Plan(tree.matrix, frozenset(), with_conda=False)
     of = SimpleNamespace(model="conv", target="llvm-cpu")
-    search = msgspec.json.decode(plan["variants"].tuning.search(of), type=Search)
+    search = msgspec.json.decode(plan["variants"].search(of), type=Search)
     first = search.candidates[0]
     assert (first.name, first.flags, first.configured) == ("mlir-as-configured", ("--x",), True)
     assert first.program == "results/export/conv/mlir/program.mlir"
     assert first.options[-1] == '["--x"]'
     assert search.budget_s == 50
     assert set(search.properties) == set(tables.flag_sets().properties)
-    assert plan["variants"].tuning.exports("status.json", of) == [
-        "results/export/conv/mlir/status.json"
-    ]
+    assert plan["variants"].exports("status.json", of) == ["results/export/conv/mlir/status.json"]
 
 
 # results/tuned.csv
@@ -319,7 +316,7 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
         plan = Plan(of, frozenset(), with_conda=False)
         cell = SimpleNamespace(model="conv", frontend="mlir", target="llvm-cpu")
         assert plan.maker.specs(cell) == expected
-        assert path in plan["variants"].tuning.specs(cell)
+        assert path in plan["variants"].specs(cell)
         said = f"targets.llvm-cpu.flags: the tuning spec {path} does not exist"
         assert flag_checks.problems(of) == [said]
 
@@ -457,7 +454,7 @@ def test_a_result_whose_tuning_spec_has_changed_is_not_used(auto, tmp_path):
 def test_specs_are_searched_for_where_configurations_are_tile_sizes(tree):
     of = SimpleNamespace(model="conv", target="llvm-cpu")
     search = msgspec.json.decode(
-        Plan(tree.matrix, frozenset(), with_conda=False)["variants"].tuning.search(of), type=Search
+        Plan(tree.matrix, frozenset(), with_conda=False)["variants"].search(of), type=Search
     )
     assert (search.specs, search.spec_flag) == (0.3, "--iree-codegen-tuning-spec-path")
     assert [one.name for one in BACKENDS.values() if one.tuning_specs] == ["llvm-cpu"]

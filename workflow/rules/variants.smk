@@ -40,9 +40,9 @@ rule tune_iree:
     """The fastest module of a model for a target, and the fastest one that is configured anyway."""
     input:
         **environment("tune"),
-        programs=of_cell(lambda w: PLAN["variants"].tuning.exports("program.mlir", w)),
-        exports=of_cell(lambda w: PLAN["variants"].tuning.exports("status.json", w)),
-        specs=of_cell(PLAN["variants"].tuning.specs),
+        programs=of_cell(lambda w: PLAN["variants"].exports("program.mlir", w)),
+        exports=of_cell(lambda w: PLAN["variants"].exports("status.json", w)),
+        specs=of_cell(PLAN["variants"].specs),
         before=artifact("reference", "status.json"),
         weights=artifact("reference", "weights.irpa"),
         inputs=artifact("reference", "inputs.npz"),
@@ -56,18 +56,18 @@ rule tune_iree:
     log:
         artifact("tune", "log.txt"),
     group:
-        together(lambda w: group_on("measure", PLAN["variants"].tuning.target(w).node))
+        together(lambda w: group_on("measure", PLAN["variants"].target(w).node))
     conda:
         "../../envs/iree.yaml"
     # All of them, for compilations beside each other.
     threads: all_threads()
     resources:
         **asks("tune"),
-        **alone_on(PLAN["variants"].tuning.target),
+        **alone_on(PLAN["variants"].target),
     params:
         **stage_params("tune"),
-        search=of_cell(PLAN["variants"].tuning.search),
-        device=of_cell(lambda w: PLAN["variants"].tuning.target(w).device),
+        search=of_cell(PLAN["variants"].search),
+        device=of_cell(lambda w: PLAN["variants"].target(w).device),
         tolerance=of_cell(lambda w: PLAN.options.tolerance("tune", w)),
         worker_threads=PLAN.options.threads(),
         verification=artifact("tune", "verification.json"),

@@ -21,7 +21,6 @@ from scripts.iree.backends import BACKENDS
 from scripts.matrix import settings, threads
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Target
-from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Attempt, Variant
@@ -56,7 +55,6 @@ class ModuleMaker(Maker):
     def __init__(self, plan: Plan) -> None:
         self.matrix = plan.matrix
         self._environments = plan.environments
-        self.tuning = Tuning(plan.configured, self)
         self.search_s = tuned_matrix.part(plan.configured).budget_s
 
     def attempts(self, wildcards) -> list[Attempt]:
@@ -120,7 +118,7 @@ class ModuleMaker(Maker):
         The inputs of a measurement do not change if its module compiled as asked. So it is not repeated
         when remedies are switched on or off, or when results are from before there were remedies.
         """
-        if self.tuning.is_row(wildcards):
+        if is_row(wildcards):
             return False
         if _compiled_as_asked(wildcards):
             return os.path.exists(_status(REMEDY, wildcards))
@@ -135,8 +133,10 @@ class ModuleMaker(Maker):
     def modules(self, wildcards, file: str) -> list[str]:
         """A file of the stages that may have made the module of a cell: the compilation, and its remedies if
         they take part; for a row of results/tuned.csv, its tuning."""
-        if self.tuning.is_row(wildcards):
-            return [self.tuning.made(wildcards, file.removesuffix("module.vmfb"))]
+        if is_row(wildcards):
+            of = Cell.of(Kind.TUNING, model=wildcards.model, target=wildcards.target)
+            module = MODULES[wildcards.frontend]
+            return [TUNE.path(of, module if file == "module.vmfb" else file)]
         makers = [ASKED, REMEDY] if self.take_part(wildcards) else [ASKED]
         return [stage.path(_module(wildcards), file) for stage in makers]
 
@@ -148,7 +148,7 @@ class ModuleMaker(Maker):
         `ancient` then, Snakemake 9.27 leaves out the measurement although its module is newer, and the row would keep the
         latency of an earlier module.
         """
-        if self.tuning.is_row(wildcards):
+        if is_row(wildcards):
             return True
         if not _compiled_as_asked(wildcards):
             return False
@@ -191,6 +191,11 @@ class ModuleMaker(Maker):
         return now != tried or moved
 
 
+def is_row(wildcards) -> bool:
+    """Whether the cell of a verification is a row of results/tuned.csv."""
+    return wildcards.frontend in tuned_matrix.FRONTENDS
+
+
 def _module(wildcards) -> Cell:
     given = {axis: getattr(wildcards, axis) for axis in ("model", "frontend", "target")}
     return Cell.of(Kind.IREE, **given).to(Kind.MODULE)
@@ -230,21 +235,14 @@ def _report(wildcards) -> Mapping[str, Any]:
     return atomic.read_json(REMEDY.path(_module(wildcards), REPORT))
 
 
-class Tuning:
-    """Answers the rules' questions about tuning. `matrix`: the models' own, without the kernels."""
+class VariantsPlan:
+    """PLAN["variants"]: answers the questions of the rules of remedies and of tuning."""
 
-    def __init__(self, matrix: Matrix, maker: ModuleMaker) -> None:
-        self._matrix = matrix
-        self._maker = maker
-
-    def is_row(self, wildcards) -> bool:
-        """Whether the cell of a verification is a row of results/tuned.csv."""
-        return wildcards.frontend in tuned_matrix.FRONTENDS
-
-    def made(self, wildcards, file: str = "") -> str:
-        """A file of the stage that has made the module of such a row; without `file`, the module."""
-        of = Cell.of(Kind.TUNING, model=wildcards.model, target=wildcards.target)
-        return TUNE.path(of, file or MODULES[wildcards.frontend])
+    def __init__(self, plan: Plan) -> None:
+        self._matrix, self._aggregation = plan.configured, plan.aggregation
+        assert isinstance(plan.maker, ModuleMaker)
+        self.remedies = plan.maker
+        self.groups = Groups(plan.configured, tuned_matrix.groups(plan.configured), plan.row_forked)
 
     def exports(self, file: str, wildcards) -> list[str]:
         """A file of every export whose program may be compiled for a model."""
@@ -272,7 +270,7 @@ class Tuning:
         known = tables.flag_sets().properties
         specs = settings.specs if BACKENDS[target.backend].tuning_specs else 0.0
         search = Search(
-            tuple(self._maker.completed(way, wildcards.model, target) for way in declared),
+            tuple(self.remedies.completed(way, wildcards.model, target) for way in declared),
             {name: texts for name, texts in known.items() if name in used},
             settings.budget_s,
             settings.keep,
@@ -280,16 +278,6 @@ class Tuning:
             tuning_spec.FLAG if specs else "",
         )
         return candidates.to_text(search)
-
-
-class VariantsPlan:
-    """PLAN["variants"]."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._matrix, self._aggregation = plan.configured, plan.aggregation
-        assert isinstance(plan.maker, ModuleMaker)
-        self.remedies, self.tuning = plan.maker, plan.maker.tuning
-        self.groups = Groups(plan.configured, tuned_matrix.groups(plan.configured), plan.row_forked)
 
     def results(self) -> list[str]:
         """Every file that the aggregation of tuned models reads. Raises ConfigError for several numbers of threads: a module
