@@ -162,6 +162,15 @@ def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, 
     assert "--expected" not in script
 
 
+def test_a_cell_without_a_failure_is_not_reduced_and_has_a_reproducer(tree, monkeypatch, capsys):
+    tree()
+    monkeypatch.setattr(sys, "argv", ["x", CELL])
+    command.reduce()
+    said = capsys.readouterr().out
+    assert f"note: {CELL}: only failures to compile and wrong results on a CPU are reduced" in said
+    assert Path("results/bundles/conv__mlir__llvm-cpu.tar.zst").exists()
+
+
 def test_failures_with_the_same_message_have_one_reproducer(tree, run, ended):
     other = DETAIL.replace("81920", "70000").replace("main_dispatch_0", "main_dispatch_7")
     tree(
