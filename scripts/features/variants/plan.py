@@ -257,7 +257,7 @@ class VariantsPlan:
         return tuned_matrix.part(self._matrix).targets[wildcards.target].of(model)
 
     def specs(self, wildcards) -> list[str]:
-        """The tuning specs that the target's own flags name, as inputs (see Options.tuning_specs)."""
+        """The tuning specs that the target's own flags name, as inputs (see ModuleMaker.specs)."""
         candidates = tuned_matrix.candidates(self._matrix, wildcards.model, wildcards.target)
         named = (tuning_spec.named(candidate.flags) for candidate in candidates)
         return list(dict.fromkeys(str(path) for path in named if path))
