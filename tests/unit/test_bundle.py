@@ -154,7 +154,7 @@ def test_a_crash_while_it_is_timed_is_shown_by_the_command_that_times(tree, run)
 def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, ended, tmp_path):
     written = tree(ended("crashed", "verify", CELL, "SIGSEGV", "signal 11"))
     [record] = [one for one in results_file.read(written) if one["cell"] == CELL]
-    case = dataclasses.replace(cases.of(Path.cwd(), record), compares_values=False)
+    case = dataclasses.replace(cases.case_of(Path.cwd(), record), compares_values=False)
     bundling.write(case, tmp_path / "bundle", with_weights=True)
     assert not (tmp_path / "bundle/golden").exists()
     script = (tmp_path / "bundle/run.sh").read_text()
@@ -215,6 +215,6 @@ def test_the_archive_has_the_folder_and_no_user_of_this_machine(tree, run):
 
 def test_a_case_knows_its_flags(tree):
     [record] = [one for one in results_file.read(tree()) if one["cell"] == CELL]
-    case = cases.of(Path(), record)
+    case = cases.case_of(Path(), record)
     assert case.flags[-1] == "--x"
     assert case.exported == "conv/mlir"

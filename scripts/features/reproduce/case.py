@@ -78,7 +78,7 @@ def named(records: Iterable[Record], cell: str) -> Record:
     return by_name[cell]
 
 
-def of(root: Path, record: Record) -> Case:
+def case_of(root: Path, record: Record) -> Case:
     """The case of a record; `root`: the folder that has results/. Raises NoCase."""
     data, experiment = record.data, record.data["experiment"]
     cell = cell_of(data)

@@ -85,7 +85,7 @@ def _write_cases(args: argparse.Namespace, reduce_s: float | None = None) -> Non
         if args.failed:
             chosen = list(_one_per_group(root, records))
         else:
-            chosen = [cases.of(root, cases.named(records, args.cell))]
+            chosen = [cases.case_of(root, cases.named(records, args.cell))]
     except (NoCase, results_file.BadRecords) as error:
         exits.fail(str(error))
     for case in chosen:
@@ -115,7 +115,7 @@ def _one_per_group(root: Path, records: Iterable[Record]) -> Iterator[Case]:
         if not record.is_iree:
             continue
         try:
-            case = cases.of(root, record)
+            case = cases.case_of(root, record)
         except NoCase as error:
             print(f"note: {error}")
             continue
