@@ -12,7 +12,7 @@ import pytest
 
 from scripts.core import atomic, digest
 from scripts.features.report.verbs import failed
-from scripts.features.variants import document, remedies
+from scripts.features.variants import document, tables
 from scripts.features.variants import remedy_job as trying
 from scripts.matrix import expansion, settings, ways
 from scripts.matrix.cell import Kind, of_axes
@@ -58,7 +58,7 @@ def test_the_page_has_the_tables_of_the_file():
 
 
 def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_shipped():
-    table = remedies.table()
+    table = tables.remedies()
     declared, _ = settings.load({}, [ROOT / "config.yaml"])
     named = {name for names in table.order.values() for name in names}
     named |= {
@@ -84,7 +84,7 @@ def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_ship
 def test_a_mistake_in_the_file_is_named(tmp_path, text, problem):
     (tmp_path / "table.yaml").write_text(text)
     with pytest.raises(ConfigError) as error:
-        remedies.table(tmp_path / "table.yaml")
+        tables.remedies(tmp_path / "table.yaml")
     assert problem in str(error.value)
     assert "table.yaml" in str(error.value)
 

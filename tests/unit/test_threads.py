@@ -421,7 +421,7 @@ def test_a_reproducer_of_a_row_is_of_the_compilation_that_failed(results, ended)
         Path("results/reference/conv", file).write_text("x")
     Path("results/export/conv/mlir/program.mlir").write_text("module {}")
     row = of_cell(record.records(results.matrix), "conv/mlir/llvm-cpu+2-threads")
-    found = case.of(Path(), SimpleNamespace(data=row))
+    found = case.case_of(Path(), SimpleNamespace(data=row))
     assert (found.ended.stage, found.ended.reason) == (case.COMPILE, "bufferization")
 
 

@@ -44,13 +44,9 @@ rule tune_iree:
     """The fastest module of a model for a target, and the fastest one that is configured anyway."""
     input:
         **JOBS.environment("tune"),
-        programs=of_cell(
-            lambda cell: PLAN["variants"].tuning.exports("program.mlir", cell)
-        ),
-        exports=of_cell(
-            lambda cell: PLAN["variants"].tuning.exports("status.json", cell)
-        ),
-        specs=of_cell(PLAN["variants"].tuning.specs),
+        programs=of_cell(lambda cell: PLAN["variants"].exports("program.mlir", cell)),
+        exports=of_cell(lambda cell: PLAN["variants"].exports("status.json", cell)),
+        specs=of_cell(PLAN["variants"].specs),
         before=artifact("reference", "status.json"),
         weights=artifact("reference", "weights.irpa"),
         inputs=artifact("reference", "inputs.npz"),
@@ -64,18 +60,18 @@ rule tune_iree:
     log:
         artifact("tune", "log.txt"),
     group:
-        JOBS.group_on("measure", PLAN["variants"].tuning.target)
+        JOBS.group_on("measure", PLAN["variants"].target)
     conda:
         "../../envs/iree.yaml"
     # All of them, for compilations beside each other.
     threads: JOBS.all_threads()
     resources:
         **JOBS.asks("tune"),
-        **JOBS.alone_on(PLAN["variants"].tuning.target),
+        **JOBS.alone_on(PLAN["variants"].target),
     params:
         **JOBS.params("tune"),
-        search=of_cell(PLAN["variants"].tuning.search),
-        device=of_cell(lambda cell: PLAN["variants"].tuning.target(cell).device),
+        search=of_cell(PLAN["variants"].search),
+        device=of_cell(lambda cell: PLAN["variants"].target(cell).device),
         tolerance=of_cell(PLAN.options.tolerance),
         worker_threads=PLAN.options.threads(),
         verification=artifact("tune", "verification.json"),

@@ -14,8 +14,8 @@ from scripts.features.variants.search.report import (
     Specs,
 )
 from scripts.features.variants.specs.search import TunedOperation
+from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.features.variants.tuned_rows import Reports
-from scripts.features.variants.tuning import AS_CONFIGURED, TUNED
 from scripts.iree.backends import BACKENDS
 from scripts.records import markdown, wording
 from scripts.records.markdown import text

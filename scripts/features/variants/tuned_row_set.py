@@ -9,7 +9,13 @@ import msgspec
 import yaml
 
 from scripts.core import atomic
-from scripts.features.variants import tuned_columns, tuned_matrix, tuned_page, tuned_rows, tuning
+from scripts.features.variants import (
+    kept_results,
+    tuned_columns,
+    tuned_matrix,
+    tuned_page,
+    tuned_rows,
+)
 from scripts.matrix.matrix import Matrix
 from scripts.records.row_set import Content, RowSet
 from scripts.run import outputs
@@ -25,12 +31,14 @@ def content(matrix: Matrix, args: argparse.Namespace) -> Content:
     def write_results(records: list[tuned_rows.Record]) -> None:
         for result in tuned_rows.results(records):
             shown = yaml.safe_dump(msgspec.to_builtins(result), sort_keys=False, width=100)
-            path = tuning.path_of(result.model, result.target, args.out_results)
+            path = kept_results.path_of(result.model, result.target, args.out_results)
             atomic.write_text(path, HEAD + shown)
             report = reports.get((result.model, result.target))
             if (chosen := report and report.of(report.tuned)) and chosen.spec:
                 # Specs of earlier results stay, since rows and recorded commands name them.
-                spec = tuning.spec_path(result.model, result.target, chosen.spec, args.out_results)
+                spec = kept_results.spec_path(
+                    result.model, result.target, chosen.spec, args.out_results
+                )
                 atomic.write_text(spec, chosen.spec)
 
     return Content(found, lambda records: tuned_page.page(records, reports), write_results)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.features.variants import tuned_matrix, tuning
+from scripts.features.variants import kept_results, tuned_matrix
+from scripts.features.variants.kept_results import Result
 from scripts.features.variants.search import report
 from scripts.features.variants.search.report import Line, Report
-from scripts.features.variants.tuning import AS_CONFIGURED, TUNED, Result
+from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix
@@ -60,7 +61,7 @@ def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report
     searched = report.read(found) if found else None
     made["versions"] = dict.fromkeys(versions.OF_EVERY_RECORD) | made["versions"]
     if chosen := _chosen(row, searched):
-        spec = tuning.spec_flags(model.name, row.target, chosen.spec)
+        spec = kept_results.spec_flags(model.name, row.target, chosen.spec)
         target = replace(target, opt_level=chosen.opt_level, flags=(*chosen.flags, *spec))
         made["compile"] = chosen.compile
         exported = Cell.of(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)

@@ -104,7 +104,7 @@ def subject(results: Path, cell: str, timeout_s: float, runs: bool, timed: bool)
     NoCase."""
     record = cases.named(results_file.read(results / "results.jsonl"), cell)
     root = results.absolute().parent
-    case, experiment = cases.of(root, record), record.data["experiment"]
+    case, experiment = cases.case_of(root, record), record.data["experiment"]
     target = [
         *("--backend", experiment["backend"], f"--arch={experiment['arch'] or ''}"),
         *("--opt-level", experiment["opt_level"], "--flags", json.dumps(list(experiment["flags"]))),

@@ -21,9 +21,8 @@ from pathlib import Path
 from scripts.core import process
 from scripts.features.variants.specs import dispatches
 from scripts.features.variants.specs.dispatches import Dispatch, LoweringConfig, Operation
-from scripts.iree import gbench
-from scripts.iree.backends import allocator_flags
-from scripts.iree.session import runtime_flags
+from scripts.iree import benchmark, gbench
+from scripts.iree.session import Module
 from scripts.iree.tools import tool
 
 SHARE = 0.03
@@ -118,11 +117,9 @@ class DispatchTrials:
         """Milliseconds per call of the fastest repetition of a process; None if it fails."""
         report = self._folder / "run.json"
         report.unlink(missing_ok=True)
+        called = Module(module, None, self._device, self._function)
         command = [
-            *(tool("iree-benchmark-module"), f"--module={module}", f"--function={self._function}"),
-            f"--device={self._device}",
-            *runtime_flags(self._device, self._threads),
-            *allocator_flags(self._device),
+            *benchmark.command_line(called, [], self._threads),
             *("--benchmark_min_warmup_time=0.01", f"--benchmark_min_time={calls}x"),
             "--benchmark_repetitions=3",
             *(f"--benchmark_out={report}", "--benchmark_out_format=json"),

@@ -146,7 +146,7 @@ def _cluster(source: Source, of: Cluster) -> dict[str, Any]:
     known = [
         (name, one.does)
         for module in feature.modules("remedies")
-        for name, one in module.table().remedies.items()
+        for name, one in module.remedies().remedies.items()
         if of.stage == "compile" and of.reason in one.reasons
     ]
     failed = [(row, row.failed) for row in of.rows if row.failed]
