@@ -12,14 +12,13 @@ import re
 from pathlib import Path
 
 from scripts.core import atomic, exits
-from scripts.features.toolchains.build_trees import PACKAGES
 from scripts.matrix import env_files
 from scripts.matrix.env_files import EnvironmentFileError
 from scripts.run import environments, locks, resolving
 
 IREE_VERSION = environments.ROOT / env_files.FOLDER / "IREE_VERSION"
 """The file with the version of IREE that all environments pin."""
-_IREE_PIN = re.compile(rf"\b({'|'.join(PACKAGES['iree'])})==\S+")
+_IREE_PIN = re.compile(rf"\b({'|'.join(env_files.PACKAGES['iree'])})==\S+")
 
 
 def main() -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from scripts.core import exits
 
-PACKAGE = "iree-base-compiler"
-"""The distribution that has iree-compile."""
 _PROGRAMS = ("iree/compiler/_mlir_libs", "iree/_runtime_libs")
 """Folders below site-packages in which the wheels install their programs."""
 

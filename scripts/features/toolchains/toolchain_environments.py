@@ -17,10 +17,9 @@ from pathlib import Path
 
 from scripts.core import atomic, checkout, exits, process
 from scripts.features.toolchains import build_trees
-from scripts.features.toolchains.build_trees import PACKAGES
 from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import env_files, toolchains
-from scripts.matrix.env_files import Declared
+from scripts.matrix.env_files import COMPILER, PACKAGES, RUNTIME, TORCH_MLIR, Declared
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import Toolchain
 from scripts.run import environments, installing, locks, resolving
@@ -28,9 +27,9 @@ from scripts.run import environments, installing, locks, resolving
 BUILDS = "vmfbench-builds.pth"
 """The file in an environment with the Python folders of local builds."""
 _IMPORTS = {
-    build_trees.COMPILER: "iree.compiler.ir",
-    build_trees.RUNTIME: "iree.runtime",
-    build_trees.TORCH_MLIR: "torch_mlir.extras.fx_importer",
+    COMPILER: "iree.compiler.ir",
+    RUNTIME: "iree.runtime",
+    TORCH_MLIR: "torch_mlir.extras.fx_importer",
 }
 
 
@@ -172,7 +171,7 @@ class Environments(environments.Environments):
             f"toolchain {name}: IREE {version} is older than {oldest}, the oldest release that has been tried; "
             "flags or programs may not be known to it"
             for name, one in self._selected.items()
-            if (version := version_of(one.packages.get(build_trees.COMPILER, "")))
+            if (version := version_of(one.packages.get(COMPILER, "")))
             and (release_of(version) or OLDEST) < OLDEST
         ]
 

@@ -18,9 +18,9 @@ import msgspec
 from scripts.core import atomic
 from scripts.features.variants import candidates, remedy_job
 from scripts.features.variants.candidates import Candidate
-from scripts.iree import tools
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Target
+from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
@@ -77,7 +77,7 @@ class Remedies(Maker):
 
     def _known_hang(self, model: str, target: Target, variant: Variant) -> str:
         """Why a variant is not compiled for a target; "" if it is."""
-        iree = self._environments.pins(target.env).get(tools.PACKAGE, "") if target.hangs else ""
+        iree = self._environments.pins(target.env).get(COMPILER, "") if target.hangs else ""
         for hang in target.hangs:
             if hang.covers(model, target.backend, variant, iree):
                 return f"{hang.why} (workflow/remedies.yaml, IREE {iree})"

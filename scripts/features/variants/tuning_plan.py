@@ -14,11 +14,12 @@ from scripts.features.variants import candidates, flag_sets, tuned_matrix, tunin
 from scripts.features.variants.candidates import Search
 from scripts.features.variants.remedy_plan import Remedies, program
 from scripts.features.variants.tuning import AS_CONFIGURED, TUNED, Result
-from scripts.iree import tools, tuning_spec
+from scripts.iree import tuning_spec
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import plugins
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Choice, Model, Target
+from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.stages import STAGES
@@ -146,4 +147,4 @@ def versions(matrix: Matrix, frontend: str) -> dict[str, str]:
     pins = environments.pins(declared.env)
     called = plugins.exporter(declared.exporter).versions
     found = {name: pins[package] for package, name in called.items() if package in pins}
-    return found | {"iree": environments.pins(IREE_ENV)[tools.PACKAGE]}
+    return found | {"iree": environments.pins(IREE_ENV)[COMPILER]}

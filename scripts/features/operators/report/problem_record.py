@@ -20,9 +20,9 @@ from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.report import faults
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
-from scripts.features.toolchains.build_trees import COMPILER
 from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
