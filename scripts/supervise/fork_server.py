@@ -28,11 +28,9 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NoReturn
 
 from scripts.core import channel, exits, process
-from scripts.supervise import compiled
 
 PACKAGES = (
     "numpy",
@@ -59,9 +57,6 @@ PACKAGES = (
     "iree.runtime",
 )
 """Packages to import if the environment has them. Importing must not start a thread (a test checks)."""
-
-OWN = Path(__file__).parents[1]
-"""This project's modules: the folder scripts/."""
 
 MESSAGE_BYTES = 1 << 20
 """Maximum size of a request in bytes; it contains all environment variables."""
@@ -227,11 +222,7 @@ def ends_with(owner: int) -> Iterator[None]:
 
 
 def preload() -> list[str]:
-    """Import those of PACKAGES that the environment has, and compile this project's modules.
-
-    Returns the packages that could not be imported, with the reasons.
-    """
-    compiled.compile_all([OWN])
+    """Import those of PACKAGES that the environment has. Returns those that cannot be imported, with the reasons."""
     # OpenBLAS starts its threads when numpy is imported. (A stage gets variables of its own.)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     problems = []
@@ -251,9 +242,9 @@ def run_stage(request: Request) -> int:
     tempfile.tempdir = None  # of the server's environment; the stage has its own TMPDIR
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    for name in [n for n in sys.modules if n.partition(".")[0] == OWN.name]:
+    for name in [n for n in sys.modules if n.partition(".")[0] == "scripts"]:
         del sys.modules[name]
-    compiled.use([OWN])
+    importlib.invalidate_caches()
     sys.argv = [request.module, *request.arguments]
     try:
         return exits.code_of(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from scripts.core import atomic
 
@@ -23,9 +24,6 @@ class Series:
     seconds: tuple[float, ...]
     mb: tuple[int, ...]
     marks: tuple[tuple[float, str], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Recorder:
@@ -62,15 +60,13 @@ def write(status_path: Path, series: Series | None) -> None:
     if series is None or not series.mb:
         path.unlink(missing_ok=True)
     else:
-        atomic.write_text(path, json.dumps(series.to_json()) + "\n")
+        atomic.write_text(path, json.dumps(asdict(series)) + "\n")
 
 
 def read(status_path: Path) -> Series | None:
     """Read the series of a stage; None if there is none, or if the file is damaged."""
     try:
-        found = atomic.read_json(status_path.with_name(FILE))
-        marks = tuple((float(at), str(name)) for at, name in found["marks"])
-        series = Series(tuple(map(float, found["seconds"])), tuple(map(int, found["mb"])), marks)
-    except (OSError, ValueError, TypeError, LookupError):
+        series = msgspec.convert(atomic.read_json(status_path.with_name(FILE)), Series)
+    except (OSError, ValueError, msgspec.ValidationError):
         return None
     return series if len(series.seconds) == len(series.mb) else None

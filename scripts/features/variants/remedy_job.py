@@ -22,7 +22,7 @@ from typing import Any
 from scripts.core import atomic, digest
 from scripts.features.variants import candidates
 from scripts.matrix.ways import Attempt
-from scripts.supervise import outcome, supervise, verdict
+from scripts.supervise import outcome, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import Outcome, Usage
@@ -168,11 +168,11 @@ def _same_failure(job: Job) -> Outcome | None:
 def _result(job: Job, tried: Sequence[Tried]) -> Outcome:
     """The outcome of the whole."""
     if _works(tried):
-        return verdict.record(job, None)
+        return supervise.record(job, None)
     for one in tried:
         if one.outcome.is_passing:  # it says nothing about the cell: the next run tries again
             return dataclasses.replace(one.outcome, fingerprint=job.fingerprint, due=job.due)
-    return supervise.blocked(job) or verdict.record(job, None)
+    return supervise.blocked(job) or supervise.record(job, None)
 
 
 def _works(tried: Sequence[Tried]) -> Tried | None:

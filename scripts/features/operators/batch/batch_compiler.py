@@ -12,7 +12,7 @@ from pathlib import Path
 from scripts.features.operators.batch.batch_program import ENTRY, Program, combine, errors
 from scripts.iree import float64_flags
 from scripts.iree.backends import unused_plugins
-from scripts.supervise import verdict
+from scripts.supervise import supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.job import Job
@@ -111,7 +111,7 @@ class Compiler:
             with watch.stop_requests():
                 ended = watch.run()
         printed = job.log_path.read_text(encoding="utf-8", errors="replace")
-        diagnosis = verdict.of(job, ended, work)
+        diagnosis = supervise.verdict(job, ended, work)
         if combined is None:
             return Tried(diagnosis, ended, printed, vmfb, (ENTRY,), {}, True)
         blamed, says_all = {}, True

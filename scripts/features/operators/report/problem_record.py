@@ -31,7 +31,7 @@ from scripts.records import record as of_model
 from scripts.records.fields import names
 from scripts.records.stage_files import deciding
 from scripts.run import fingerprint, unmeasured
-from scripts.supervise import damage, outcome, outcomes
+from scripts.supervise import outcome, outcomes
 from scripts.supervise.outcome import Outcome
 from scripts.supervise.outcomes import Line
 from scripts.timing.group_timing import GroupTiming
@@ -263,7 +263,7 @@ def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> 
 
 def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
     """Return the lines of a file. Raises OSError or ValueError if it is damaged."""
-    if what := damage.difference(path):
+    if what := outcome.difference(path):
         raise ValueError(what)
     found = outcomes.read(path)
     if left := [name for name in wanted if name not in found]:
