@@ -11,15 +11,14 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from scripts.core import channel, exits
+from scripts.core import channel, exits, machine
 from scripts.features.limits import iree_samples as limit_samples
 from scripts.features.limits.programs import WrongResult
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import NoDevice, device_info
 from scripts.matrix import plugins, threads
-from scripts.timing import arguments as timing_arguments
 from scripts.timing import machine_limits
-from scripts.timing.hostload import HostWatch
+from scripts.timing.hostload import watched
 from scripts.timing.machine_limits import MachineLimits, Sample
 from scripts.torch_runtime.runtime import NoDevice as NoTorchDevice
 
@@ -36,10 +35,10 @@ def main() -> None:
         "--device", required=True, type=threads.shared, choices=list(BY_DEVICE),
         help="its kind; a number of threads in its name is left out",
     )  # fmt: skip
-    timing_arguments.add_threads(parser)
+    machine.add_threads(parser)
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
-    number = timing_arguments.threads(args)
+    number = args.threads
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="limits-") as scratch:
         try:
             found = measure(args.device, number, Path(scratch))
@@ -66,8 +65,9 @@ def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
     of_torch = _through_torch(kind, number) if kind in plugins.DEVICES else ()
     of_iree = limit_samples.take(programs, kind, number)
     on_cpu = kind == "cpu"
-    with HostWatch(number if on_cpu else 1) as host:
+    with watched() as load:
         samples = (*of_torch, *of_iree)
+    others = load.others(number if on_cpu else 1)
     return MachineLimits(
         device=kind,
         device_name=device["name"],
@@ -75,7 +75,7 @@ def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
         measured_at=started,
         samples=samples,
         versions=plugins.installed(VERSIONS),
-        doubts=machine_limits.doubts(samples, host.load.foreign + host.load.steal),
+        doubts=machine_limits.doubts(samples, others.foreign + others.steal),
     )
 
 

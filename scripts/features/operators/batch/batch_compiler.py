@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.features.operators.batch.batch_program import ENTRY, Program, combine, errors
-from scripts.iree import float64_flags
+from scripts.iree import added_flags
 from scripts.iree.backends import unused_plugins
 from scripts.supervise import supervise
 from scripts.supervise.caplog import CappedLog
@@ -78,7 +78,7 @@ class Compiler:
 
     def own_flags(self, program: Program) -> list[str]:
         """Return the flags that a program needs besides those of the target."""
-        return float64_flags.of_text(program.text, self.flags)
+        return added_flags.keeping_float64(program.text, self.flags)
 
     def run(self, programs: Sequence[Program], work: Path) -> Tried:
         """Compile programs as one module, in the folder `work`. Raises job.Interrupted if the run

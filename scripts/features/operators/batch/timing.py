@@ -31,7 +31,6 @@ from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios
 from scripts.timing.group_timing import GroupTiming, part_of
-from scripts.timing.hostload import shares
 from scripts.timing.turns import Group, MemberEnded, Rule
 from scripts.timing.worker import LOAD
 
@@ -194,8 +193,8 @@ class _Work:
         return Member(member, tuple(command), log, member in self._given.forked)
 
     def _line(self, of: _Problem, timed: _Turns, empty_ms: Mapping[str, float]) -> Line:
-        load, group = timed.group.load, timed.group
-        others = shares(load.busy_s - load.own_s, load.steal_s, load.wall_s * (os.cpu_count() or 1))
+        group = timed.group
+        others = group.load.others()
         anchor = self._given.anchor if self._given.anchor in of.lines else ""
         part, members = part_of(group.timed, timed.control, timed.control + TWIN, anchor, 0)
         timing = GroupTiming(
