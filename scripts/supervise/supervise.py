@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,6 @@ from scripts.supervise import journal, memory_series, outcome
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.job import CannotStart, Interrupted, Job, MoreNeeded
-from scripts.supervise.memory_series import Series
 from scripts.supervise.outcome import Damage, Outcome, Usage
 from scripts.supervise.watch import Ended, Watch
 
@@ -104,7 +103,8 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     made = {} if unplaced else ran.made
     usage = Usage(round(ran.ended.seconds, 3), ran.ended.max_rss_mb, made)
     outcome.write(job.status_path, result, usage)
-    _keep_memory(job, ran.ended.memory)
+    with _noted(f"{job.stage} {job.cell} has no memory over time"):
+        memory_series.write(job.status_path, ran.ended.memory)
     if job.journal is not None:
         line = {
             "stage": result.stage,
@@ -115,19 +115,18 @@ def run(job: Job, work: Work | None = None) -> Outcome:
             "child_seconds": ran.ended.seconds,
             "startup_s": ran.ended.startup_s,
         }
-        try:
+        with _noted(f"{job.journal} lacks a line of {job.cell}"):
             journal.append(job.journal, line)
-        except OSError as error:  # the outcome is recorded all the same
-            print(f"note: {job.journal} lacks a line of {job.cell}: {error}", file=sys.stderr)
     return result
 
 
-def _keep_memory(job: Job, found: Series | None) -> None:
-    """Write the memory over time of a job. If that fails, the outcome is recorded all the same."""
+@contextlib.contextmanager
+def _noted(lack: str) -> Iterator[None]:
+    """Write something that the outcome of a job does not depend on: if that fails, print what is lacking."""
     try:
-        memory_series.write(job.status_path, found)
+        yield
     except OSError as error:
-        print(f"note: {job.stage} {job.cell} has no memory over time: {error}", file=sys.stderr)
+        print(f"note: {lack}: {error}", file=sys.stderr)
 
 
 def _guarded(work: Work, job: Job, owner: int, scratch: Path) -> Ran:
@@ -181,7 +180,8 @@ def _record_blocked(job: Job, found: Outcome) -> Outcome:
         by = f"blocked by {found.blocked_by}" if found.blocked_by else found.reason
         log.note(f"# {found.status}: {by}: {found.detail}")
     outcome.write(job.status_path, found, Usage(0.0, 0.0))
-    _keep_memory(job, None)
+    with _noted(f"{job.stage} {job.cell} has no memory over time"):
+        memory_series.write(job.status_path, None)
     return found
 
 

@@ -63,35 +63,15 @@ class Watch:
         """
         if self._job.preload:
             try:
-                return _Run(self).run(forked=True)
+                return self._run(forked=True)
             except (CannotFork, ConnectionError) as error:
                 self._log.note(f"# not forked, but started by itself: {error}")
-        return _Run(self).run()
+        return self._run(forked=False)
 
     def check(self) -> None:
         """Raise Interrupted if this process has to stop."""
         if self._stop_asked or os.getppid() != self._owner:
             raise Interrupted(f"{self._job.stage} {self._job.cell}: stopped before it ended")
-
-    def start(self, output: int, own_channel: int, forked: bool) -> Child:
-        """Start the child with the file descriptors of its output and its channel. It gets scratch paths in place of the
-        paths of artifacts."""
-        job = self._job
-        aside = {str(path): str(self._scratch / path.name) for path in job.artifacts}
-        if len(set(aside.values())) != len(aside):
-            raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
-        command = [aside.get(argument, argument) for argument in job.command]
-        env = os.environ | {
-            "PYTHONFAULTHANDLER": "1",
-            "PYTHONUNBUFFERED": "1",
-            exits.LIMIT_VARIABLE: f"{job.memory_mb:g}",
-            channel.VARIABLE: str(own_channel),
-        }
-        if not forked:
-            return Spawned(command, env, output, own_channel)
-        name = f"fork-server-{Path(job.command[0]).parent.parent.name}.txt"
-        log = (job.journal or job.log_path).with_name(name)
-        return fork(command, env, output, own_channel, self._owner, log, self.check)
 
     @contextlib.contextmanager
     def stop_requests(self) -> Iterator[None]:
@@ -105,22 +85,12 @@ class Watch:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-
-class _Run:
-    """One execution of the child, observed until it has ended."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch, self._job = watch, watch._job
-        self._log = watch._log
+    def _run(self, forked: bool) -> Ended:
+        """Start the child and watch it to its end."""
         self._start = time.monotonic()
         self._startup: float | None = None
-        self._limited_since = 0.0
-        self._peak_mb = 0.0
-        self._memory = Recorder()
-        self._kernel_kills = KernelKills()
-
-    def run(self, forked: bool = False) -> Ended:
-        """Start the child and watch it to its end."""
+        self._limited_since = self._peak_mb = 0.0
+        self._memory, self._kernel_kills = Recorder(), KernelKills()
         with contextlib.ExitStack() as opened:
             self._output, output = os.pipe()
             opened.callback(os.close, self._output)
@@ -128,7 +98,7 @@ class _Run:
             self._channel, theirs = socket.socketpair()
             opened.enter_context(self._channel).setblocking(False)
             try:
-                child = self._watch.start(output, theirs.fileno(), forked)
+                child = self._start_child(output, theirs.fileno(), forked)
             finally:
                 os.close(output)
                 theirs.close()
@@ -140,7 +110,7 @@ class _Run:
                         ended = child.reap()
                         if ended is not None:
                             break
-                        self._watch.check()
+                        self.check()
                         if stopped_for := self._limit_met(child):
                             self._drain()
                             said = self._log.last_line
@@ -168,6 +138,26 @@ class _Run:
             said,
             self._memory.series,
         )
+
+    def _start_child(self, output: int, own_channel: int, forked: bool) -> Child:
+        """Start the child with the file descriptors of its output and its channel. It gets scratch paths in place of the
+        paths of artifacts."""
+        job = self._job
+        aside = {str(path): str(self._scratch / path.name) for path in job.artifacts}
+        if len(set(aside.values())) != len(aside):
+            raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
+        command = [aside.get(argument, argument) for argument in job.command]
+        env = os.environ | {
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONUNBUFFERED": "1",
+            exits.LIMIT_VARIABLE: f"{job.memory_mb:g}",
+            channel.VARIABLE: str(own_channel),
+        }
+        if not forked:
+            return Spawned(command, env, output, own_channel)
+        name = f"fork-server-{Path(job.command[0]).parent.parent.name}.txt"
+        log = (job.journal or job.log_path).with_name(name)
+        return fork(command, env, output, own_channel, self._owner, log, self.check)
 
     def _seconds(self) -> float:
         """Seconds since the start."""
