@@ -1,8 +1,7 @@
 """Make or check the locks of the environments from the pins of envs/<env>.yaml.
 
-IREE's version is pinned once, in envs/IREE_VERSION, and written from there into every environment file
-that pins IREE. A lock is envs/<env>.lock, and the script that installs it under conda. Needs a package
-index.
+IREE's version is pinned once, in envs/IREE_VERSION, and written from there into every environment file that pins IREE.
+A lock is envs/<env>.lock, and the script that installs it under conda. Needs a package index.
 """
 
 from __future__ import annotations

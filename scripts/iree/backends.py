@@ -27,17 +27,16 @@ OPT_LEVELS = ("O0", "O1", "O2", "O3")
 class Backend:
     """A compiler backend, and the devices that run what it compiles.
 
-    `flags` are always given to iree-compile; `arch_flag` takes the architecture, `arch` is the
-    default one ("" leaves it to IREE). `device` is the default device URI, `drivers` are the
-    runtime's drivers for such devices. Latencies are compared within one `device_kind`;
-    `torch_device` is what PyTorch calls that kind. `allocator_flags` are for
-    iree-benchmark-module. `signs` are globs of files that show that a device may be present: a
-    cell that found no device is tried again when they change. `opt_level` is the default one.
-    `plugins`: the target plugins of iree-compile that it needs. `limit_archs`: architectures for which
-    the programs that measure a device's limits are compiled; "" is the default one. `renamed`: its flags that older
-    releases call otherwise, with the release since which they have their name, and the name before. `newer_archs`: the release since which it knows an architecture,
-    for those that not every release knows. `tuning_specs`: whether its lowering configurations are tile sizes
-    that tuning can choose (scripts/features/variants/specs/).
+    `flags` are always given to iree-compile; `arch_flag` takes the architecture, `arch` is the default one ("" leaves
+    it to IREE). `device` is the default device URI, `drivers` are the runtime's drivers for such devices. Latencies are
+    compared within one `device_kind`; `torch_device` is what PyTorch calls that kind. `allocator_flags` are for
+    iree-benchmark-module. `signs` are globs of files that show that a device may be present: a cell that found no
+    device is tried again when they change. `opt_level` is the default one. `plugins`: the target plugins of
+    iree-compile that it needs. `limit_archs`: architectures for which the programs that measure a device's limits are
+    compiled; "" is the default one. `renamed`: its flags that older releases call otherwise, with the release since
+    which they have their name, and the name before. `newer_archs`: the release since which it knows an architecture,
+    for those that not every release knows. `tuning_specs`: whether its lowering configurations are tile sizes that
+    tuning can choose (scripts/features/variants/specs/).
     """
 
     name: str

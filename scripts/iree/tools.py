@@ -30,9 +30,8 @@ def tool(name: str) -> str:
 def program(name: str, environment: Path) -> Path | None:
     """Return the program of a tool in an environment, or None if the wheels did not install it.
 
-    The wheels also install Python scripts with these names. The scripts start the program as a
-    child process and turn a signal into an exit code (248 for SIGFPE), so a crash would look like
-    an ordinary failure.
+    The wheels also install Python scripts with these names. The scripts start the program as a child process and turn a
+    signal into an exit code (248 for SIGFPE), so a crash would look like an ordinary failure.
     """
     for site in environment.glob("lib/python*/site-packages"):
         for folder in _PROGRAMS:

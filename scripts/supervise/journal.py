@@ -28,9 +28,8 @@ class Spent:
 class Account:
     """Seconds of the last run in a journal.
 
-    `environments`: wall time during which environments were made. `busy`: other wall time during which
-    at least one reference, exporter, compiler or measurement ran. `stages`: the time of each stage
-    (stages may overlap).
+    `environments`: wall time during which environments were made. `busy`: other wall time during which at least one
+    reference, exporter, compiler or measurement ran. `stages`: the time of each stage (stages may overlap).
     """
 
     wall: float

@@ -39,11 +39,10 @@ PASSING = frozenset({DAMAGED_FILE, DISK_FULL, *KILLED_BY})
 class Outcome:
     """How one stage of one cell ended.
 
-    `reason` is a class to group by, `detail` the line that a compiler engineer would quote;
-    both are empty when `status` is ok. `blocked_by` is "<stage> <cell>" of the first failure
-    upstream. `command` runs as it stands in the folder that holds results/. `fingerprint` is of
-    the code that ran, `due` the param that asked for it (see fingerprint.due), `limit` the
-    seconds or MiB that a timeout or oom met.
+    `reason` is a class to group by, `detail` the line that a compiler engineer would quote; both are empty when
+    `status` is ok. `blocked_by` is "<stage> <cell>" of the first failure upstream. `command` runs as it stands in the
+    folder that holds results/. `fingerprint` is of the code that ran, `due` the param that asked for it (see
+    fingerprint.due), `limit` the seconds or MiB that a timeout or oom met.
     """
 
     status: str

@@ -49,9 +49,8 @@ MODEL_FILE = "--model-file"
 
 @dataclass(frozen=True)
 class Ran:
-    """The result of running a stage: how it ended, and the digests of its artifacts by file name.
-    `fault`: an error of the supervisor itself. `damage`: the damaged file because of which the stage
-    was not started."""
+    """The result of running a stage: how it ended, and the digests of its artifacts by file name. `fault`: an error of
+    the supervisor itself. `damage`: the damaged file because of which the stage was not started."""
 
     ended: Ended
     made: Mapping[str, Digest] = field(default_factory=dict)
@@ -67,13 +66,12 @@ which artifacts are made, and the job's log."""
 def run(job: Job, work: Work | None = None) -> Outcome:
     """Run a job, write status.json and usage.json, and return the outcome.
 
-    `work`: what to do instead of running the command of the job as one process. The job then fails
-    only if `work` raises an exception.
+    `work`: what to do instead of running the command of the job as one process. The job then fails only if `work`
+    raises an exception.
 
-    Raises Interrupted if it is asked to stop (SIGTERM, SIGINT) or orphaned, MoreNeeded if a limit was
-    reached and a further attempt would have a larger one, and OSError if the outcome cannot be
-    written. In these cases the process tree has ended and no status is written, so that the next run,
-    or the next attempt, repeats the job.
+    Raises Interrupted if it is asked to stop (SIGTERM, SIGINT) or orphaned, MoreNeeded if a limit was reached and a
+    further attempt would have a larger one, and OSError if the outcome cannot be written. In these cases the process
+    tree has ended and no status is written, so that the next run, or the next attempt, repeats the job.
     """
     owner = os.getppid() if job.owner is None else job.owner
     if os.getppid() != owner:

@@ -17,7 +17,7 @@ from scripts.supervise.caplog import Log
 from scripts.supervise.child import CannotFork, Child, Spawned, fork
 from scripts.supervise.child import Ended as ChildEnded
 from scripts.supervise.job import Interrupted, Job
-from scripts.supervise.memory_series import Recorder, Series
+from scripts.supervise.memory_series import Series
 
 POLL_SECONDS = 0.1
 STACK_SECONDS = 2.0
@@ -90,7 +90,7 @@ class Watch:
         self._start = time.monotonic()
         self._startup: float | None = None
         self._limited_since = self._peak_mb = 0.0
-        self._memory, self._kernel_kills = Recorder(), KernelKills()
+        self._memory, self._kernel_kills = Series(), KernelKills()
         with contextlib.ExitStack() as opened:
             self._output, output = os.pipe()
             opened.callback(os.close, self._output)
@@ -136,7 +136,7 @@ class Watch:
             round(self._peak_mb, 1),
             self._startup,
             said,
-            self._memory.series,
+            self._memory,
         )
 
     def _start_child(self, output: int, own_channel: int, forked: bool) -> Child:
@@ -183,10 +183,9 @@ class Watch:
     def _show_stacks(self, child: Child, ready: selectors.BaseSelector) -> ChildEnded | None:
         """Make a Python stage print its stacks, which ends it. Returns None if that takes too long.
 
-        On SIGABRT, Python's faulthandler prints the stacks from the signal handler, even if all
-        threads are waiting. It is enabled in every stage from its start, and therefore in the
-        processes that the stage forks. Those get the signal first, because the stage may only be
-        waiting for one of them.
+        On SIGABRT, Python's faulthandler prints the stacks from the signal handler, even if all threads are waiting. It
+        is enabled in every stage from its start, and therefore in the processes that the stage forks. Those get the
+        signal first, because the stage may only be waiting for one of them.
         """
         self._log.insert(STACKS)
         for pid in (*process.same_program(child.pid), child.pid):
