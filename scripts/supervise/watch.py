@@ -14,8 +14,7 @@ from pathlib import Path
 
 from scripts.core import channel, exits, process
 from scripts.supervise.caplog import Log
-from scripts.supervise.child import CannotFork, Child, Spawned, fork
-from scripts.supervise.child import Ended as ChildEnded
+from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.memory_series import Series
 
@@ -180,7 +179,7 @@ class Watch:
             return "oom"
         return ""
 
-    def _show_stacks(self, child: Child, ready: selectors.BaseSelector) -> ChildEnded | None:
+    def _show_stacks(self, child: Child, ready: selectors.BaseSelector) -> Exit | None:
         """Make a Python stage print its stacks, which ends it. Returns None if that takes too long.
 
         On SIGABRT, Python's faulthandler prints the stacks from the signal handler, even if all threads are waiting. It
