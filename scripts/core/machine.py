@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import platform
@@ -30,16 +29,6 @@ def usable_cpus() -> list[int]:
 def _core(cpu: int) -> str:
     """An identifier of a CPU's core: the list of all its hyper-threads."""
     return _text(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu)
-
-
-def add_threads(parser: argparse.ArgumentParser) -> None:
-    """Add the option of every stage that runs or times something on a CPU."""
-    parser.add_argument(
-        "--threads",
-        type=int,
-        default=physical_cores(),
-        help="CPU threads (default: physical cores)",
-    )
 
 
 def cache_bytes() -> int:

@@ -1,20 +1,18 @@
-"""iree-benchmark-module: its command line, the files of its inputs, its report, and the options of stages that use it."""
+"""iree-benchmark-module: its command line, the files of its inputs, and its report."""
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from scripts.core import atomic, exits, machine, tensors
+from scripts.core import atomic, tensors
 from scripts.core.archive import SCOPE
 from scripts.iree.backends import allocator_flags
-from scripts.iree.session import Module, NoDevice, device_info, runtime_flags
+from scripts.iree.session import Module, runtime_flags
 from scripts.iree.tools import tool
 
 LINKS = Path("results/cache/modules")
@@ -95,38 +93,10 @@ def read_ms(path: str | Path) -> list[float]:
     return [row["real_time"] * _TO_MS[row["time_unit"]] for row in rows]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the module, the files of its reference, the device and the threads."""
-    parser.add_argument("--vmfb", required=True, type=Path)
-    parser.add_argument("--weights", required=True, type=Path)
-    parser.add_argument("--inputs", required=True, type=Path)
-    parser.add_argument("--signature", required=True, type=Path)
-    parser.add_argument("--device", required=True, help="IREE device URI: local-task")
-    machine.add_threads(parser)
-
-
-@dataclass(frozen=True)
-class Called:
-    """A module, and what it is called with. `threads`: of a CPU."""
-
-    module: Module
-    inputs: Path
-    signature: Path
-    threads: int
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> Called:
-        """Return the values of the options. Exits if this machine does not have the device."""
-        try:
-            device_info(args.device, args.threads)
-        except NoDevice as error:
-            exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
-        module = Module(args.vmfb, args.weights, args.device)
-        return cls(module, args.inputs, args.signature, args.threads)
-
-    def raw_inputs(self, folder: Path) -> list[str]:
-        """Write the inputs as raw bytes; return the flags of the tools that name them."""
-        types = tensors.Signature.read(self.signature).inputs
-        values = tensors.load_npz(self.inputs)
-        arrays = [tensors.as_native(values[str(i)], kind.dtype) for i, kind in enumerate(types)]
-        return write_inputs(folder, arrays, types)
+def raw_inputs(stored: Path, signature: Path, folder: Path) -> list[str]:
+    """Write the inputs of a reference (its inputs.npz and signature.json) as raw bytes into a folder; the flags of the
+    tool that name them."""
+    types = tensors.Signature.read(signature).inputs
+    values = tensors.load_npz(stored)
+    arrays = [tensors.as_native(values[str(i)], kind.dtype) for i, kind in enumerate(types)]
+    return write_inputs(folder, arrays, types)

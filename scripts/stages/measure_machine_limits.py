@@ -11,12 +11,13 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from scripts.core import channel, exits, machine
+from scripts.core import channel, exits
 from scripts.features.limits import iree_samples as limit_samples
 from scripts.features.limits.programs import WrongResult
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import NoDevice, device_info
 from scripts.matrix import plugins, threads
+from scripts.timing import arguments as timing_arguments
 from scripts.timing import machine_limits
 from scripts.timing.hostload import watched
 from scripts.timing.machine_limits import MachineLimits, Sample
@@ -35,10 +36,10 @@ def main() -> None:
         "--device", required=True, type=threads.shared, choices=list(BY_DEVICE),
         help="its kind; a number of threads in its name is left out",
     )  # fmt: skip
-    machine.add_threads(parser)
+    timing_arguments.add_threads(parser)
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
-    number = args.threads
+    number = timing_arguments.threads(args)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="limits-") as scratch:
         try:
             found = measure(args.device, number, Path(scratch))

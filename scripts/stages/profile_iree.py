@@ -17,7 +17,7 @@ from typing import Any
 from scripts.core import atomic, channel, exits
 from scripts.features.profile import iree_profile as profile
 from scripts.features.profile import sites
-from scripts.iree import added_flags, benchmark
+from scripts.iree import added_flags, module_arguments
 from scripts.iree.backends import add_arguments, flags_of
 from scripts.lowering.locations import Locations
 
@@ -31,10 +31,10 @@ def main() -> None:
     parser.add_argument(
         "--locations", required=True, type=Path, help="locations.json of the program's export"
     )
-    benchmark.add_arguments(parser)
+    module_arguments.add(parser)
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
-    called = benchmark.Called.of(args)
+    called = module_arguments.Called.of(args)
     located = _locations(args.locations)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
         scratch = Path(folder).absolute()

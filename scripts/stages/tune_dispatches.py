@@ -17,9 +17,9 @@ from pathlib import Path
 from scripts.core import atomic, channel
 from scripts.features.profile import iree_profile as profile
 from scripts.features.variants.specs import dispatches, search, spec
-from scripts.iree import added_flags, benchmark
+from scripts.iree import added_flags, module_arguments
 from scripts.iree.backends import add_arguments, flags_of
-from scripts.iree.benchmark import Called
+from scripts.iree.module_arguments import Called
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
         prog="python -m scripts.stages.tune_dispatches", description=__doc__
     )
     add_arguments(parser)
-    benchmark.add_arguments(parser)
+    module_arguments.add(parser)
     parser.add_argument("--budget-s", required=True, type=float, help="seconds for the trials")
     parser.add_argument("--out-spec", required=True, type=Path)
     parser.add_argument("--out-report", required=True, type=Path)

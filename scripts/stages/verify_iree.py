@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.core import channel, exits, machine
+from scripts.core import channel, exits
 from scripts.iree import vulkan_profile
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.iree.verify_module import Files, verify_module
+from scripts.timing import arguments as timing_arguments
 from scripts.torch_model import footprint
 from scripts.verify import arguments as check_arguments
 
@@ -31,14 +32,14 @@ def main() -> None:
     check_arguments.add_references(parser)
     check_arguments.add_tolerance(parser)
     parser.add_argument("--device", required=True, help="IREE device URI: local-task, cuda://0")
-    machine.add_threads(parser)
+    timing_arguments.add_threads(parser)
     parser.add_argument(
         "--raw-inputs", required=True, type=Path, help="folder that gets the inputs as raw bytes"
     )
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
     module = Module(_made(args.vmfb), args.weights, args.device)
-    check, threads = check_arguments.check(args), args.threads
+    check, threads = check_arguments.check(args), timing_arguments.threads(args)
     try:
         device = device_info(module.device, threads)
     except NoDevice as error:

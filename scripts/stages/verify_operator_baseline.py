@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from scripts.core import exits, machine, process, tensors
+from scripts.core import exits, process, tensors
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.calls import call_inputs
 from scripts.features.operators.calls.calling import Call, tensors_in
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
 from scripts.matrix import plugins
+from scripts.timing import arguments as timing_arguments
 from scripts.timing import calls
 from scripts.timing.measurement import Verified
 from scripts.timing.worker import Program
@@ -44,7 +45,7 @@ def main() -> None:
     parser.add_argument("--runtime", required=True, help="a module of scripts/baselines")
     parser.add_argument("--device", default="cpu", choices=plugins.DEVICES)
     parser.add_argument("--cache", required=True, type=Path, help="folder for inductor")
-    machine.add_threads(parser)
+    timing_arguments.add_threads(parser)
     args = parser.parse_args()
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(args.cache.absolute())
     of = _Baseline(args)
@@ -89,7 +90,7 @@ class _Baseline:
     """A runtime on its device, which is opened with the first problem."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._args, self._threads = args, args.threads
+        self._args, self._threads = args, timing_arguments.threads(args)
         self._versions = plugins.installed(plugins.runtime(args.runtime).versions)
         self._device: Any = None
 

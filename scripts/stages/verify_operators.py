@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import atomic, exits, machine, tensors
+from scripts.core import atomic, exits, tensors
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
 from scripts.iree import benchmark, vulkan_profile
 from scripts.iree.session import Module, NoDevice, device_info, load_command
 from scripts.iree.verify_module import Files, verify_module
+from scripts.timing import arguments as timing_arguments
 from scripts.timing.worker import Program
 from scripts.verify.arguments import Check
 
@@ -28,7 +29,7 @@ def main() -> None:
     )
     batch_worker.add_arguments(parser)
     parser.add_argument("--device", required=True, help="IREE device URI: local-task, cuda://0")
-    machine.add_threads(parser)
+    timing_arguments.add_threads(parser)
     parser.add_argument("--out", required=True, type=Path, help="folder of the batch")
     args = parser.parse_args()
     batch_worker.serve(args, _Verifying(args).handle, load)
@@ -47,7 +48,7 @@ class _Verifying:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._device, self._out = args.device, args.out
-        self._threads = args.threads
+        self._threads = timing_arguments.threads(args)
         self._empty = ""
 
     def handle(self, payload: dict[str, Any], facts: dict[str, Any]) -> None:

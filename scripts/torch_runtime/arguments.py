@@ -11,9 +11,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from scripts.core import exits, machine
+from scripts.core import exits
 from scripts.matrix import plugins
 from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION, MATMUL_PRECISIONS, PRECISIONS, TESTS
+from scripts.timing import arguments as timing_arguments
 from scripts.torch_model import arguments
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.optimizer import Optimizer
@@ -70,14 +71,14 @@ def argument_parser(module: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--weights", required=True, type=Path)
     parser.add_argument("--inputs", required=True, type=Path)
     check_arguments.add_references(parser)
-    machine.add_threads(parser)
+    timing_arguments.add_threads(parser)
     return parser
 
 
 def work(args: argparse.Namespace, scratch: Path) -> Work:
     """The values of `argument_parser`."""
     given: dict[str, Any] = {f.name: getattr(args, f.name, None) for f in fields(Work)}
-    given |= {"model": arguments.model(args), "threads": args.threads}
+    given |= {"model": arguments.model(args), "threads": timing_arguments.threads(args)}
     given |= {"optimizer": Optimizer.of(**args.optimizer), "scratch": scratch}
     return Work(**given)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from scripts.core import exits, process
 from scripts.iree import benchmark
-from scripts.iree.benchmark import Called
+from scripts.iree.module_arguments import Called
 from scripts.iree.tools import tool
 
 MODES = "queue-events,host-execution,executable-metadata"
