@@ -46,8 +46,7 @@ class Account:
 
 def begin(journal: Path) -> None:
     """Mark the start of a run."""
-    with journal.open("a", encoding="utf-8") as out:
-        out.write(json.dumps({"run": os.getpid(), "start": time.time()}) + "\n")
+    append(journal, {"run": os.getpid(), "start": time.time()})
 
 
 def append(journal: Path, entry: dict) -> None:

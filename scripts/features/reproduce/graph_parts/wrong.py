@@ -23,8 +23,8 @@ from scripts.features.reproduce.reduction import failures
 from scripts.features.reproduce.reduction.mismatch import differs
 from scripts.iree import added_flags
 from scripts.iree.backends import BACKENDS, compile_flags
-from scripts.iree.compiler import Compiler
 from scripts.iree.session import Module, Session
+from scripts.iree.tools import Compiler
 from scripts.lowering import capture, link
 from scripts.torch_model import convert
 from scripts.torch_model.loading import LoadedModel
