@@ -28,7 +28,7 @@ from scripts.core.machine import physical_cores
 from scripts.core.tensors import DTYPES, TensorType
 from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Compilation
-from scripts.iree import benchmark, gbench
+from scripts.iree import benchmark
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
@@ -151,7 +151,7 @@ def _ways(program: Timed, inputs: list[str], report: Path) -> dict[str, Callable
         command = benchmark.command_line(module, inputs, threads)
         output = [f"--benchmark_out={report}", "--benchmark_out_format=json"]
         subprocess.run([*command, *REPETITIONS, *output], check=True, capture_output=True)
-        return min(gbench.read_ms(report))
+        return min(benchmark.read_ms(report))
 
     def in_python() -> float:
         call = Session(program.modules["alone"], threads).uploaded(program.arrays)

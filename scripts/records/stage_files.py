@@ -24,7 +24,7 @@ from scripts.matrix.stage import STATUS, TIMING, VERIFICATION, Stage
 from scripts.matrix.stages import LAST, STAGES, status_path
 from scripts.records import fields, latency_section
 from scripts.records.columns import FIELDS
-from scripts.supervise import damage, outcome
+from scripts.supervise import outcome
 from scripts.supervise.group import member_outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.group_timing import GroupTiming
@@ -127,7 +127,7 @@ def _damage(root: Path, stage: Stage, of: Cell, file: str, recorded: Outcome) ->
     empty."""
     path = root / stage.path(of, file)
     try:
-        if what := damage.difference(path):
+        if what := outcome.difference(path):
             return what
         if not (found := _read(path, stage)):
             empty = f"{path} is empty; the next run makes it again"

@@ -9,6 +9,7 @@ from typing import Any
 from scripts.core import atomic
 from scripts.iree import tools
 from scripts.matrix import stages
+from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
 from scripts.run import environments
 
@@ -47,7 +48,7 @@ def iree(root: Path, matrix: Matrix, env: str, measured: str | None) -> dict[str
         build = tools.identified(atomic.read_json(path).get("iree-compile", ""))
     except (OSError, ValueError):  # of conda, or made by an older version
         build = ""
-    pinned = pins(matrix, env).get(tools.PACKAGE)
+    pinned = pins(matrix, env).get(COMPILER)
     of_build = None if pinned else build.partition(" ")[0]
     known: dict[str, str | None] = {"iree": of_build or measured or pinned}
     return known | ({"iree_build": build} if build else {})

@@ -22,7 +22,7 @@ from scripts.features.reproduce.reduction import failures, mismatch, shrinking
 from scripts.features.reproduce.reduction.mismatch import Comparison
 from scripts.features.reproduce.reduction.reduced_program import NotReducible, Program
 from scripts.features.reproduce.reduction.shrinking import Search
-from scripts.iree.compiler import Compiler
+from scripts.iree.tools import Compiler
 
 SLOWER = 3.0
 """A part may take this many times as long as the whole program, and at least LEAST_S."""

@@ -28,9 +28,8 @@ class Spent:
 class Account:
     """Seconds of the last run in a journal.
 
-    `environments`: wall time during which environments were made. `busy`: other wall time during which
-    at least one reference, exporter, compiler or measurement ran. `stages`: the time of each stage
-    (stages may overlap).
+    `environments`: wall time during which environments were made. `busy`: other wall time during which at least one
+    reference, exporter, compiler or measurement ran. `stages`: the time of each stage (stages may overlap).
     """
 
     wall: float
@@ -47,8 +46,7 @@ class Account:
 
 def begin(journal: Path) -> None:
     """Mark the start of a run."""
-    with journal.open("a", encoding="utf-8") as out:
-        out.write(json.dumps({"run": os.getpid(), "start": time.time()}) + "\n")
+    append(journal, {"run": os.getpid(), "start": time.time()})
 
 
 def append(journal: Path, entry: dict) -> None:

@@ -59,7 +59,7 @@ def source(tmp_path_factory) -> Source:
         path = made.root / status_path(stage, cell)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, cell), Usage(2.0, 321.0))
-        memory_series.write(path, Series((0.1, 0.2, 0.3), (50, 321, 200), ((0.2, HOSTILE),)))
+        memory_series.write(path, Series([0.1, 0.2, 0.3], [50, 321, 200], [(0.2, HOSTILE)]))
     profile = made.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
     profile.parent.mkdir(parents=True)
     profile.write_text(json.dumps(PROFILE))

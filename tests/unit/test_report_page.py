@@ -262,13 +262,13 @@ def test_memory_has_each_stage_once_with_its_samples(source):
         path = source.root / status_path(stage, of)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, of), Usage(2.0, 100.0))
-    series = Series((0.1, 0.2), (50, 100), ((0.15, "timed calls"),))
+    series = Series([0.1, 0.2], [50, 100], [(0.15, "timed calls")])
     memory_series.write(source.root / status_path("verify", cell), series)
     found = of_rows.memory(source)["stages"]
     assert [(one["stage"], one["cell"]) for one in found] == [("reference", "bert"), ("verify", cell)]  # fmt: skip
     of_bert = [n for n, one in enumerate(source.records) if one["model"]["name"] == "bert"]
     assert found[0]["rows"] == of_bert
-    assert found[1]["series"] == {"seconds": (0.1, 0.2), "mb": (50, 100), "marks": ((0.15, "timed calls"),)}  # fmt: skip
+    assert found[1]["series"] == {"seconds": [0.1, 0.2], "mb": [50, 100], "marks": [(0.15, "timed calls")]}  # fmt: skip
     assert found[0]["series"] is None
 
 

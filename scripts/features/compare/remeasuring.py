@@ -83,4 +83,4 @@ def _member(name: str, row: Record, folder: Path, logs: Path) -> Member:
             raise NotMeasured(
                 f"{name}: {path} has {size} bytes; its row says {expected}, so it was made again since"
             )
-    return replace(made, folder=folder, env=in_turns.with_code_of(checkout.ROOT))
+    return replace(made, folder=folder, env=checkout.variables())

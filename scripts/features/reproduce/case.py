@@ -19,7 +19,7 @@ from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.matrix import stages, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.records.results_file import Record, cell_of
-from scripts.supervise import in_turns, outcome
+from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 
 COMPILE, VERIFY, TIME = "compile", "verify", "time"
@@ -182,7 +182,7 @@ class Recorded:
         python = self.root / self.python
         if not python.is_file():
             raise NoCase(f"no {python}: environments that conda has made are not used for this")
-        environment = os.environ | in_turns.with_code_of(checkout.ROOT)
+        environment = os.environ | checkout.variables()
         command = [str(python), "-m", module, *words]
         return subprocess.run(command, cwd=self.root, env=environment, check=False).returncode
 

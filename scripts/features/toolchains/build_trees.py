@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-COMPILER, RUNTIME, TORCH_MLIR = "iree-base-compiler", "iree-base-runtime", "torch-mlir"
-PACKAGES = {"iree": (COMPILER, RUNTIME), "torch-mlir": (TORCH_MLIR,)}
-"""The packages that a tree of each project may replace."""
+from scripts.matrix.env_files import COMPILER, PACKAGES, RUNTIME, TORCH_MLIR
+
 _SITES = ("", "lib/python*/site-packages")
 
 

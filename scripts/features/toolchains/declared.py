@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.features.toolchains import build_trees
-from scripts.features.toolchains.build_trees import PACKAGES, TreeError
+from scripts.features.toolchains.build_trees import TreeError
 from scripts.matrix import env_files, reading
-from scripts.matrix.env_files import Declared
+from scripts.matrix.env_files import PACKAGES, Declared
 from scripts.matrix.feature import Draft
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import PINNED, Toolchain

@@ -17,11 +17,10 @@ from pathlib import Path
 
 from scripts.core import atomic, exits, process
 from scripts.features.toolchains import build_trees
-from scripts.features.toolchains.build_trees import PACKAGES
 from scripts.features.toolchains.declared import changeable
 from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import env_files, toolchains
-from scripts.matrix.env_files import Declared
+from scripts.matrix.env_files import COMPILER, PACKAGES, Declared
 from scripts.matrix.toolchains import Toolchain
 from scripts.run import environments, installing, locks
 
@@ -155,7 +154,7 @@ class Environments(environments.Environments):
             f"toolchain {name}: IREE {version} is older than {oldest}, the oldest release that has been tried; "
             "flags or programs may not be known to it"
             for name, one in self._selected.items()
-            if (version := version_of(one.packages.get(build_trees.COMPILER, "")))
+            if (version := version_of(one.packages.get(COMPILER, "")))
             and (release_of(version) or OLDEST) < OLDEST
         ]
 

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from scripts.core.machine import cpu_name, physical_cores
-from scripts.iree import tools, tuning_spec
+from scripts.iree import tuning_spec
 from scripts.matrix import plugins, reading
 from scripts.matrix.entries import Choice, Model, Target
+from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.stage import IREE_ENV
@@ -163,4 +164,4 @@ def versions(matrix: Matrix, frontend: str) -> dict[str, str]:
     pins = environments.pins(declared.env)
     called = plugins.exporter(declared.exporter).versions
     found = {name: pins[package] for package, name in called.items() if package in pins}
-    return found | {"iree": environments.pins(IREE_ENV)[tools.PACKAGE]}
+    return found | {"iree": environments.pins(IREE_ENV)[COMPILER]}

@@ -15,11 +15,12 @@ from scripts.core import atomic
 from scripts.features.variants import candidates, kept_results, remedy_job, tables, tuned_matrix
 from scripts.features.variants.candidates import AnyWay, Search
 from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
-from scripts.iree import tools, tuning_spec
+from scripts.iree import tuning_spec
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import reading, threads
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Target
+from scripts.matrix.env_files import COMPILER
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Attempt, Variant
@@ -85,7 +86,7 @@ class ModuleMaker(Maker):
 
     def _known_hang(self, model: str, target: Target, variant: Variant) -> str:
         """Why a variant is not compiled for a target; "" if it is."""
-        iree = self._environments.pins(target.env).get(tools.PACKAGE, "") if target.hangs else ""
+        iree = self._environments.pins(target.env).get(COMPILER, "") if target.hangs else ""
         for hang in target.hangs:
             if hang.covers(model, target.backend, variant, iree):
                 return f"{hang.why} (workflow/remedies.yaml, IREE {iree})"

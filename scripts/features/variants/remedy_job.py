@@ -23,7 +23,7 @@ from scripts.core import atomic, digest
 from scripts.features.variants import candidates
 from scripts.features.variants.candidates import TriedWay, step
 from scripts.matrix.ways import Attempt
-from scripts.supervise import outcome, supervise, verdict
+from scripts.supervise import outcome, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import Outcome, Usage
@@ -100,7 +100,7 @@ def run(job: Job, asked: Path, attempts: Sequence[Attempt], pins: str) -> Outcom
     if failed.is_remediable:
         tried = list(_until_one_works(job, wanted(attempts, failed.reason), pins))
     works = tried[-1] if tried and tried[-1].is_ok else None
-    result = verdict.record(job, None) if works else _failure(job, tried)
+    result = supervise.record(job, None) if works else _failure(job, tried)
     _log(job, failed, tried)
     made = _place(job, attempts, tried, works)
     used = (outcome.read_usage(one.job.status_path) for one in tried if one.job)
@@ -169,7 +169,7 @@ def _failure(job: Job, tried: Sequence[Tried]) -> Outcome:
             one.ended and one.ended.is_passing
         ):  # it says nothing about the cell: the next run tries again
             return dataclasses.replace(one.ended, fingerprint=job.fingerprint, due=job.due)
-    return supervise.blocked(job) or verdict.record(job, None)
+    return supervise.blocked(job) or supervise.record(job, None)
 
 
 def _log(job: Job, failed: Outcome, tried: Sequence[Tried]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from scripts.features.toolchains.build_trees import COMPILER, RUNTIME
 from scripts.iree import tools
 from scripts.matrix import env_files
+from scripts.matrix.env_files import COMPILER, RUNTIME
 from scripts.matrix.stages import IREE_ENV
 from scripts.run import environments, installing
 

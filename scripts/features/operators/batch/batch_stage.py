@@ -19,11 +19,10 @@ from scripts.features.operators.batch import artifacts
 from scripts.features.operators.batch.host import Host
 from scripts.features.operators.problems.problem import Problem, read_problems
 from scripts.run import fingerprint
-from scripts.supervise import damage, outcome, outcomes, supervise
+from scripts.supervise import outcome, outcomes, supervise
 from scripts.supervise.caplog import CappedLog
-from scripts.supervise.damage import Damage
 from scripts.supervise.job import Job
-from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcome import Damage, Outcome
 from scripts.supervise.outcomes import Line, cell_of
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended
@@ -82,7 +81,7 @@ def work(batch: Batch, do: Do) -> supervise.Work:
     """Return the work of a job: it does `do` with a batch, and writes the job's artifact."""
 
     def run(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
-        if damaged := damage.first([str(path) for path in batch.before.values()], ()):
+        if damaged := outcome.first_damage([str(path) for path in batch.before.values()]):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         known, skipped = _sorted_out(job, batch)
         if damaged := _damage(known, batch):

@@ -21,7 +21,7 @@ import msgspec
 
 from scripts.core import atomic
 from scripts.features.operators.batch.batch_worker import MARK
-from scripts.supervise import journal, outcomes, verdict
+from scripts.supervise import journal, outcomes, supervise
 from scripts.supervise.caplog import LINE_BYTES, CappedLog
 from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.job import CannotStart, Job
@@ -120,9 +120,9 @@ class Host:
 
     def _fail(self, task: str, ended: Ended) -> None:
         job = self._job_of(task)
-        said = verdict.of(job, ended, self._work)
+        said = supervise.verdict(job, ended, self._work)
         said = said or Diagnosis("error", "no-outcome", "the worker exited 0 before the task ended")
-        limit = verdict.record(job, said).limit
+        limit = supervise.record(job, said).limit
         end = _End(task, self._job.fingerprint, verdict=said, limit=limit)
         self._journal.add(end)
         self._done(self._line(end))
@@ -135,7 +135,7 @@ class Host:
             is_log = job.log_path.is_file()
             log = job.log_path.read_text(encoding="utf-8", errors="replace") if is_log else ""
             said = diagnose(end.code, log)
-        ended = dataclasses.replace(verdict.record(job, said), fingerprint=end.under)
+        ended = dataclasses.replace(supervise.record(job, said), fingerprint=end.under)
         if end.verdict:
             ended = dataclasses.replace(ended, limit=end.limit)
         return Line(self._names[end.end], ended, end.seconds, end.result)

@@ -19,7 +19,7 @@ from typing import Any
 
 from scripts.features.operators.batch import batch_stage
 from scripts.features.operators.batch.batch_stage import Batch
-from scripts.supervise import damage, outcome, outcomes, supervise, verdict
+from scripts.supervise import outcome, outcomes, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.group import MEMBERS, TWIN, Given, log_name
@@ -31,7 +31,6 @@ from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios
 from scripts.timing.group_timing import GroupTiming, part_of
-from scripts.timing.hostload import shares
 from scripts.timing.turns import Group, MemberEnded, Rule
 from scripts.timing.worker import LOAD
 
@@ -95,7 +94,7 @@ class _Work:
         ends = {m: outcome.read_or_damaged(f / outcome.STATUS) for m, f in folders.items()}
         files = {m: str(f / self._job.artifacts[0].name) for m, f in folders.items()}
         whole = [files[member] for member, one in ends.items() if one.status == outcome.OK]
-        if damaged := damage.first(whole, ()):
+        if damaged := outcome.first_damage(whole):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         problems = self._problems(ends, files)
         lines = outcomes.read_if_whole(self._folder / TIMED)
@@ -202,8 +201,8 @@ class _Work:
         return Member(member, tuple(command), log, member in self._given.forked)
 
     def _line(self, of: _Problem, timed: _Turns, empty_ms: Mapping[str, float]) -> Line:
-        load, group = timed.group.load, timed.group
-        others = shares(load.busy_s - load.own_s, load.steal_s, load.wall_s * (os.cpu_count() or 1))
+        group = timed.group
+        others = group.load.others()
         anchor = self._given.anchor if self._given.anchor in of.lines else ""
         part, members = part_of(group.timed, timed.control, timed.control + TWIN, anchor, 0)
         timing = GroupTiming(
@@ -221,7 +220,7 @@ class _Work:
         first = next((Diagnosis(one.status, one.reason, one.detail) for one in failed), None)
         job = replace(self._job, cell=cell_of(self._job, of.name))
         result = {"timing": asdict(timing), "empty_ms": {m: empty_ms.get(m) for m in of.lines}}
-        return Line(of.name, verdict.record(job, first), round(timed.seconds, 3), result)
+        return Line(of.name, supervise.record(job, first), round(timed.seconds, 3), result)
 
 
 @dataclass

@@ -25,9 +25,9 @@ from typing import Any
 from scripts.features.operators.batch import cache
 from scripts.features.operators.batch.batch_program import ENTRY, Combined, Program, combine, errors
 from scripts.features.operators.batch.cache import Cache, Entry
-from scripts.iree import float64_flags
+from scripts.iree import added_flags
 from scripts.iree.backends import unused_plugins
-from scripts.supervise import outcome, verdict
+from scripts.supervise import outcome, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.job import Job
@@ -154,12 +154,12 @@ class Compilation:
                 programs, programs[0].path, programs[0].text, self._own_flags(programs[0])
             )
             ended, printed = self._watched(job)
-            return Tried(verdict.of(job, ended, self._work), ended, printed, {})
+            return Tried(supervise.verdict(job, ended, self._work), ended, printed, {})
         combined, source = combine(programs), self._work / "module.mlir"
         source.write_text(combined.text, encoding="utf-8")
         job = self._job(programs, source, combined.text, [NO_SYMBOLS])
         ended, printed = self._watched(job)
-        diagnosis = verdict.of(job, ended, self._work)
+        diagnosis = supervise.verdict(job, ended, self._work)
         blamed, says_all = {}, True
         # The output before a crash or a limit is not the cause of the failure.
         if diagnosis and diagnosis.status in ("error", "unsupported") and ended.returncode > 0:
@@ -203,7 +203,7 @@ class Compilation:
 
     def _own_flags(self, program: Program) -> list[str]:
         """The flags that a program needs besides those of the target."""
-        return float64_flags.of_text(program.text, self.job.command[1:])
+        return added_flags.keeping_float64(program.text, self.job.command[1:])
 
     def _ended(
         self, group: Sequence[Program], tried: Tried, queue: Queue

@@ -20,9 +20,9 @@ from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.report import faults
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
-from scripts.iree import tools
 from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
@@ -30,7 +30,7 @@ from scripts.records import latency_section, speedups, stage_files, versions
 from scripts.records import record as of_model
 from scripts.records.fields import names
 from scripts.run import fingerprint, unmeasured
-from scripts.supervise import damage, outcome, outcomes
+from scripts.supervise import outcome, outcomes
 from scripts.supervise.outcome import Outcome
 from scripts.supervise.outcomes import Line
 from scripts.timing.group_timing import GroupTiming
@@ -107,7 +107,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
             "exporter": frontend.exporter,
             "exporter_options": frontend.options,
         }
-        pinned["versions"]["iree"] = versions.pins(matrix, IREE_ENV).get(tools.PACKAGE)
+        pinned["versions"]["iree"] = versions.pins(matrix, IREE_ENV).get(COMPILER)
         tool, env, baseline = frontend.exporter, frontend.env, None
         declared = plugins.exporter(tool).versions
     else:
@@ -258,7 +258,7 @@ def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> 
 
 def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
     """Return the lines of a file. Raises OSError or ValueError if it is damaged."""
-    if what := damage.difference(path):
+    if what := outcome.difference(path):
         raise ValueError(what)
     found = outcomes.read(path)
     if left := [name for name in wanted if name not in found]:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.iree.compiler import Compiler
 from scripts.iree.session import runtime_flags
-from scripts.iree.tools import tool
+from scripts.iree.tools import Compiler, tool
 
 RELATIVE = 0.01
 """Values differ if they are further apart than this share of the largest value of the output."""

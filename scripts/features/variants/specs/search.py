@@ -21,7 +21,7 @@ from pathlib import Path
 from scripts.core import process
 from scripts.features.variants.specs import dispatches
 from scripts.features.variants.specs.dispatches import Dispatch, LoweringConfig, Operation
-from scripts.iree import benchmark, gbench
+from scripts.iree import benchmark
 from scripts.iree.session import Module
 from scripts.iree.tools import tool
 
@@ -128,9 +128,9 @@ class DispatchTrials:
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=RUN_S, preexec_fn=setup)  # fmt: skip
             if done.returncode:
-                raise gbench.BenchmarkError((done.stderr or done.stdout).strip()[-500:])
-            return min(gbench.read_ms(report))
-        except (subprocess.TimeoutExpired, gbench.BenchmarkError, OSError, LookupError, ValueError) as error:  # fmt: skip
+                raise benchmark.BenchmarkError((done.stderr or done.stdout).strip()[-500:])
+            return min(benchmark.read_ms(report))
+        except (subprocess.TimeoutExpired, benchmark.BenchmarkError, OSError, LookupError, ValueError) as error:  # fmt: skip
             print(f"not run: {error}", flush=True)
             return None
 

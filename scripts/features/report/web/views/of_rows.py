@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from scripts.features.report import thread_scaling
@@ -191,4 +192,4 @@ def _of_stage(source: Source, one: Run, model: str) -> dict[str, Any]:
     path = source.root / status_path(STAGES[one["stage"]].folder, one["cell"])
     series = memory_series.read(path)
     kept = {key: one[key] for key in ("stage", "cell", "status", "seconds", "mb")}
-    return kept | {"model": model, "series": series.to_json() if series else None, "rows": []}
+    return kept | {"model": model, "series": asdict(series) if series else None, "rows": []}
