@@ -18,8 +18,6 @@ configfile: checkout.path("config.yaml")
 report: "workflow/report/workflow.rst"
 
 
-include: "workflow/rules/stages.smk"
-include: "workflow/rules/resources.smk"
 include: "workflow/rules/env.smk"
 include: "workflow/rules/reference.smk"
 include: "workflow/rules/export.smk"

@@ -40,7 +40,7 @@ from rich.table import Table
 from benchmarks import default_run
 from scripts.core import atomic, exits
 from scripts.core.machine import physical_cores
-from scripts.iree import gbench
+from scripts.iree import benchmark
 from scripts.iree.backends import allocator_flags, compile_flags
 from scripts.iree.session import runtime_flags
 from scripts.matrix import cell
@@ -364,7 +364,7 @@ def _by_tool(command: Sequence[str], calls: int, repetitions: int, report: Path)
     }
     flags = [f"--benchmark_{name}={value}" for name, value in options.items()]
     subprocess.run([*command, *flags], check=True, capture_output=True)
-    return gbench.read_ms(report)
+    return benchmark.read_ms(report)
 
 
 def tool_table(lines: Sequence[Line]) -> Table:

@@ -25,12 +25,12 @@ from pathlib import Path
 
 from benchmarks import timing
 from scripts.core import atomic
-from scripts.features.operators.batch.batch_compiler import Compiler, Limits, Tried
 from scripts.features.operators.batch.batch_program import Program
-from scripts.features.operators.batch.together import TOGETHER, Compilation
+from scripts.features.operators.batch.together import TOGETHER, Compilation, Tried
 from scripts.iree import tools
 from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
 from scripts.supervise.diagnose import diagnose
+from scripts.supervise.job import Job
 from scripts.supervise.outcomes import Line
 
 Ended = dict[str, tuple[str, str, str]]
@@ -76,29 +76,28 @@ class Side:
         }
 
 
-class Counted(Compiler):
-    """A compiler that counts its processes."""
+class Counted(Compilation):
+    """A compilation that counts its processes."""
 
     processes = 0
 
-    def run(self, programs: Sequence[Program], work: Path) -> Tried:
+    def compile(self, programs: Sequence[Program]) -> Tried:
         Counted.processes += 1
-        return super().run(programs, work)
+        return super().compile(programs)
 
 
 def main() -> None:
     args = _arguments()
     flags = tuple(compile_flags(args.backend, args.arch, args.opt_level, args.flags))
-    tool = str(tools.program("iree-compile", args.env))
-    compiler = Counted(tool, flags, "", Limits(args.timeout, args.memory))
+    command = [str(tools.program("iree-compile", args.env)), *flags]
     batch, single = Side(), Side()
     with tempfile.TemporaryDirectory(prefix="vmfbench-batch-") as folder:
         programs = _programs(args.programs, Path(folder), args.count, args.seed)
         for number, at in enumerate(range(0, len(programs), args.turn)):
             group, work = programs[at : at + args.turn], Path(folder, str(at))
             turns = [
-                (batch, lambda g=group, w=work: _in_batch(g, compiler, w, args.together)),
-                (single, lambda g=group, w=work: _one_by_one(g, compiler, w)),
+                (batch, lambda g=group, w=work: _in_batch(g, command, w, args)),
+                (single, lambda g=group, w=work: _one_by_one(g, command, w, args.timeout)),
             ]
             for side, turn in turns if number % 2 else turns[::-1]:
                 side.take(turn)
@@ -139,32 +138,34 @@ def _programs(source: Path, folder: Path, count: int | None, seed: int) -> list[
 
 
 def _in_batch(
-    group: Sequence[Program], compiler: Compiler, folder: Path, together: int
+    group: Sequence[Program], command: Sequence[str], folder: Path, args: argparse.Namespace
 ) -> tuple[Ended, int]:
     """Compile a group as a batch, with an empty cache."""
     before = Counted.processes
-    folders = (folder / name for name in ("cache", "modules", "work"))
+    status, log = folder / "status.json", folder / "log.txt"
+    job = Job("compile", "batch", status, log, command, args.timeout, args.memory)
     found: list[Line] = []
-    Compilation(compiler, *folders, together=together).run(group, found.append)
-    ended = {one.outcome.cell: one.outcome for one in found}
+    Counted(job, "", folder / "cache", together=args.together).run(group, found.append)
+    ended = {one.problem: one.outcome for one in found}
     outcomes = {name: (o.status, o.reason, o.detail) for name, o in ended.items()}
     return outcomes, Counted.processes - before
 
 
-def _one_by_one(group: Sequence[Program], compiler: Compiler, folder: Path) -> tuple[Ended, int]:
+def _one_by_one(
+    group: Sequence[Program], command: Sequence[str], folder: Path, limit_s: float
+) -> tuple[Ended, int]:
     """Compile a group with one process per program, which has only a time limit."""
     folder.mkdir(parents=True, exist_ok=True)
     ended: Ended = {}
     for program in group:
-        command = compiler.command(program.path, folder / "single.vmfb")
         try:
             done = subprocess.run(
-                command,
+                [*command, str(program.path), "-o", str(folder / "single.vmfb")],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                timeout=compiler.limits.timeout_s,
+                timeout=limit_s,
                 check=False,
             )
         except subprocess.TimeoutExpired:

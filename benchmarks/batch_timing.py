@@ -26,13 +26,13 @@ import numpy as np
 from benchmarks import timing
 from scripts.core.machine import physical_cores
 from scripts.core.tensors import DTYPES, TensorType
-from scripts.features.operators.batch.batch_compiler import Compiler, Limits
 from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Compilation
-from scripts.iree import benchmark, gbench
+from scripts.iree import benchmark
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
+from scripts.supervise.job import Job
 
 NO_MEMOIZATION = "--iree-hal-memoization=false"
 VARIANTS = {
@@ -94,18 +94,17 @@ def _compiled(programs: Sequence[Program], folder: Path) -> list[Timed]:
     """Return the programs that compile in every variant."""
     modules: dict[str, dict[str, Module]] = {program.name: {} for program in programs}
     for variant, (together, more) in VARIANTS.items():
-        flags = tuple(compile_flags("llvm-cpu", None, "O3", more))
-        compiler = Compiler(tool("iree-compile"), flags, "", Limits(120, 8000))
-        where = folder / str(len(flags)) / str(together)
+        command = [tool("iree-compile"), *compile_flags("llvm-cpu", None, "O3", more)]
+        where = folder / str(len(command)) / str(together)
+        job = Job("compile", "batch", where / "status.json", where / "log.txt", command, 120, 8000)
 
         def take(one, variant: str = variant) -> None:
             if "module" in one.result:
                 module = Path(one.result["module"])
                 found = Module(module, None, "local-sync", one.result["function"])
-                modules[one.outcome.cell][variant] = found
+                modules[one.problem][variant] = found
 
-        folders = (where / name for name in ("cache", "modules", "work"))
-        Compilation(compiler, *folders, together=together).run(programs, take)
+        Compilation(job, "", where / "cache", together=together).run(programs, take)
     timed = []
     for program in programs:
         if len(modules[program.name]) == len(VARIANTS):
@@ -152,7 +151,7 @@ def _ways(program: Timed, inputs: list[str], report: Path) -> dict[str, Callable
         command = benchmark.command_line(module, inputs, threads)
         output = [f"--benchmark_out={report}", "--benchmark_out_format=json"]
         subprocess.run([*command, *REPETITIONS, *output], check=True, capture_output=True)
-        return min(gbench.read_ms(report))
+        return min(benchmark.read_ms(report))
 
     def in_python() -> float:
         call = Session(program.modules["alone"], threads).uploaded(program.arrays)

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from scripts.iree import gbench
+from scripts.iree import benchmark
 from scripts.matrix import cell
 from scripts.records.results_file import cell_of
 
@@ -49,7 +49,7 @@ def measure(command: str) -> list[float]:
         options = ["--benchmark_min_warmup_time=0.2", "--benchmark_min_time=0.1s", "--benchmark_repetitions=10"]  # fmt: skip
         output = [f"--benchmark_out={report}", "--benchmark_out_format=json"]
         subprocess.run([*shlex.split(command), *options, *output], check=True, capture_output=True)
-        return gbench.read_ms(report)
+        return benchmark.read_ms(report)
 
 
 if __name__ == "__main__":

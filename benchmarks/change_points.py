@@ -52,13 +52,16 @@ def penalty(rng: np.random.Generator, count: int, number: int) -> float:
 
 def least_penalty(logs: np.ndarray) -> float:
     """The penalty from which on a series is described by one level."""
-    prior = changes.Prior(STATED**2)
-    none = prior.cost(changes.rss(logs, [len(logs)]), len(logs))
+
+    def cost(left: float) -> float:
+        return changes.cost(left, len(logs), STATED**2)
+
+    none = cost(changes.rss(logs, [len(logs)]))
     gains = [
-        (none - prior.cost(changes.rss(logs, found), len(logs))) / (len(found) - 1)
+        (none - cost(changes.rss(logs, found))) / (len(found) - 1)
         for found in changes.segmentations(logs)
     ]
-    return max([*gains, none - prior.cost(changes.line(logs)[1], len(logs))])
+    return max([*gains, none - cost(changes.line(logs)[1])])
 
 
 def rates(rng: np.random.Generator, number: int) -> None:

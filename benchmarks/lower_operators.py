@@ -31,7 +31,7 @@ def main() -> None:
 
     def lower(payload: dict[str, Any], facts: dict[str, Any]) -> None:
         try:
-            call = Call(Problem.from_json(payload["problem"]))
+            call = Call(Problem(**payload["problem"]))
             graph = call.graph(decompositions).graph
         except NotCallable as error:
             exits.fail(str(error), exits.UNSUPPORTED)

@@ -67,7 +67,7 @@ def _lowered(sample: Sequence[Problem], args: argparse.Namespace) -> list[Line]:
     """Lower the problems in workers and return the result of each."""
     tasks = {
         problem.name: {
-            "problem": problem.to_json(),
+            "problem": {"op": problem.op, "args": problem.args},
             "dialect": args.dialect,
             "out": str(args.out / f"{problem.name}.mlir"),
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,7 +65,7 @@ class Tree:
         """Write the problems, and the files of all stages that are not there."""
         listed = Path("results/operators/batches/0.jsonl")
         listed.parent.mkdir(parents=True, exist_ok=True)
-        listed.write_text("".join(json.dumps(p.to_json()) + "\n" for p in self.problems))
+        listed.write_text("".join(problem.line() for problem in self.problems))
         chains = [self.matrix.chain(row) for row in self.matrix.parts["operators"].rows()]
         for chain in chains:
             for number, (stage, cell) in enumerate(chain):
@@ -117,7 +116,7 @@ class Tree:
             verified = outcomes.read_if_whole(self.matrix.chain(row)[-1][0].path(row, OUTCOMES))
             if of.name in verified and verified[of.name].outcome.status == outcome.OK:
                 key = f"operator_time {row}: {of.name}"
-                ms = MS[row.by_axis().get("frontend") or row["baseline"]]
+                ms = MS[row.frontend or row.baseline]
                 members[str(row)] = MemberTiming(*self.endings[key]) if key in self.endings else MemberTiming(values_ms=(ms,) * 4, anchor_ms=(MS["eager"],) * 4, turns=8, calls=80, p50_ms=ms)  # fmt: skip
         timing = GroupTiming(1e9, "{}", "", members, (PartTiming(4, (0, 1, 2, 3)),))
         first = next((one for one in members.values() if one.status != outcome.OK), MemberTiming())
@@ -136,8 +135,7 @@ def _result(stage: Stage, cell: Cell, wrong: bool) -> dict[str, Any]:
             return {"program_bytes": 100, "rewrites": []}
         case "operator_compile":
             return {"module": "m.vmfb", "function": "program_0", "seconds": 0.1, "together": 3, "cached": False, "vmfb_bytes": 10}  # fmt: skip
-    by_axis = cell.by_axis()
-    of = by_axis.get("frontend") or by_axis["baseline"]
+    of = cell.frontend or cell.baseline
     measured = Verified(
         device="local-task",
         device_name="A CPU",

@@ -24,8 +24,9 @@ from scripts.iree.backends import BACKENDS
 from scripts.run import environments
 
 OLDEST_PYTHON = (3, 11)
-DISK_GB, MEMORY_GB = 20, 8
-"""What the environments and the results of the default run take (README.md)."""
+MEMORY_GB, RESULTS_GB = 8, 5
+ENVIRONMENTS_GB = {"iree": 1, "torch-mlir": 6, "torch-xla": 8}
+"""What the default run takes (README.md), and its environments on the disk."""
 LIBRARIES = {"cuda": "cuda", "rocm": "amdhip64", "vulkan": "vulkan"}
 """The driver library that IREE opens, by the kind of device."""
 
@@ -61,12 +62,14 @@ def look() -> Iterator[Finding]:
     yield from _installers()
     compiler = next((c for c in ("c++", "g++", "clang++") if shutil.which(c)), "")
     without = "install g++; without it the rows of inductor are errors"
-    yield Finding("C++ compiler", compiler or "none", "" if compiler else without)
+    yield Finding("C++ compiler", compiler or "none", "" if compiler else without, needed=True)
     yield Finding("CPU", f"{machine.cpu_name()}, {machine.physical_cores()} cores")
     yield from _devices()
     yield _amount("memory", psutil.virtual_memory().available, MEMORY_GB, "select fewer models")
     free = shutil.disk_usage(checkout.ROOT).free
-    yield _amount("disk", free, DISK_GB, "docs/disk.md says what can be deleted")
+    to_make = (gb for env, gb in ENVIRONMENTS_GB.items() if not _is_made(env))
+    disk_gb = RESULTS_GB + sum(to_make)
+    yield _amount("disk", free, disk_gb, "docs/disk.md says what can be deleted")
     for file in sorted((checkout.ROOT / "envs").glob("*.yaml")):
         yield _environment(file.stem)
 
@@ -75,9 +78,8 @@ def _python() -> Finding:
     version = platform.python_version()
     right = sys.version_info[:2] >= OLDEST_PYTHON
     oldest = ".".join(map(str, OLDEST_PYTHON))
-    return Finding(
-        "Python", f"{version} ({sys.executable})", "" if right else f"use {oldest} or later", True
-    )
+    advice = "" if right else f"use {oldest} or later"
+    return Finding("Python", f"{version} ({sys.executable})", advice, needed=True)
 
 
 def _installers() -> Iterator[Finding]:
@@ -89,10 +91,8 @@ def _installers() -> Iterator[Finding]:
         uv = ""
     advice = "" if uv else "python -m pip install -r requirements.txt"
     yield Finding("uv", _first_line(uv, "--version") if uv else "none", advice, needed=True)
-    conda = shutil.which("conda")
-    yield Finding(
-        "conda", _first_line(conda, "--version") if conda else "none (only for --sdm conda)"
-    )
+    conda = _first_line("conda", "--version")
+    yield Finding("conda", conda or "none (only for --sdm conda)")
 
 
 def _devices() -> Iterator[Finding]:
@@ -125,11 +125,13 @@ def _driver(kind: str) -> str:
 
 def _amount(what: str, free: int, wanted_gb: int, advice: str) -> Finding:
     enough = free >= wanted_gb * 1e9
-    return Finding(
-        what,
-        f"{free / 1e9:.0f} GB free",
-        "" if enough else f"the default run takes {wanted_gb} GB: {advice}",
-    )
+    lacking = "" if enough else f"the default run takes {wanted_gb} GB: {advice}"
+    return Finding(what, f"{free / 1e9:.0f} GB free", lacking, needed=True)
+
+
+def _is_made(environment: str) -> bool:
+    pins = environments.whole(Path(environments.prefix(environment)))
+    return pins == environments.pins_digest(environment)
 
 
 def _environment(name: str) -> Finding:
@@ -137,7 +139,7 @@ def _environment(name: str) -> Finding:
     what = f"environment {name}"
     if not environments.whole(folder):
         return Finding(what, "not made", "made by the first run that needs it")
-    if environments.whole(folder) != environments.pins_digest(name):
+    if not _is_made(name):
         return Finding(what, "made from other pins", "made again by the next run")
     compiler = tools.compiler_of(folder)
     return Finding(what, f"made{f', iree-compile {tools.release(compiler)}' if compiler else ''}")

@@ -1,8 +1,7 @@
 """Make or check the locks of the environments from the pins of envs/<env>.yaml.
 
-IREE's version is pinned once, in envs/IREE_VERSION, and written from there into every environment file
-that pins IREE. A lock is envs/<env>.lock, and the script that installs it under conda. Needs a package
-index.
+IREE's version is pinned once, in envs/IREE_VERSION, and written from there into every environment file that pins IREE.
+A lock is envs/<env>.lock, and the script that installs it under conda. Needs a package index.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ import re
 from pathlib import Path
 
 from scripts.core import atomic, exits
-from scripts.features.toolchains.build_trees import PACKAGES
 from scripts.matrix import env_files
 from scripts.matrix.env_files import EnvironmentFileError
-from scripts.run import environments, locks, resolving
+from scripts.run import environments, installing, locks
 
 IREE_VERSION = environments.ROOT / env_files.FOLDER / "IREE_VERSION"
 """The file with the version of IREE that all environments pin."""
-_IREE_PIN = re.compile(rf"\b({'|'.join(PACKAGES['iree'])})==\S+")
+_IREE_PIN = re.compile(rf"\b({'|'.join(env_files.PACKAGES['iree'])})==\S+")
 
 
 def main() -> None:
@@ -88,7 +86,7 @@ def resolve(env_file: Path, upgrade: bool = False) -> str:
     declared = env_files.declared(env_file)
     options = ["--universal", "--fork-strategy", "fewest", *(["--upgrade"] if upgrade else [])]
     before = _text(locks.lock_file(env_file))
-    return resolving.resolve(declared.requirements, declared.python, before, options)
+    return installing.resolve(declared.requirements, declared.python, before, options)
 
 
 def files(env_file: Path, lock: str) -> dict[Path, str]:

@@ -73,7 +73,8 @@ def _short(
 
 def words(args: argparse.Namespace) -> list[str]:
     """The words after `snakemake` for the options of `vmfbench run`."""
-    files = [word for word in args.what if Path(word).expanduser().is_file()]
+    # A word with .py that is no file is not taken for a model: the workflow says that the file is missing.
+    files = [w for w in args.what if w.endswith(".py") or Path(w).expanduser().is_file()]
     models = [word for word in args.what if word not in files]
     config = {"file": ",".join(files), "models": ",".join(models)}
     config |= {key: getattr(args, key) for key in SELECTED}
@@ -93,9 +94,9 @@ def snakemake(words: list[str]) -> None:
     place = ["-s", str(checkout.ROOT / "Snakefile"), "--directory", os.curdir] if elsewhere else []
     command = ["snakemake", *place, *words]
     print(shlex.join(command), file=sys.stderr, flush=True)
-    # Not `python -m snakemake`: with it, a scripts.py of the working folder would hide ours.
+    # -P, and not -m: otherwise the working folder comes first, and its own `scripts` would hide ours.
     start = "import sys; from snakemake.cli import main; sys.exit(main())"
-    os.execv(sys.executable, [sys.executable, "-c", start, *command[1:]])
+    os.execv(sys.executable, [sys.executable, "-P", "-c", start, *command[1:]])
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

@@ -29,8 +29,13 @@ def prefix() -> list[str]:
     Python then imports modules from the checkout and the user's PYTHONPATH, and not from the
     working folder, which may have its own folder `scripts` or `models`.
     """
-    if is_here():
-        return []
-    further = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    places = dict.fromkeys([str(ROOT), *further])
-    return ["env", f"PYTHONPATH={os.pathsep.join(places)}", "PYTHONSAFEPATH=1"]
+    return [] if is_here() else ["env", *map("=".join, variables().items())]
+
+
+def variables() -> dict[str, str]:
+    """Environment variables by which a process imports this project's modules, in whatever folder it runs."""
+    places = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, places))),
+        "PYTHONSAFEPATH": "1",
+    }

@@ -22,8 +22,7 @@ TOO_LARGE = 5
 UNAVAILABLE = 69
 """This machine does not have the device (EX_UNAVAILABLE of sysexits.h)."""
 LACKS_PROFILE = "device profile"
-"""The beginning of an UNAVAILABLE message about a device that exists but lacks what the module was compiled
-for."""
+"""The beginning of an UNAVAILABLE message about a device that exists but lacks what the module was compiled for."""
 
 STATUS_OF = {
     UNSUPPORTED: "unsupported",

@@ -1,6 +1,8 @@
-"""The features, and how a process of the driver loads them.
+"""The features, and how a process of the driver loads them: Snakemake, the verbs, and those commands of scripts/stages/
+that handle results (aggregate_results, clean, …).
 
-Stages load none: an import of this module would make their fingerprints cover everything.
+The commands of stages that run in an environment load none: an import of this module would make their fingerprints
+cover everything.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ NAMES = (
     "reproduce",
     "report",
 )
-"""The packages of scripts/features/ that declare a FEATURE in their module `feature`, in the order in which they are asked."""
+"""The packages of scripts/features/ that declare a FEATURE in their module `feature`, in the order in which they are
+asked."""
 
 
 def load() -> None:

@@ -1,13 +1,54 @@
-"""Flags of iree-compile that this project adds to those of a target."""
+"""Flags of iree-compile that this project adds to those of a target: one thread with a tuning spec, and float64 where a
+program's interface has it.
+
+By default iree-compile computes float64 in float32, also in the weights, inputs and results of a program.
+Then their types no longer fit the archive and the golden results: IREE 3.13 stops with
+"'flow.tensor.constant' op failed to verify …", or a result has half of its bytes. Many programs of
+float32 models have float64 inside (scalars, and what a frontend widens), which is computed in float32.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.iree import float64_flags, tuning_spec
+from scripts.iree import tuning_spec
+
+_DEMOTE = "--iree-input-demote-f64-to-f32"
+_BYTECODE = b"ML\xefR"
+_TENSOR = re.compile(r"tensor<(?:[^>]*x)?f64>")
 
 
 def of(program: Path, given: Sequence[str] = ()) -> list[str]:
     """The flags that a program needs where `given` are those of its target."""
-    return [*float64_flags.flags(program, given), *tuning_spec.serial(given)]
+    return [*keeping_float64(_text(program), given), *tuning_spec.serial(given)]
+
+
+def keeping_float64(program: str, given: Sequence[str] = ()) -> list[str]:
+    """The flags that keep float64 for a program (its text). None if weights, inputs and results have no float64, or if
+    `given` says something about it."""
+    if any(flag.startswith(_DEMOTE) for flag in given) or not has_float64_interface(program):
+        return []
+    return [f"{_DEMOTE}=false"]
+
+
+def has_float64_interface(text: str) -> bool:
+    """Whether a weight, an input or a result of a program is float64."""
+    for line in text.splitlines():
+        of_main = "@main(" in line
+        if (of_main or line.lstrip().startswith("util.global ")) and _TENSOR.search(line):
+            return True
+        if of_main:
+            return False
+    return False
+
+
+def _text(program: Path) -> str:
+    content = program.read_bytes()
+    if not content.startswith(_BYTECODE):
+        return content.decode("utf-8", errors="replace")
+    from iree.compiler import ir  # only for a frontend with `ir_format: bytecode`
+
+    with ir.Context():
+        return str(ir.Module.parse(content))

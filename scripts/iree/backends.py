@@ -18,29 +18,19 @@ OPT_LEVELS = ("O0", "O1", "O2", "O3")
 
 
 @dataclass(frozen=True)
-class Renamed:
-    """A flag that iree-compile has since the release `since`, and what it was called before ("": it did not exist)."""
-
-    flag: str
-    since: tuple[int, int]
-    before: str
-
-
-@dataclass(frozen=True)
 class Backend:
     """A compiler backend, and the devices that run what it compiles.
 
-    `flags` are always given to iree-compile; `arch_flag` takes the architecture, `arch` is the
-    default one ("" leaves it to IREE). `device` is the default device URI, `drivers` are the
-    runtime's drivers for such devices. Latencies are compared within one `device_kind`;
-    `torch_device` is what PyTorch calls that kind. `allocator_flags` are for
-    iree-benchmark-module. `signs` are globs of files that show that a device may be present: a
-    cell that found no device is tried again when they change. `opt_level` is the default one.
-    `plugins`: the target plugins of iree-compile that it needs. `limit_archs`: architectures for which
-    the programs that measure a device's limits are compiled; "" is the default one. `renamed`: its flags
-    that older releases call otherwise. `newer_archs`: the release since which it knows an architecture,
-    for those that not every release knows. `tuning_specs`: whether its lowering configurations are tile sizes
-    that tuning can choose (scripts/features/variants/specs/).
+    `flags` are always given to iree-compile; `arch_flag` takes the architecture, `arch` is the default one ("" leaves
+    it to IREE). `device` is the default device URI, `drivers` are the runtime's drivers for such devices. Latencies are
+    compared within one `device_kind`; `torch_device` is what PyTorch calls that kind. `allocator_flags` are for
+    iree-benchmark-module. `signs` are globs of files that show that a device may be present: a cell that found no
+    device is tried again when they change. `opt_level` is the default one. `plugins`: the target plugins of
+    iree-compile that it needs. `limit_archs`: architectures for which the programs that measure a device's limits are
+    compiled; "" is the default one. `renamed`: its flags that older releases call otherwise, with the release since
+    which they have their name, and the name before. `newer_archs`: the release since which it knows an architecture,
+    for those that not every release knows. `tuning_specs`: whether its lowering configurations are tile sizes that
+    tuning can choose (scripts/features/variants/specs/).
     """
 
     name: str
@@ -56,7 +46,7 @@ class Backend:
     opt_level: str = "O2"
     plugins: tuple[str, ...] = ()
     limit_archs: tuple[str, ...] = ("",)
-    renamed: tuple[Renamed, ...] = ()
+    renamed: dict[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
     newer_archs: dict[str, tuple[int, int]] = field(default_factory=dict)
     tuning_specs: bool = False
 
@@ -130,7 +120,7 @@ BACKENDS: dict[str, Backend] = {
             torch_device="cuda",
             signs=("/dev/kfd", _DRM),
             plugins=(*CONSTANTS, "hal_target_rocm"),
-            renamed=(Renamed("--iree-rocm-target", (3, 11), "--iree-hip-target"),),
+            renamed={"--iree-rocm-target": ((3, 11), "--iree-hip-target")},
         ),
     )
 }
@@ -171,8 +161,8 @@ def release_of(version: str) -> tuple[int, int] | None:
 def renamed(flags: Sequence[str], release: str) -> list[str]:
     """Return flags in the words of a release of iree-compile (`3.12.0`); "" is the pinned one."""
     number = release_of(release)
-    every = (flag for backend in BACKENDS.values() for flag in backend.renamed)
-    older = {flag.flag: flag.before for flag in every if number and number < flag.since}
+    every = (entry for backend in BACKENDS.values() for entry in backend.renamed.items())
+    older = {name: before for name, (since, before) in every if number and number < since}
     words = (flag.partition("=") for flag in flags)
     return [
         f"{before}{equals}{value}"

@@ -1,4 +1,4 @@
-"""The command line of iree-benchmark-module, and the files of its inputs."""
+"""iree-benchmark-module: its command line, the files of its inputs, and its report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.core import tensors
+from scripts.core import atomic, tensors
 from scripts.core.archive import SCOPE
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import Module, runtime_flags
@@ -17,6 +17,7 @@ from scripts.iree.tools import tool
 
 LINKS = Path("results/cache/modules")
 """The folder of links to modules, in the working folder of a run. They are kept, because recorded commands name them."""
+_TO_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
 def command_line(module: Module, inputs: Sequence[str], threads: int) -> list[str]:
@@ -66,6 +67,30 @@ def write_inputs(
         array.tofile(raw)
         flags.append(f"--input={kind.iree}=@{raw}")
     return flags
+
+
+class BenchmarkError(Exception):
+    """The benchmark reported an error or no measurement."""
+
+
+def read_ms(path: str | Path) -> list[float]:
+    """The milliseconds per call of all repetitions of the benchmark in a file, in the order in which they ran.
+
+    Aggregates are recognized by `run_type` and left out, because their position in the list differs
+    between versions. Raises BenchmarkError for `error_occurred`, if there is no repetition, and for
+    repetitions of more than one benchmark.
+    """
+    rows = [row for row in atomic.read_json(path)["benchmarks"] if row["run_type"] == "iteration"]
+    for row in rows:
+        if row.get("error_occurred"):
+            raise BenchmarkError(f"{row['name']}: {row.get('error_message', 'error')}")
+    names = {row["run_name"] for row in rows}
+    if len(names) != 1:
+        raise BenchmarkError(
+            f"{path}: expected repetitions of one benchmark, found {sorted(names) or 'none'}"
+        )
+    rows.sort(key=lambda row: row["repetition_index"])
+    return [row["real_time"] * _TO_MS[row["time_unit"]] for row in rows]
 
 
 def raw_inputs(stored: Path, signature: Path, folder: Path) -> list[str]:

@@ -44,9 +44,8 @@ def runtime_flags(device: str, threads: int) -> list[str]:
 
 
 def device_info(device: str, threads: int) -> dict[str, Any]:
-    """The driver's information about the device: `name`, `path`. Raises NoDevice if this machine does not
-    have it. `threads`: of the sessions that follow, because a driver reads its flags when it is first
-    used."""
+    """The driver's information about the device: `name`, `path`. Raises NoDevice if this machine does not have it.
+    `threads`: of the sessions that follow, because a driver reads its flags when it is first used."""
     import iree.runtime as rt
 
     rt.flags.parse_flags(*runtime_flags(device, threads))
@@ -86,11 +85,7 @@ class Session:
         allocators = [flag.partition("=")[2] for flag in allocator_flags(module.device)]
         self._device = driver.create_device_by_uri(module.device, allocators)
         instance = rt.VmInstance()
-        modules = [
-            *_parameters(rt, instance, module.weights, held or {}),
-            rt.create_hal_module(instance, self._device),
-            rt.VmModule.mmap(instance, str(module.vmfb)),
-        ]
+        modules = _modules(instance, self._device, module.vmfb, module.weights, held)
         self._context = rt.SystemContext(vm_modules=modules, config=rt.Config(device=self._device))
         self._function = self._context.modules[modules[-1].name][module.function]
         self._entry = modules[-1].lookup_function(module.function)
@@ -151,17 +146,28 @@ class Session:
         return np.array(staging.map().asarray(view.shape, dtype))
 
 
-def _parameters(rt, instance, weights: Path | None, held: Mapping[str, np.ndarray]) -> list[Any]:
-    """The module that gives a program its weights; none without an archive of them. `held`: see Session."""
+def _modules(
+    instance: Any,
+    device: Any,
+    vmfb: Path,
+    weights: Path | None,
+    held: Mapping[str, np.ndarray] | None = None,
+) -> list[Any]:
+    """What the context of a program has: the module with its weights, if there is an archive of them, the runtime's own,
+    and its own, the last one. `held`: see Session."""
+    import iree.runtime as rt
+
+    hal, program = rt.create_hal_module(instance, device), rt.VmModule.mmap(instance, str(vmfb))
     if weights is None:
-        return []
+        return [hal, program]
     index = rt.ParameterIndex()
     if not held:
         index.load(str(weights))
     else:
         for name, data in {**archive.read(weights), **held}.items():
             index.add_buffer(archive.key(name), np.ascontiguousarray(data))
-    return [rt.create_io_parameters_module(instance, index.create_provider(scope=SCOPE))]
+    provider = index.create_provider(scope=SCOPE)
+    return [rt.create_io_parameters_module(instance, provider), hal, program]
 
 
 def load_command(flags: Sequence[str]) -> Callable[[], object]:
@@ -186,15 +192,11 @@ def load_command(flags: Sequence[str]) -> Callable[[], object]:
     rt.flags.parse_flags(*others)
     device = _device(given["--device"], given.get("--device_allocator"))
     instance = rt.VmInstance()
-    module = rt.VmModule.mmap(instance, given["--module"])
     weights = given.get("--parameters", "").removeprefix(f"{SCOPE}=")
-    modules = [
-        *_parameters(rt, instance, Path(weights) if weights else None, {}),
-        rt.create_hal_module(instance, device),
-        module,
-    ]
+    vmfb = Path(given["--module"])
+    modules = _modules(instance, device, vmfb, Path(weights) if weights else None)
     context = rt.VmContext(instance, modules)
-    function = module.lookup_function(given["--function"])
+    function = modules[-1].lookup_function(given["--function"])
     arguments = rt.VmVariantList(len(inputs))
     for text in inputs:
         arguments.push_ref(_uploaded(rt, device, text))

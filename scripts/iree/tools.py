@@ -7,12 +7,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits
 
-PACKAGE = "iree-base-compiler"
-"""The distribution that has iree-compile."""
 _PROGRAMS = ("iree/compiler/_mlir_libs", "iree/_runtime_libs")
 """Folders below site-packages in which the wheels install their programs."""
 
@@ -32,15 +31,47 @@ def tool(name: str) -> str:
 def program(name: str, environment: Path) -> Path | None:
     """Return the program of a tool in an environment, or None if the wheels did not install it.
 
-    The wheels also install Python scripts with these names. The scripts start the program as a
-    child process and turn a signal into an exit code (248 for SIGFPE), so a crash would look like
-    an ordinary failure.
+    The wheels also install Python scripts with these names. The scripts start the program as a child process and turn a
+    signal into an exit code (248 for SIGFPE), so a crash would look like an ordinary failure.
     """
     for site in environment.glob("lib/python*/site-packages"):
         for folder in _PROGRAMS:
             if (site / folder / name).is_file():
                 return site / folder / name
     return None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """How a Compiler ended. `returncode`: negative for a signal, None at the time limit. `log`: what it printed."""
+
+    returncode: int | None
+    log: str
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """iree-compile of this environment with some flags, for commands that try many programs. `folder`: for its files."""
+
+    flags: tuple[str, ...]
+    folder: Path
+
+    def run(self, text: str, limit_s: float, out: Path = Path("/dev/null")) -> Compiled:
+        """Compile a program into the file `out`."""
+        (self.folder / "program.mlir").write_text(text, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [tool("iree-compile"), *self.flags, "program.mlir", "-o", str(out)],
+                cwd=self.folder,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=limit_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Compiled(None, "")
+        return Compiled(done.returncode, done.stdout + done.stderr)
 
 
 def parse_problem(program: Path) -> str:

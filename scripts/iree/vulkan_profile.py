@@ -1,14 +1,12 @@
 """Check that a Vulkan device supports the profile that a module was compiled for.
 
-A Vulkan target (`--iree-vulkan-target=ada`) is a profile: the types, subgroup sizes and matrix
-operations that the compiler may use. If a module needs more than the device supports, IREE's
-runtime may refuse it, or run it with undefined results. So the profile is checked before the module
-is loaded.
+A Vulkan target (`--iree-vulkan-target=ada`) is a profile: the types, subgroup sizes and matrix operations that the
+compiler may use. If a module needs more than the device supports, IREE's runtime may refuse it, or run it with
+undefined results. So the profile is checked before the module is loaded.
 
-The profile is read from the text of the compiler's `#iree_gpu.target` attribute, which the module
-contains for its error messages. The features of the device are read from the output of
-`iree-run-module --dump_devices`. Limits that are not in that output (shared memory, workgroup
-sizes) are not checked.
+The profile is read from the text of the compiler's `#iree_gpu.target` attribute, which the module contains for its
+error messages. The features of the device are read from the output of `iree-run-module --dump_devices`. Limits that are
+not in that output (shared memory, workgroup sizes) are not checked.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.iree.backends import driver_of
@@ -28,55 +25,21 @@ _ATTRIBUTE_CHARS = 16_384
 """Longer than any such attribute of IREE 3.13."""
 
 
-@dataclass(frozen=True)
-class Profile:
-    """The features that a module may use; `subgroup_sizes` is () without subgroup operations."""
-
-    name: str
-    compute: frozenset[str]
-    storage: frozenset[str]
-    subgroup_sizes: tuple[int, ...]
-    integer_dot_product: bool
-    cooperative_matrix: bool
-
-
 def lacking(vmfb: Path, device: str, path: str) -> str:
     """Return as text which features of a module's profile a device lacks; "" if it lacks none.
 
-    `device`: a device URI of IREE's runtime, for any driver. `path`: the path of the device, as its
-    driver lists it.
+    `device`: a device URI of IREE's runtime, for any driver. `path`: the path of the device, as its driver lists it.
     """
     if driver_of(device) != DRIVER:
         return ""
-    profile = read_profile(vmfb.read_bytes())
-    if profile is None:
-        return ""
-    missing = list(_missing(profile, features(_dump(), path)))
-    return f"{', '.join(missing)} (profile {profile.name})" if missing else ""
-
-
-def read_profile(module: bytes) -> Profile | None:
-    """Return the profile that a module was compiled for, or None if it has no profile."""
+    module = vmfb.read_bytes()
     start = module.find(_ATTRIBUTE)
     if start < 0:
-        return None
+        return ""
     text = module[start : start + _ATTRIBUTE_CHARS].split(b"\0", 1)[0].decode("utf-8", "replace")
-
-    def words(key: str) -> frozenset[str]:
-        found = re.search(rf"\b{key} =\s+([\w|]+)", text)
-        return frozenset(found[1].split("|")) if found else frozenset()
-
-    sizes = re.search(r"\bsubgroup_size_choices = \[([\d, ]+)\]", text)
+    missing = ", ".join(_missing(text, features(_dump(), path)))
     name = re.search(r'\barch = "([^"]*)"', text)
-    uses_subgroups = bool(words("subgroup") - {"none"})
-    return Profile(
-        name=name[1] if name else "",
-        compute=words("compute"),
-        storage=words("storage"),
-        subgroup_sizes=tuple(map(int, sizes[1].split(","))) if sizes and uses_subgroups else (),
-        integer_dot_product=bool(words("dot") - {"none"}),
-        cooperative_matrix=bool(re.search(r"\bmma = \[\s*<", text)),
-    )
+    return f"{missing} (profile {name[1] if name else ''})" if missing else ""
 
 
 def features(dump: str, path: str) -> dict[str, str]:
@@ -99,25 +62,30 @@ def features(dump: str, path: str) -> dict[str, str]:
     return found[path]
 
 
-def _missing(profile: Profile, has: Mapping[str, str]) -> Iterator[str]:
-    """Yield the features of the profile that the device lacks.
+def _missing(profile: str, has: Mapping[str, str]) -> Iterator[str]:
+    """Yield the features of a profile (its text) that the device lacks. Features that the tool does not list are not
+    checked."""
 
-    Features that the tool does not list are not checked.
-    """
+    def words(key: str) -> set[str]:
+        listed = re.search(rf"\b{key} =\s+([\w|]+)", profile)
+        return set(listed[1].split("|")) if listed else set()
+
     wanted = {
-        "shaderFloat16": "fp16" in profile.compute,
-        "shaderInt8": "int8" in profile.compute,
-        "storageBuffer16BitAccess": "b16" in profile.storage,
-        "storageBuffer8BitAccess": "b8" in profile.storage,
-        "shaderIntegerDotProduct": profile.integer_dot_product,
-        "cooperativeMatrix": profile.cooperative_matrix,
+        "shaderFloat16": "fp16" in words("compute"),
+        "shaderInt8": "int8" in words("compute"),
+        "storageBuffer16BitAccess": "b16" in words("storage"),
+        "storageBuffer8BitAccess": "b8" in words("storage"),
+        "shaderIntegerDotProduct": bool(words("dot") - {"none"}),
+        "cooperativeMatrix": bool(re.search(r"\bmma = \[\s*<", profile)),
     }
-    if profile.subgroup_sizes:
+    listed = re.search(r"\bsubgroup_size_choices = \[([\d, ]+)\]", profile)
+    if listed and words("subgroup") - {"none"}:
+        choices = [int(size) for size in listed[1].split(",")]
         low, high = (
             int(has.get(key, has["size"])) for key in ("minSubgroupSize", "maxSubgroupSize")
         )
-        if not any(low <= size <= high for size in profile.subgroup_sizes):
-            sizes = " or ".join(map(str, profile.subgroup_sizes))
+        if not any(low <= size <= high for size in choices):
+            sizes = " or ".join(map(str, choices))
             there = f"{low}" if low == high else f"{low} to {high}"
             yield f"subgroups of {sizes} (it has {there})"
     for feature, is_wanted in wanted.items():

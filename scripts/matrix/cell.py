@@ -1,6 +1,6 @@
 """Cells: what a job of a stage works on. Names, paths, patterns and globs of cells are derived here.
 
-AXES is the one place where an axis is declared.
+PATTERNS declares the axes of each kind of cell.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from scripts.matrix import threads
+from scripts.matrix import threads, toolchains
 from scripts.matrix.precision import TESTS
 
 
 class Kind(enum.StrEnum):
     """The kinds of cell. IREE and BASELINE cells are rows. The others are shared by several rows, or are
-    the dumps of a row. A MODULE is what IREE compiles: the same for all numbers of threads. A GROUP is the rows that are
-    timed in turns: those of one model, device, number of threads and test.
+    the dumps of a row. A MODULE is what IREE compiles: the same for all numbers of threads. A GROUP is the rows that
+    are timed in turns: those of one model, device, number of threads and test.
 
-    A cell of one of the kinds BATCH… has many operator problems, and each of them is a row. A BATCH_GROUP is the rows of a
-    batch and device, of which those of the same problem are timed in turns.
+    A cell of one of the kinds BATCH… has many operator problems, and each of them is a row. A BATCH_GROUP is the rows
+    of a batch and device, of which those of the same problem are timed in turns.
     """
 
     ENV = "env"
@@ -44,146 +44,104 @@ class Kind(enum.StrEnum):
     BATCH_GROUP = "batch-group"
 
 
-OF_BATCHES = (
-    *(Kind.BATCH, Kind.BATCH_PROGRAM, Kind.BATCH_IREE, Kind.BATCH_BASELINE),
-    Kind.BATCH_GROUP,
-)
+PATTERNS = {
+    Kind.ENV: "{env}",
+    Kind.DEVICE: "{device}",
+    Kind.MODEL: "{model}",
+    Kind.PROGRAM: "{model}/{frontend}",
+    Kind.MODULE: "{model}/{frontend}/{target}",
+    Kind.IREE: "{model}/{frontend}/{target}",
+    Kind.IREE_DUMP: "{model}/iree/{frontend}/{target}",  # in the same folder as dumps of baselines
+    Kind.TUNING: "{model}/{target}",
+    Kind.BASELINE: "{model}/{baseline}/{test}",
+    Kind.GROUP: "{model}/{device}/{test}",
+    Kind.BATCH: "{batch}",
+    Kind.BATCH_PROGRAM: "{batch}/{frontend}",
+    Kind.BATCH_IREE: "{batch}/{frontend}/{target}",
+    Kind.BATCH_BASELINE: "{batch}/{baseline}",
+    Kind.BATCH_GROUP: "{batch}/{device}",
+}
+"""The names of the cells of each kind. Their axes are the wildcards."""
+
+_NAME = "[^/@]+"
+_VARIED = "[^/@]+(?:@[^/@]+)?"
+"""A name that may end with `@<toolchain>` (matrix/toolchains.py)."""
+CONSTRAINTS = {
+    "env": _VARIED,
+    "batch": _NAME,
+    "model": _NAME,
+    "device": _NAME,
+    "frontend": _VARIED,
+    "target": _VARIED,
+    "baseline": _NAME,
+    "test": "|".join(TESTS),
+}
+"""The regular expression of the values of each axis, and of its wildcard."""
+
+COLUMNS = {"frontend": "frontend", "target": "target", "baseline": "target", "test": "test"}
+"""The columns of rows that have the values of axes, by axis."""
+
+AXES = {kind: tuple(re.findall(r"\{(\w+)\}", pattern)) for kind, pattern in PATTERNS.items()}
+"""The axes of each kind, in their order in names."""
+
+OF_BATCHES = tuple(kind for kind in Kind if "batch" in AXES[kind])
 """The kinds of cell that have operator problems."""
 
-
-@dataclass(frozen=True)
-class Axis:
-    """One axis of the cells of `kinds`. `name` is also the name of its wildcard.
-
-    `values`: the possible values; empty if any name is possible. An axis with a single value is not a
-    wildcard: its value is part of every name. `varied`: whether a value may end with `@<toolchain>`
-    (matrix/toolchains.py). `column`: the column of rows that has it.
-    """
-
-    name: str
-    kinds: tuple[Kind, ...]
-    values: tuple[str, ...] = ()
-    varied: bool = False
-    column: str = ""
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether each cell of its kinds has the same value."""
-        return len(self.values) == 1
-
-    @property
-    def constraint(self) -> str:
-        """The regular expression of a value, and of its wildcard."""
-        if self.values:
-            return "|".join(map(re.escape, self.values))
-        return "[^/@]+(?:@[^/@]+)?" if self.varied else "[^/@]+"
-
-
-AXES = (
-    Axis("env", (Kind.ENV,), varied=True),
-    Axis("batch", OF_BATCHES),
-    Axis(
-        "model",
-        (
-            *(Kind.MODEL, Kind.PROGRAM, Kind.MODULE, Kind.IREE, Kind.IREE_DUMP),
-            *(Kind.TUNING, Kind.BASELINE, Kind.GROUP),
-        ),
-    ),
-    Axis("device", (Kind.DEVICE, Kind.GROUP, Kind.BATCH_GROUP)),
-    Axis(
-        "runtime", (Kind.IREE_DUMP,), values=("iree",)
-    ),  # in the same folder as dumps of baselines
-    Axis(
-        "frontend",
-        (
-            *(Kind.PROGRAM, Kind.MODULE, Kind.IREE, Kind.IREE_DUMP),
-            *(Kind.BATCH_PROGRAM, Kind.BATCH_IREE),
-        ),
-        varied=True,
-        column="frontend",
-    ),
-    Axis(
-        "target",
-        (Kind.MODULE, Kind.IREE, Kind.IREE_DUMP, Kind.TUNING, Kind.BATCH_IREE),
-        varied=True,
-        column="target",
-    ),
-    Axis("baseline", (Kind.BASELINE, Kind.BATCH_BASELINE), column="target"),
-    Axis("test", (Kind.BASELINE, Kind.GROUP), values=TESTS, column="test"),
-)
-"""All axes, in their order in names."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How the cells of a kind are named; `pattern` has one wildcard per axis."""
-
-    axes: tuple[Axis, ...]
-    pattern: str
-    regex: re.Pattern
-
-    @property
-    def wildcards(self) -> tuple[str, ...]:
-        return tuple(axis.name for axis in self.axes if not axis.is_fixed)
+TRAIN_SUFFIX = "+train"
+"""The end of the name of a frontend that exports training steps (matrix/training.py), without its toolchain."""
 
 
 @functools.cache
-def shape(kind: Kind) -> Shape:
-    """How the cells of a kind are named."""
-    axes = tuple(axis for axis in AXES if kind in axis.kinds)
-    pattern, regex = "", ""
-    for axis in axes:
-        slash = "/" if pattern else ""
-        if axis.is_fixed:
-            pattern += slash + axis.values[0]
-            regex += slash + re.escape(axis.values[0])
-        else:
-            pattern += f"{slash}{{{axis.name}}}"
-            regex += f"{slash}(?P<{axis.name}>{axis.constraint})"
-    return Shape(axes, pattern, re.compile(regex))
+def _regex(kind: Kind) -> re.Pattern[str]:
+    """The regular expression of the names of the cells of a kind, with a group per axis."""
+    return re.compile(
+        re.sub(r"\{(\w+)\}", lambda at: f"(?P<{at[1]}>{CONSTRAINTS[at[1]]})", PATTERNS[kind])
+    )
 
 
 def stands_on(kind: Kind, other: Kind) -> bool:
     """Return whether a cell of a kind has all axes of the kind `other`."""
-    return {axis.name for axis in shape(other).axes} <= {axis.name for axis in shape(kind).axes}
+    return {*AXES[other]} <= {*AXES[kind]}
 
 
-def constraints() -> dict[str, str]:
-    """The regular expression of every wildcard, by its name."""
-    return {axis.name: axis.constraint for axis in AXES if not axis.is_fixed}
-
-
-def name(kind: Kind, wildcards: object) -> str:
-    """The name of the cell for the wildcards of a rule."""
-    named = shape(kind)
-    return named.pattern.format(**{one: getattr(wildcards, one) for one in named.wildcards})
+def frontend_test(frontend: str) -> str:
+    """The test whose programs a frontend exports, by its name: eval or train."""
+    return "train" if toolchains.base(frontend).endswith(TRAIN_SUFFIX) else "eval"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: a value for each axis of its kind, in the order of AXES."""
+    """One cell: a value for each axis of its kind, and "" for the others. Values are names as they are printed, such as
+    `llvm-cpu+2-threads@iree-3.12`. A cell with a frontend has the test of that, which its name does not repeat."""
 
     kind: Kind
-    values: tuple[str, ...]
+    env: str = ""
+    batch: str = ""
+    model: str = ""
+    device: str = ""
+    frontend: str = ""
+    target: str = ""
+    baseline: str = ""
+    test: str = ""
 
     @classmethod
     def of(cls, kind: Kind, **values: str) -> Cell:
-        """The cell with these values; an axis with one value may be left out.
-
-        Raises ValueError for an axis that is missing.
-        """
+        """The cell with these values. Raises ValueError for an axis that is missing."""
         try:
-            return cls(kind, tuple(_value(axis, values) for axis in shape(kind).axes))
+            own = {axis: values[axis] for axis in AXES[kind]}
         except KeyError as missing:
             raise ValueError(f"a cell of kind {kind} needs a {missing}, found {values}") from None
+        if "frontend" in own:
+            own["test"] = frontend_test(own["frontend"])
+        return cls(kind, **own)
 
     @classmethod
     def parse(cls, text: str, *kinds: Kind) -> Cell:
         """Parse the name of a cell as the first of `kinds` that fits. Raises ValueError if none does."""
         for kind in kinds:
-            if found := shape(kind).regex.fullmatch(text):
-                return cls.of(kind, **found.groupdict())
-        expected = " or ".join(shape(kind).pattern for kind in kinds)
+            if match := _regex(kind).fullmatch(text):
+                return cls.of(kind, **match.groupdict())
+        expected = " or ".join(PATTERNS[kind] for kind in kinds)
         raise ValueError(f"{text!r} is not the name of a cell; expected {expected}")
 
     def __str__(self) -> str:
@@ -192,22 +150,35 @@ class Cell:
     @functools.cached_property
     def name(self) -> str:
         """The name, as used in rows, globs and folders."""
-        return "/".join(self.values)
+        return PATTERNS[self.kind].format_map(vars(self))
 
-    def __getitem__(self, axis: str) -> str:
-        """The value of an axis, by its name."""
-        return self.by_axis()[axis]
+    @property
+    def threads(self) -> int | None:
+        """The number of threads that it is of, where `measure.threads` lists several (matrix/threads.py)."""
+        return threads.of(self.target or self.baseline or self.device)
+
+    @property
+    def toolchain(self) -> str:
+        """The toolchain that it is of, by its target, frontend or environment (matrix/toolchains.py)."""
+        named = (toolchains.of(name) for name in (self.target, self.frontend, self.env))
+        return next((one for one in named if one != toolchains.PINNED), toolchains.PINNED)
 
     def by_axis(self) -> dict[str, str]:
         """Values by the names of axes."""
-        return {a.name: v for a, v in zip(shape(self.kind).axes, self.values, strict=True)}
+        return {axis: getattr(self, axis) for axis in AXES[self.kind]}
 
     def to(self, kind: Kind) -> Cell:
         """The cell of another kind with the same values, for example the program of an IREE cell. A module
         has none of a number of threads. Raises ValueError if this cell lacks an axis of that kind."""
-        axes = _shared(self.kind, kind)
-        values = (self.values[at] if at is not None else given for at, given in axes)
-        return Cell(kind, tuple(map(threads.shared, values) if kind is Kind.MODULE else values))
+        if kind is self.kind:
+            return self
+        values = {axis: getattr(self, axis) for axis in AXES[kind]}
+        if not all(values.values()):
+            lacking = next(axis for axis, value in values.items() if not value)
+            raise ValueError(f"a cell of kind {self.kind} is of no {lacking}, which {kind} needs")
+        if kind is Kind.MODULE:
+            values["target"] = threads.shared(self.target)
+        return Cell.of(kind, **values)
 
     @property
     def row(self) -> Cell:
@@ -216,35 +187,35 @@ class Cell:
 
     def columns(self) -> dict[str, str]:
         """The values of the axes that rows have, by column."""
-        axes = shape(self.kind).axes
-        return {a.column: v for a, v in zip(axes, self.values, strict=True) if a.column}
-
-
-@functools.cache
-def _shared(kind: Kind, other: Kind) -> tuple[tuple[int | None, str], ...]:
-    """For each axis of the kind `other`: the position of its value in a cell of `kind`, or the value."""
-    places = {axis.name: place for place, axis in enumerate(shape(kind).axes)}
-    found: list[tuple[int | None, str]] = []
-    for axis in shape(other).axes:
-        if axis.name in places:
-            found.append((places[axis.name], ""))
-        elif axis.is_fixed:
-            found.append((None, _value(axis, {})))
-        else:
-            raise ValueError(f"a cell of kind {kind} is of no {axis.name}, which {other} needs")
-    return tuple(found)
-
-
-def _value(axis: Axis, values: Mapping[str, str]) -> str:
-    if axis.is_fixed:
-        return axis.values[0]
-    return values[axis.name]
+        return {COLUMNS[axis]: value for axis, value in self.by_axis().items() if axis in COLUMNS}
 
 
 def of_columns(kind: Kind, model: str, columns: Mapping[str, Any]) -> Cell:
     """The cell of a row, from its columns."""
-    values = {a.name: columns.get(a.column) for a in shape(kind).axes if a.column}
+    values = {axis: columns.get(COLUMNS[axis]) for axis in AXES[kind] if axis in COLUMNS}
     return Cell.of(kind, model=model, **{k: v for k, v in values.items() if v is not None})
+
+
+_KINDS = {
+    frozenset(axes): kind
+    for kind, axes in AXES.items()
+    if kind not in (Kind.MODULE, Kind.IREE_DUMP)
+}
+
+
+def of_axes(**values: str) -> Cell:
+    """The cell with these axes. A module, an IREE cell and its dumps have the same; this is the IREE cell."""
+    return Cell.of(_KINDS[frozenset(values)], **values)
+
+
+def of_wildcards(wildcards: Any) -> Cell:
+    """The cell of a job, from the wildcards of its rule (of_axes)."""
+    return _of_items(tuple(wildcards.items()))
+
+
+@functools.cache  # Snakemake calls several functions for each job
+def _of_items(items: tuple[tuple[str, str], ...]) -> Cell:
+    return of_axes(**dict(items))
 
 
 def selects(globs: Iterable[str], *names: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,19 +99,9 @@ class TargetOverride:
     flags: tuple[str, ...] | None = None
     train: StepOverride | None = None
 
-    def changes(self, model: Model) -> dict[str, Any]:
-        """Return the values that it sets for a model, by their names in Target."""
-        return self._set(self, model, ("frontends", "opt_level", "flags"))
-
-    def changes_in_training(self, model: Model) -> dict[str, Any]:
-        """Return the values that it sets for the training steps of a model alone."""
-        return self._set(self.train, model, ("opt_level", "flags"))
-
-    def _set(self, values: Any, model: Model, keys: Sequence[str]) -> dict[str, Any]:
-        if values is None or not cell.selects((self.models,), model.name, model.family):
-            return {}
-        found = {key: getattr(values, key) for key in keys}
-        return {key: value for key, value in found.items() if value is not None}
+    def is_for(self, model: Model) -> bool:
+        """Whether its glob matches a model."""
+        return cell.selects((self.models,), model.name, model.family)
 
 
 @dataclass(frozen=True)
@@ -154,20 +145,24 @@ class Target:
     env: str = IREE_ENV
 
     def of(self, model: Model) -> Target:
-        """Return the target with its overrides for a model; the last override of a value counts."""
-        changes: dict[str, Any] = {}
-        for one in self.overrides:
-            changes |= one.changes(model)
+        """Return the target with its overrides for a model."""
+        return self._with(one for one in self.overrides if one.is_for(model))
+
+    def _with(self, overrides: Iterable[TargetOverride | StepOverride | None]) -> Target:
+        """Return the target with the values that overrides set; the last override of a value counts."""
+        changes = {
+            key: value
+            for one in overrides
+            for key in ("frontends", "opt_level", "flags")
+            if (value := getattr(one, key, None)) is not None
+        }
         return dataclasses.replace(self, **changes) if changes else self
 
     def by_path(self, model: Model, frontend: str) -> Target:
         """Return the target (with its overrides for a model) for the program of a frontend: with the overrides for
         training steps, if it is one, or the kept result of tuning, if that is for this frontend."""
-        if training.test(frontend) == training.TRAIN:
-            changes: dict[str, Any] = {}
-            for one in self.overrides:
-                changes |= one.changes_in_training(model)
-            return dataclasses.replace(self, **changes) if changes else self
+        if cell.frontend_test(frontend) == training.TRAIN:
+            return self._with(one.train for one in self.overrides if one.is_for(model))
         choice = self.choices.get(model.name)
         if choice is None or choice.frontend != frontend:
             return self
@@ -204,9 +199,11 @@ def of_tests(
     `train`. `root`: the folder of scripts/."""
     found = dict(frontends) if training.EVAL in tests else {}
     for one in frontends.values() if training.TRAIN in tests else ():
-        if training.TRAIN in plugins.exporter(one.exporter, root).tests:
-            name = one.name + training.SUFFIX
-            found[name] = dataclasses.replace(one, name=name, test=training.TRAIN)
+        # What is wrong with an exporter's file is said by the checks of entries.
+        with contextlib.suppress(OSError, plugins.DeclarationError):
+            if training.TRAIN in plugins.exporter(one.exporter, root).tests:
+                name = one.name + training.SUFFIX
+                found[name] = dataclasses.replace(one, name=name, test=training.TRAIN)
     return found
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 import yaml
 
 FOLDER = "envs"
+COMPILER, RUNTIME, TORCH_MLIR = "iree-base-compiler", "iree-base-runtime", "torch-mlir"
+PACKAGES = {"iree": (COMPILER, RUNTIME), "torch-mlir": (TORCH_MLIR,)}
+"""The packages of each project that a toolchain may replace."""
 
 
 class EnvironmentFileError(ValueError):

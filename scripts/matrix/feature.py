@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from scripts.matrix.cell import Cell, Kind
@@ -15,21 +17,22 @@ if TYPE_CHECKING:
     from scripts.matrix.matrix import Matrix
 
 
-@dataclass(frozen=True)
+@dataclass
 class Draft:
     """A checked configuration while it is expanded.
 
-    `known`: its entries by kind (models, frontends, targets, baselines) and name. `chosen`: those that are selected.
     `selections`: what the command line selects, by kind. `root`: the folder of the Snakefile. Messages about mistakes are
-    added to `problems`.
+    added to `problems`. `known`: the entries by kind (models, frontends, targets, baselines) and name. `chosen`: those that
+    are selected. `named`: models that only parts of features have.
     """
 
     config: Mapping[str, Any]
     selections: Mapping[str, str]
     root: Path
-    problems: list[str]
-    known: dict[str, dict]
-    chosen: dict[str, dict]
+    problems: list[str] = field(default_factory=list)
+    known: dict[str, dict] = field(default_factory=dict)
+    chosen: dict[str, dict] = field(default_factory=dict)
+    named: dict[str, Model] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,8 @@ class Feature:
 
     `part`: the type of its part of a matrix (Matrix.parts). `read`: makes the part from the draft and the matrix of
     models; None: there is none. `absolute`: the part for a run in another folder. `entries`: the frontends, targets and
-    baselines of a part, by axis. `rows`: see Rows. `values`: the allowed values of sets in JSON schemas, by definition.
-    `models`: further models of a configuration, for a root and a list of problems. `named`: the same for models that only
+    baselines of a part, by axis. `rows`: see Rows.
+    `models`: further models of a draft, which knows all other entries. `named`: the same for models that only
     the feature's part has, which globs of the configuration may name too. `suite`: the name of a suite that the feature reads
     itself. `extend`: changes the matrix of models. `batch_size`: the one that a model has where its entry sets none; None: that
     of its file. `absolute_model`: a model for a run in another folder.
@@ -74,10 +77,10 @@ class Feature:
     run.environments.Environments for selected toolchains. `maker`: makes a run.makers.Maker for a run.plan.Plan. `plan`:
     makes the object that answers the questions of the feature's rules, PLAN["<name>"], for a Plan.
     `adjust`: the matrix by what is on disk, and messages about that. `problems`: what keeps a matrix from being run.
-    `tables`: the CSV that the feature aggregates, and the files beside it. `summary`: the module whose `summary(since)` yields
-    what is printed at the end of a run that wrote them after `since` (seconds since the epoch), as renderables of rich.
-    `keep`: the module whose `keep(records, kind)` is called with each file of records that is written, and its kind. `verbs`: those of
-    `vmfbench`.
+    `csv`: the name of the CSV that the feature aggregates. `verbs`: those of `vmfbench`. `modules`: what is imported when it is
+    asked for, by what it has: `row_set` a ROW_SET that declares the CSV (records/row_set.py), `keep` a function that is called
+    with each file of records that is written and the name of its CSV, `views` VIEWS of the report page, `format` a format of
+    `vmfbench export`, `docs` PARTS of documentation, `remedies` a function `table`.
     """
 
     name: str
@@ -86,9 +89,8 @@ class Feature:
     absolute: Callable[[Any, Path], Any] | None = None
     entries: Callable[[Any], Mapping[str, Mapping[str, Any]]] | None = None
     rows: Rows | None = None
-    values: Callable[[], Mapping[str, Iterable[Any]]] | None = None
-    models: Callable[[Mapping[str, Any], Path, list[str]], Mapping[str, Any]] | None = None
-    named: Callable[[Mapping[str, Any], Path, list[str]], Mapping[str, Any]] | None = None
+    models: Callable[[Draft], Mapping[str, Model]] | None = None
+    named: Callable[[Draft], Mapping[str, Model]] | None = None
     suite: str = ""
     extend: Callable[[Draft, Matrix], Matrix] | None = None
     batch_size: Callable[[Model, Path], int | None] | None = None
@@ -98,38 +100,33 @@ class Feature:
     ) = None
     flags: Callable[[Sequence[str], str], tuple[str, ...]] | None = None
     reserved: Mapping[str, str] = field(default_factory=dict)
-    toolchains: Callable[..., Any] | None = None
+    toolchains: Callable[[Draft], dict[str, Any]] | None = None
     environments: Callable[..., Any] | None = None
     maker: Callable[..., Any] | None = None
     plan: Callable[[Any], Any] | None = None
     adjust: Callable[[Matrix], tuple[Matrix, list[str]]] | None = None
     problems: Callable[[Matrix], list[str]] | None = None
-    tables: tuple[Path, ...] = ()
-    summary: str = ""
-    keep: str = ""
+    csv: str = ""
     verbs: tuple[Verb, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
 
 
 LOADED: dict[str, Feature] = {}
-"""The features of this process by name, in order. scripts/features/registry.py fills it; the process of a stage has none."""
+"""The features of this process by name, in order. scripts/features/registry.py fills it in processes of the driver;
+that of a stage that runs in an environment has none."""
+
+
+def hooks(name: str) -> list[Any]:
+    """What the features declare under a name of Feature, in order, without those that leave it out."""
+    return [hook for declared in LOADED.values() if (hook := getattr(declared, name))]
 
 
 def rows() -> list[Rows]:
     """The rows of the features that have rows of their own."""
-    return [declared.rows for declared in LOADED.values() if declared.rows]
+    return hooks("rows")
 
 
-def adjusted(matrix: Matrix) -> tuple[Matrix, list[str]]:
-    """The matrix as the features adjust it, and their messages. Raises ConfigError for a file that cannot be read."""
-    notes: list[str] = []
-    for declared in LOADED.values():
-        if declared.adjust:
-            matrix, further = declared.adjust(matrix)
-            notes += further
-    return matrix, notes
-
-
-def problems(matrix: Matrix) -> list[str]:
-    """What keeps a matrix from being run, by the features."""
-    found = (declared.problems(matrix) for declared in LOADED.values() if declared.problems)
-    return [problem for problems in found for problem in problems]
+def modules(kind: str) -> list[ModuleType]:
+    """The modules of the features that have this (Feature.modules)."""
+    of_features = [declared.modules for declared in LOADED.values()]
+    return [importlib.import_module(named[kind]) for named in of_features if kind in named]

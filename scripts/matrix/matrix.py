@@ -66,16 +66,14 @@ class Matrix:
 
     def every(self) -> Matrix:
         """A matrix with the entries of all matrices, to look entries up by name. Its rows mean nothing."""
-        own = {name: part for name, part in self.parts.items() if not isinstance(part, Matrix)}
+        united: dict[str, Any] = {
+            kind: _united(getattr(matrix, kind) for matrix in self.matrices)
+            for kind in ("models", "frontends", "baselines", "programs")
+        }
+        targets = _united(matrix.targets for matrix in self.matrices[::-1])
+        parts = {name: part for name, part in self.parts.items() if not isinstance(part, Matrix)}
         return dataclasses.replace(
-            self,
-            models=_united(matrix.models for matrix in self.matrices),
-            frontends=_united(matrix.frontends for matrix in self.matrices),
-            targets=self.of_parts("target")
-            | _united(matrix.targets for matrix in self.matrices[::-1]),
-            baselines=_united(matrix.baselines for matrix in self.matrices),
-            programs=_united(matrix.programs for matrix in self.matrices),
-            parts=own,
+            self, **united, targets=self.of_parts("target") | targets, parts=parts
         )
 
     def matrix_of(self, model: str) -> Matrix:
@@ -168,12 +166,12 @@ class Matrix:
 
     def runs_program(self, row: Cell) -> bool:
         """Whether a row belongs to a baseline that runs the exported program of a frontend."""
-        return row.kind is Kind.BASELINE and bool(self.baselines[row["baseline"]].program)
+        return row.kind is Kind.BASELINE and bool(self.baselines[row.baseline].program)
 
     def program(self, row: Cell) -> Cell:
         """The program that such a baseline's row runs."""
-        of = self.baselines[row["baseline"]].program
-        return Cell.of(Kind.PROGRAM, model=row["model"], frontend=of)
+        of = self.baselines[row.baseline].program
+        return Cell.of(Kind.PROGRAM, model=row.model, frontend=of)
 
     def chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
         """The stages on which a row depends, each with its cell, in order."""
@@ -181,7 +179,7 @@ class Matrix:
             if rows.owns(row):
                 return rows.chain(self, row)
         found = stages.of_row(row)
-        if row.kind is Kind.IREE and training.test(row["frontend"]) == training.TRAIN:
+        if row.kind is Kind.IREE and row.test == training.TRAIN:
             gradients = stages.STAGES[training.REFERENCES[training.TRAIN]]
             found.insert(1, (gradients, row.to(gradients.kind)))
         if self.runs_program(row):
@@ -197,19 +195,15 @@ class Matrix:
         """The group in which a row is timed: the rows of its model, device, kind of node, number of threads and test."""
         entry: Target | Baseline
         if row.kind is Kind.IREE:
-            entry = target = {**self.of_parts("target"), **self.targets}[row["target"]]
-            device, number = BACKENDS[target.backend].torch_device, threads.of(row["target"])
+            entry = target = {**self.of_parts("target"), **self.targets}[row.target]
+            device = BACKENDS[target.backend].torch_device
         else:
-            entry = self.baselines[row["baseline"]]
-            device, number = entry.device, threads.of(row["baseline"])
+            entry = self.baselines[row.baseline]
+            device = entry.device
         if entry.node != NODE:  # another machine
             device = f"{device}+{entry.node}"
-        return Cell.of(
-            Kind.GROUP,
-            model=row["model"],
-            device=threads.named(device, number),
-            test=training.test_of(row),
-        )
+        device = threads.named(device, row.threads)
+        return Cell.of(Kind.GROUP, model=row.model, device=device, test=row.test)
 
     def timed(self, row: Cell, stage: str = "time") -> tuple[Stage, Cell]:
         """The stage that times a row, and its group. The rows of results/tuned.csv have groups of their own, of the stage
@@ -237,15 +231,6 @@ class Matrix:
         if name in self.targets:
             return self.targets[name]
         return {threads.shared(other): one for other, one in self.targets.items()}[name]
-
-    def entry(self, axis: str, name: str) -> Frontend | Baseline:
-        """The configuration's entry of that name for an axis that has environments: frontend or
-        baseline."""
-        return self.entries(axis)[name]
-
-    def entries(self, axis: str) -> Mapping[str, Frontend | Baseline]:
-        """The configuration's entries of such an axis that models or operators take, by name."""
-        return self.all_frontends() if axis == "frontend" else self.all_baselines()
 
     def all_frontends(self) -> dict[str, Frontend]:
         """The frontends of models, of baselines and of features, by name."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from scripts.matrix import feature, schemas
 from scripts.matrix.entries import Model
-from scripts.matrix.settings import ConfigError
+from scripts.matrix.reading import ConfigError
 from scripts.torch_model import source
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default")
@@ -33,7 +33,7 @@ def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model
         if name in models:
             raise ConfigError(f"models.{family}: its variant {name} is the name of another model")
         file = str(Path(entry.get("file", f"models/{family}.py")).expanduser())
-        inside = _resolve(root, file).is_relative_to(root / "models")
+        inside = (root / file).resolve().is_relative_to(root / "models")
         suite = "vmfbench" if inside else "user"
         models[name] = model_of(name, family, entry, file=file, suite=suite, known_as=family)
     return models
@@ -45,14 +45,13 @@ def with_default_size(model: Model, root: Path) -> Model:
     Raises ModelFileError for options that its file does not take, BrokenModelFile where there is
     something wrong with the file.
     """
-    path = _resolve(root, model.file)
+    path = (root / model.file).resolve()
     source.check_options(path, model.options)
     if "batch_size" in model.options:
         return model
     default = source.default_batch_size(path)
-    for declared in feature.LOADED.values():
-        if declared.batch_size:
-            default = declared.batch_size(model, root) or default
+    for batch_size in feature.hooks("batch_size"):
+        default = batch_size(model, root) or default
     return dataclasses.replace(model, default_batch_size=default)
 
 
@@ -65,9 +64,8 @@ def with_variants(wanted: str, models: Mapping[str, Model]) -> str:
 
 def with_absolute_paths(model: Model, root: Path) -> Model:
     """The model for a run in another folder than `root`, the folder of the Snakefile."""
-    for declared in feature.LOADED.values():
-        if declared.absolute_model:
-            model = declared.absolute_model(model, root)
+    for absolute in feature.hooks("absolute_model"):
+        model = absolute(model, root)
     return dataclasses.replace(model, file=str(root / model.file))
 
 
@@ -113,7 +111,3 @@ def variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str,
         suffix = "".join(f"-{AXES[axis]}{value}" for axis, value in chosen.items())
         found.append((name + suffix, name, entry | chosen))
     return found
-
-
-def _resolve(root: Path, file: str) -> Path:
-    return (root / file).resolve()

@@ -7,66 +7,33 @@ listed in a second place.
 
 from __future__ import annotations
 
-import dataclasses
+import builtins
 import functools
 import importlib.metadata
+import inspect
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from scripts.core import checkout, python_source
-from scripts.matrix.precision import TESTS
+from scripts.matrix.precision import Test
 
 ROOT = checkout.ROOT
 EXPORTERS = "scripts/exporters"
 RUNTIMES = "scripts/baselines"
-DEVICES = ("cpu", "cuda")
+Device = Literal["cpu", "cuda"]
+DEVICES = get_args(Device)
 """The kinds of device that a baseline's entry may name."""
-TAKES = ("precision", "xla_flags", "program", "compile", "rewrites")
+Key = Literal["precision", "xla_flags", "program", "compile", "rewrites"]
+TAKES = get_args(Key)
 """Keys of a baseline's entry that only some runtimes support."""
 
 
 class DeclarationError(Exception):
     """A declaration is missing or wrong. Names the file, what was found and what was expected."""
-
-
-def _declared(expected: str, holds: Callable[[Any], bool]) -> Any:
-    """A field that is declared under its name in capital letters; `expected` describes a valid value."""
-    return field(metadata={"expected": expected, "holds": holds})
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(text, str) for text in value)
-
-
-def _some_of(*known: str) -> Any:
-    return _declared(
-        f"a tuple, some of {', '.join(known)}", lambda v: _texts(v) and set(v) <= set(known)
-    )
-
-
-def _choices(what: str) -> Any:
-    return _declared(
-        f"a dict from {what} to a tuple of strings",
-        lambda v: isinstance(v, dict) and _texts(tuple(v)) and all(map(_texts, v.values())),
-    )
-
-
-def _versions() -> Any:
-    return _declared(
-        "a dict from a distribution to what a row's `versions` call it",
-        lambda v: isinstance(v, dict) and _texts((*v, *v.values())),
-    )
-
-
-def _factor() -> Any:
-    return _declared("a number above 0", lambda v: isinstance(v, int | float) and v > 0)
-
-
-def _flag() -> Any:
-    return _declared("True or False", lambda v: isinstance(v, bool))
 
 
 @dataclass(frozen=True)
@@ -81,12 +48,12 @@ class Exporter:
     """
 
     name: str
-    options: Mapping[str, tuple[str, ...]] = _choices("an option")
-    rewrites: Mapping[str, tuple[str, ...]] = _choices("a rewrite")
-    tests: tuple[str, ...] = _some_of(*TESTS)
-    versions: Mapping[str, str] = _versions()
-    memory_factor: float = _factor()
-    forkable: bool = _flag()
+    options: dict[str, tuple[str, ...]]
+    rewrites: dict[str, tuple[str, ...]]
+    tests: tuple[Test, ...]
+    versions: dict[str, str]
+    memory_factor: float
+    forkable: bool
 
 
 @dataclass(frozen=True)
@@ -99,13 +66,13 @@ class Runtime:
     """
 
     name: str
-    devices: tuple[str, ...] = _some_of(*DEVICES)
-    tests: tuple[str, ...] = _some_of(*TESTS)
-    takes: tuple[str, ...] = _some_of(*TAKES)
-    lazy: bool = _flag()
-    versions: Mapping[str, str] = _versions()
-    memory_factor: float = _factor()
-    forkable: bool = _flag()
+    devices: tuple[Device, ...]
+    tests: tuple[Test, ...]
+    takes: tuple[Key, ...]
+    lazy: bool
+    versions: dict[str, str]
+    memory_factor: float
+    forkable: bool
 
 
 Plugin = TypeVar("Plugin", Exporter, Runtime)
@@ -134,7 +101,7 @@ def runtimes() -> list[Runtime]:
 def speed_rewrites(root: Path = ROOT) -> tuple[str, ...]:
     """The names of the rewrites for speed, which scripts/lowering/fx_rewrites declares."""
     path = root / "scripts/lowering/fx_rewrites/__init__.py"
-    return _literal(path, "SPEED", "a tuple of names", _texts)
+    return _literal(path, "SPEED", tuple[str, ...])
 
 
 def installed(versions: Mapping[str, str]) -> dict[str, str]:
@@ -154,22 +121,18 @@ def _names(folder: str) -> list[str]:
 
 
 def _read(kind: type[Plugin], path: Path) -> Plugin:
-    found = path.stat()
-    fields = dataclasses.fields(kind)
-    return kind(name=path.stem, **_values(fields, path, found.st_mtime_ns, found.st_size))
+    stat = path.stat()
+    return kind(name=path.stem, **_values(cast("Any", kind), path, stat.st_mtime_ns, stat.st_size))
 
 
 @functools.cache
-def _values(fields: tuple[dataclasses.Field, ...], path: Path, *_: int) -> dict[str, Any]:
-    """The values of these fields in a file, as it is now."""
-    return {
-        field.name: _literal(path, field.name.upper(), **field.metadata)
-        for field in fields
-        if field.metadata
-    }
+def _values(kind: type[Plugin], path: Path, *_: int) -> dict[str, Any]:
+    """The values of the fields of a plugin in its file, as it is now."""
+    forms = get_type_hints(kind)
+    return {name: _literal(path, name.upper(), forms[name]) for name in forms if name != "name"}
 
 
-def _literal(path: Path, name: str, expected: str, holds: Callable[[Any], bool]) -> Any:
+def _literal(path: Path, name: str, form: Any) -> Any:
     missing = object()
     try:
         value = python_source.literal(path, name, missing)
@@ -178,9 +141,31 @@ def _literal(path: Path, name: str, expected: str, holds: Callable[[Any], bool])
     except ValueError:
         found = "an expression"
     else:
-        if value is not missing and holds(value):
+        if value is not missing and _has(form, value):
             return value
         found = "nothing" if value is missing else repr(value)
+    expected = (
+        "a number above 0"
+        if form is float
+        else inspect.formatannotation(form).replace("typing.", "")
+    )
     raise DeclarationError(
         f"{path}: {name}: found {found}, expected {expected}, as a plain literal"
     )
+
+
+def _has(form: Any, value: Any) -> bool:
+    """Whether a value is of a type. Numbers are factors, which are above 0."""
+    parts = get_args(form)
+    match get_origin(form) or form:
+        case typing.Literal:
+            return value in parts
+        case builtins.tuple:
+            return isinstance(value, tuple) and all(_has(parts[0], item) for item in value)
+        case builtins.dict:
+            return isinstance(value, dict) and all(
+                _has(parts[0], key) and _has(parts[1], inner) for key, inner in value.items()
+            )
+        case builtins.float:
+            return isinstance(value, int | float) and value > 0
+    return isinstance(value, form)

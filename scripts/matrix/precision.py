@@ -6,6 +6,7 @@ A precision is one string, which is the same in configuration, command lines and
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal, get_args
 
 PRECISIONS = ("none", "fp16", "bf16", "amp-fp16", "amp-bf16")
 """none: the model's own dtype. fp16, bf16: weights and floating-point inputs are cast. amp-*: autocast
@@ -19,7 +20,8 @@ MATMUL_PRECISIONS = ("highest", "high", "medium")
 
 DEFAULT_MATMUL_PRECISION = "highest"
 
-TESTS = ("eval", "train")
+Test = Literal["eval", "train"]
+TESTS = get_args(Test)
 """What is run: the forward pass of a model, or a training step."""
 
 DTYPES = ("f32", "f16", "bf16")

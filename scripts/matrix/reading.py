@@ -1,4 +1,4 @@
-"""Reads configuration files. A mistake in a file is an error that names its line.
+"""Reads configuration files, in which a mistake is an error that names its line; and selections of names.
 
 This is PyYAML's safe loader with two differences: a key that occurs twice in a mapping is an error (it
 would replace the first one silently), and `1e-2` is a number, as in YAML 1.2 (in YAML 1.1 it is text,
@@ -7,8 +7,10 @@ because it has no decimal point).
 
 from __future__ import annotations
 
+import difflib
+import fnmatch
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,38 @@ class ConfigError(ValueError):
 
 
 class Loader(yaml.SafeLoader):
-    """PyYAML's loader, which also reads the floats of YAML 1.2 (https://yaml.org/spec/1.2.2, 10.3.2)."""
+    """PyYAML's loader, which also reads the floats of YAML 1.2 (https://yaml.org/spec/1.2.2, 10.3.2) and collects the
+    errors about keys that a mapping has twice, by line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.repeated: list[tuple[int, str]] = []
+        self._place: list[str] = []
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node; `index`: its key's node or its number in a list, None for the whole and for keys."""
+        self._place.append("" if index is None else f"{getattr(index, 'value', index)}.")
+        node = super().compose_node(parent, index)
+        self._place.pop()
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Compose a mapping, and look for keys that it has twice."""
+        node = super().compose_mapping_node(anchor)
+        first: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            # `<<` merges a mapping; only scalars are keys of a configuration.
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
+                continue
+            line = key.start_mark.line + 1
+            if before := first.get((key.tag, key.value)):
+                said = (
+                    f"line {line}: found the key {''.join(self._place)}{key.value} again, it is in line "
+                    f"{before} already; expected each key once: merge the two, or remove one"
+                )
+                self.repeated.append((line, said))
+            first.setdefault((key.tag, key.value), line)
+        return node
 
 
 # After those of PyYAML, which read integers first.
@@ -74,52 +107,11 @@ def _load(text: str, path: str | Path) -> Any:
     loader = Loader(text)
     try:
         root = loader.get_single_node()
-        if root is None:
-            return None
-        problems = _repeated(root)
-        if problems:
-            raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
-        return loader.construct_document(root)
+        if loader.repeated:
+            raise ConfigError("\n".join(f"{path}: {said}" for _, said in sorted(loader.repeated)))
+        return None if root is None else loader.construct_document(root)
     finally:
         loader.dispose()
-
-
-def _repeated(root: yaml.Node) -> list[str]:
-    """Error messages about mappings that have a key twice, one per key."""
-    found: list[tuple[int, str]] = []
-    seen: set[int] = set()
-    todo: list[tuple[yaml.Node, str]] = [(root, "")]
-    while todo:
-        node, where = todo.pop(0)
-        if id(node) in seen:  # an alias is the node of its anchor
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            todo += [(item, f"{where}{number}.") for number, item in enumerate(node.value)]
-        elif isinstance(node, yaml.MappingNode):
-            found += _repeated_in(node, where)
-            todo += [(value, f"{where}{key.value}.") for key, value in node.value]
-    return [f"line {line}: {said}" for line, said in sorted(found)]
-
-
-def _repeated_in(node: yaml.MappingNode, where: str) -> list[tuple[int, str]]:
-    """The keys that occur twice in one mapping: the line of the second one, and the error message."""
-    found: list[tuple[int, str]] = []
-    first: dict[tuple[str, str], int] = {}
-    for key, _ in node.value:
-        # `<<` merges a mapping; only scalars are keys of a configuration.
-        if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
-            continue
-        line = key.start_mark.line + 1
-        if (key.tag, key.value) in first:
-            before = first[key.tag, key.value]
-            said = (
-                f"found the key {where}{key.value} again, it is in line {before} already; "
-                "expected each key once: merge the two, or remove one"
-            )
-            found.append((line, said))
-        first.setdefault((key.tag, key.value), line)
-    return found
 
 
 def _marked(error: yaml.MarkedYAMLError, path: str | Path) -> str:
@@ -136,3 +128,30 @@ def not_among(where: str, names: Iterable[str], known: Iterable[str]) -> Iterato
     for name in names:
         if name not in known:
             yield f"{where}: found {name!r}, allowed is one of {', '.join(known)}"
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """`unknown model 'resnt'; did you mean 'resnet'?`, or a list of the known names."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
+    return f"unknown {kind} {name!r}; {hint}"
+
+
+def select(kind: str, known: Sequence[str], wanted: str | None) -> list[str]:
+    """The names that a comma list of names and globs selects, in the order declared.
+
+    `wanted` None selects all. Raises ConfigError for a name or glob that matches nothing,
+    and for a selection of nothing.
+    """
+    if wanted is None:
+        return list(known)
+    chosen: set[str] = set()
+    for pattern in filter(None, (part.strip() for part in wanted.split(","))):
+        matched = fnmatch.filter(known, pattern)
+        if not matched:
+            raise ConfigError(unknown(kind, pattern, known))
+        chosen.update(matched)
+    if not chosen:
+        raise ConfigError(f"no {kind} selected by {wanted!r}; leave the key out to select all")
+    return [name for name in known if name in chosen]

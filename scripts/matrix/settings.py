@@ -5,27 +5,44 @@ All errors that can be found without running a stage are reported here, before a
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
-import json
-import math
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
-import jsonschema
-
-from scripts.matrix import given, one_line, overlay, reading, schemas
+from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError
+from scripts.matrix.sections import SELECTABLE, check
 from scripts.torch_model import source
 
-SELECTABLE = ("models", "frontends", "targets", "baselines", "tests", "kernels", "toolchains")
-"""Keys that a comma-separated list on the command line selects from."""
 TEXTS = ("suites", "filter", "exclude", "retry")
 """Other keys whose value on the command line is text. An empty text counts as not given."""
 NAMED = ("file", "stop_on")
 """The same, but an empty text is an error."""
+WITH_OPTIONS = ("models", "suites", "frontends", "baselines")
+"""Keys whose entries have options of which only models, exporters or runtimes know the types."""
+ENTRIES = ("models", "frontends", "targets", "baselines")
+"""Keys whose entries a later file may leave out of runs that do not select them by name."""
+PATHS = (
+    ("models", "*", "file"),
+    ("toolchains", "*", "iree"),
+    ("toolchains", "*", "torch-mlir"),
+    ("toolchains", "*", "find_links"),
+    ("toolchains", "*", "packages", "*"),
+    ("operators", "dataset"),
+    ("operators", "mapping"),
+    ("operators", "traces"),
+    ("torchbench", "file"),
+    ("torchbench", "path"),
+)
+"""The keys of values, or of lists of values, that may be paths."""
+QUICK_MEASURE = {"budget_s": 3, "generations": 4}
+"""Values of `measure:` that `quick=true` sets, unless the command line sets them."""
+QUICK_BACKEND = "llvm-cpu"
+QUICK_RUNTIME = {"runtime": "eager", "device": "cpu"}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Asked(Protocol):
@@ -60,7 +77,7 @@ def load(
     """Return the declared configuration, and the selections of the command line.
 
     `config`: the values of `--config`, as Snakemake parses them. Each of the `files` is merged over
-    the files before it (overlay.merge), and `config` over all. In `config`, `models=resnet,bert` is
+    the files before it (merge), and `config` over all. In `config`, `models=resnet,bert` is
     not a mapping but selects models that the files declare, `suites=timm/resnet*,hf/t5` adds to
     their suites, and `file=mine.py` adds a model and selects it. `root`: the folder of the
     Snakefile. `typed_in`: the folder in which the command was typed, if it is another. Raises
@@ -69,9 +86,7 @@ def load(
     shipped = source.shipped(root)
     declared: dict[str, Any] = {}
     for file in files:
-        overlay.merge(
-            declared, overlay.located(reading.read(file), Path(file).parent, root), shipped
-        )
+        merge(declared, located(reading.read(file), Path(file).parent, root), shipped)
     asked = dict(config)
     if empty := [key for key, value in asked.items() if value is None and key not in TEXTS]:
         raise ConfigError("\n".join(map(_empty, empty)))
@@ -80,11 +95,14 @@ def load(
             asked[key] = str(asked[key])
     selections = {key: asked.pop(key) for key in SELECTABLE if isinstance(asked.get(key), str)}
     further = asked.pop("suites") if isinstance(asked.get("suites"), str) else ""
-    schema = schemas.read("config")
-    asked = overlay.located(given.typed(asked, schema, schema), typed_in or root, root)
-    if asked.get("quick", declared.get("quick")) is True:
-        overlay.merge(declared, {"measure": one_line.QUICK_MEASURE})
-    overlay.merge(declared, asked, shipped)
+    asked = {
+        key: _nested(value, reading.scalar if key in WITH_OPTIONS else _null)
+        for key, value in asked.items()
+    }
+    asked = located(asked, typed_in or root, root)
+    if reading.scalar(str(asked.get("quick", declared.get("quick")))) is True:
+        merge(declared, {"measure": QUICK_MEASURE})
+    merge(declared, asked, shipped)
     declared = {
         key: {} if value is None else value
         for key, value in declared.items()
@@ -92,50 +110,27 @@ def load(
     }
     if named := [name for part in further.split(",") if (name := part.strip())]:
         declared["suites"] = [*(declared.get("suites") or []), *named]
-    check(declared)
+    declared = check(declared)
     if paths := declared.get("file"):
-        alone = one_line.add_files(declared, paths, root, typed_in or root)
+        alone = _add_files(declared, paths, root, typed_in or root)
         selections.setdefault("models", ",".join(alone))
     if declared.get("quick"):
-        selections = one_line.quick_selections(declared) | selections
+        selections = _quick_selections(declared) | selections
     return declared, selections
 
 
-def check(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError naming, for each problem, the key, what was found and what is allowed."""
-    validator = _Validator(schemas.read("config"))
-    problems = sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.path])
-    # jsonschema reports a mapping that lacks several keys once per key; one message is enough.
-    said = dict.fromkeys(_say(problem) for problem in problems if not _is_endless(problem.instance))
-    for where, value in _endless(config):
-        said[f"{where}: found {value}, allowed is a finite number"] = None
-    if said:
-        raise ConfigError("\n".join(said))
-
-
-def _matches(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator:
-    """The keyword `pattern` with `$` as the end of the text. Python's `$` also matches before a
-    final line feed."""
-    if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
-        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
-
-
-_Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"pattern": _matches})
-
-
-def _is_endless(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-def _endless(value: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """(dotted key, value as YAML writes it) of numbers that are not finite, which no bound of a
-    schema refuses."""
+def _nested(value: Any, read: Callable[[str], Any], inside: bool = False) -> Any:
+    """A value of `--config` with the texts in its mappings and lists read; Snakemake leaves these as they are typed."""
     match value:
-        case float() if _is_endless(value):
-            yield where, ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
-        case dict() | list():
-            for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-                yield from _endless(inner, _join(where, str(key)))
+        case dict():
+            return {key: _nested(inner, read, True) for key, inner in value.items()}
+        case list():
+            return [_nested(item, read, True) for item in value]
+    return read(value) if inside and isinstance(value, str) else value
+
+
+def _null(text: str) -> str | None:
+    return None if text == "null" else text
 
 
 def _empty(key: str) -> str:
@@ -145,115 +140,157 @@ def _empty(key: str) -> str:
     return f"{key}: found nothing after `{key}=`; give its value, or leave `{key}=` out"
 
 
-def select(kind: str, known: Sequence[str], wanted: str | None) -> list[str]:
-    """The names that a comma list of names and globs selects, in the order declared.
+def merge(into: dict[str, Any], new: Mapping[str, Any], shipped: Iterable[str] = ()) -> None:
+    """Merge the configuration `new` into `into`: mappings are merged, other values are replaced.
 
-    `wanted` None selects all. Raises ConfigError for a name or glob that matches nothing,
-    and for a selection of nothing.
+    If an entry of ENTRIES is null, it is left out: it gets `default: false`. Its key may be a glob,
+    which leaves out all matching entries of `into` that `new` does not set. In `expect`, null
+    removes a pattern. In `train`, another optimizer leaves out the arguments of the one before, but for the
+    learning rate. `shipped`: names of models that have a file and need no entry. Raises
+    ConfigError if a null matches no entry.
     """
-    if wanted is None:
-        return list(known)
-    chosen: set[str] = set()
-    for pattern in filter(None, (part.strip() for part in wanted.split(","))):
-        matched = fnmatch.filter(known, pattern)
-        if not matched:
-            raise ConfigError(unknown(kind, pattern, known))
-        chosen.update(matched)
-    if not chosen:
-        raise ConfigError(f"no {kind} selected by {wanted!r}; leave the key out to select all")
-    return [name for name in known if name in chosen]
+    expanded = dict(new)
+    for kind in ENTRIES:
+        if isinstance(new.get(kind), Mapping):
+            known = [*(into.get(kind) or ()), *(shipped if kind == "models" else ())]
+            expanded[kind] = _with_defaults(kind, new[kind], known)
+    if isinstance(expect := new.get("expect"), Mapping):
+        expanded["expect"] = {p: wanted for p, wanted in expect.items() if wanted is not None}
+        if isinstance(before := into.get("expect"), dict):
+            into["expect"] = {p: w for p, w in before.items() if expect.get(p, w) is not None}
+    names = {_name(one.get("train")) for one in (into, new)} - {None}
+    if len(names) == 2:
+        into["train"] = {key: value for key, value in into["train"].items() if key == "lr"}
+    _merge(into, expanded)
 
 
-def filter_names(known: Sequence[str], wanted: str | None, unwanted: str | None) -> list[str]:
-    """The names that the regular expression `wanted` finds (all, if None) and `unwanted` does not.
+def _name(train: Any) -> Any:
+    """The name of the optimizer of an entry `train`; None if it has none."""
+    return train.get("name") if isinstance(train, Mapping) else None
 
-    The expressions are searched for anywhere in the name, without regard to case, like `--filter`
-    and `--exclude` of PyTorch's benchmark runners. Raises ConfigError for an invalid expression,
-    and if no name is left.
+
+def _with_defaults(kind: str, entries: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """Replace null by `default: false`, under each of the `known` names that its key matches."""
+    known = list(dict.fromkeys(map(str, known)))
+    set_here = {name: entry for name, entry in entries.items() if entry is not None}
+    left_out: dict[str, Any] = {}
+    for pattern in (str(name) for name, entry in entries.items() if entry is None):
+        found = [name for name in known if fnmatchcase(name, pattern)]
+        if not found:
+            raise ConfigError(
+                f"{kind}.{pattern}: found null, which leaves out what an earlier file has; there are: "
+                f"{', '.join(sorted(known)) or 'none'}"
+            )
+        left_out |= {name: {"default": False} for name in found}
+    return left_out | set_here
+
+
+def _merge(into: dict, new: Mapping[str, Any]) -> None:
+    """Merge as Snakemake does: mappings are merged key by key, other values are replaced."""
+    for key, value in new.items():
+        if isinstance(value, Mapping):
+            # Use a new mapping, because a YAML alias is one object at several keys.
+            inside = into[key] if isinstance(into.get(key), dict) else {}
+            into[key] = inside
+            _merge(inside, value)
+        else:
+            into[key] = value
+
+
+def located(content: Mapping[str, Any], folder: Path, root: Path) -> dict[str, Any]:
+    """Return a configuration whose paths are valid from the folder `root` of the Snakefile.
+
+    `folder` contains the configuration file. A relative path is relative to `folder` if that file
+    exists, else to `root`.
     """
-    keep, drop = _regex(wanted or ""), _regex(unwanted) if unwanted else None
-    names = [name for name in known if keep.search(name) and not (drop and drop.search(name))]
-    if known and not names:
-        raise ConfigError(
-            f"filter={wanted!r} exclude={unwanted!r} leave no model of {', '.join(known)}"
+
+    def absolute(value: Any, place: tuple[str, ...]) -> Any:
+        if isinstance(value, Mapping):
+            return {key: absolute(inner, (*place, key)) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [absolute(item, place) for item in value]
+        is_path = isinstance(value, str) and any(
+            len(path) == len(place) and all(a in ("*", b) for a, b in zip(path, place, strict=True))
+            for path in PATHS
         )
-    return names
+        return str(folder / value) if is_path and (folder / value).exists() else value
+
+    if folder.resolve() == root.resolve():
+        return dict(content)
+    return absolute(content, ())
 
 
-def _regex(pattern: str) -> re.Pattern:
-    try:
-        return re.compile(pattern, re.IGNORECASE)
-    except (re.error, OverflowError, RecursionError) as error:
+def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path) -> list[str]:
+    """Declare a model for each file of a comma-separated list, and return the names of the models.
+
+    A model has the name of its file. A relative path is relative to `typed_in`; `root` is the
+    folder of the Snakefile. If the file is a model already, its options are kept. Raises
+    ConfigError with all files that are missing, whose names are not valid, or whose names other
+    models have.
+    """
+    models = declared["models"] = dict(declared.get("models") or {})
+    shipped = source.shipped(root)
+    names: list[str] = []
+    problems: list[str] = []
+    for path in filter(None, (part.strip() for part in paths.split(","))):
+        file = Path(os.path.abspath(typed_in / Path(path).expanduser()))
+        name = file.stem
+        entry = dict(models.get(name) or {})
+        other = root / Path(entry.get("file", shipped.get(name, file))).expanduser()
+        if problem := _problem(file, name, other):
+            problems.append(f"file={path}: {problem}")
+        names.append(name)
+        if name not in shipped:
+            models[name] = entry | {"file": str(file)}
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return list(dict.fromkeys(names))
+
+
+def _problem(file: Path, name: str, other: Path) -> str:
+    """Return why a file cannot be the model `name`, whose present file is `other`; "" if it can."""
+    if file.is_dir():
+        return f"{file} is a folder; expected a Python file with get_model() and get_dummy_input()"
+    if not file.is_file():
+        return f"no file {file}; expected a Python file with get_model() and get_dummy_input()"
+    if not _NAME.fullmatch(name):
+        return (
+            f"the model would be named {name!r}; expected letters, digits, '.', '_' and '-': rename "
+            f"the file, or name its model: {_named('mine', file)}"
+        )
+    if not (other.exists() and other.samefile(file)):
+        return (
+            f"{name} is the model of {other}, and its results would be replaced; rename the file, or "
+            f"name its model: {_named(f'my-{name}', file)}"
+        )
+    return ""
+
+
+def _named(name: str, file: Path) -> str:
+    """Return the options that measure a file alone under another name."""
+    return f"--config models='{{{name}: {{file: {file}}}}}' filter='^{name}$'"
+
+
+def _quick_selections(declared: Mapping[str, Any]) -> dict[str, str]:
+    """Return the selections of a quick run, as comma-separated lists.
+
+    These are the CPU targets and PyTorch's eager mode. `declared`: a checked configuration. Raises
+    ConfigError if there is no such target.
+    """
+    targets = _by_default(declared["targets"], {"backend": QUICK_BACKEND})
+    if not targets:
         raise ConfigError(
-            f"filter/exclude: {pattern!r} is no regular expression: {error}"
-        ) from error
+            f"quick: found no target of backend {QUICK_BACKEND} that is in runs by default; name the "
+            "targets: targets=…"
+        )
+    eager = _by_default(declared["baselines"], QUICK_RUNTIME)
+    return {"targets": ",".join(targets)} | ({"baselines": ",".join(eager)} if eager else {})
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """`unknown model 'resnt'; did you mean 'resnet'?`, or a list of the known names."""
-    known = sorted(known)
-    near = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
-    return f"unknown {kind} {name!r}; {hint}"
-
-
-def _say(problem: jsonschema.ValidationError) -> str:
-    where = ".".join(str(part) for part in problem.absolute_path)
-    # YAML has values that JSON lacks: dates, keys like `on` (true).
-    found = json.dumps(problem.instance, default=str)
-    found = found if len(found) <= 80 else found[:77] + "..."
-    wanted: Any = problem.validator_value  # what the schema has under that keyword
-    match problem.validator:
-        case "additionalProperties" if isinstance(problem.instance, dict):
-            return _unknown_keys(where, problem.instance, problem.schema)
-        case "required" if isinstance(problem.instance, dict):
-            missing = [key for key in wanted if key not in problem.instance]
-            return f"{where or 'config'}: missing {', '.join(missing)}"
-        case "enum":
-            names = [str(value) for value in wanted]
-            near = difflib.get_close_matches(str(problem.instance), names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            allowed = f"one of {', '.join(names)}{hint}"
-        case "type":
-            allowed = _of_type(where, problem.instance, wanted)
-        case "oneOf":
-            allowed = " or ".join(_alternative(option) for option in wanted)
-        case "pattern":
-            allowed = f"text that matches {wanted}"
-        case _:
-            return f"{where or 'config'}: found {found}: {problem.message}"
-    return f"{where or 'config'}: found {found}, allowed is {allowed}"
-
-
-def _of_type(where: str, found: Any, wanted: Any) -> str:
-    """The allowed types, for the message about a value of another type."""
-    wanted = [wanted] if isinstance(wanted, str) else wanted
-    allowed = " or ".join(wanted) if len(wanted) > 1 else f"a value of type {wanted[0]}"
-    if where in SELECTABLE:
-        return f"{allowed}; on the command line, names with commas between them"
-    numeric = bool({"number", "integer"} & set(wanted))
-    if numeric and isinstance(found, str) and isinstance(reading.scalar(found), int | float):
-        return f"{allowed}; this is text, write it without quotes"
-    return allowed
-
-
-def _unknown_keys(where: str, instance: Mapping[str, Any], schema: object) -> str:
-    known = list(schema.get("properties", {})) if isinstance(schema, Mapping) else []
-    return "\n".join(
-        f"{_join(where, key)}: {unknown('key', key, known)}"
-        + (f" (allowed: {', '.join(known)})" if known else "")
-        for key in instance
-        if key not in known
-    )
-
-
-def _alternative(option: Mapping[str, Any]) -> str:
-    if "$ref" in option:
-        return f"a {option['$ref'].rsplit('/', 1)[-1]}"
-    if "items" in option:
-        return f"a list of {_alternative(option['items']).removeprefix('a ')}"
-    return f"a mapping with {', '.join(option.get('properties', {}))}"
-
-
-def _join(where: str, key: str) -> str:
-    return f"{where}.{key}" if where else str(key)
+def _by_default(entries: Mapping[str, Mapping], wanted: Mapping[str, str]) -> list[str]:
+    """Return the names of the entries that are in runs by default and have these values."""
+    return [
+        name
+        for name, entry in entries.items()
+        if entry.get("default", True) and wanted.items() <= entry.items()
+    ]

@@ -106,4 +106,4 @@ class Stage:
 
     def pattern(self, file: str = "") -> str:
         """The same path with wildcards, for a rule."""
-        return self.path(cell.shape(self.kind).pattern, file)
+        return self.path(cell.PATTERNS[self.kind], file)

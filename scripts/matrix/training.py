@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.matrix import settings, toolchains
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix import cell, reading, toolchains
 from scripts.matrix.toolchains import PINNED, SEPARATOR
 from scripts.torch_model.arguments import Optimizer
 
 EVAL, TRAIN = "eval", "train"
-SUFFIX = f"+{TRAIN}"
+SUFFIX = cell.TRAIN_SUFFIX
 REFERENCES = {EVAL: "reference", TRAIN: "gradients"}
 """The stage that makes what the programs of a test start from and are compared with."""
 
@@ -32,30 +31,13 @@ def problems(train: Mapping[str, Any]) -> list[str]:
     """Error messages about an entry `train` that torch.optim would refuse in every training step."""
     name = train.get("name", Optimizer.name)
     found = [
-        f"train.{key}: {settings.unknown(f'argument of {name}', key, ARGUMENTS[name])}"
+        f"train.{key}: {reading.unknown(f'argument of {name}', key, ARGUMENTS[name])}"
         for key in train
         if key not in ("name", *ARGUMENTS[name])
     ]
     if name == "SGD" and train.get("nesterov") and not train.get("momentum"):
         found.append("train.nesterov: found true, expected with a momentum above 0")
     return found
-
-
-def test(frontend: str) -> str:
-    """The test of a frontend, by its name."""
-    return TRAIN if toolchains.base(frontend).endswith(SUFFIX) else EVAL
-
-
-def test_of(row: Cell) -> str:
-    """The test of a row: of IREE, by its frontend; of a baseline, its own."""
-    return test(row["frontend"]) if row.kind is Kind.IREE else row["test"]
-
-
-def is_of_stage(stage: str, wildcards: Any) -> bool:
-    """Whether a stage of a cell handles training steps; `wildcards`: has the axes of the cell as attributes."""
-    frontend = getattr(wildcards, "frontend", "")
-    tests = (getattr(wildcards, "test", ""), test(frontend))
-    return stage == REFERENCES[TRAIN] or TRAIN in tests
 
 
 def path(frontend: str) -> str:
@@ -70,6 +52,6 @@ def without_test(frontend: str) -> str:
 
 def like(frontend: str, entry: str, toolchain: str) -> str:
     """The name of another entry of the configuration for the test of `frontend`, in a toolchain."""
-    suffix = SUFFIX if test(frontend) == TRAIN else ""
+    suffix = SUFFIX if cell.frontend_test(frontend) == TRAIN else ""
     at = "" if toolchain == PINNED else f"{SEPARATOR}{toolchain}"
     return f"{entry}{suffix}{at}"

@@ -12,7 +12,8 @@ from typing import Any
 from scripts.iree.backends import compile_flags, renamed
 from scripts.matrix import stages
 from scripts.records import coverage
-from scripts.records.row import Ended, Row
+from scripts.records.row import Row
+from scripts.supervise.outcome import Outcome
 
 Record = Mapping[str, Any]
 Key = tuple[str, str, str]
@@ -56,7 +57,7 @@ class Cluster:
         return all(row.remedy for row in self.rows)
 
 
-def command(record: Record, failed: Ended) -> str:
+def command(record: Record, failed: Outcome) -> str:
     """Return the shortest command that shows the failure of a row.
 
     For a compilation it is that of iree-compile. The other stages have no such tool; their own
@@ -83,36 +84,34 @@ def clusters(records: Sequence[Record]) -> list[Cluster]:
     """Return the clusters of all failures: first those that nothing made good, the one that alone blocks
     most first."""
     rows = [Row.of(record) for record in records]
-    groups: dict[Key, list[int]] = {}
+    places: dict[Key, list[int]] = {}
     for place, row in enumerate(rows):
-        if row.failed:
-            groups.setdefault(_key(row.failed), []).append(place)
-    blocked = _blocked(rows)
+        if ended := row.failed:
+            key = ended.stage, ended.reason, signature(ended.detail)
+            places.setdefault(key, []).append(place)
+    blocked = _blocked(rows, {key: [rows[n] for n in of] for key, of in places.items()})
     found = [
         Cluster(*key, tuple(rows[n] for n in of), records[of[0]], blocked.get(key, {}))
-        for key, of in groups.items()
+        for key, of in places.items()
     ]
     return sorted(
         found, key=lambda one: (one.is_made_good, -len(one.blocks), -len(one.rows), one.reason)
     )
 
 
-def _key(failed: Ended) -> Key:
-    return failed.stage, failed.reason, signature(failed.detail)
-
-
-def _blocked(rows: Sequence[Row]) -> dict[Key, dict[tuple[str, str], str]]:
+def _blocked(
+    rows: Sequence[Row], failed: Mapping[Key, Sequence[Row]]
+) -> dict[Key, dict[tuple[str, str], str]]:
     """Return, by cluster, the (model, target) all of whose lowering paths fail for its reason alone."""
     every = Counter((row.model, row.column.target) for row in rows if row.column.target)
-    failed: dict[tuple[str, str], list[tuple[Key, str]]] = {}
-    for row in rows:
-        if row.failed and row.column.target:
-            of = failed.setdefault((row.model, row.column.target), [])
-            of.append((_key(row.failed), row.remedy))
     found: dict[Key, dict[tuple[str, str], str]] = {}
-    for place, causes in failed.items():
-        keys = {key for key, _ in causes}
-        if len(causes) == every[place] and len(keys) == 1:
-            names = dict.fromkeys(remedy for _, remedy in causes if remedy)
-            found.setdefault(keys.pop(), {})[place] = ", ".join(names)
+    for key, of in failed.items():
+        remedies: dict[tuple[str, str], list[str]] = {}
+        for row in of:
+            remedies.setdefault((row.model, row.column.target), []).append(row.remedy)
+        found[key] = {
+            place: ", ".join(dict.fromkeys(filter(None, names)))
+            for place, names in remedies.items()
+            if len(names) == every[place]
+        }
     return found

@@ -10,8 +10,9 @@ from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.training import TRAIN
 from scripts.records import remedied
-from scripts.records.row import Ended, Row
+from scripts.records.row import Row
 from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
 
 Record = Mapping[str, Any]
 
@@ -48,8 +49,8 @@ COLUMNS = (
 
 
 def iree_cells(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return the IREE cells among the records, in their order: COLUMNS, `ending` (a key of ENDINGS) and `mark` (how the
-    cell ended, in a word or two).
+    """Return the IREE cells among the records, in their order: COLUMNS, `ending` (a key of ENDINGS), `way` (Row.way) and
+    `mark` (how the cell ended, in a word or two).
 
     `reached` is the last stage that succeeded, `stopped_at` the one that failed: `env` if the environment of a stage could
     not be made, "" for a verified cell. A cell that a remedy has compiled by another frontend's program (`frontend_used`)
@@ -85,6 +86,7 @@ def _cell(record: Record, referenced: bool) -> dict[str, Any]:
         "frontend_used": remedied.frontend_used(record) or "",
         "first_error": remedied.first_error(record, "reason"),
         "ending": ending,
+        "way": row.way,
         "mark": _mark(ended, ending) + ("*" if rewrites else "") + ("†" if row.remedy else ""),
     }
 
@@ -101,23 +103,12 @@ def _ending(row: Row) -> str:
     return special.get(ended.reason, ended.stage)
 
 
-def _mark(ended: Ended, ending: str) -> str:
+def _mark(ended: Outcome, ending: str) -> str:
     words = {VERIFIED: "✓", "no-device": "compiled", "wrong": "✗ wrong"}
     if ending in ("undecided", "skipped"):
         return ending
     status = "" if ended.status == "error" else f" {ended.status}"
     return words.get(ending, f"✗ {ended.stage}{status}")
-
-
-def baseline_mark(row: Row) -> str:
-    """A baseline's row in a few words: a check mark, or the reason why it is not verified."""
-    ended = row.ended
-    if row.timing:
-        return "✓"
-    if ended.status in (outcome.SKIPPED, outcome.UNAVAILABLE):
-        return "skipped" if ended.status == outcome.SKIPPED else "no device"
-    stage = "" if ended.stage == stages.LAST[Kind.BASELINE] else f"{ended.stage}: "
-    return f"✗ {stage}{ended.reason}"
 
 
 def readable(detail: str) -> str:
@@ -147,7 +138,7 @@ _PARTICULARS = (
 )
 
 
-def _reached(record: Record, ended: Ended, referenced: bool) -> str:
+def _reached(record: Record, ended: Outcome, referenced: bool) -> str:
     """The last stage of the chain that succeeded."""
     is_train = record["experiment"]["test"] == TRAIN
     chain = [stage for stage in STAGES if is_train or stage != "gradients"]

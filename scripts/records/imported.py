@@ -8,18 +8,17 @@ imported rows or with none.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jsonschema
 import msgspec
 
 from scripts.core import atomic
 from scripts.matrix import stages
-from scripts.records import fields, latency_section, shapes, speedups
+from scripts.records import fields, latency_section, speedups, stage_files
 from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
 from scripts.run import outputs, unmeasured
@@ -33,22 +32,31 @@ FORMAT = 2
 MEMBER = "module"
 """The name of the module in the timing."""
 VERIFY, TIME = "verify", "time"
-_NAME = re.compile(r"\w[\w.-]*")
-_KEYS = {
-    "name": str,
-    "system": str,
-    "cores": int,
-    "row": dict,
-    "fingerprint": str,
-    "returncode": int,
-    "log": str,
-}
 
 
-def place(results: Path, data: Mapping[str, Any]) -> Path:
+class Measured(msgspec.Struct):
+    """A record of scripts.stages.measure_elsewhere: `row` is that of the cell as it was when the bundle was made."""
+
+    format: Literal[2]
+    name: Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]*$")]
+    system: str
+    cores: int
+    row: dict[str, Any]
+    fingerprint: str
+    returncode: int
+    log: str
+    verified: Verified | None
+    timing: GroupTiming | None
+
+    @property
+    def cell(self) -> str:
+        experiment = self.row["experiment"]
+        return f"{self.row['model']['name']}/{experiment['frontend']}/{experiment['target']}"
+
+
+def place(results: Path, measured: Measured) -> Path:
     """Where a record is kept, as run/outputs.py finds it. A later one of the same cell and machine replaces it."""
-    cell = _cell(data["row"]).replace("/", "__")
-    return results / "imported" / data["name"] / f"{cell}.json"
+    return results / "imported" / measured.name / f"{measured.cell.replace('/', '__')}.json"
 
 
 def rows(results: Path = Path("results")) -> list[dict[str, Any]]:
@@ -67,31 +75,48 @@ def rows(results: Path = Path("results")) -> list[dict[str, Any]]:
 def row(data: Any, log: str) -> dict[str, Any]:
     """The row of a record, without comparisons. `log`: the file that has its log. Raises ValueError if it is none."""
     try:
-        return _row(data, log)
+        return _row(read(data), data["verified"] or {}, log)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"not a record of vmfbench bundle --measure ({error!r})") from error
 
 
-def _row(data: Any, log: str) -> dict[str, Any]:
-    _check(data)
-    found = copy.deepcopy(data["row"])
-    experiment, values = found["experiment"], data["verified"] or {}
-    target = experiment["target"]
+def read(data: Any) -> Measured:
+    """Check a record. Raises ValueError if it is none."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(
+            f"not a record.json of format {FORMAT} of a bundle of vmfbench bundle --measure"
+        )
+    try:
+        found = msgspec.convert(data, Measured)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    for key, stage in (("verified", VERIFY), ("timing", TIME)):
+        if data[key] is not None and (what := stage_files.problem(stages.STAGES[stage], data[key])):
+            raise ValueError(f"{key}: {what}")
+    if found.returncode == 0:
+        if not found.verified or not found.timing or MEMBER not in found.timing.members:
+            raise ValueError("it is verified and has no timing")
+        if what := stage_files.contradiction(data["verified"], outcome.OK):
+            raise ValueError(f"verified: {what}")
+    return found
+
+
+def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, Any]:
+    """The row. `values`: those of the verification as they were written."""
+    found = copy.deepcopy(measured.row)
+    experiment, name = found["experiment"], measured.name
     # A target of another toolchain has an `@` already.
-    experiment |= {
-        "target": f"{target}{'+' if '@' in target else '@'}{data['name']}",
-        "imported": data["name"],
-    }
-    timing = msgspec.convert(data["timing"], GroupTiming) if data["timing"] else None
+    target = experiment["target"]
+    experiment |= {"target": f"{target}{'+' if '@' in target else '@'}{name}", "imported": name}
+    timing, verified = measured.timing, measured.verified
     member = timing.members[MEMBER] if timing else None
-    ended = _ended(data, member, log)
+    ended = _ended(measured, member, log)
     latency = None
     if timing and ended.status == outcome.OK:
         latency = latency_section.of(
-            timing, f"{_cell(data['row'])}@{data['name']}", MEMBER,
+            timing, f"{measured.cell}@{name}", MEMBER,
             experiment["test"], experiment["phase"], experiment["batch_size"], None,
         )  # fmt: skip
-    verified = msgspec.convert(data["verified"], Verified) if data["verified"] else None
     found |= {
         "outcome": {
             key: getattr(ended, key) for key in fields.names(FIELDS, "outcome") if key != "stale"
@@ -102,56 +127,27 @@ def _row(data: Any, log: str) -> dict[str, Any]:
         "run": {key: values.get(key) for key in fields.names(FIELDS, "run")}
         | {"max_rss_mb": (member and member.peak_rss_mb) or values.get("max_rss_mb")},
         "versions": found["versions"] | values.get("versions", {}),
-        "imported": {"system": data["system"], "cores": data["cores"]},
+        "imported": {"system": measured.system, "cores": measured.cores},
     }
     found.pop("work", None)
     _check_schema(found)
     return found
 
 
-def _cell(of: Mapping[str, Any]) -> str:
-    experiment = of["experiment"]
-    return f"{of['model']['name']}/{experiment['frontend']}/{experiment['target']}"
-
-
-def _ended(data: Mapping[str, Any], timed: MemberTiming | None, log: str) -> Outcome:
+def _ended(measured: Measured, timed: MemberTiming | None, log: str) -> Outcome:
     """The outcome: that of the verification, or of a timing that failed."""
-    found = timed if data["returncode"] == 0 else diagnose(data["returncode"], data["log"])
-    assert found is not None  # _check has looked
+    found = timed if measured.returncode == 0 else diagnose(measured.returncode, measured.log)
+    assert found is not None  # `read` has looked
     return Outcome(
         status=found.status,
         stage=TIME if found is timed and found.status != outcome.OK else VERIFY,
-        cell=_cell(data["row"]),
+        cell=measured.cell,
         reason=found.reason,
         detail=found.detail,
         log=log,
         command="python -m scripts.stages.measure_elsewhere",
-        fingerprint=data["fingerprint"],
+        fingerprint=measured.fingerprint,
     )
-
-
-def _check(data: Any) -> None:
-    """Raise ValueError if something is no record of scripts.stages.measure_elsewhere."""
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(
-            f"not a record.json of format {FORMAT} of a bundle of vmfbench bundle --measure"
-        )
-    for key, kind in _KEYS.items():
-        if not isinstance(data.get(key), kind):
-            raise ValueError(f"{key} is {type(data.get(key)).__name__}, expected {kind.__name__}")
-    if not _NAME.fullmatch(data["name"]):
-        raise ValueError(f"name {data['name']!r}: expected letters, digits, and - . _")
-    code, verified, timing = data["returncode"], data["verified"], data["timing"]
-    if verified is not None:
-        what = shapes.problem(stages.STAGES[VERIFY], verified)
-        if code == 0 and not what:
-            what = shapes.contradiction(verified, outcome.OK)
-        if what:
-            raise ValueError(f"verified: {what}")
-    if timing is not None and (what := shapes.problem(stages.STAGES[TIME], timing)):
-        raise ValueError(f"timing: {what}")
-    if code == 0 and (not verified or MEMBER not in (timing or {}).get("members", {})):
-        raise ValueError("it is verified and has no timing")
 
 
 def _check_schema(found: Mapping[str, Any]) -> None:

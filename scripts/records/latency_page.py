@@ -1,14 +1,20 @@
-"""Write results/latency.md: the results table, and the hardware and versions that were used.
+"""The rows of models: results/latency.csv and latency.md, the results table with the hardware and versions that were used.
 
 The same rows give the same page, byte for byte.
 """
 
 from __future__ import annotations
 
-from scripts.records import markdown, wording
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scripts.records import columns, imported, markdown, record, wording
 from scripts.records.markdown import text
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column
+from scripts.records.row_set import Content, RowSet
+from scripts.records.screen import Screen
+from scripts.run import outputs
 
 INTERVALS = """\
 Milliseconds of a call that nothing disturbed and, in brackets, the 99 % interval (docs/timing.md says how they are found).
@@ -25,6 +31,11 @@ Geometric means of the speed-up, a number above 1 being faster, with 99 % interv
 the choice of models. They are over the verified rows, or over as many rows as they say. A row that was not measured is in no
 mean, so means of different rows do not compare.
 """
+
+
+def content(records: Iterable[Mapping[str, Any]]) -> Content:
+    """Return what is written of some records."""
+    return Content(records, lambda checked: page(Table.of(checked)))
 
 
 def page(table: Table) -> str:
@@ -81,3 +92,16 @@ def _means(table: Table) -> str:
         for mean in table.means
     ]
     return f"{MEANS}\n{markdown.table(head, rows, right=range(1, len(head)))}"
+
+
+ROW_SET = RowSet(
+    name="latency",
+    jsonl=outputs.JSONL,
+    about="One row for every IREE cell and every baseline cell, including failed ones.",
+    declared_in="scripts/records/columns.py",
+    fields=columns.FIELDS,
+    columns=columns.COLUMNS,
+    described=columns.FIELDS,
+    content=lambda matrix, _: content(record.records(matrix, further=imported.rows())),
+    screen=lambda records: Screen(Table.of(records)),
+)

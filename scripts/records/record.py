@@ -14,12 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.matrix import plugins, stages, threads, training
+from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION
-from scripts.matrix.stage import REPORT, STATUS, Stage
+from scripts.matrix.stage import REPORT, STATUS, VERIFICATION, Stage
 from scripts.records import latency_section, speedups, stage_files, versions
 from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
@@ -84,7 +84,7 @@ def iree_record(
         "test": frontend.test,
         "optimizer": matrix.train if frontend.test == "train" else None,
         "tuned": target.tuned_by or None,
-        "toolchain": versions.toolchain(frontend.name, target),
+        "toolchain": row_cell.toolchain,
     }
     record["experiment"] |= of_target(row_cell, target)
     record["compile"] = remedy.get("compile") or stage_files.read_if_whole(
@@ -119,7 +119,9 @@ def baseline_record(
         record["experiment"]["compile"] = baseline.compile
     if baseline.rewrites:
         record["experiment"]["rewrites"] = baseline.rewrites
-        measured = stage_files.verified(root, stages.STAGES["baseline"], row_cell)
+        measured = stage_files.read_if_whole(
+            root, stages.STAGES["baseline"], row_cell, VERIFICATION
+        )
         record["export"] = {"rewrites": measured.get("rewrites", [])}
     declared = plugins.runtime(baseline.runtime).versions
     versions.add(record, versions.pins(matrix, baseline.env), declared, record["versions"])
@@ -203,42 +205,34 @@ def common_record(
         if ended.status != outcome.OK:
             outcomes.append(ended)
             last_stage = timed_by, group
-    code = fingerprint.code_of_stage(stages.modules(chain[-1][0], entry))
-    stale = fingerprint.is_stale(verified_by, code) or (
-        timing is not None
-        and fingerprint.is_stale(
-            stage_files.ended(root, timed_by, group), fingerprint.code_of_stage(timed_by.modules)
-        )
-    )
+    ran = [(verified_by, stages.modules(chain[-1][0], entry))]
+    if timing:
+        ran.append((stage_files.ended(root, timed_by, group), timed_by.modules))
+    is_stale = any(fingerprint.is_stale(one, fingerprint.code_of_stage(by)) for one, by in ran)
     last, decisive = outcomes[-1], stage_files.deciding(root, outcomes)
     whole = decisive.status != outcome.DAMAGED
-    measured = stage_files.verified(root, *chain[-1]) if whole else {}
+    measured = stage_files.read_if_whole(root, *chain[-1], VERIFICATION) if whole else {}
     own = timing.members.get(str(row)) if timing and decisive.status == outcome.OK else None
-    used = None
-    if last.status != outcome.SKIPPED:
-        stage, cell = last_stage
-        used = stage_files.usage(root / stage.path(cell, STATUS))
+    stage, cell = last_stage
+    skipped = last.status == outcome.SKIPPED
+    used = None if skipped else stage_files.usage(root / stage.path(cell, STATUS))
     return {
         "model": {"name": model.name, "suite": model.suite, "file": model.file, "options": model.options},
-        "experiment": {
-            "dtype": model.dtype,
-            "batch_size": model.batch_size,
-            "phase": model.phase,
-            "device": device,
-        },
+        "experiment": {key: getattr(model, key) for key in ("dtype", "batch_size", "phase")}
+        | {"device": device},
         "reference": _reference(root, model),
         "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
-        | {"blocked_by": last.blocked_by, "stale": stale and decisive.status == outcome.OK},
+        | {"blocked_by": last.blocked_by, "stale": is_stale and decisive.status == outcome.OK},
         "verification": measured.get("verification") or _unverified(decisive),
         "latency": latency_section.of(
-            timing, str(group), str(row), training.test_of(row), model.phase, model.batch_size,
+            timing, str(group), str(row), row.test, model.phase, model.batch_size,
             stage_files.anchor(root, timing),
         ) if timing and own else None,
         "runs": [
             _RUN | {key: run[key] for key in _RUN.keys() & run} for run in measured.get("runs") or ()
         ] or None,
         "run": {key: measured.get(key) for key in _OF_RUN} | {
-            "threads": measured.get("threads") or threads.of(str(row)),
+            "threads": measured.get("threads") or row.threads,
             "max_rss_mb": (own and own.peak_rss_mb) or measured.get("max_rss_mb"),
             "stage_rss_mb": used.max_rss_mb if used else None,
             "seconds": used.seconds if used else None,

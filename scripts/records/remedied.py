@@ -6,8 +6,7 @@ counts as failed in everything that is stated per path.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from scripts.supervise import outcome
@@ -51,16 +50,3 @@ def tried(record: Record) -> str | None:
         for one in found
     ]
     return ", ".join(words) or None
-
-
-def counts(rows: Iterable[tuple[str, str | None, str | None]]) -> dict[str, Counter[str]]:
-    """Count how cells of IREE were compiled, by target.
-
-    `rows`: target, frontend whose program was compiled (None: not compiled), and remedy (None: as
-    asked).
-    """
-    found: dict[str, Counter[str]] = {}
-    for target, used, remedy in rows:
-        way = WAYS[2] if not used else WAYS[1] if remedy else WAYS[0]
-        found.setdefault(target, Counter())[way] += 1
-    return found

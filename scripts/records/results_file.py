@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from scripts.matrix import cell
 from scripts.matrix.cell import Cell, Kind
@@ -84,62 +85,38 @@ def cell_of(record: Mapping[str, Any]) -> Cell:
     return cell.of_columns(kind, record["model"]["name"], named)
 
 
-def problem(data: Any) -> str | None:
-    """Why `data` cannot be used as a record, or None."""
-    if not isinstance(data, dict):
-        return f"a record is a JSON object, this is {type(data).__name__}"
-    for part, keys in _REQUIRED.items():
-        if not isinstance(data.get(part), dict):
-            return f"no {part}"
-        for key in keys:
-            if key not in data[part]:
-                return f"no {part}.{key}"
-    if data["experiment"]["test"] not in TESTS:
-        return f"experiment.test is neither {' nor '.join(TESTS)}"
-    if latency := data.get("latency"):
-        if not _all_positive([latency.get("ms")]):
-            return "latency.ms is not a positive number"
-        if not _all_positive(latency.get("values_ms") or [None]):
-            return "latency.values_ms is not a list of positive numbers"
-        if not data.get("runs"):
-            return "a latency without runs"
-    for index, run in enumerate(data.get("runs") or []):
-        if wrong := _run_problem(run):
-            return f"runs[{index}]: {wrong}"
-    return None
+_Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
-def is_number(value: Any) -> bool:
-    """Whether JSON readers accept this as a number (not True, not NaN)."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+class _Run(msgspec.Struct, forbid_unknown_fields=True):
+    total_s: _Positive
+    iterations: Annotated[int, msgspec.Meta(ge=1)]
+    trace_s: float | None = None
+    compile_s: float | None = None
+    compile_count: float | None = None
+    execute_s: float | None = None
+    execute_count: float | None = None
 
 
-_REQUIRED = {
-    "model": ("name", "suite"),
-    "experiment": ("runtime", "frontend", "target", "test", "dtype", "batch_size", "device"),
-    "outcome": ("status", "detail"),
-    "verification": ("code",),
-    "run": (),
-}
+class _Latency(msgspec.Struct):
+    ms: _Positive
+    values_ms: Annotated[list[_Positive], msgspec.Meta(min_length=1)]
 
 
-def _all_positive(values: Any) -> bool:
-    return isinstance(values, list) and all(is_number(v) and v > 0 for v in values)
-
-
-def _run_problem(run: Any) -> str | None:
-    if not isinstance(run, dict):
-        return "not an object"
-    if unknown := run.keys() - {field.name for field in dataclasses.fields(Run)}:
-        return f"{', '.join(sorted(unknown))} is not a value of a run"
-    if not is_number(run.get("total_s")) or run["total_s"] <= 0:
-        return "total_s is not a positive number"
-    if not isinstance(run.get("iterations"), int) or run["iterations"] < 1:
-        return "iterations is not a whole number above 0"
-    for field in dataclasses.fields(Run)[2:]:
-        if run.get(field.name) is not None and not is_number(run[field.name]):
-            return f"{field.name} is neither a number nor null"
-    return None
+_EXPERIMENT = ("runtime", "frontend", "target", "dtype", "batch_size", "device")
+_Record = msgspec.defstruct(
+    "_Record",
+    [
+        ("model", msgspec.defstruct("_Model", ["name", "suite"])),
+        ("experiment", msgspec.defstruct("_Experiment", [("test", Literal[TESTS]), *_EXPERIMENT])),
+        ("outcome", msgspec.defstruct("_Outcome", ["status", "detail"])),
+        ("verification", msgspec.defstruct("_Verification", ["code"])),
+        ("run", dict[str, Any]),
+        ("latency", _Latency | None, None),
+        ("runs", list[_Run] | None, None),
+    ],
+)
+"""What readers need of a record, which an older version or another tool may have written."""
 
 
 def read(path: Path) -> list[Record]:
@@ -169,19 +146,16 @@ def read(path: Path) -> list[Record]:
 
 def _parse(path: Path, number: int, line: str) -> Record:
     try:
-        data = json.loads(line, parse_constant=_refuse_constant)
-    except ValueError as error:
+        known: Any = msgspec.json.decode(line, type=_Record)
+    except msgspec.ValidationError as error:
+        raise BadRecords(
+            f"{path}:{number}: {error}; --results wants a results.jsonl of this project"
+        ) from error
+    except msgspec.DecodeError as error:
         raise BadRecords(
             f"{path}:{number}: not valid JSON ({error}); make the file again with"
             " `snakemake --cores <n> --force results/latency.csv`, or take the line out"
         ) from error
-    if wrong := problem(data):
-        raise BadRecords(
-            f"{path}:{number}: {wrong}; --results wants a results.jsonl of this project"
-        )
-    return Record(path, number, data)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    """Raise an error for NaN and infinities, which are not JSON."""
-    raise ValueError(f"{name} is not a number in JSON")
+    if known.latency and not known.runs:
+        raise BadRecords(f"{path}:{number}: a latency without runs")
+    return Record(path, number, json.loads(line))

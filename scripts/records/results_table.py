@@ -111,9 +111,8 @@ class Table:
         every = in_order(found)
         absent = _absent(found, every)
         columns = tuple(column for column in every if _place(column) not in absent)
-        return cls(
-            found, columns, _merged(absent.values()), tuple(_means(found, columns)), provenance
-        )
+        means = tuple(_means(found, columns))
+        return cls(found, columns, tuple(dict.fromkeys(absent.values())), means, provenance)
 
     @property
     def bases(self) -> list[int]:
@@ -151,10 +150,10 @@ def _fastest(line: ModelRows) -> Iterator[Column]:
     These are the lowest latency, and all others for which the interval of the ratio to the lowest contains 1. There is
     no fastest latency if no other one has such an interval.
     """
-    groups: dict[tuple, dict[Column, Timing]] = {}
+    groups: dict[Any, dict[Column, Timing]] = {}
     for column, row in line.entries.items():
         if row.timing:
-            groups.setdefault(row.alike, {})[column] = row.timing
+            groups.setdefault(row.conditions, {})[column] = row.timing
     for group in groups.values():
         best = min(group, key=lambda column: group[column].ms)
         slower = {
@@ -180,20 +179,21 @@ def _place(column: Column) -> Place:
 
 
 def _absent(lines: Sequence[ModelRows], columns: Iterable[Column]) -> dict[Place, Absent]:
-    """Return the targets and baselines without a timing some of whose rows lack their device, in the order of columns."""
+    """Return the targets and baselines without a timing some of whose rows lack their device, in the order of columns.
+    Those that differ only in their names share an item."""
     by_place: dict[Place, list[Row]] = {_place(column): [] for column in columns}
     for line in lines:
         for column, row in line.entries.items():
             by_place[_place(column)].append(row)
-    found = {}
+    names: dict[Absent, list[Place]] = {}
     for place, rows in by_place.items():
         missing = [row for row in rows if row.ended.status == outcome.UNAVAILABLE]
         if not missing or any(row.timing for row in rows):
             continue
         others = Counter(row.reason for row in rows if row.ended.status != outcome.UNAVAILABLE)
         [(detail, _)] = Counter(row.ended.detail for row in missing).most_common(1)
-        found[place] = Absent(
-            places=(place[1],),
+        absent = Absent(
+            places=(),
             is_target=place[0],
             rows=len(rows),
             without_device=len(missing),
@@ -201,16 +201,12 @@ def _absent(lines: Sequence[ModelRows], columns: Iterable[Column]) -> dict[Place
             reasons=tuple(others.most_common()),
             by_other_path=sum(row.by_other_path for row in rows),
         )
+        names.setdefault(absent, []).append(place)
+    found: dict[Place, Absent] = {}
+    for absent, places in names.items():
+        whole = replace(absent, places=tuple(name for _, name in places))
+        found |= dict.fromkeys(places, whole)
     return found
-
-
-def _merged(found: Iterable[Absent]) -> tuple[Absent, ...]:
-    """Merge the items that differ only in their names."""
-    names: dict[Absent, tuple[str, ...]] = {}
-    for one in found:
-        alike = replace(one, places=())
-        names[alike] = names.get(alike, ()) + one.places
-    return tuple(replace(one, places=places) for one, places in names.items())
 
 
 def _means(lines: Sequence[ModelRows], columns: Sequence[Column]) -> Iterator[Mean]:
@@ -251,7 +247,7 @@ def over(
         return None
     bases: dict[str, Timing] = {}
     for other in line.entries.values():
-        if other.timing and other.alike == row.alike and other.runtime in base:
+        if other.timing and other.conditions == row.conditions and other.runtime in base:
             bases.setdefault(other.runtime, other.timing)
     if len(bases) < len(base):
         return None

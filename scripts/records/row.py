@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from scripts.matrix import training
 from scripts.matrix.cell import Cell, Kind
 from scripts.records import remedied, speedups
 from scripts.records.results_file import cell_of
-from scripts.records.speedups import Latency
+from scripts.records.speedups import Conditions, Latency
 from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
 
 Record = Mapping[str, Any]
 
@@ -52,20 +53,6 @@ class Column:
         return cls(first)
 
 
-class Ended(NamedTuple):
-    """How a row ended: the values of its section `outcome`, or those of the failure that a remedy has made good."""
-
-    status: str
-    stage: str = ""
-    reason: str = ""
-    detail: str = ""
-    log: str = ""
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Ended:
-        return cls(**{key: values[key] for key in cls._fields if key in values})
-
-
 @dataclass(frozen=True, slots=True)
 class Timing:
     """A measured latency. `latency`: the section of its record."""
@@ -92,23 +79,19 @@ class Timing:
 class Row:
     """A row. If a remedy took the program of another lowering path (`by_other_path`), it has failed and has no timing.
 
-    `failed`: the failure of what was asked for, also of a row that a remedy has made good; None without one, for a row
-    that was skipped, and for one that lacks only its device. `remedy`, `tried`: what has compiled it instead, and all that
-    was tried; "" for none. `runtime`: see speedups.runtime_of. `alike`: of a row with a timing, its test, dtype, precision,
-    batch size, device and threads; two latencies are compared only if these are equal. `where`: of such a row, the name of
-    the device, and the machine of an imported row.
+    `runtime`: see speedups.runtime_of. `conditions`: of a row with a timing. `failed`: the failure of what was asked for, also
+    of a row that a remedy has made good; None without one, for a row that was skipped, and for one that lacks only its
+    device. `remedy`, `tried`: what has compiled it instead, and all that was tried; "" for none.
     """
 
     cell: Cell
     column: Column
-    ended: Ended
+    ended: Outcome
     timing: Timing | None = None
     runtime: str = "iree"
     test: str = training.EVAL
-    alike: tuple = ()
-    threads: int | None = None
-    where: tuple[str | None, str | None] = (None, None)
-    failed: Ended | None = None
+    conditions: Conditions | None = None
+    failed: Outcome | None = None
     remedy: str = ""
     tried: str = ""
     by_other_path: bool = False
@@ -117,12 +100,12 @@ class Row:
     @classmethod
     def of(cls, record: Record) -> Row:
         """Return the row of a record."""
-        cell, run, other = cell_of(record), record["run"], remedied.by_other_path(record)
+        cell, other = cell_of(record), remedied.by_other_path(record)
         latency = None if other else record["latency"]
-        ended = asked = Ended.of(record["outcome"])
+        ended = asked = _outcome(cell, record["outcome"])
         remedy = record["remedy"] if remedied.is_remedied(record) else None
         if remedy:
-            asked = Ended.of({"stage": "compile"} | remedy["first"])
+            asked = _outcome(cell, {"stage": "compile"} | remedy["first"])
         return cls(
             cell,
             Column.of(cell),
@@ -130,11 +113,7 @@ class Row:
             Timing(latency) if latency else None,
             runtime=speedups.runtime_of(record),
             test=record["experiment"]["test"],
-            alike=speedups.comparable(record)[1:] if latency else (),
-            threads=run.get("threads") if latency else None,
-            where=(run.get("device_name"), speedups.machine_of(record))
-            if latency
-            else (None, None),
+            conditions=speedups.comparable(record) if latency else None,
             failed=asked if asked.status in outcome.FAILED else None,
             remedy=remedy["name"] if remedy else "",
             tried=remedied.tried(record) or "",
@@ -144,7 +123,7 @@ class Row:
 
     @property
     def model(self) -> str:
-        return self.cell["model"]
+        return self.cell.model
 
     @property
     def ending(self) -> str:
@@ -160,6 +139,11 @@ class Row:
         return WRONG if self.ended.reason == "wrong-result" else FAILED
 
     @property
+    def way(self) -> str:
+        """How its module was made, of a row of IREE: one of remedied.WAYS."""
+        return remedied.WAYS[1 if self.remedy else 0 if self.is_compiled or self.timing else 2]
+
+    @property
     def why(self) -> str:
         """Why it has no latency, in one word."""
         return self.ended.status if self.ended.status == outcome.SKIPPED else self.reason
@@ -167,3 +151,8 @@ class Row:
     @property
     def reason(self) -> str:
         return self.ended.reason or self.ended.status
+
+
+def _outcome(cell: Cell, values: Mapping[str, Any]) -> Outcome:
+    known = {key: values.get(key, "") for key in ("status", "stage", "reason", "detail", "log")}
+    return Outcome(cell=str(cell), **known)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from scripts.records import wording
+from scripts.records.remedied import WAYS
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column, Timing
 from scripts.supervise import outcome
@@ -58,12 +61,9 @@ class Screen:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = self.table
+        yield from compiled(table)
         yield from heading("Latency in ms per call", table)
-        grid, left_out = _fitting(table, options.max_width)
-        yield grid
-        yield Text()
-        for line in (*_legend(table), *left_out):
-            yield Text(line, style="dim")
+        yield from _fitting(table, console, options)
         if table.means:
             yield Text()
             yield Text("Geometric mean of the speed-up", style="bold")
@@ -77,6 +77,20 @@ class Screen:
             yield Text()
             for one in table.absent:
                 yield Text(wording.absent(one))
+
+
+def compiled(table: Table) -> Iterator[Text]:
+    """Yield, per target, how its cells were compiled: nothing if all compiled as asked."""
+    counts: dict[str, Counter[str]] = {}
+    for line in table.rows:
+        for column, row in line.entries.items():
+            if column.target:
+                counts.setdefault(column.target, Counter())[row.way] += 1
+    if all(set(of) <= {WAYS[0]} for of in counts.values()):
+        return
+    for target, of in counts.items():
+        yield Text(f"compiled for {target}: " + ", ".join(f"{of[way]} {way}" for way in WAYS))
+    yield Text()
 
 
 def heading(title: str, table: Table) -> Iterator[Text]:
@@ -107,54 +121,56 @@ def _legend(table: Table) -> Iterator[str]:
         yield f"{wording.DOUBTFUL}: its ratios are doubtful; {PAGE} says why"
 
 
-def _fitting(table: Table, width: int) -> tuple[RichTable, list[str]]:
-    """Return the table of latencies, and notes about the models and columns that are not shown."""
+def _fitting(table: Table, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    """Yield the table of latencies, and notes about the models and columns that are not shown."""
+
+    def fits(grid: RichTable) -> bool:
+        unlimited = options.update(max_width=10_000)
+        return Measurement.get(console, unlimited, grid).maximum <= options.max_width
+
     columns = list(table.columns)
     for style in STYLES:
-        grid, own_width = _grid(table, columns, style)
-        if own_width <= width:
+        grid = _grid(table, columns, style)
+        if fits(grid):
             break
-    while own_width > width and len(columns) > 1:
+    while not fits(grid) and len(columns) > 1:
         columns.pop()
-        grid, own_width = _grid(table, columns, style)
-    notes = []
+        grid = _grid(table, columns, style)
+    yield grid
+    yield Text()
+    yield from (Text(line, style="dim") for line in _legend(table))
     if left := len(table.rows) - grid.row_count:
-        notes.append(f"{left} more models: {PAGE}")
+        yield Text(f"{left} more models: {PAGE}", style="dim")
     if missing := table.columns[len(columns) :]:
         names = ", ".join(map(wording.path, missing))
-        notes.append(f"no room for {names}: {PAGE}")
-    return grid, notes
+        yield Text(f"no room for {names}: {PAGE}", style="dim")
 
 
-def _grid(table: Table, columns: Sequence[Column], style: Style) -> tuple[RichTable, int]:
-    """Return the table of some columns in a style, and its width in characters."""
+def _grid(table: Table, columns: Sequence[Column], style: Style) -> RichTable:
+    """Return the table of some columns in a style."""
     lines = table.rows[: MAX_LINES // (2 if style.below else 1)]
-    model_width = min(MODEL_WIDTH, max(len(name) for name in ("model", *(x.label for x in lines))))
-    size_width = max((len(line.size) for line in lines), default=0) if style.sizes else 0
     grid = plain_table(gap=style.gap)
-    grid.add_column(Text("model"), width=model_width, no_wrap=True, overflow="ellipsis")
-    widths, cells = [model_width], [[Text(line.label) for line in lines]]
-    if size_width:
-        grid.add_column("", width=size_width, no_wrap=True, style="dim")
-        widths.append(size_width)
+    grid.add_column(Text("model"), max_width=MODEL_WIDTH, no_wrap=True, overflow="ellipsis")
+    cells = [[Text(line.label) for line in lines]]
+    if style.sizes and any(line.size for line in lines):
+        grid.add_column("", no_wrap=True, style="dim")
         cells.append([Text(line.size) for line in lines])
     for column in columns:
-        width, (head, *own) = _column(column, lines, style)
-        grid.add_column(head, width=width, no_wrap=True)
-        widths.append(width)
+        head, *own = _column(column, lines, style)
+        grid.add_column(head, no_wrap=True)
         cells.append(own)
     for row in zip(*cells, strict=True):
         grid.add_row(*row)
-    return grid, sum(widths) + style.gap * (len(widths) - 1)
+    return grid
 
 
-def _column(column: Column, lines: Sequence[ModelRows], style: Style) -> tuple[int, list[Text]]:
-    """Return the width of a column, and its heading and cells."""
+def _column(column: Column, lines: Sequence[ModelRows], style: Style) -> Iterator[Text]:
+    """Yield the heading of a column and its cells, all of the same width."""
     rows = [line.entries.get(column) for line in lines]
     timings = [row.timing for row in rows if row and row.timing]
     number = max((len(wording.milliseconds_of(one)) for one in timings), default=0)
     interval = max((len(_interval(one)) for one in timings), default=0)
-    names = [column.name, *([column.target] if column.target else [])]
+    names = list(filter(None, (column.name, column.target)))
     # What must not be broken over lines.
     whole = [*names, *(row.why for row in rows if row and not row.timing)]
     if style.wrapped:
@@ -169,21 +185,20 @@ def _column(column: Column, lines: Sequence[ModelRows], style: Style) -> tuple[i
             part.pad_left(width - part.cell_len)
         return Text("\n").join(parts)
 
-    shown = [right(*(Text(part) for name in names for part in _wrapped(name, width)))]
+    yield right(*(Text(part) for name in names for part in _wrapped(name, width)))
     for line, row in zip(lines, rows, strict=True):
         if row is None:
-            shown.append(right(Text(wording.NOT_IN_MATRIX, style="dim")))
+            yield right(Text(wording.NOT_IN_MATRIX, style="dim"))
         elif row.timing is None:
             color = "red" if row.ended.status in outcome.FAILED else "dim"
-            shown.append(right(*(Text(part, style=color) for part in _wrapped(row.why, width))))
+            yield right(*(Text(part, style=color) for part in _wrapped(row.why, width)))
         else:
             is_fastest = column in line.fastest
             ms = (FASTEST if is_fastest else "") + wording.milliseconds_of(row.timing)
             parts = [Text(ms, style="bold green" if is_fastest else "")]
             if interval:
                 parts.append(Text(_interval(row.timing).rjust(interval), style="dim"))
-            shown.append(right(*parts) if style.below else right(Text(" ").join(parts)))
-    return width, shown
+            yield right(*parts) if style.below else right(Text(" ").join(parts))
 
 
 def _wrapped(name: str, width: int) -> list[str]:

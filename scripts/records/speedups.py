@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from scripts.iree.backends import BACKENDS
 from scripts.matrix.choices import BASES
@@ -103,14 +103,25 @@ def runtime_of(record: Mapping[str, Any]) -> str:
     return own_name or experiment["runtime"]
 
 
-def comparable(record: Mapping[str, Any]) -> tuple:
-    """The values that two latencies of models must share to be comparable."""
-    experiment = record["experiment"]
-    return (
-        record["model"]["name"],
-        *(experiment.get(key) for key in ("test", "dtype", "precision", "batch_size")),
-        *device_of(record),
-    )
+class Conditions(NamedTuple):
+    """What two latencies of models must share to be comparable. `machine`: of an imported row."""
+
+    model: str
+    test: str
+    dtype: str
+    precision: str
+    batch_size: int
+    device: str
+    device_name: str | None
+    threads: int | None
+    machine: str | None
+
+
+def comparable(record: Mapping[str, Any]) -> Conditions:
+    """The conditions under which a row was measured."""
+    keys = ("test", "dtype", "precision", "batch_size")
+    of_model = (record["experiment"].get(key) for key in keys)
+    return Conditions(record["model"]["name"], *of_model, *device_of(record))
 
 
 def device_of(record: Mapping[str, Any]) -> tuple:

@@ -1,25 +1,43 @@
-"""Reads what the stages of a row have left: outcomes, reports and measurements, and what is damaged of them."""
+"""Reads what the stages of a row have left: outcomes, reports and measurements, and what is damaged of them.
+
+A JSON file must have the types that the code declares (timing.measurement.Verified, timing.group.GroupTiming), and values that
+a record contains follow its schema (columns.py): an older version may have written the file, or it may have been edited.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import importlib
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import msgspec
 
 from scripts.core import atomic
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.stage import STATUS, TIMING, VERIFICATION, Stage
 from scripts.matrix.stages import LAST, STAGES, status_path
-from scripts.records import latency_section, shapes
-from scripts.supervise import damage, outcome
+from scripts.records import fields, latency_section
+from scripts.records.columns import FIELDS
+from scripts.supervise import outcome
 from scripts.supervise.group import member_outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.group_timing import GroupTiming
+from scripts.timing.measurement import Verified
+from scripts.verify import codes
 
 _ALSO_READ = {"reference": ("signature.json",), "gradients": ("signature.json",)}
 """Files of a stage that records are made from, and that are not inputs of the aggregation's rule."""
+
+_SECTIONS = {name: name for name in ("export", "compile", "remedy", "reference")} | {
+    "gradients": "reference"
+}
+"""Stages whose JSON is a section of a record, or has its form, with the name of the section."""
 
 
 def ended(root: Path, stage: Stage, of: Cell) -> Outcome:
@@ -54,11 +72,6 @@ def deciding(root: Path, outcomes: list[Outcome]) -> Outcome:
     return outcomes[-1]
 
 
-def verified(root: Path, stage: Stage, of: Cell) -> dict:
-    """What the verification of a cell has found out; {} if that file is missing or damaged."""
-    return read_if_whole(root, stage, of, VERIFICATION)
-
-
 def timed(root: Path, stage: Stage, group: Cell, member: str) -> tuple[Outcome, GroupTiming | None]:
     """How the timing of a member of a group ended, and that of the group; None if it has no timing."""
     files = (root / stage.path(group, name) for name in (STATUS, TIMING))
@@ -89,7 +102,7 @@ def anchor(root: Path, timing: GroupTiming | None) -> str | None:
     if timing is None or not timing.anchor:
         return None
     cell = Cell.parse(timing.anchor, Kind.BASELINE)
-    found = verified(root, STAGES[LAST[Kind.BASELINE]], cell)
+    found = read_if_whole(root, STAGES[LAST[Kind.BASELINE]], cell, VERIFICATION)
     return latency_section.anchor_text(timing.anchor, found.get("versions", {}))
 
 
@@ -114,12 +127,12 @@ def _damage(root: Path, stage: Stage, of: Cell, file: str, recorded: Outcome) ->
     empty."""
     path = root / stage.path(of, file)
     try:
-        if what := damage.difference(path):
+        if what := outcome.difference(path):
             return what
         if not (found := _read(path, stage)):
             empty = f"{path} is empty; the next run makes it again"
             return empty if recorded.status == outcome.OK else ""
-        if file == VERIFICATION and (what := shapes.contradiction(found, recorded.status)):
+        if file == VERIFICATION and (what := contradiction(found, recorded.status)):
             return f"{path}: {what}; the next run makes it again"
         return ""
     except (OSError, ValueError) as error:
@@ -132,6 +145,77 @@ def _read(path: Path, stage: Stage) -> dict:
     if not path.stat().st_size:
         return {}
     found = atomic.read_json(path)
-    if found != {} and (what := shapes.problem(stage, found)):
+    if found != {} and (what := problem(stage, found)):
         raise ValueError(f"{path}: {what}; the next run makes it again")
     return found
+
+
+def problem(stage: Stage, data: Any) -> str:
+    """Return what is wrong with the JSON of a stage, or "" if nothing is."""
+    if not isinstance(data, Mapping):
+        return "not a JSON object"
+    try:
+        json.dumps(data, allow_nan=False)  # Python's JSON reader accepts NaN and infinities
+    except ValueError as error:
+        return str(error)
+    if stage.checked_by:
+        return importlib.import_module(stage.checked_by).problem(data)
+    if stage.name in _SECTIONS:
+        return _of_section(_SECTIONS[stage.name], data)
+    return _of_timing(data) if stage.kind is Kind.GROUP else _of_verification(data)
+
+
+def contradiction(verified: Mapping[str, Any], status: str) -> str:
+    """Return why the file of a verification contradicts the status of its stage, or "" if it does not."""
+    code = verified["verification"]["code"]
+    if (status == outcome.OK) == (code == codes.PASS):
+        return ""
+    return f"verification.code {code} of a stage that ended as {status}"
+
+
+def _of_section(name: str, data: Mapping[str, Any]) -> str:
+    known = _validator(name).schema["properties"].keys()
+    said = {key: data[key] for key in known & data.keys()}
+    if name == "reference":  # a record takes only the non-empty values of a signature
+        said = {key: value for key, value in said.items() if value}
+    return _violation(name, said)
+
+
+def _violation(section: str, value: Any, *path: str) -> str:
+    """Return how a value violates the schema of a section, or "" if it does not. `path`: of the section, for the message."""
+    for error in _validator(section).iter_errors(value):
+        return f"{'.'.join(map(str, (*path, *error.absolute_path)))}: {error.message}"
+    return ""
+
+
+@functools.cache
+def _validator(section: str) -> Any:
+    """Return the validator of a section of a record."""
+    return jsonschema.Draft202012Validator(fields.schema(FIELDS)["properties"][section])
+
+
+def _of_timing(data: Mapping[str, Any]) -> str:
+    try:
+        found = msgspec.convert(data, GroupTiming)
+    except msgspec.ValidationError as error:
+        return str(error)
+    for cell, one in found.members.items():
+        if one.status == outcome.OK and not one.values_ms:
+            return f"members.{cell} is ok and has no latency"
+        if one.values_ms and min(one.values_ms) <= 0:
+            return f"members.{cell}.values_ms has a value that is not above 0"
+        if one.part >= len(found.parts):
+            return f"members.{cell}.part is {one.part}, and there are {len(found.parts)} parts"
+    return ""
+
+
+def _of_verification(data: Mapping[str, Any]) -> str:
+    try:
+        found = msgspec.convert(data, Verified)
+    except msgspec.ValidationError as error:
+        return str(error)
+    # With the values that an older version left out.
+    runs = list(map(dataclasses.asdict, found.runs)) or None
+    return _violation("verification", data["verification"], "verification") or _violation(
+        "runs", runs, "runs"
+    )

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from scripts.core import checkout
-from scripts.matrix import feature, stages
-from scripts.records import remedied, results_table
-from scripts.records.screen import Screen, plain_table
+from scripts.matrix import stages
+from scripts.records import row_set
+from scripts.records.screen import plain_table
 from scripts.run import outputs
 from scripts.supervise import journal, outcome
 from scripts.supervise.journal import Account
+
+COUNTED = ("status", "stage", "latency_ms", "stale")
+"""The columns of a CSV that are kept to count its rows."""
 
 
 def show(path: Path) -> None:
@@ -36,30 +36,13 @@ def show(path: Path) -> None:
     if account.stages:
         console.print(seconds(account), "")
     began = time.time() - account.wall
-    if (rows := outputs.written_rows(began)) is not None:
-        console.print(counted(rows), "")
-        if lines := list(compiled(rows)):
-            console.print(*lines, "", sep="\n")
-        console.print(Screen(results_table.Table.of(records())), "")
-        for line in pointers(rows):
-            console.print(line, soft_wrap=True)
-    for declared in feature.LOADED.values():
-        if declared.summary:
-            for shown in importlib.import_module(declared.summary).summary(began):
-                console.print(shown, soft_wrap=isinstance(shown, str))
-
-
-def of_table(
-    shown: RenderableType, files: Sequence[Path], rows: list[dict[str, str]]
-) -> Iterator[RenderableType]:
-    """Yield the summary of a feature's rows: how many there are, `shown`, and where they are."""
-    yield from (counted(rows), "", shown, "", *pointers(rows, files[0]))
-
-
-def records(path: Path = outputs.JSONL) -> Iterator[dict[str, Any]]:
-    """Yield the records one at a time, because the records of a large matrix take gigabytes."""
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        yield from map(json.loads, lines)
+    for declared in row_set.loaded():
+        if (written := outputs.written_rows(began, declared.csv)) is not None:
+            rows = [{key: row[key] for key in COUNTED} for row in written]
+            shown = declared.screen(row_set.Stored(declared.jsonl))
+            console.print(counted(rows), "", shown, "")
+            for line in pointers(rows, declared.csv):
+                console.print(line, soft_wrap=True)
 
 
 def pointers(rows: list[dict[str, str]], table: Path = outputs.CSV) -> Iterator[str]:
@@ -101,16 +84,6 @@ def counted(rows: list[dict[str, str]]) -> Group:
     verified = sum(bool(row["latency_ms"]) for row in rows)
     title = f"{len(rows)} rows, {verified} with a verified latency"
     return Group(Text(title, style="bold"), "", table(rows))
-
-
-def compiled(rows: list[dict[str, str]]) -> Iterator[str]:
-    """Yield, per target, how its cells were compiled: nothing if all compiled as asked."""
-    iree = [row for row in rows if row["runtime"] == "iree"]
-    found = remedied.counts((row["target"], row["frontend_used"], row["remedy"]) for row in iree)
-    if all(set(of) <= {remedied.WAYS[0]} for of in found.values()):
-        return
-    for target, of in found.items():
-        yield f"compiled for {target}: " + ", ".join(f"{of[way]} {way}" for way in remedied.WAYS)
 
 
 def table(rows: list[dict[str, str]]) -> Table:

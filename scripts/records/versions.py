@@ -8,7 +8,8 @@ from typing import Any
 
 from scripts.core import atomic
 from scripts.iree import tools
-from scripts.matrix import stages, toolchains
+from scripts.matrix import stages
+from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
 from scripts.run import environments
 
@@ -47,13 +48,7 @@ def iree(root: Path, matrix: Matrix, env: str, measured: str | None) -> dict[str
         build = tools.identified(atomic.read_json(path).get("iree-compile", ""))
     except (OSError, ValueError):  # of conda, or made by an older version
         build = ""
-    pinned = pins(matrix, env).get(tools.PACKAGE)
+    pinned = pins(matrix, env).get(COMPILER)
     of_build = None if pinned else build.partition(" ")[0]
     known: dict[str, str | None] = {"iree": of_build or measured or pinned}
     return known | ({"iree_build": build} if build else {})
-
-
-def toolchain(frontend: str, target: toolchains.Entry) -> str:
-    """The toolchain of a cell: that of its target or of its frontend."""
-    of_target = toolchains.of(target.env)
-    return of_target if of_target != toolchains.PINNED else toolchains.of(frontend)

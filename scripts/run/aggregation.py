@@ -5,74 +5,57 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 
-from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix, compact
-from scripts.matrix.stage import Stage
+from scripts.matrix.stages import STAGES, modules
 from scripts.run import fingerprint
 from scripts.run.makers import Maker
 from scripts.timing import machine_limits
 
 
 class Aggregation:
-    """Answers the questions of the rules that aggregate. `matrix`: of models, with the parts of kernels and
-    operators."""
+    """Answers the questions of a rule that aggregates the rows of a matrix."""
 
     def __init__(self, matrix: Matrix, maker: Maker) -> None:
-        self._matrix, self._maker = matrix, maker
+        self.matrix, self._maker = matrix, maker
 
     def results(self) -> list[str]:
-        """Every file that the aggregation of models reads: those of the rows, and the limits of their devices."""
-        return self.with_limits(self._matrix)
+        """Every file that the aggregation reads: those of the rows, and the limits of their devices."""
+        return [*self.of_rows(self.matrix.rows()), *self.machine_limits(self.matrix.devices())]
 
     def machine_limits(self, devices: Iterable[str]) -> list[str]:
-        """The files with the limits of these devices (timing/machine_limits.py); none without the feature that makes them."""
-        stage = stages.STAGES.get("machine_limits")
-        if not stage:
-            return []
-        return [stage.path(device, machine_limits.FILE) for device in devices]
+        """The files with the limits of these devices (timing/machine_limits.py); none without the feature that makes
+        them."""
+        stage = STAGES.get("machine_limits")
+        return [stage.path(device, machine_limits.FILE) for device in devices] if stage else []
 
-    def with_limits(self, matrix: Matrix) -> list[str]:
-        return [*self.aggregated(matrix), *self.machine_limits(matrix.devices())]
+    def of_rows(self, rows: Iterable[Cell], timed_by: str = "time") -> list[str]:
+        """Every file that the aggregation reads from the stages of rows: of their chains, of their groups (which the
+        stage `timed_by` times), and of remedies that take part."""
+        files: dict[str, None] = {}
+        for row in rows:
+            chain = [*self.matrix.chain(row), self.matrix.timed(row, timed_by)]
+            if row.kind is Kind.IREE and self._maker.take_part(row):
+                chain.append((STAGES["remedy"], row.to(Kind.MODULE)))
+            for stage, cell in reversed(chain):
+                files |= dict.fromkeys(stage.path(cell, file) for file in stage.aggregated)
+        return list(files)
 
-    def aggregated(
-        self, matrix: Matrix, rows: Iterable[Cell] | None = None, timed_by: str = "time"
-    ) -> list[str]:
-        """Every file that the aggregation of a matrix, or of some rows of it, reads from their stages. `timed_by`: the stage of the groups."""
-        return list(
-            dict.fromkeys(
-                stage.path(of, file)
-                for row in (matrix.rows() if rows is None else rows)
-                for stage, of in reversed(self._stages(row, matrix, timed_by))
-                for file in stage.aggregated
-            )
-        )
-
-    def _stages(self, row: Cell, matrix: Matrix, timed_by: str) -> list[tuple[Stage, Cell]]:
-        """The stages of a row: its chain, that of its group, and its remedies if they take part."""
-        found = [*matrix.chain(row), matrix.timed(row, timed_by)]
-        of = SimpleNamespace(**row.by_axis())
-        if row.kind is Kind.IREE and self._maker.take_part(of):
-            found.append((stages.STAGES["remedy"], row.to(Kind.MODULE)))
-        return found
-
-    def measuring_code(self, matrix: Matrix | None = None) -> str:
+    def measuring_code(self) -> str:
         """A hash of the code that measures and verifies rows. When it changes, other rows are stale."""
-        baselines = (matrix or self._matrix).baselines.values()
-        measuring = [s for s in stages.STAGES.values() if s.measures and not s.is_batch]
         codes = {
-            fingerprint.code_of_stage(stages.modules(stage, entry))
-            for stage in measuring
-            for entry in (baselines if stage.entry else [None])
+            fingerprint.code_of_stage(modules(stage, entry))
+            for stage in STAGES.values()
+            if stage.measures and not stage.is_batch
+            for entry in (self.matrix.baselines.values() if stage.entry else [None])
         }
         return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest()[:12]
 
-    def digest(self, matrix: Matrix | None = None) -> str:
-        """A hash of everything that the aggregation reads from the matrix of models, or from another one."""
-        return digest_of(dataclasses.replace(matrix or self._matrix, parts={}).to_json())
+    def digest(self) -> str:
+        """A hash of everything that the aggregation reads from the matrix."""
+        return digest_of(dataclasses.replace(self.matrix, parts={}).to_json())
 
 
 def digest_of(values: Any) -> str:

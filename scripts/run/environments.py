@@ -11,7 +11,7 @@ import yaml
 
 from scripts.core import checkout
 from scripts.core.checkout import ROOT
-from scripts.matrix import env_files, feature
+from scripts.matrix import env_files, feature, toolchains
 from scripts.matrix.toolchains import Toolchain
 from scripts.run import locks
 
@@ -22,18 +22,6 @@ MARK = "made_of.txt"
 def env_file(env: str) -> Path:
     """The one file that pins an environment."""
     return ROOT / "envs" / f"{env}.yaml"
-
-
-def lock_files(env: str) -> list[str]:
-    """The lock of an environment, as an input of the rule that makes it. The list is empty if there is no
-    lock; scripts.stages.make_env reports that."""
-    path = locks.lock_file(env_file(env))
-    return [checkout.path(str(path.relative_to(ROOT)))] if path.is_file() else []
-
-
-def python(env: str, conda: bool) -> str:
-    """The interpreter of an environment. conda puts its own first on PATH."""
-    return "python" if conda else f"{prefix(env)}/bin/python"
 
 
 def prefix(env: str) -> str:
@@ -62,11 +50,6 @@ def whole(folder: Path) -> str:
     return ""
 
 
-def is_gone(env: str) -> bool:
-    """Return whether a run in another folder finds the environment missing or with other pins."""
-    return not checkout.is_here() and whole(Path(prefix(env))) != pins_digest(env)
-
-
 @functools.cache
 def pins_digest(env: str) -> str:
     """A hash (12 hex digits) of the dependencies of an environment and the versions in its lock, without
@@ -75,13 +58,6 @@ def pins_digest(env: str) -> str:
     lock = locks.lock_file(env_file(env))
     held = locks.versions(lock) if lock.is_file() else []
     return hashlib.sha256(repr((loaded["dependencies"], held)).encode()).hexdigest()[:12]
-
-
-@functools.cache
-def is_of_pins(env: str) -> bool:
-    """Whether the environment was made from the current pins, compared by `pins_digest`."""
-    made = Path(made_of(env))
-    return made.is_file() and made.read_text(encoding="utf-8").strip() == pins_digest(env)
 
 
 def made_of(env: str) -> str:
@@ -97,15 +73,18 @@ def pins(env: str) -> dict[str, str]:
 
 
 class Environments:
-    """Answers questions about the environments of a run, by name: those of envs/."""
+    """Answers questions about the environments of a run, by name: those of envs/. That of a toolchain,
+    `iree@iree-3.12`, has the file and lock of `iree`."""
 
     def file(self, env: str) -> str:
         """The file that pins an environment, as used in the working folder."""
-        return checkout.path(f"{env_files.FOLDER}/{env}.yaml")
+        return checkout.path(f"{env_files.FOLDER}/{toolchains.base(env)}.yaml")
 
     def lock_files(self, env: str) -> list[str]:
-        """The lock beside that file."""
-        return lock_files(env)
+        """The lock beside that file, as an input of the rule that makes the environment. The list is empty if there is
+        no lock; scripts.stages.make_env reports that."""
+        path = locks.lock_file(env_file(toolchains.base(env)))
+        return [checkout.path(str(path.relative_to(ROOT)))] if path.is_file() else []
 
     def option(self, env: str) -> str:
         """A further option of scripts.stages.make_env for an environment."""
@@ -121,8 +100,8 @@ class Environments:
         return made.is_file() and made.read_text("utf-8").strip() == self.pins_digest(env)
 
     def is_gone(self, env: str) -> bool:
-        """Whether the environment has been removed or changed since this folder's runs made it."""
-        return is_gone(env)
+        """Whether a run in another folder finds the environment missing or made of something else."""
+        return not checkout.is_here() and whole(Path(prefix(env))) != self.pins_digest(env)
 
     def notes(self) -> list[str]:
         """Messages for the start of a run."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.core import atomic
-from scripts.matrix import settings, stages
+from scripts.matrix import reading, stages
 from scripts.matrix.stage import STATUS, VERIFICATION
 from scripts.run import outputs, unmeasured
 from scripts.supervise import outcome
@@ -33,7 +33,7 @@ class Gate:
     def __init__(
         self, wanted: str | None, is_remedied: Callable[[str, str], bool] = lambda *_: False
     ) -> None:
-        chosen = settings.select("stop_on", KNOWN, wanted) if wanted else []
+        chosen = reading.select("stop_on", KNOWN, wanted) if wanted else []
         self.wanted = frozenset(chosen)
         self._is_remedied = is_remedied
         self._since = time.time()

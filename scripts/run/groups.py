@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from scripts.matrix import cell, stages
+from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import BASES
 from scripts.matrix.entries import Baseline, Target
@@ -19,62 +19,58 @@ RULE_KEYS = tuple(field.name for field in dataclasses.fields(Rule))
 
 
 class Groups:
-    """Answers the rules' questions about groups. `rows`: those of each group. `forked`: whether the process of a row may
-    be forked."""
+    """Answers the rules' questions about groups. `rows`: those of each group. `forked`: whether the process of a row
+    may be forked."""
 
     def __init__(
         self, matrix: Matrix, rows: dict[Cell, list[Cell]], forked: Callable[[Cell], bool]
     ) -> None:
-        self.matrix, self._known, self._forked = matrix, matrix.every(), forked
-        self._rows = {group.name: members for group, members in rows.items()}
+        self.matrix, self._rows, self._forked = matrix, rows, forked
+        self._known = matrix.every()
 
-    def files(self, wildcards, file: str) -> list[str]:
+    def files(self, group: Cell, file: str) -> list[str]:
         """A file of the verification of each member."""
-        return [_verified(row, file) for row in self.members(wildcards)]
+        return [_verified(row, file) for row in self._rows[group]]
 
-    def given(self, wildcards) -> str:
+    def given(self, group: Cell) -> str:
         """What is timed, as JSON for the command line of the job."""
-        rows = self.members(wildcards)
+        rows = self._rows[group]
         plain = {base: name for base in BASES if (name := self._plain(rows, base))}
-        found = Given(
-            members={str(row): _verified(row).removesuffix("/") for row in rows},
-            rule=dataclasses.asdict(self.rule_of(wildcards)),
+        given = Given(
+            members={str(row): _verified(row) for row in rows},
+            rule=dataclasses.asdict(self.rule_of(group)),
             anchor=plain.get(BASES[0], ""),
             bases=tuple(plain.values()),
             forked=tuple(str(row) for row in rows if self._forked(row)),
         )
-        return msgspec.json.encode(found).decode()
+        return msgspec.json.encode(given).decode()
 
     def rule(self, model: str) -> Rule:
         """How a model is timed: the defaults, replaced by the values of `measure:`."""
         measure = self.matrix.matrix_of(model).measure
         return Rule(**{key: measure[key] for key in RULE_KEYS if key in measure})
 
-    def on_device(self, wildcards) -> Target | Baseline:
-        """An entry that runs on the device of a group, which names the node that has it."""
-        row = self.members(wildcards)[0]
-        return self.entry(row)
+    def rule_of(self, group: Cell) -> Rule:
+        return self.rule(group.model)
 
-    def rule_of(self, wildcards) -> Rule:
-        return self.rule(wildcards.model)
+    def on_device(self, group: Cell) -> Target | Baseline:
+        """An entry that runs on the device of a group, which names the node that has it."""
+        return self.entry(self._rows[group][0])
 
     def entry(self, row: Cell) -> Target | Baseline:
         if row.kind is Kind.IREE:
-            return self._known.target_of(row["target"])
-        return self._known.baselines[row["baseline"]]
+            return self._known.target_of(row.target)
+        return self._known.baselines[row.baseline]
 
     def _plain(self, rows: Sequence[Cell], runtime: str) -> str:
         """The member that is a runtime of PyTorch without options of its own; "" if there is none."""
         for row in rows:
-            of = self.entry(row)
-            if isinstance(of, Baseline):
-                own = of.precision != "none" or of.compile or of.rewrites
-                if of.runtime == runtime and not own:
+            entry = self.entry(row)
+            if isinstance(entry, Baseline) and entry.runtime == runtime:
+                own = entry.precision != "none" or entry.compile or entry.rewrites
+                if not own:
                     return str(row)
         return ""
-
-    def members(self, wildcards) -> list[Cell]:
-        return self._rows[cell.name(Kind.GROUP, wildcards)]
 
 
 def _verified(row: Cell, file: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Makes environments with uv from locks, from the package indexes of uv or else of pip."""
+"""Makes locks and environments with uv, from the package indexes of uv or else of pip."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -192,6 +193,41 @@ def what_to_install(env_file: Path) -> tuple[str, list[str]]:
             f"{lock} is not of {env_file}: {'; '.join(problems)}. `{locks.REFRESH}` makes it again."
         )
     return declared.python, locked(lock)
+
+
+def resolve(
+    requirements: Iterable[str],
+    python: str,
+    before: str = "",
+    options: Sequence[str] = (),
+    header: str = locks.REFRESH,
+) -> str:
+    """Return the text of a lock of the requirements, for a version of Python.
+
+    Versions of the lock `before` are kept if they still fit. uv uses the indexes that it is configured
+    for; the lock does not name them. `options`: further ones of `uv pip compile`. `header`: what the
+    comment at the beginning gives as its command. Raises LockError with uv's message.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = Path(folder) / "requirements.in"
+        wanted.write_text("".join(f"{one}\n" for one in requirements), encoding="utf-8")
+        made = Path(folder) / "lock"
+        if before:
+            made.write_text(before, encoding="utf-8")
+        done = subprocess.run(
+            [
+                *(uv(), "pip", "compile", wanted.name, "--output-file", made.name),
+                *("--python-version", python, "--generate-hashes", "--quiet", "--no-annotate"),
+                *("--custom-compile-command", header, *options),
+            ],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise locks.LockError(f"uv finds no versions that fit:\n{done.stderr}")
+        return made.read_text(encoding="utf-8")
 
 
 def locked(lock: Path) -> list[str]:

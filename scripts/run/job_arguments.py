@@ -5,16 +5,51 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from scripts.core import checkout
 from scripts.run import fingerprint
 from scripts.supervise.job import Interrupted, Job, MoreNeeded
 
 OF_RUN = ("--due", "--journal", "--owner", "--more-time", "--more-memory", "--preload")
 """Options that a job has as a part of a run. Each takes a value."""
+
+
+def prefix() -> str:
+    """The words before `python -m scripts.…` in the command of a rule, in a folder that is not the checkout."""
+    words = "".join(f"{shlex.quote(word)} " for word in checkout.prefix())
+    return words.replace("{", "{{").replace("}", "}}")
+
+
+def in_rule(
+    command: str, more_attempts: bool, owner: int, retry: Collection[str] | None = None
+) -> str:
+    """The command of a rule up to the options of its own stage. `command`: the module of scripts.stages that runs the
+    job.
+
+    With `exec`, the supervisor's parent is Snakemake itself (the process `owner`), so it notices when Snakemake is
+    killed. `more_attempts`: whether further attempts with larger limits may follow, as they do on a cluster. `retry`:
+    of a batch of operator problems, the statuses to retry. They are no param: `due` requests the run, and they select
+    problems of it.
+    """
+    words = (
+        f"exec {prefix()}{shlex.quote(sys.executable)} -m scripts.stages.{command}"
+        " --stage {params.stage} --cell {params.cell:q}"
+        " --status {output.status:q} --log {log:q}"
+        " --timeout {resources.timeout_s} --memory {resources.memory_mb}"
+        " --preload {resources.preload}"
+        f" --due {{params.due:q}} --journal results/logs/journal.jsonl --owner {owner}"
+    )
+    if more_attempts:
+        words += " --more-time {resources.more_time} --more-memory {resources.more_memory}"
+    if retry is not None:
+        statuses = ",".join(sorted(retry))
+        words += f" --problems {{input.batch:q}} --pins {{params.pins}} --retry '{statuses}'"
+    return words
 
 
 def parser(command: str, description: str | None) -> argparse.ArgumentParser:

@@ -24,8 +24,7 @@ from rich.text import Text
 
 from scripts.matrix import stages
 from scripts.matrix.stage import STATUS, TIMING
-from scripts.run import estimate, progress
-from scripts.run.estimate import Estimate, Shares
+from scripts.run import progress
 
 TICK_S = 5.0
 """Seconds between two drawings of the line while no job starts or ends."""
@@ -33,6 +32,31 @@ LOG_S = 60.0
 """Minimum seconds between two progress lines in a log."""
 LONG_S = 10.0
 """The time of a job is shown once it has run for this many seconds."""
+
+TYPICAL_S = {
+    "env": 20.0,
+    "reference": 6.0,
+    "export": 3.5,
+    "compile": 3.0,
+    "remedy": 0.5,
+    "tune": 200.0,
+    "baseline": 5.0,
+    "verify": 1.0,
+    "time": 40.0,
+    "time_tuned": 40.0,
+    "trace": 6.0,
+    "operator_reference": 6.0,
+    "operator_export": 8.0,
+    "operator_compile": 10.0,
+    "operator_verify": 8.0,
+    "operator_baseline": 8.0,
+    "operator_time": 80.0,
+}
+"""Seconds of a job of each stage, in the default run on two cores. While n jobs run, each of them gets 1/n of the time
+that passes, so the times of all jobs add up to the wall time."""
+OTHER_S = 5.0
+DOUBT_S = 30.0
+"""Weight, in seconds, of the assumption that this machine and its models are as fast as those."""
 
 STAGE_OF_RULE = {stage.rule: stage.folder for stage in stages.STAGES.values()}
 TIMED = frozenset(stage.folder for stage in stages.STAGES.values() if TIMING in stage.aggregated)
@@ -48,16 +72,16 @@ class Live:
         self._draws = (
             console.is_terminal and not console.is_dumb_terminal and not os.environ.get("CI")
         )
-        self._estimate, self._shares = Estimate({}), Shares()
         self._to_come: Counter[str] = Counter()
+        self._ended: Counter[str] = Counter()
+        self._started = self._last_ended = clock()
         self._running: dict[int, tuple[str, list[str], float]] = {}
         self._done, self._total, self._failed = 0, 0, 0
         self._is_drawn, self._logged = False, clock()
         self._lock, self._over = threading.RLock(), threading.Event()
 
-    def start(self, journal: Path) -> None:
-        """Read the times of earlier runs from their journal, and start the timer of the line."""
-        self._estimate = estimate.of_journal(journal)
+    def start(self) -> None:
+        """Start the timer of the line."""
         if self._draws:
             threading.Thread(target=self._tick, daemon=True).start()
 
@@ -68,13 +92,13 @@ class Live:
         for rule, count in counts.items():
             self._to_come[_stage(rule)] += count
         self._total = jobs.get("total", sum(counts.values()))
+        self._started = self._last_ended = self._clock()
 
     def begun(self, job: int, rule: str, outputs: Sequence[str]) -> None:
         """Report that a job of a rule has started."""
         with self._lock:
             now = self._clock()
             self._running[job] = rule, list(outputs), now
-            self._shares.begin(job, _stage(rule), now)
             self._to_come[_stage(rule)] -= 1
             if self._draws:
                 self._draw()
@@ -86,14 +110,14 @@ class Live:
         with self._lock:
             if job in self._running:
                 rule, _, _ = self._running.pop(job)
-                self._shares.end(job, self._clock(), counts=False)
                 self._to_come[_stage(rule)] += 1
 
     def finished(self, job: int, done: int, total: int) -> None:
         """Report that a job has finished; `done` of `total` jobs have finished by now."""
         with self._lock:
             rule, outputs, _ = self._running.pop(job, ("", [], 0.0))
-            self._shares.end(job, self._clock())
+            self._ended[_stage(rule)] += 1
+            self._last_ended = self._clock()
             self._done, self._total = done, total
             ended = progress.finished(rule, outputs, done, total)
             self._failed += bool(ended.failure)
@@ -141,7 +165,12 @@ class Live:
     def _line(self) -> Text:
         """Return `47/361 · about 12 min left · 2 failed · compile bert/torch/rocm 72 s`."""
         now = self._clock()
-        left = self._estimate.left_s(+self._to_come, self._shares, now)
+        left = left_s(
+            self._ended,
+            Counter(_stage(rule) for rule, _, _ in self._running.values()),
+            +self._to_come,
+            elapsed_s=self._last_ended - self._started,
+        )
         parts = [
             Text(f"{self._done}/{self._total}", style="bold"),
             Text(f"about {words(left)} left"),
@@ -160,6 +189,25 @@ class Live:
         if crop:
             text.truncate(self._console.width, overflow="ellipsis")
         self._console.print(text, soft_wrap=True)
+
+
+def left_s(
+    ended: Mapping[str, int],
+    running: Mapping[str, int],
+    to_come: Mapping[str, int],
+    elapsed_s: float,
+) -> float:
+    """Return the seconds until the jobs that run and those to come have ended; each is a number of jobs by stage.
+
+    They are assumed to be slower or faster than typical ones by the same factor as those that have ended, which took
+    `elapsed_s`. A job that runs counts half.
+    """
+    slower = (DOUBT_S + elapsed_s) / (DOUBT_S + _typical_s(ended))
+    return slower * (_typical_s(running) / 2 + _typical_s(to_come))
+
+
+def _typical_s(jobs: Mapping[str, int]) -> float:
+    return sum(TYPICAL_S.get(stage, OTHER_S) * count for stage, count in jobs.items())
 
 
 def words(seconds: float) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from scripts.matrix import env_files
 
 REFRESH = "vmfbench lock"
 """The command that makes locks, for messages and for the header of a lock."""
@@ -21,19 +22,10 @@ class LockError(ValueError):
     """A file that is not a lock, or a lock that does not match its environment. The message says what to do."""
 
 
-@dataclass(frozen=True)
-class Package:
-    """A package of a lock, with its normalized name (PEP 503)."""
-
-    name: str
-    version: str
-    hashes: tuple[str, ...]
-
-
 # As uv writes them: `name==1.0 ; marker \` and a line `    --hash=sha256:<64 hex digits>` each.
 _PACKAGE = re.compile(
-    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(\[[\w,-]+\])?==(?P<version>[^\s;]+)"
-    r"(\s*;[^\\]*?)?(?P<rest>(\s+--hash=sha256:[0-9a-f]{64})*)\s*"
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[\w,-]+\])?==(?P<version>[^\s;]+)"
+    r"(\s*;[^\\]*?)?(\s+--hash=sha256:[0-9a-f]{64})+\s*"
 )
 
 
@@ -47,23 +39,22 @@ def script_file(env_file: Path) -> Path:
     return env_file.with_suffix(".post-deploy.sh")
 
 
-def read(path: Path) -> list[Package]:
-    """The packages of a lock, in order. Raises LockError for a line that is not a package with hashes."""
-    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    found = []
-    for line in text.splitlines():
+def read(path: Path) -> dict[str, set[str]]:
+    """The versions of each package of a lock, by its normalized name; systems may have different ones. Raises LockError
+    for a line that is not a package with hashes."""
+    held: dict[str, set[str]] = {}
+    for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         line = line.partition(" #")[0].strip()
         if not line or line.startswith("#"):
             continue
         match = _PACKAGE.fullmatch(line)
-        hashes = re.findall(r"sha256:[0-9a-f]{64}", match["rest"]) if match else []
-        if match is None or not hashes:
+        if match is None:
             raise LockError(
                 f"{path}: found {line[:80]!r}, expected a package with its version and hashes; "
                 f"`{REFRESH}` makes the file"
             )
-        found.append(Package(_plain(match["name"]), match["version"], tuple(hashes)))
-    return found
+        held.setdefault(env_files.package(line), set()).add(match["version"])
+    return held
 
 
 def versions(path: Path) -> list[str]:
@@ -72,16 +63,13 @@ def versions(path: Path) -> list[str]:
     return [line.rstrip(" \\") for line in lines if "==" in line and line[0] not in "# "]
 
 
-def disagreements(requirements: Iterable[str], packages: Iterable[Package]) -> list[str]:
-    """The pinned requirements that a lock does not contain in that version, so that it has to be updated."""
-    held: dict[str, set[str]] = {}
-    for package in packages:
-        held.setdefault(package.name, set()).add(package.version)
+def disagreements(requirements: Iterable[str], held: Mapping[str, set[str]]) -> list[str]:
+    """The pinned requirements that a lock does not contain in that version, so that it has to be updated. `held`:
+    `read`."""
     problems = []
     for requirement in requirements:
-        name, _, version = re.sub(r"\[.*?\]", "", requirement).partition("==")
-        versions = held.get(_plain(name), set())
-        if versions != {version}:
+        versions = held.get(env_files.package(requirement), set())
+        if versions != {requirement.partition("==")[2]}:
             there = " and ".join(sorted(versions)) or "nothing"
             problems.append(f"{requirement} is pinned, the lock holds {there} of it")
     return problems
@@ -98,8 +86,3 @@ def script(env: str, lock: bytes) -> str:
         f"# envs/{env}.lock has sha256 {hashlib.sha256(lock).hexdigest()}.\n"
         f"python -m pip install --no-deps --require-hashes --force-reinstall -r envs/{env}.lock\n"
     )
-
-
-def _plain(name: str) -> str:
-    """The normalized name of a package (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -7,9 +7,10 @@ re-run.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from scripts.matrix import cell, stages, threads, training
+from scripts.matrix import stages, threads, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Target
 from scripts.matrix.matrix import Matrix, compact
@@ -26,6 +27,12 @@ def compile_options(target: Target, opt_level: str, flags: Sequence[str]) -> lis
     ]
 
 
+def for_target(target: Target) -> str:
+    """The same for the target as it is, as text for a shell."""
+    words = compile_options(target, target.opt_level, target.flags)
+    return " ".join(map(_quoted, words))
+
+
 def _quoted(word: str) -> str:
     """A word for a shell; of `--option=value`, the value is quoted. (A recorded param has this form, and
     another one would compile everything again.)"""
@@ -35,88 +42,82 @@ def _quoted(word: str) -> str:
     return shlex.quote(word)
 
 
-def for_target(target: Target) -> str:
-    """The same for the target as it is, as text for a shell."""
-    return " ".join(map(_quoted, compile_options(target, target.opt_level, target.flags)))
+def _shell(options: Mapping[str, Any]) -> str:
+    """Options as text for a shell; a value that is no text is JSON."""
+    texts = {k: v if isinstance(v, str) else compact(v) for k, v in options.items()}
+    return " ".join(f"--{k.replace('_', '-')}={shlex.quote(v)}" for k, v in texts.items())
 
 
 class Options:
     """Answers the rules' questions about the command line of a stage of one cell."""
 
     def __init__(self, matrix: Matrix) -> None:
-        self._parts = matrix
         self.matrix = matrix.every()
 
     def collect(self) -> str:
         """The profiles to take after the timing, as a JSON list."""
         return compact(self.matrix.measure.get("collect", []))
 
-    def threads(self, name: str = "") -> str:
-        """`--threads N` if the configuration sets it, else nothing. `name`: of the target, baseline or device,
-        which has the number if the configuration lists several."""
-        listed = threads.numbers(self.matrix.measure)
-        number = threads.of(name) if listed else self.matrix.measure.get("threads")
+    def threads(self, cell: Cell | None = None) -> str:
+        """`--threads N` if the configuration sets it, else nothing. The cell has the number if the configuration lists
+        several."""
+        number = self.matrix.measure.get("threads")
+        if threads.numbers(self.matrix.measure):
+            number = cell.threads if cell else None
         return f"--threads {number}" if number else ""
 
-    def model(self, wildcards) -> str:
+    def model(self, cell: Cell) -> str:
         """The options of a model's functions, as JSON."""
-        return compact(self.matrix.models[wildcards.model].options)
+        return compact(self.matrix.models[cell.model].options)
 
-    def exported(self, wildcards) -> str:
+    def exported(self, cell: Cell) -> str:
         """What a program computes, as options of scripts.stages.export_program: nothing for the forward pass."""
-        if training.test(wildcards.frontend) == training.EVAL:
+        if cell.test == training.EVAL:
             return ""
         return f"--test {training.TRAIN} {self.optimizer()}"
 
-    def optimizer(self, wildcards=None) -> str:
+    def optimizer(self) -> str:
         """`--optimizer <JSON>` of training steps."""
-        return f"--optimizer={shlex.quote(compact(self.matrix.train))}"
+        return _shell({"optimizer": self.matrix.train})
 
-    def exporter(self, wildcards) -> str:
+    def exporter(self, cell: Cell) -> str:
         """The options of a frontend's exporter, as JSON."""
-        return compact(self.matrix.all_frontends()[wildcards.frontend].options)
+        return compact(self.matrix.all_frontends()[cell.frontend].options)
 
-    def tolerance(self, stage: str, wildcards) -> str:
-        """The tolerance of a cell of a stage as JSON: the values that differ from the default."""
-        model = self.matrix.models[wildcards.model]
-        name = cell.name(stages.STAGES[stage].kind, wildcards)
-        return compact(self.matrix.tolerance(model, name))
+    def tolerance(self, cell: Cell) -> str:
+        """The tolerance of a cell as JSON: the values that differ from the default."""
+        return compact(self.matrix.tolerance(self.matrix.models[cell.model], str(cell)))
 
-    def compile(self, wildcards) -> str:
+    def compile(self, cell: Cell) -> str:
         """The target of a model's cell, as options of scripts.stages.compile_iree."""
-        target = self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
-        return for_target(target)
+        return for_target(self.matrix.target(cell.model, cell.frontend, cell.target))
 
-    def step(self, wildcards) -> str:
+    def step(self, cell: Cell) -> str:
         """What a baseline's cell runs and how, as options of scripts.stages.verify_baseline."""
-        model = self.matrix.models[wildcards.model]
-        baseline = self.matrix.baselines[wildcards.baseline]
+        model = self.matrix.models[cell.model]
+        baseline = self.matrix.baselines[cell.baseline]
+        measure = self.matrix.measure
         options = {
-            "options": compact(model.options),
+            "options": model.options,
             "runtime": baseline.runtime,
             "device": baseline.device,
-            "test": wildcards.test,
-            "precision": self.matrix.precision(model, baseline, wildcards.test),
-            "matmul-precision": self.matrix.measure.get(
-                "matmul_precision", DEFAULT_MATMUL_PRECISION
-            ),
+            "test": cell.test,
+            "precision": self.matrix.precision(model, baseline, cell.test),
+            "matmul_precision": measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
         }
         if baseline.xla_flags:
-            options["xla-flags"] = baseline.xla_flags
+            options["xla_flags"] = baseline.xla_flags
         if baseline.compile:
-            options["compile"] = compact(baseline.compile)
+            options["compile"] = baseline.compile
         if baseline.rewrites:
             options["rewrites"] = baseline.rewrites
         if baseline.program:
-            of = Cell.of(Kind.PROGRAM, model=model.name, frontend=baseline.program)
-            options["program"] = stages.STAGES["export"].path(of, "program.mlir")
-        if wildcards.test == "train":
-            options["optimizer"] = compact(self.matrix.train)
-        shown = " ".join(f"--{key}={shlex.quote(value)}" for key, value in options.items())
-        return f"{shown} {self.threads(baseline.name)}".rstrip()
+            program = Cell.of(Kind.PROGRAM, model=model.name, frontend=baseline.program)
+            options["program"] = stages.STAGES["export"].path(program, "program.mlir")
+        if cell.test == training.TRAIN:
+            options["optimizer"] = self.matrix.train
+        return f"{_shell(options)} {self.threads(cell)}".rstrip()
 
     def dump(self, *keys: str) -> str:
         """The values that `dumps:` sets for these keys, as options of a dump script."""
-        found = {key: self.matrix.dumps[key] for key in keys if key in self.matrix.dumps}
-        shown = {k: compact(v) if isinstance(v, list) else str(v) for k, v in found.items()}
-        return " ".join(f"--{k.replace('_', '-')}={shlex.quote(v)}" for k, v in shown.items())
+        return _shell({key: self.matrix.dumps[key] for key in keys if key in self.matrix.dumps})

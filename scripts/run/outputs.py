@@ -8,7 +8,7 @@ them before they read.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def files_of(name: str) -> tuple[Path, ...]:
 
 def of_features() -> list[tuple[Path, ...]]:
     """The files that the features aggregate."""
-    return [declared.tables for declared in feature.LOADED.values() if declared.tables]
+    return [files_of(declared.csv) for declared in feature.LOADED.values() if declared.csv]
 
 
 def imported(results: Path = CSV.parent) -> list[str]:
@@ -38,21 +38,19 @@ def imported(results: Path = CSV.parent) -> list[str]:
     return sorted(map(str, (results / "imported").glob("*/*.json")))
 
 
-def is_written(file: Path, since: float) -> bool:
-    """Return whether a file was written after `since`.
+def written_rows(since: float, table: Path = CSV) -> Iterator[dict[str, str]] | None:
+    """Return the rows of a CSV, which are read one at a time, or None if it was not written after `since`.
 
     `since`: seconds since the epoch. One second of tolerance is allowed, because the clock of a
     file system may be behind.
     """
-    return file.exists() and file.stat().st_mtime >= since - 1
+    is_written = table.exists() and table.stat().st_mtime >= since - 1
+    return _rows(table) if is_written else None
 
 
-def written_rows(since: float, table: Path = CSV) -> list[dict[str, str]] | None:
-    """Return the rows of a CSV, or None if it was not written after `since` (see is_written)."""
-    if not is_written(table, since):
-        return None
+def _rows(table: Path) -> Iterator[dict[str, str]]:
     with table.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        yield from csv.DictReader(file)
 
 
 def record_path(file: Path) -> Path:

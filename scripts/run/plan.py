@@ -10,17 +10,17 @@ import functools
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from scripts.core import checkout
-from scripts.matrix import cell, feature, plugins, settings, stages, threads, training
+from scripts.matrix import feature, plugins, reading, stages, threads, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import IREE_ENV, OUTCOMES, Stage
+from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
+from scripts.matrix.stages import STAGES
 from scripts.run import environments, fingerprint, recorded, resources
 from scripts.run.aggregation import Aggregation
 from scripts.run.groups import Groups
@@ -30,14 +30,11 @@ from scripts.supervise import group, outcome, outcomes
 from scripts.supervise.outcome import Outcome
 from scripts.torch_model import source
 
-PLOTS = ("svg", "png")
-"""The formats of plots."""
-
 
 def parse_retry(wanted: str | None) -> frozenset[str]:
     """The statuses named by `--config retry=timeout,oom` (or `all`, or `stale`)."""
     known = ("all", fingerprint.STALE, *outcome.STATUSES)
-    return frozenset(settings.select("retry status", known, wanted)) if wanted else frozenset()
+    return frozenset(reading.select("retry status", known, wanted)) if wanted else frozenset()
 
 
 @functools.cache
@@ -77,6 +74,8 @@ class Plan:
         # Entries are looked up by name in the union of models and kernels. Rows are those of the parts.
         self.matrix = matrix.every()
         self.configured = matrix
+        self._frontends = self.matrix.all_frontends()
+        self._baselines = self.matrix.all_baselines()
         self.environments = environments.of_run(matrix.toolchains)
         self._has_toolchains = any(one.env != IREE_ENV for one in matrix.targets.values())
         self.retry = retry
@@ -96,159 +95,139 @@ class Plan:
         """What a feature answers the questions of its rules with."""
         return self._of_features[name]
 
-    def model(self, wildcards) -> Model:
-        return self.matrix.models[wildcards.model]
+    def model(self, cell: Cell) -> Model:
+        return self.matrix.models[cell.model]
 
-    def model_parts(self, wildcards) -> list[str]:
+    def model_parts(self, cell: Cell) -> list[str]:
         """The project and helper files that the model's file imports; a change of one counts as a change of it."""
-        return _parts(self.model(wildcards).file)[0]
+        return _parts(self.model(cell).file)[0]
 
     def broken_models(self) -> list[str]:
         """Error messages about model files that cannot be used, each once. Their references fail with them."""
-        found = (model.broken or _parts(model.file)[1] for model in self.matrix.models.values())
-        return list(dict.fromkeys(filter(None, found)))
+        problems = (model.broken or _parts(model.file)[1] for model in self.matrix.models.values())
+        return list(dict.fromkeys(filter(None, problems)))
 
-    def frontend(self, wildcards) -> Frontend:
-        return self.matrix.all_frontends()[wildcards.frontend]
+    def frontend(self, cell: Cell) -> Frontend:
+        return self._frontends[cell.frontend]
 
-    def target(self, wildcards) -> Target:
-        return self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
+    def target(self, cell: Cell) -> Target:
+        return self.matrix.target(cell.model, cell.frontend, cell.target)
 
-    def baseline(self, wildcards) -> Baseline:
-        return self.matrix.all_baselines()[wildcards.baseline]
+    def baseline(self, cell: Cell) -> Baseline:
+        return self._baselines[cell.baseline]
 
-    def on_device(self, wildcards) -> Target | Baseline:
+    def on_device(self, cell: Cell) -> Target | Baseline:
         """The first entry that runs on a device, which names the node that has it."""
-        found = self.matrix.devices()
-        return found.get(wildcards.device) or found[threads.shared(wildcards.device)]
+        devices = self.matrix.devices()
+        return devices.get(cell.device) or devices[threads.shared(cell.device)]
 
     def cpus(self) -> list[str]:
         """The names of the CPU as a device: one for each number of threads."""
         listed = threads.numbers(self.matrix.measure)
         return [threads.named("cpu", number) for number in listed or (None,)]
 
-    def env(self, stage: str, wildcards) -> str:
-        """The environment in which a stage of a cell runs."""
-        declared = stages.STAGES[stage]
-        if entry := self._entry(declared, wildcards):
-            return entry.env
-        if not self.has_one_env(stage):
-            return self.matrix.target_of(wildcards.target).env
+    def one_env(self, stage: str) -> str | None:
+        """The environment of all cells of a stage; None if cells may have different ones."""
+        declared = STAGES[stage]
+        of_target = declared.env and declared.kind in (Kind.MODULE, Kind.IREE, Kind.IREE_DUMP)
+        if declared.entry or (of_target and self._has_toolchains):
+            return None
         return declared.env or self.matrix.reference_env
 
-    def has_one_env(self, stage: str) -> bool:
-        """Whether all cells of a stage have the same environment."""
-        declared = stages.STAGES[stage]
-        of_target = declared.env and declared.kind in (Kind.MODULE, Kind.IREE, Kind.IREE_DUMP)
-        return not declared.entry and not (of_target and self._has_toolchains)
+    def env(self, stage: str, cell: Cell) -> str:
+        """The environment in which a stage of a cell runs."""
+        if env := self.one_env(stage):
+            return env
+        entry = self._entry(STAGES[stage], cell) or self.matrix.target_of(cell.target)
+        return entry.env
 
-    def python(self, stage: str, wildcards) -> str:
-        """The interpreter of that environment."""
-        return environments.python(self.env(stage, wildcards), self.with_conda)
-
-    def pins(self, stage: str, wildcards) -> str:
-        """A value that changes when the pins of the environment change."""
-        return self.environments.pins_digest(self.env(stage, wildcards))
+    def python(self, env: str) -> str:
+        """The interpreter of an environment. conda puts its own first on PATH."""
+        return "python" if self.with_conda else f"{environments.prefix(env)}/bin/python"
 
     def report_python(self) -> str:
         """The interpreter of the aggregation: the driver's own, unless conda makes one."""
         return "python" if self.with_conda else shlex.quote(sys.executable)
 
-    def env_status(self, stage: str, wildcards) -> list[str]:
-        """The status file of the environment, as an input. Empty under conda, which makes its own."""
-        if self.with_conda:
-            return []
-        return [stages.status_path("env", self.env(stage, wildcards))]
+    def env_status(self, env: str) -> list[str]:
+        """The status file of an environment, as an input. Empty under conda, which makes its own."""
+        return [] if self.with_conda else [stages.status_path("env", env)]
 
-    def env_is_of_pins(self, stage: str, wildcards) -> bool:
-        """Whether the environment was made from its current pins. conda takes care of that itself."""
-        return self.with_conda or self.environments.is_of_pins(self.env(stage, wildcards))
-
-    def env_packages(self, stage: str, wildcards) -> list[str]:
+    def env_packages(self, env: str) -> list[str]:
         """The file that lists an environment's packages. It is deleted together with the environment."""
-        if self.with_conda:
-            return []
-        return [environments.packages_file(self.env(stage, wildcards))]
+        return [] if self.with_conda else [environments.packages_file(env)]
 
-    def forked(self, stage: str, wildcards) -> bool:
+    def stands(self, stage: str, cell: Cell) -> bool:
+        """Whether a stage of a cell is recorded as ok, in an environment that was made from its current pins. conda
+        takes care of the environment itself."""
+        try:
+            on_record = recorded.outcome_of(self._status(STAGES[stage], cell))
+        except ValueError:
+            return False
+        if on_record is None or on_record.outcome.status != outcome.OK:
+            return False
+        return self.with_conda or self.environments.is_of_pins(self.env(stage, cell))
+
+    def forked(self, stage: str, cell: Cell) -> bool:
         """Whether the process of a stage of a cell may be forked from one that has imported the
         packages of its environment (the fork server)."""
-        declared = stages.STAGES[stage]
-        return declared.forked and _forkable(self._entry(declared, wildcards))
+        declared = STAGES[stage]
+        return declared.forked and _forkable(self._entry(declared, cell))
 
     def row_forked(self, row: Cell) -> bool:
         """Whether the process that times a row may be forked."""
-        return self.forked(stages.LAST[row.kind], SimpleNamespace(**row.by_axis()))
+        return self.forked(stages.LAST[row.kind], row)
 
     def forked_alike(self, stage: str) -> bool | None:
         """`forked` for all cells of a stage; None if they differ."""
-        declared = stages.STAGES[stage]
-        entries: dict[str, Iterable[Frontend | Baseline | None]] = {
-            "frontend": self.matrix.entries("frontend").values(),
-            "baseline": self.matrix.entries("baseline").values(),
-            "": [None],
-        }
-        found = {declared.forked and _forkable(entry) for entry in entries[declared.entry]}
+        declared = STAGES[stage]
+        entries = self._entries(declared).values() if declared.entry else [None]
+        found = {declared.forked and _forkable(entry) for entry in entries}
         return found.pop() if len(found) == 1 else None
 
-    def ended_well(self, stage: str, wildcards) -> bool:
-        """Whether a stage of a cell is recorded as ok."""
-        try:
-            found = recorded.outcome_of(self._status(stages.STAGES[stage], wildcards))
-        except ValueError:
-            return False
-        return found is not None and found.outcome.status == outcome.OK
-
-    def due(self, stage: str, wildcards) -> str:
+    def due(self, stage: str, cell: Cell) -> str:
         """See fingerprint.due."""
-        declared = stages.STAGES[stage]
+        declared = STAGES[stage]
         retry = self.retry
         if declared.kind is Kind.ENV:  # what kept it from being made may be gone; not for "all"
             retry = frozenset(outcome.FAILED)
-            if self.environments.is_gone(wildcards.env):
+            if self.environments.is_gone(cell.env):
                 retry |= {"all"}
         elif not declared.measures:  # no part of a row's measuring code
             retry -= {fingerprint.STALE}
-        modules = stages.modules(declared, self._entry(declared, wildcards))
+        modules = stages.modules(declared, self._entry(declared, cell))
         if declared.remedies:
             code = fingerprint.code_of_stage(modules)
-            return self.maker.due(wildcards, code, retry, self._met_limits(stage))
+            return self.maker.due(cell, code, retry, self._met_limits(stage))
         return fingerprint.due(
-            self._status(declared, wildcards),
+            self._status(declared, cell),
             fingerprint.of_stage(declared.folder, modules),
             retry,
             self._met_limits(stage),
-            self._problems(declared, wildcards),
+            self._problems(declared, cell),
         )
 
-    def _problems(self, stage: Stage, wildcards) -> list[Outcome]:
+    def _problems(self, stage: Stage, cell: Cell) -> list[Outcome]:
         """The outcomes of the problems of a batch, or of the members of a group; empty for other stages."""
         if stage.kind is Kind.GROUP:
-            return group.outcomes(Path(stage.path(cell.name(stage.kind, wildcards))))
+            return group.outcomes(Path(stage.path(cell)))
         if not stage.is_batch:
             return []
-        path = stage.path(cell.name(stage.kind, wildcards), OUTCOMES)
-        return [line.outcome for line in outcomes.read_if_whole(path).values()]
+        return [one.outcome for one in outcomes.read_if_whole(stage.path(cell, OUTCOMES)).values()]
 
-    def _status(self, stage: Stage, wildcards) -> str:
-        return stages.status_path(stage.folder, cell.name(stage.kind, wildcards))
+    def _status(self, stage: Stage, cell: Cell) -> str:
+        return stage.path(cell.to(stage.kind), STATUS)
 
-    def _entry(self, stage: Stage, wildcards) -> Frontend | Baseline | None:
+    def _entries(self, stage: Stage) -> Mapping[str, Frontend | Baseline]:
+        return self._frontends if stage.entry == "frontend" else self._baselines
+
+    def _entry(self, stage: Stage, cell: Cell) -> Frontend | Baseline | None:
         """The configuration's entry that names the environment and modules of a stage."""
-        if not stage.entry:
-            return None
-        return self.matrix.entry(stage.entry, getattr(wildcards, stage.entry))
+        return self._entries(stage)[getattr(cell, stage.entry)] if stage.entry else None
 
     def limit(self, stage: str) -> dict[str, float]:
         """The entry of `limits` that a stage runs under."""
-        return self.matrix.limits[stages.STAGES[stage].limits_key]
-
-    def timeout_s(self, stage: str) -> float:
-        return self.limit(stage)["timeout_s"]
-
-    def memory_mb(self, stage: str) -> int:
-        """What a stage may use on this machine."""
-        return self._memory_mb[stages.STAGES[stage].limits_key]
+        return self.matrix.limits[STAGES[stage].limits_key]
 
     def _met_limits(self, stage: str) -> dict[str, float]:
         """The limits of a stage, by the status that exceeding them gives. A memory limit that is not set is
@@ -260,75 +239,59 @@ class Plan:
 
     def within_limits(self, stage: str) -> resources.Ask:
         """The resources that a stage may use on this machine, for any model."""
-        return resources.within_limits(self.memory_mb(stage), self.timeout_s(stage))
+        memory_mb = self._memory_mb[STAGES[stage].limits_key]
+        return resources.within_limits(memory_mb, self.limit(stage)["timeout_s"])
 
-    def ask(self, stage: str, wildcards, attempt: int, submitted: bool) -> resources.Ask:
-        """The resources of a stage of a cell, on this machine or for a submission to a cluster."""
-        if not submitted:
-            return self.within_limits(stage)
-        limit = self.limit(stage)
-        declared = stages.STAGES[stage]
-        need = declared.need
-        if need is None:
+    def ask(self, stage: str, cell: Cell, attempt: int) -> resources.Ask:
+        """The resources that a stage of a cell requests from a cluster. `attempt` counts from 1."""
+        declared, limit = STAGES[stage], self.limit(stage)
+        if declared.need is None:
             raise ValueError(
                 f"stage {stage} is never submitted: matrix/stages.py has no need of it"
             )
         if declared.is_batch:
-            return resources.of_batch(need, limit, attempt)
-        model = getattr(wildcards, "model", "")  # a stage of a device has none
-        weights = stages.STAGES["reference"].path(model, "weights.irpa")
-        turns_s = self.groups.rule(model).most_s
-        before_s = self.maker.search_s if declared.kind is Kind.TUNING else 0.0
-        step = training.is_of_stage(stage, wildcards)
-        return resources.of(need, limit, _size_mb(weights), attempt, turns_s, before_s, step)
+            return resources.of_batch(declared.need, limit, attempt)
+        return resources.of(
+            declared.need,
+            limit,
+            _size_mb(STAGES["reference"].path(cell.model, "weights.irpa")),
+            attempt,
+            turns_s=self.groups.rule(cell.model).most_s,
+            before_s=self.maker.search_s if declared.kind is Kind.TUNING else 0.0,
+            training=cell.test == training.TRAIN or stage == training.REFERENCES[training.TRAIN],
+        )
 
     def node(self, entry: Target | Baseline) -> dict[str, int | str]:
         """The resources that request the node of a target or baseline, with the names of Snakemake's executors."""
         return self.matrix.nodes.get(entry.node, {})
 
-    def skip(self, stage: str, wildcards) -> str:
+    def skip(self, stage: str, cell: Cell) -> str:
         """`--skip <why>` for a stage that must not run according to a TorchBench file.
 
         It does not depend on what is selected, because running a part of the matrix must not
         invalidate results of the whole.
         """
-        declared = stages.STAGES[stage]
-        match declared.skipped:
+        match STAGES[stage].skipped:
             case "cell":
-                kind = Kind.BASELINE if declared.kind is Kind.BASELINE else Kind.IREE
-                reason = self.matrix.override(cell.name(kind, wildcards)).skip
+                reason = self.matrix.override(str(cell.row)).skip
             case "model":
-                reason = self.model(wildcards).skip
+                reason = self.model(cell).skip
             case "training":
-                reason = self.model(wildcards).skip_train
+                reason = self.model(cell).skip_train
             case _:
                 reason = ""
         return f"--skip {shlex.quote(reason)}" if reason else ""
 
-    def golden(self, wildcards, file: str) -> str:
-        """A file of the stage with the golden results of a baseline's test."""
-        return stages.STAGES[training.REFERENCES[wildcards.test]].path(wildcards.model, file)
+    def reference(self, cell: Cell, file: str) -> str:
+        """A file of the stage that makes what the test of a cell starts from and is compared with."""
+        return STAGES[training.REFERENCES[cell.test]].path(cell.model, file)
 
-    def reference(self, wildcards, file: str) -> str:
-        """A file of the stage that makes what the program of a frontend starts from and is compared with."""
-        stage = training.REFERENCES[training.test(wildcards.frontend)]
-        return stages.STAGES[stage].path(wildcards.model, file)
-
-    def module(self, wildcards, file: str) -> str:
+    def module(self, cell: Cell, file: str) -> str:
         """A file of the compilation of an IREE cell."""
-        row = Cell.of(
-            Kind.IREE,
-            model=wildcards.model,
-            frontend=wildcards.frontend,
-            target=wildcards.target,
-        )
-        return stages.STAGES["compile"].path(row.to(Kind.MODULE), file)
+        return STAGES["compile"].path(cell.to(Kind.MODULE), file)
 
-    def program(self, wildcards, file: str) -> list[str]:
+    def program(self, cell: Cell, file: str) -> list[str]:
         """A file of the export whose program a baseline runs. Empty if it runs the model itself."""
-        row = Cell.of(
-            Kind.BASELINE, model=wildcards.model, baseline=wildcards.baseline, test=wildcards.test
-        )
-        if not self.matrix.runs_program(row):
+        if not self.matrix.runs_program(cell):
             return []
-        return [stages.STAGES["export"].path(self.matrix.program(row), file)]
+        return [STAGES["export"].path(self.matrix.program(cell), file)]

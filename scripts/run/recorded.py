@@ -13,7 +13,7 @@ from scripts.supervise.outcome import Outcome
 @dataclass(frozen=True)
 class Recorded:
     """The outcome in a status file. `whole`: its usage file can be read, and every artifact has its
-    original size. The contents of artifacts are checked when they are read (supervise/damage.py)."""
+    original size. The contents of artifacts are checked when they are read (supervise/outcome.py)."""
 
     version: tuple[int, int, int]
     outcome: Outcome

@@ -41,9 +41,9 @@ OVERHEAD_S = 60
 """Time of a job in addition to its stage: Snakemake twice, and files that appear late."""
 TRAINING = 13.0
 """Further memory of a stage that holds the results of a training step, as a multiple of the size of the weights.
-Golden results alone are 6: gradients and changes of float32 weights, in float32 and float64. The gradients stage took 13 to 15
-times the weights of the models of docs/training.md, a measurement 9 to 12. All with an optimizer without state: where one with
-state needs more than the margin, a further attempt gets it."""
+Golden results alone are 6: gradients and changes of float32 weights, in float32 and float64. The gradients stage took
+13 to 15 times the weights of the models of docs/training.md, a measurement 9 to 12. All with an optimizer without
+state: where one with state needs more than the margin, a further attempt gets it."""
 GROUP_MEMBERS = 6
 """Processes of a group, each with the weights of the model: three lowering paths, two baselines and the control."""
 _ROOM = 1.5
@@ -128,7 +128,8 @@ def of(
     `limit` is its entry of `limits` (timeout_s, and memory_mb if that is set). `weights_mb` is the
     size of its model's weights, None if it is not known yet. `attempt` counts from 1. `turns_s` is
     the time of the turns of a group (`need.turns`). `before_s` is that of steps before
-    the last one, for a job of several steps, each of which has the time limit. `training`: whether it handles a training step.
+    the last one, for a job of several steps, each of which has the time limit. `training`: whether it handles a
+    training step.
     """
     weights_mb = UNKNOWN_WEIGHTS_MB if weights_mb is None else weights_mb
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)

@@ -1,5 +1,1 @@
-"""Every use of Snakemake's internals. The rules make one `Patches`."""
-
-from scripts.snakemake.apply import Patches
-
-__all__ = ["Patches"]
+"""Every use of Snakemake's internals. The rules make one `Patches` (apply.py)."""

@@ -1,4 +1,7 @@
-"""Checks and applies the patches that a run needs, and warns about those that are switched off."""
+"""Applies the patches of Snakemake that a run needs, or warns that they are switched off.
+
+docs/architecture.md lists them, and tests/unit/test_patches.py what they use of Snakemake.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +9,47 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import snakemake.api  # its other modules cannot be imported before this one
+from packaging.specifiers import SpecifierSet
 from snakemake_interface_common.exceptions import WorkflowError
 
 from scripts.run.resources import ATTEMPTS
 from scripts.snakemake import executors, orphans, scheduler, submissions
-from scripts.snakemake.patch import VERSION, Patch
 
-PATCHES: tuple[Patch, ...] = (
-    scheduler.NO_LIMIT,
-    scheduler.STOPPING,
-    scheduler.ONE_TIMER,
-    executors.EXECUTORS,
-    submissions.UNWATCHED,
-    submissions.ON_NODE,
-    submissions.SIDE_BY_SIDE,
-    submissions.GROUPS,
-    submissions.CORES,
-)
-"""Every patch of Snakemake that this project applies; docs/architecture.md has them as a table."""
+VERSION = "==9.27.*"
+"""The Snakemake that the patches are written for and tested with."""
+
+
+def problem() -> str:
+    """Why patches cannot be applied to this Snakemake; "" if they can."""
+    version = snakemake.__version__
+    if SpecifierSet(VERSION).contains(version, prereleases=True):
+        return ""
+    return f"it is written for Snakemake {VERSION}, this is {version}"
 
 
 class Patches:
     """The patches of one run, and all questions to Snakemake's internals.
 
-    `workflow` and `logger` are those of the Snakefile. The constructor applies what is needed before the rules are read,
-    and `start` the rest. Raises WorkflowError on a cluster node if a stage would not be safe without a patch.
+    `workflow` and `logger` are those of the Snakefile. The constructor applies what is needed before the rules are
+    read, and `start` the rest. Raises WorkflowError on a cluster node if a stage would not be safe without a patch.
     """
 
     def __init__(self, workflow: Any, logger: logging.Logger) -> None:
         self._workflow = workflow
         self._logger = logger
-        self._problems = {p.name: problem for p in PATCHES if (problem := p.problem())}
+        self._problem = problem()
         self._notes = orphans.Notes()
-        self._said: set[str] = set()
+        self._said = False
         self.on_node: bool = getattr(workflow, "remote_exec", False)
         if self.on_node:
-            self._need(submissions.SIDE_BY_SIDE)
-            self._need(submissions.UNWATCHED)
+            self._refuse_cluster()
             submissions.leave_marks()
             return
-        if self._on(executors.EXECUTORS):
+        if not self._problem:
             executors.subclass(self._notes)
         if not self.may_submit:
-            self._say("local")
+            self._warn_of_limit()
 
     @property
     def may_submit(self) -> bool:
@@ -64,13 +65,13 @@ class Patches:
 
     def side_by_side(self, **stages: int) -> None:
         """Set how many stages of a kind run at the same time in one submission, by resource."""
-        if self._on(submissions.SIDE_BY_SIDE):
+        if not self._problem:
             for resource, number in stages.items():
                 self._workflow.register_resource(resource, number)
 
     def name_group(self, group: str, known_as: str) -> None:
         """Set the name by which `group-components` of a profile refers to a group that a function returns."""
-        if self._on(submissions.GROUPS):
+        if not self._problem:
             self._workflow.parent_groupids[group] = known_as
 
     def start(self) -> None:
@@ -80,17 +81,21 @@ class Patches:
                 self._start_submitting()
             else:
                 orphans.refuse()
-                self._say("local")
-                if self._on(scheduler.NO_LIMIT):
+                self._warn_of_limit()
+                if not self._problem:
                     scheduler.lift(self._workflow.scheduler)
         except orphans.StillRunning as problem:
             raise WorkflowError(str(problem)) from problem
 
     def stop_after(self, problem: Callable[[Sequence[str]], str]) -> None:
         """End the run after the first job for whose outputs `problem` returns a message."""
-        self._say("asked")
-        if self._on(scheduler.STOPPING):
-            self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))
+        if self._problem:
+            self._logger.warning(
+                f"switched off: stop after a row ({self._problem}). Without it, a run with `stop_on` goes on to its "
+                "end, and has exit code 1 there."
+            )
+            return
+        self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))
 
     def end(self) -> None:
         """Clean up after the last job of a run."""
@@ -98,9 +103,7 @@ class Patches:
 
     def _start_submitting(self) -> None:
         workflow, executor = self._workflow, self._workflow.executor_plugin.name
-        for patch in PATCHES:
-            if patch.runs == "cluster":
-                self._need(patch)
+        self._refuse_cluster()
         scheduler.calm(workflow.scheduler)
         # Not the cores of this machine. Snakemake evaluates the resources of a job again before it starts the
         # job, so this is early enough, and which executor it uses is not known any earlier.
@@ -118,24 +121,20 @@ class Patches:
         orphans.refuse_beside(executor, workflow.executor_settings)
         self._notes.begin()
 
-    def _on(self, patch: Patch) -> bool:
-        return patch.name not in self._problems
-
-    def _need(self, patch: Patch) -> None:
-        """Raise WorkflowError if a patch that a run on a cluster needs is switched off."""
-        if problem := self._problems.get(patch.name):
+    def _refuse_cluster(self) -> None:
+        """Raise WorkflowError if patches are switched off, without which a run on a cluster is not safe."""
+        if self._problem:
             raise WorkflowError(
-                f"{patch.name}: {problem}. A run on a cluster is not safe without this patch: "
-                f"{patch.without}. Install snakemake{VERSION} (requirements.txt), or run on "
-                "one machine."
+                f"patches of Snakemake: {self._problem}. A run on a cluster is not safe without them: measurements may "
+                "disturb each other, and after a killed run, jobs write the same files or leave outcomes of another "
+                f"configuration. Install snakemake{VERSION} (requirements.txt), or run on one machine."
             )
 
-    def _say(self, runs: str) -> None:
-        """Warn once about each patch that is switched off."""
-        for patch in PATCHES:
-            if patch.runs == runs and patch.name not in self._said:
-                self._said.add(patch.name)
-                if problem := self._problems.get(patch.name):
-                    self._logger.warning(
-                        f"switched off: {patch.name} ({problem}). Without it, {patch.without}."
-                    )
+    def _warn_of_limit(self) -> None:
+        """Warn once if Snakemake's limit on job starts stays."""
+        if self._problem and not self._said:
+            self._said = True
+            self._logger.warning(
+                f"switched off: no limit on job starts ({self._problem}). Without it, after some hundred jobs the "
+                "scheduler uses up to a quarter of a core during measurements."
+            )

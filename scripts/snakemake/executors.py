@@ -17,36 +17,9 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
 from scripts.snakemake.orphans import Notes
-from scripts.snakemake.patch import Patch, needs
 
 REFUSED_PAUSE_S = 60.0
 """Seconds until a job that the scheduler has refused may be submitted again."""
-
-EXECUTORS = Patch(
-    name="jobs of a killed run, outages of a scheduler",
-    replaces="executors of clusters: `run_jobs`, `check_active_jobs`, `report_job_submission`, "
-    "`report_job_success`, `report_job_error`, `cores`",
-    without="a job that a killed run has left in the queue and the job submitted in its place write the same files, "
-    "and a run waits forever or ends early where the scheduler does not answer",
-    runs="cluster",
-    needs=(
-        *needs(
-            "snakemake_interface_executor_plugins.registry.plugin:Plugin",
-            "executor",
-            "common_settings",
-        ),
-        *needs(
-            "snakemake_interface_executor_plugins.executors.remote:RemoteExecutor",
-            "cores",
-            __post_init__="(self)",
-            run_jobs="(self, jobs)",
-            check_active_jobs="(self, active_jobs)",
-            report_job_submission="(self, job_info, register_job=True)",
-            report_job_success="(self, job_info)",
-            report_job_error="(self, job_info, msg=None, **kwargs)",
-        ),
-    ),
-)
 
 
 class Submitting(RemoteExecutor):

@@ -115,15 +115,21 @@ def refuse_beside(executor: str, settings: Any) -> None:
 
 def _alive_in_slurm(ids: set[str]) -> set[str]:
     """Numbers of the jobs whose number, array task or name is among `ids`."""
-    listed = _said(f"squeue --noheader --format='%A %i %j' --user={os.getuid()}")
+    command = ["squeue", "--noheader", "--format=%A %i %j", f"--user={os.getuid()}"]
+    listed = _said(command)
     rows = (line.split(maxsplit=2) for line in listed.splitlines())
     return {row[0] for row in rows if ids & set(row)}
 
 
-def _said(command: str) -> str:
-    """The output of a command. Raises StillRunning with its message if it fails."""
-    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+def _said(command: str | list[str]) -> str:
+    """The output of a command. Raises StillRunning with its message if it fails. A string is a line for a shell: the
+    user's own command, as Snakemake runs it."""
+    shown, is_line = (command, True) if isinstance(command, str) else (shlex.join(command), False)
+    try:
+        ended = subprocess.run(command, shell=is_line, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise StillRunning(f"{shown}: {error.strerror}") from error
     if ended.returncode:
         said = ended.stderr.strip() or ended.stdout.strip()
-        raise StillRunning(f"{command}: exit code {ended.returncode}: {said}")
+        raise StillRunning(f"{shown}: exit code {ended.returncode}: {said}")
     return ended.stdout

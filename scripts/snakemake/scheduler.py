@@ -17,38 +17,6 @@ from typing import Any
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scripts.snakemake.patch import Patch, needs
-
-_SCHEDULER = "snakemake.scheduling.job_scheduler:JobScheduler"
-
-NO_LIMIT = Patch(
-    name="no limit on job starts",
-    replaces="`JobScheduler.job_rate_limiter`",
-    without="after some hundred jobs the scheduler uses up to a quarter of a core during measurements",
-    runs="local",
-    needs=needs(_SCHEDULER, "job_rate_limiter"),
-)
-# The method's name is misspelt in Snakemake. If that is corrected, the patch is switched off with a
-# warning.
-ONE_TIMER = Patch(
-    name="one timer at a time",
-    replaces="`JobScheduler._schedule_reevalutation`",
-    without="the submitting Snakemake uses up to a whole core of its machine",
-    runs="cluster",
-    needs=(
-        *needs(_SCHEDULER, "job_rate_limiter", "_open_jobs"),
-        *needs(_SCHEDULER, _schedule_reevalutation="(self, delay)"),
-        *needs("snakemake.scheduling.job_scheduler:JobRateLimiter", "_jobs"),
-    ),
-)
-STOPPING = Patch(
-    name="stop after a row",
-    replaces="writes `JobScheduler._user_kill`",
-    without="a run with `stop_on` goes on to its end, and has exit code 1 there",
-    runs="asked",
-    needs=needs(_SCHEDULER, "_user_kill"),
-)
-
 
 def lift(scheduler: Any) -> None:
     """Remove the limit on job starts: on one machine, the number of cores limits the jobs."""

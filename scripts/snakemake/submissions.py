@@ -1,49 +1,10 @@
-"""What one submission to a cluster contains (concurrent stages, cores, group), and what its node leaves."""
+"""What the node of a submission leaves, and whether Slurm can tell how its jobs ended."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from typing import Any
-
-from scripts.snakemake.patch import Patch, needs
-
-_WORKFLOW = "snakemake.workflow:Workflow"
-UNWATCHED = Patch(
-    name="jobs that end unwatched",
-    replaces="`PersistenceBase.finished`, on nodes",
-    without="after a killed run, outcomes of another configuration or code stay in the rows",
-    runs="cluster",
-    needs=needs("snakemake.persistence:PersistenceBase", finished="(self, job)"),
-)
-ON_NODE = Patch(
-    name="a node's Snakemake knows where it is",
-    replaces="reads `Workflow.remote_exec`",
-    without="a stage on a node may exceed the limits of its job",
-    runs="cluster",
-    needs=needs(_WORKFLOW, "remote_exec"),
-)
-SIDE_BY_SIDE = Patch(
-    name="stages side by side in a submission",
-    replaces="calls `Workflow.register_resource`",
-    without="measurements in one submission may run at the same time and disturb each other",
-    runs="cluster",
-    needs=needs(_WORKFLOW, register_resource="(self, name, value)"),
-)
-GROUPS = Patch(
-    name="groups of measurements",
-    replaces="writes `Workflow.parent_groupids`",
-    without="every measurement is a separate submission",
-    runs="cluster",
-    needs=needs(_WORKFLOW, "parent_groupids"),
-)
-CORES = Patch(
-    name="cores of the node",
-    replaces="`Workflow.global_resources` (`_cores`)",
-    without="no job uses more cores than the submitting machine has",
-    runs="cluster",
-    needs=needs(_WORKFLOW, "global_resources"),
-)
 
 
 def leave_marks() -> None:

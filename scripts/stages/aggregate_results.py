@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from scripts.core import commands, exits
+from scripts.core import commands
 from scripts.features import registry
-from scripts.records import aggregates, imported, latency_page, record
-from scripts.records.columns import COLUMNS, FIELDS
-from scripts.records.results_table import Table
+from scripts.records import row_set
+from scripts.records.latency_page import ROW_SET
 
 
 def main() -> None:
     registry.load()
-    args = aggregates.parser("aggregate_results", __doc__).parse_args()
-    try:
-        made = record.records(aggregates.matrix(args), further=imported.rows())
-    except ValueError as error:
-        exits.fail(str(error))
-    found = aggregates.checked(made, FIELDS)
-    aggregates.publish(args, "latency", found, COLUMNS, latency_page.page(Table.of(found)))
+    row_set.aggregate(ROW_SET, "aggregate_results", __doc__)
 
 
 if __name__ == "__main__":

@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import msgspec
-import yaml
-
-from scripts.core import atomic, commands, exits
+from scripts.core import commands
 from scripts.features import registry
-from scripts.features.variants import tuned_matrix, tuning
-from scripts.features.variants import tuned_page as page
-from scripts.features.variants import tuned_rows as rows
-from scripts.features.variants.tuned_columns import COLUMNS, FIELDS
-from scripts.records import aggregates
-
-HEAD = "# Made by `snakemake results/tuned.csv` (docs/tuning.md); used by targets with `tuned: auto`.\n"
+from scripts.features.variants.tuned_row_set import ROW_SET
+from scripts.records import row_set
 
 
 def main() -> None:
     registry.load()
-    parser = aggregates.parser("aggregate_tuned", __doc__)
-    parser.add_argument("--out-results", required=True, type=Path, help="folder of the results")
-    args = parser.parse_args()
-    matrix = aggregates.matrix(args)
-    if not tuned_matrix.part(matrix).targets:
-        exits.fail("the configuration selects no target to tune for; set tune.targets")
-    try:
-        made, reports = rows.records(matrix)
-    except ValueError as error:
-        exits.fail(str(error))
-    found = aggregates.checked(made, FIELDS)
-    with aggregates.files(args.out_csv):
-        for result in rows.results(found):
-            shown = yaml.safe_dump(msgspec.to_builtins(result), sort_keys=False, width=100)
-            path = tuning.path_of(result.model, result.target, args.out_results)
-            atomic.write_text(path, HEAD + shown)
-            report = reports.get((result.model, result.target))
-            if chosen := report and report.of(report.tuned):
-                _write_spec(result, chosen.spec, args.out_results)
-    aggregates.publish(args, "tuned", found, COLUMNS, page.page(found, reports))
-
-
-def _write_spec(result: tuning.Result, text: str, folder: Path) -> None:
-    """Write the tuning spec of a result. Those of earlier results stay, since rows and recorded commands name them."""
-    if text:
-        atomic.write_text(tuning.spec_path(result.model, result.target, text, folder), text)
+    row_set.aggregate(ROW_SET, "aggregate_tuned", __doc__)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,7 @@ def files(step: str, models: Sequence[str]) -> Iterator[Path]:
 
 
 def environment_folders() -> Iterator[Path]:
-    """Yield the folders of the stages' environments, also those of toolchains, without the driver's
-    environment."""
+    """Yield the folders of the stages' environments, also those of toolchains, without the driver's environment."""
     for file in sorted((checkout.ROOT / "envs").glob("*.yaml")):
         folder = Path(environments.prefix(file.stem))
         found = [folder, *sorted(folder.parent.glob(f"{folder.name}{SEPARATOR}*"))]

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from scripts.core import options
 from scripts.features.operators.batch import batch_stage
-from scripts.features.operators.batch.batch_compiler import Compiler, Limits
 from scripts.features.operators.batch.batch_program import FILE, Program
 from scripts.features.operators.batch.batch_stage import Batch, Known
 from scripts.features.operators.batch.together import Compilation
@@ -22,7 +21,7 @@ from scripts.iree.compile_options import TargetOptions
 from scripts.run import job_arguments
 from scripts.supervise import supervise
 from scripts.supervise.job import Job
-from scripts.supervise.outcomes import Line, cell_of
+from scripts.supervise.outcomes import Line
 from scripts.supervise.watch import Ended
 
 CACHE = Path("results/cache/compile")
@@ -61,44 +60,28 @@ def main() -> int:
 def compile_batch(
     job: Job, version: str, known: Known, batch: Batch
 ) -> tuple[list[Line], list[Ended]]:
-    """Compile the programs of a batch with the command of a job: iree-compile of this version, and
-    its flags."""
+    """Compile the programs of a batch with the command of a job: iree-compile of this version, and its flags."""
     folder = job.status_path.parent
-    names = {cell_of(job, p.name): p.name for p in batch.problems if p.name in known}
     programs = []
-    for cell, name in names.items():
-        (exported,) = known[name].values()
+    for name, (exported,) in ((name, before.values()) for name, before in known.items()):
         path = Path(exported["folder"], FILE)
-        programs.append(Program.read(cell, path, folder / "logs" / f"{name}.txt"))
+        programs.append(Program.read(name, path, folder / "logs" / f"{name}.txt"))
     if programs:
         path = folder / "shortest.mlir"
         path.write_text(SHORTEST_PROGRAM, encoding="utf-8")
         programs.append(Program.read(SHORTEST, path, folder / "logs" / "shortest.txt"))
-    tool, *flags = job.command
-    owner = {} if job.owner is None else {"owner": job.owner}
-    limits = Limits(job.timeout_s, job.memory_mb)
-    compilation = Compilation(
-        Compiler(tool, tuple(flags), version, limits, **owner),
-        CACHE,
-        folder / "modules",
-        folder / "work",
-        code=job.fingerprint,
-        again=batch.again,
-    )
-    found: list[Line] = []
-    processes = compilation.run(programs, found.append)
-    shortest = next((line.result for line in found if line.problem == SHORTEST), {})
-    lines = []
-    for line in found:
-        if line.problem != SHORTEST:
-            result = dict(line.result)
-            if "module" in result:
-                result["shortest"] = {
-                    k: shortest[k] for k in ("module", "function") if k in shortest
-                }
-            ended = dataclasses.replace(line.outcome, stage=job.stage)
-            lines.append(Line(names[line.problem], ended, line.seconds, result))
-    return lines, processes
+    lines: list[Line] = []
+    processes = Compilation(job, version, CACHE, batch.again).run(programs, lines.append)
+    by_name = {line.problem: line for line in lines}
+    shortest = by_name.pop(SHORTEST).result if programs else {}
+    function = {key: shortest[key] for key in ("module", "function") if key in shortest}
+    found = []
+    for line in by_name.values():
+        result = dict(line.result)
+        if "module" in result:
+            result[SHORTEST] = function
+        found.append(dataclasses.replace(line, result=result))
+    return found, processes
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from scripts.core import atomic, channel, exits, options, process
 from scripts.core.options import option
-from scripts.features.profile.dumping import TABLES, clear, listing
+from scripts.features.profile import dumping
 from scripts.matrix.choices import BASELINE_DUMPS, IR_FORMATS
 from scripts.timing.calls import run_calls
 from scripts.torch_runtime.arguments import Work, prepare_process
@@ -30,8 +30,8 @@ from scripts.torch_runtime.runtime import open_runtime, settle
 
 IR = "ir.txt"
 SAVED_IR, SAVED_HLO = "ir", "hlo"
-"""In the scratch folder: what the names of the files begin with in which PyTorch/XLA saves the graphs of a call, and the
-folder in which XLA saves the modules that it compiles."""
+"""In the scratch folder: what the names of the files begin with in which PyTorch/XLA saves the graphs of a call, and
+the folder in which XLA saves the modules that it compiles."""
 
 
 def _formats(text: str) -> list[str]:
@@ -43,7 +43,7 @@ def _formats(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(dumping.Out):
     work: Work
     kinds: Sequence[str] = option(BASELINE_DUMPS, help='JSON list, such as ["profile", "ir"]')
     save_ir: Sequence[str] = option(
@@ -51,8 +51,6 @@ class Options:
     )
     repeat: int = option(1, help="repetitions; each has a folder")
     iterations: int = option(1, help="calls per repetition")
-    out_folder: Path
-    out_listing: Path = option(help="JSON file: sizes by file name")
 
 
 def main() -> None:
@@ -72,12 +70,12 @@ def main() -> None:
         os.environ["XLA_SAVE_TENSORS_FMT"] = args.save_ir[0]
         if "hlo_modules" in args.kinds:
             # After the baseline's own flags: if a flag is given twice, the last one counts.
-            dumping = f"--xla_dump_to={scratch / SAVED_HLO} --xla_dump_hlo_as_text"
-            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {dumping}".strip()
+            asked = f"--xla_dump_to={scratch / SAVED_HLO} --xla_dump_hlo_as_text"
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {asked}".strip()
         dump(args, scratch)
         if len(args.save_ir) > 1 and (args.out_folder / "0" / IR).exists():
             _dump_other_formats(args, scratch)
-    atomic.write_json(args.out_listing, listing(args.out_folder))
+    atomic.write_json(args.out_listing, dumping.listing(args.out_folder))
 
 
 def dump(args: Options, scratch: Path) -> None:
@@ -87,7 +85,7 @@ def dump(args: Options, scratch: Path) -> None:
     runtime, device = open_runtime(args.work)
     channel.working()
     session = runtime.open_session(args.work, device)
-    clear(args.out_folder)
+    dumping.clear(args.out_folder)
     tables = []
     for number in range(args.repeat):
         folder = args.out_folder / str(number)
@@ -115,7 +113,7 @@ def dump(args: Options, scratch: Path) -> None:
         if "dynamo_counters" in args.kinds and (counters := profiling.dynamo_counters()):
             atomic.write_json(folder / "dynamo_counters.json", counters)
     if tables:
-        atomic.write_text(args.out_folder / TABLES, "\n".join(tables))
+        atomic.write_text(args.out_folder / dumping.TABLES, "\n".join(tables))
     settle(runtime)
 
 

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from scripts.core import atomic, channel, options, process
 from scripts.core.options import option
-from scripts.features.profile.dumping import clear, listing
+from scripts.features.profile import dumping
 from scripts.iree.compile_options import CompileOptions
 from scripts.iree.tools import tool
 from scripts.matrix.choices import IREE_DUMPS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(CompileOptions):
+class Options(CompileOptions, dumping.Out):
     kinds: Sequence[str] = option(IREE_DUMPS, help='JSON list, such as ["iree_phases"]')
-    out_folder: Path
-    out_listing: Path = option(help="JSON file: sizes by file name")
 
 
 def main() -> None:
     channel.working()
     args = options.parse(Options)
-    clear(args.out_folder)
+    dumping.clear(args.out_folder)
     folder = args.out_folder / "0"
     folder.mkdir(parents=True)
     wanted = []
@@ -51,7 +48,7 @@ def main() -> None:
     )
     if run.returncode != 0:
         process.exit_like(run.returncode)
-    atomic.write_json(args.out_listing, listing(args.out_folder))
+    atomic.write_json(args.out_listing, dumping.listing(args.out_folder))
 
 
 if __name__ == "__main__":

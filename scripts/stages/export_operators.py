@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import json
@@ -20,10 +19,7 @@ from scripts.lowering import capture, link
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.export_operators", description=__doc__
-    )
-    batch_worker.add_arguments(parser)
+    parser = batch_worker.parser("export_operators", __doc__)
     parser.add_argument("--exporter", required=True, help="a module of scripts/exporters")
     parser.add_argument("--exporter-options", default="{}", type=json.loads, help="JSON object")
     parser.add_argument("--out", required=True, type=Path, help="folder of the batch")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,7 @@ from scripts.verify import codes
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.make_operator_references", description=__doc__
-    )
-    batch_worker.add_arguments(parser)
+    parser = batch_worker.parser("make_operator_references", __doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--out", required=True, type=Path, help="folder of the batch")

@@ -20,7 +20,7 @@ from scripts.iree.session import NoDevice, device_info
 from scripts.matrix import plugins, threads
 from scripts.timing import arguments as timing_arguments
 from scripts.timing import machine_limits
-from scripts.timing.hostload import HostWatch
+from scripts.timing.hostload import watched
 from scripts.timing.machine_limits import MachineLimits, Sample
 from scripts.torch_runtime.runtime import NoDevice as NoTorchDevice
 
@@ -68,8 +68,9 @@ def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
     of_torch = _through_torch(kind, number) if kind in plugins.DEVICES else ()
     of_iree = limit_samples.take(programs, kind, number)
     on_cpu = kind == "cpu"
-    with HostWatch(number if on_cpu else 1) as host:
+    with watched() as load:
         samples = (*of_torch, *of_iree)
+    others = load.others(number if on_cpu else 1)
     return MachineLimits(
         device=kind,
         device_name=device["name"],
@@ -77,7 +78,7 @@ def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
         measured_at=started,
         samples=samples,
         versions=plugins.installed(VERSIONS),
-        doubts=machine_limits.doubts(samples, host.load.foreign + host.load.steal),
+        doubts=machine_limits.doubts(samples, others.foreign + others.steal),
     )
 
 

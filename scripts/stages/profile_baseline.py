@@ -79,7 +79,10 @@ def profile(cell: Work) -> dict[str, Any]:
         "threads": cell.threads,
         "calls": calls,
         "call_ms": _median_ms(session, calls),
-        "modules": [asdict(module) for module in sorted(found, key=lambda module: -module.ms)],
+        "modules": [
+            {"module": module.path, "kind": module.kind, "ms": ms}
+            for module, ms in sorted(found.items(), key=lambda item: -item[1])
+        ],
     } | work_of_model
 
 

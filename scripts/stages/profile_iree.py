@@ -1,8 +1,8 @@
 """Write how the time of a module's call is divided among its dispatches, and what they compute.
 
 Each dispatch has its time, its workgroups ("tiles"), the operators of the captured graph that it computes, and the
-nn.Modules that they come from. The program is compiled again up to the stream phase, with the flags of the target, to find out
-which operations a dispatch computes. No row of the results has these times.
+nn.Modules that they come from. The program is compiled again up to the stream phase, with the flags of the target, to
+find out which operations a dispatch computes. No row of the results has these times.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _locations(path: Path) -> Locations:
 def described(
     found: Sequence[sites.Site], dispatches: Sequence[profile.Dispatch], located: Locations
 ) -> list[dict[str, Any]]:
-    """Each dispatch of the program with its time and the nodes that it computes (name, operator, module), that of its root
-    first."""
+    """Each dispatch of the program with its time and the nodes that it computes (name, operator, module), that of its
+    root first."""
     return [
         asdict(timed)
         | {

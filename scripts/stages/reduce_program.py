@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, commands, exits
-from scripts.features.reproduce.reduction import failures, shrinking
+from scripts.features.reproduce.reduction import failures, mismatch, shrinking
 from scripts.features.reproduce.reduction.mismatch import Comparison
 from scripts.features.reproduce.reduction.reduced_program import NotReducible, Program
 from scripts.features.reproduce.reduction.shrinking import Search
-from scripts.iree.compiler import Compiler
+from scripts.iree.tools import Compiler
 
 SLOWER = 3.0
 """A part may take this many times as long as the whole program, and at least LEAST_S."""
@@ -171,7 +171,7 @@ class Reduction:
         difference = comparison.difference(text, limit_s)
         if difference is None:
             raise NotReducible("its reduced program does not show the difference again")
-        difference.save(folder)
+        mismatch.save(folder, difference.inputs, difference.right)
         said = {
             "output": difference.output,
             "largest_difference": difference.largest,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -16,9 +17,8 @@ from scripts.matrix import cell
 from scripts.records import coverage, markdown, remedied
 from scripts.records.coverage import COLUMNS, ENDINGS
 from scripts.records.markdown import text
+from scripts.records.provenance import Provenance
 from scripts.records.results_file import BadRecords, Record, read
-from scripts.records.row import Row
-from scripts.records.versions import OF_EVERY_RECORD
 
 LOWERING_PATH = ["frontend", "target"]
 MODEL = ["suite", "model"]
@@ -101,8 +101,9 @@ def to_csv(cells: pd.DataFrame) -> str:
 
 def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
     """The sections of the Markdown page, below its title: counts and reasons before the long table."""
-    is_remedied = cells["remedy"].any()
-    is_compiled = is_remedied or not cells["frontend_used"].all()
+    provenance = Provenance()
+    for record in records:
+        provenance.add(record.data)
     bodies = {
         "By suite": table(suites(cells)),
         "Why cells stopped": (
@@ -112,15 +113,14 @@ def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
         "Compiled": (
             "Cells by how they were compiled. *By remedy*: as asked they fail, and another lowering path, level or set"
             f" of flags compiles them.\n\n{table(compiled(cells))}"
-        ) if is_compiled else "",
+        ) if (cells["way"] != remedied.WAYS[0]).any() else "",
         "Remedies": (
             "Cells that a remedy has compiled. They count as failed above and below if it took another lowering"
             f" path.\n\n{table(made_good(cells))}"
-        ) if is_remedied else "",
+        ) if cells["remedy"].any() else "",
         "By model": f"{LEGEND}\n{table(models(cells))}",
         "Rewrites": table(rewrites(cells)) if cells["rewrites"].any() else "",
-        "Baselines": "" if all(one.is_iree for one in records) else table(baselines(records)),
-        "Versions": f"{table(versions(records))}\nDevices: {', '.join(devices(records)) or 'none'}.\n",
+        "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
     }  # fmt: skip
     return "".join(f"\n{section}" for section in markdown.sections(bodies))
 
@@ -141,10 +141,9 @@ def suites(cells: pd.DataFrame) -> pd.DataFrame:
 
 def compiled(cells: pd.DataFrame) -> pd.DataFrame:
     """Targets (down) and how their cells were compiled (across)."""
-    rows = zip(cells["target"], cells["frontend_used"], cells["remedy"], strict=True)
-    found = remedied.counts(rows)
-    lines = [[target, *(of[way] for way in remedied.WAYS)] for target, of in found.items()]
-    return pd.DataFrame(lines, columns=["target", *remedied.WAYS])
+    counts = pd.crosstab(cells["target"], cells["way"])
+    counts = counts.reindex(index=cells["target"].unique(), columns=remedied.WAYS, fill_value=0)
+    return counts.rename_axis("target").reset_index()
 
 
 def made_good(cells: pd.DataFrame) -> pd.DataFrame:
@@ -161,13 +160,8 @@ def models(cells: pd.DataFrame) -> pd.DataFrame:
     """Models (down) and lowering paths (across); the last row counts the verified models."""
     marks = cells.pivot(index=MODEL, columns=LOWERING_PATH, values="mark")
     verified = cells.groupby(LOWERING_PATH)["verified"].agg(lambda v: f"{v.sum()} of {len(v)}")
-    order = {
-        name: {value: place for place, value in enumerate(cells[name].unique())}
-        for name in LOWERING_PATH
-    }
-    paths = sorted(
-        marks.columns, key=lambda r: [order[n][v] for n, v in zip(LOWERING_PATH, r, strict=True)]
-    )
+    every = itertools.product(*(cells[name].unique() for name in LOWERING_PATH))
+    paths = [path for path in every if path in marks.columns]
     rows = marks.reindex(index=pd.MultiIndex.from_frame(cells[MODEL].drop_duplicates()))
     rows = rows[paths].fillna("–").reset_index()
     rows.columns = ["suite", "model", *("/\n".join(path) for path in paths)]
@@ -234,50 +228,6 @@ def rewrites(cells: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index().set_axis(["frontend", "rewrite", "programs", "models"], axis=1)
 
 
-def baselines(records: Sequence[Record]) -> pd.DataFrame:
-    """Models (down) and baselines (across): verified, or the reason."""
-    rows: dict[tuple[str, str], dict[str, str]] = {}
-    for record in records:
-        if not record.is_iree:
-            name = record.parts[0] if record["test"] == "eval" else "/".join(record.parts)
-            row = rows.setdefault((record["suite"], record["model"]), {})
-            row[name] = coverage.baseline_mark(Row.of(record.data))
-    names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    lines = [[*key, *(row.get(name, "–") for name in names)] for key, row in rows.items()]
-    return pd.DataFrame(lines, columns=[*MODEL, *names])
-
-
-def versions(records: Sequence[Record]) -> pd.DataFrame:
-    """The versions in the rows, per frontend or baseline."""
-    columns = ["rows of", "torch", "exporter", "torch_xla", "IREE", "others"]
-    found: dict[str, list[set[str]]] = {}
-    for record in records:
-        has = {name: value for name, value in (record.data.get("versions") or {}).items() if value}
-        exporter = record.data["experiment"].get("exporter") or ""
-        build = f"+{has['torch_build']}" if "torch_build" in has else ""
-        named = (*OF_EVERY_RECORD, "torch_build")
-        values = [
-            f"{has['torch']}{build}" if "torch" in has else "",
-            f"{exporter} {has['frontend']}".strip() if "frontend" in has else "",
-            has.get("torch_xla"),
-            has.get("iree"),
-            ", ".join(f"{name} {value}" for name, value in has.items() if name not in named),
-        ]
-        sets = found.setdefault(record.parts[0], [set() for _ in values])
-        for known, value in zip(sets, values, strict=True):
-            if value:
-                known.add(value)
-    rows = [[of, *(", ".join(_builds(known)) for known in sets)] for of, sets in found.items()]
-    shown = pd.DataFrame(rows, columns=columns)
-    return shown if shown["others"].any() else shown.drop(columns="others")
-
-
-def devices(records: Iterable[Record]) -> list[str]:
-    """The devices on which something ran, by kind: `cpu: <name>`."""
-    found = {(r["device"], r.data["run"].get("device_name")) for r in records}
-    return [f"{kind}: {text(name)}" for kind, name in sorted(f for f in found if f[1])]
-
-
 def table(rows: pd.DataFrame, quoted: str = "") -> str:
     """Return a Markdown table. Numbers are aligned to the right; the column `quoted` is code."""
     right = [n for n, kind in enumerate(rows.dtypes) if pd.api.types.is_numeric_dtype(kind)]
@@ -287,11 +237,6 @@ def table(rows: pd.DataFrame, quoted: str = "") -> str:
         for row in rows.itertuples(index=False)
     ]
     return markdown.table([text(name) for name in rows.columns], lines, right)
-
-
-def _builds(known: set[str]) -> list[str]:
-    """Versions, without those that only lack the build: "2.9.0" if "2.9.0+cpu" is there too."""
-    return sorted(v for v in known if not any(w.startswith(f"{v}+") for w in known))
 
 
 def _from_here(path: Path) -> str:

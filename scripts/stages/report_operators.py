@@ -1,7 +1,6 @@
 """Write the table of operators × lowering paths and targets into a page, from the records of a run.
 
-The page has two comments, `<!-- operators -->` and `<!-- end of operators -->`. What is between them
-is replaced.
+The page has two comments, `<!-- operators -->` and `<!-- end of operators -->`. What is between them is replaced.
 """
 
 from __future__ import annotations
@@ -63,7 +62,13 @@ def tables(table: Table) -> str:
 def _totals(table: Table, found: dict[str, Rates]) -> str:
     """Return the problems that pass, by lowering path (down) and target (across)."""
     names = list(dict.fromkeys(column.name for column in table.paths))
-    head = ["", *(f"{text(target)}: {_verb(of)}" for target, of in found.items())]
+    head = [
+        "",
+        *(
+            f"{text(target)}: {'verified' if of.has_run else 'compiled'}"
+            for target, of in found.items()
+        ),
+    ]
     rows = [
         [text(name), *(_share(of, name) for of in found.values())]
         for name in (names if len(names) == 1 else (*names, "any path"))
@@ -72,10 +77,6 @@ def _totals(table: Table, found: dict[str, Rates]) -> str:
         f"{len(table.problems):,} problems of {len({p.op for p in table.problems}):,} operators."
     )
     return f"{count}\n\n{markdown.table(head, rows, right=range(1, len(head)))}{_weak(table)}"
-
-
-def _verb(of: Rates) -> str:
-    return "verified" if of.has_run else "compiled"
 
 
 def _share(of: Rates, name: str) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from scripts.core import atomic, commands, exits
 from scripts.features import registry
 from scripts.features.operators.problems import dataset, selection, traces
-from scripts.features.operators.problems.problem import Problem, merged
+from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.problems.selection import Selection
 from scripts.features.operators.settings import Operators
 
@@ -34,7 +34,7 @@ def main() -> None:
     args = parser.parse_args()
     source = msgspec.convert(args.source, Operators)
     try:
-        problems, notes = _read(source, args.traces)
+        problems, notes = dataset.read_source(source.dataset, source.mapping, args.traces)
     except (dataset.DatasetError, traces.TraceError, OSError) as error:
         exits.fail(str(error))
     chosen = selection.select(problems, source.selection)
@@ -50,19 +50,9 @@ def main() -> None:
         print(note)
 
 
-def _read(source: Operators, files: Sequence[Path]) -> tuple[list[Problem], list[str]]:
-    """Return the problems of a source, and notes about what it lacks."""
-    if source.dataset:
-        return dataset.read_named(source.dataset, source.mapping)
-    empty = [file for file in files if not file.stat().st_size]
-    notes = [f"{file} is empty: its model could not be traced" for file in empty]
-    read = (problem for file in files for problem in traces.read(file))
-    return list(merged(read)), notes
-
-
 def _write(folder: Path, source: Operators, chosen: Sequence[Problem]) -> None:
     """Write all problems, and those of each batch, in order."""
-    lines = {p.uuid: json.dumps(p.to_json(), allow_nan=False) + "\n" for p in chosen}
+    lines = {problem.uuid: problem.line() for problem in chosen}
     atomic.write_text(folder / "problems.jsonl", "".join(lines.values()))
     batches: dict[str, list[str]] = {name: [] for name in source.batch_names()}
     for uuid, line in lines.items():

@@ -37,10 +37,7 @@ EMPTY = {"op": "aten.neg.default", "args": "((T([1], f32),), {})", "inputs": ""}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.verify_operator_baseline", description=__doc__
-    )
-    batch_worker.add_arguments(parser)
+    parser = batch_worker.parser("verify_operator_baseline", __doc__)
     parser.add_argument("--runtime", required=True, help="a module of scripts/baselines")
     parser.add_argument("--device", default="cpu", choices=plugins.DEVICES)
     parser.add_argument("--cache", required=True, type=Path, help="folder for inductor")

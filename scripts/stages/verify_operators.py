@@ -24,10 +24,7 @@ from scripts.verify.verify import Check
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.verify_operators", description=__doc__
-    )
-    batch_worker.add_arguments(parser)
+    parser = batch_worker.parser("verify_operators", __doc__)
     parser.add_argument("--device", required=True, help="IREE device URI: local-task, cuda://0")
     timing_arguments.add_threads(parser)
     parser.add_argument("--out", required=True, type=Path, help="folder of the batch")

@@ -21,7 +21,7 @@ from scripts.core import process
 from scripts.supervise import fork_server
 from scripts.supervise.job import CannotStart
 
-Ended = tuple[int, float]
+Exit = tuple[int, float]
 """Exit code (negative: signal), peak resident set of the process itself in MiB (ru_maxrss)."""
 
 CONNECT_SECONDS = 5.0
@@ -76,7 +76,7 @@ class Spawned:
             return [self.pid, *process.descendants(self.pid)]
         return process.descendants(os.getpid())
 
-    def reap(self, options: int = os.WNOHANG) -> Ended | None:
+    def reap(self, options: int = os.WNOHANG) -> Exit | None:
         """How the process of the stage ended; None while it is running."""
         pid, status, usage = os.wait4(self.pid, options)
         if not pid:
@@ -84,7 +84,7 @@ class Spawned:
         self._popen.returncode = os.waitstatus_to_exitcode(status)
         return self._popen.returncode, process.rss_mb(usage)
 
-    def kill(self) -> Ended:
+    def kill(self) -> Exit:
         """Kill the whole tree and wait for its end."""
         if self._several:
             process.kill_tree(self.pid)
@@ -118,7 +118,7 @@ class Forked:
     def tree(self) -> list[int]:
         return [self.pid, *process.descendants(self.pid)]
 
-    def reap(self) -> Ended | None:
+    def reap(self) -> Exit | None:
         if not select.select([self._opened], [], [], 0)[0]:
             return None
         said = b""
@@ -130,7 +130,7 @@ class Forked:
         ended = json.loads(said)
         return ended["returncode"], ended["max_rss_mb"]
 
-    def kill(self) -> Ended:
+    def kill(self) -> Exit:
         process.kill_tree(self.pid)
         while (ended := self.reap()) is None:
             time.sleep(0.01)

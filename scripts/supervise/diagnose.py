@@ -38,9 +38,8 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"NONDETERMINISTIC_EAGER_RUN", "error", "nondeterministic-eager"),
         (r"BUFFER_MUTATION", "unsupported", "buffer-mutation"),
         (r"bad_alloc|MemoryError\b|\bout of memory\b|can(no|')t allocate memory|RESOURCE_EXHAUSTED", "oom", "out-of-memory"),
-        # An operation of an input dialect without a lowering is unsupported; one of a code
-        # generator's own dialects is a bug.
-        # numpy's tofile and IREE's archives do not include the system's message.
+        # An operation of an input dialect without a lowering is unsupported; one of a code generator's own dialects is
+        # a bug. numpy's tofile and IREE's archives do not include the system's message.
         (r"No space left on device|Disk quota exceeded|out of disk space|\d requested and \d+ written", "error", outcome.DISK_FULL),
         (r"failed to legalize .*'(torch|stablehlo|chlo|tm_tensor)\.", "unsupported", "legalization"),
         (r"failed to legalize", "error", "legalization"),

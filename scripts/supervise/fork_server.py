@@ -28,11 +28,9 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from scripts.core import channel, exits, process
-from scripts.supervise import compiled
 
 PACKAGES = (
     "numpy",
@@ -60,28 +58,18 @@ PACKAGES = (
 )
 """Packages to import if the environment has them. Importing must not start a thread (a test checks)."""
 
-OWN = Path(__file__).parents[1]
-"""This project's modules: the folder scripts/."""
-
 MESSAGE_BYTES = 1 << 20
 """Maximum size of a request in bytes; it contains all environment variables."""
 
 
 @dataclass
-class _Client:
-    """A connection from a supervisor, and the stage that was forked for it, if any."""
-
-    connection: socket.socket
-    child: int | None = None
-
-
-@dataclass
 class Server:
-    """Forks stages until process `owner` ends. `listener` is bound and listening."""
+    """Forks stages until process `owner` ends. `listener` is bound and listening. `children`: the connections from
+    supervisors, with the stage that was forked for each, if any."""
 
     listener: socket.socket
     owner: int
-    clients: dict[int, _Client] = field(default_factory=dict)
+    children: dict[socket.socket, int | None] = field(default_factory=dict)
     pid: int = field(default_factory=os.getpid)
 
     def serve(self) -> Request | None:
@@ -101,56 +89,55 @@ class Server:
                         # Of this user only: an abstract socket has no permissions.
                         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
                         if array.array("i", peer)[1] == os.getuid():
-                            self.clients[connection.fileno()] = _Client(connection)
+                            self.children[connection] = None
                             ready.register(connection, selectors.EVENT_READ)
                         else:
                             connection.close()
                         continue
-                    client = self.clients[key.fd]
-                    request = self._answer(client)
+                    connection = cast(socket.socket, key.fileobj)
+                    request = self._answer(connection)
                     if request is not None:  # this is the forked process
                         return request
-                    if client.connection.fileno() < 0:
-                        ready.unregister(key.fileobj)
-                        del self.clients[key.fd]
+                    if connection.fileno() < 0:
+                        ready.unregister(connection)
+                        del self.children[connection]
 
-    def _answer(self, client: _Client) -> Request | None:
+    def _answer(self, connection: socket.socket) -> Request | None:
         """Do what a supervisor requests. Closes the connection if the supervisor is gone or served."""
         try:
-            data, fds, _, _ = socket.recv_fds(client.connection, MESSAGE_BYTES, 2)
+            data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 2)
         except ConnectionError:
             data, fds = b"", []
         if data == REAP or not data:
-            if client.child is not None:
-                ended = self._reap(client, kill=not data)
+            if (child := self.children[connection]) is not None:
+                ended = self._reap(child, kill=not data)
                 with contextlib.suppress(OSError):
-                    client.connection.send(json.dumps(ended).encode())
-            client.connection.close()
+                    connection.send(json.dumps(ended).encode())
+            connection.close()
             return None
         request = Request(**json.loads(data))
         answer: dict[str, Any]
         if (threads := len(os.listdir("/proc/self/task"))) > 1:
             answer = {"refused": f"the process to fork has {threads} threads"}
         else:
-            client.child = os.fork()
-            if not client.child:
+            child = self.children[connection] = os.fork()
+            if not child:
                 self._become_stage(request, fds)
                 return request
-            answer = {"pid": client.child}
+            answer = {"pid": child}
         for fd in fds:
             os.close(fd)
-        client.connection.send(json.dumps(answer).encode())
+        connection.send(json.dumps(answer).encode())
         return None
 
-    def _reap(self, client: _Client, kill: bool) -> dict[str, float]:
+    def _reap(self, child: int, kill: bool) -> dict[str, float]:
         """Exit code and peak resident set of a stage, after the end of its whole process tree."""
-        assert client.child is not None
         if kill:  # its supervisor is gone
-            process.kill_tree(client.child)
-        _, status, usage = os.wait4(client.child, 0)
-        others = [c.child for c in self.clients.values() if c.child and c is not client]
-        process.kill_descendants(but=others)
-        client.child = None
+            process.kill_tree(child)
+        _, status, usage = os.wait4(child, 0)
+        process.kill_descendants(
+            but=[pid for pid in self.children.values() if pid and pid != child]
+        )
         return {
             "returncode": os.waitstatus_to_exitcode(status),
             "max_rss_mb": process.rss_mb(usage),
@@ -164,8 +151,8 @@ class Server:
         process.adopt_orphans()
         os.setsid()
         self.listener.close()
-        for client in self.clients.values():
-            client.connection.close()
+        for connection in self.children:
+            connection.close()
         output, own_channel = fds
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)
@@ -227,11 +214,7 @@ def ends_with(owner: int) -> Iterator[None]:
 
 
 def preload() -> list[str]:
-    """Import those of PACKAGES that the environment has, and compile this project's modules.
-
-    Returns the packages that could not be imported, with the reasons.
-    """
-    compiled.compile_all([OWN])
+    """Import those of PACKAGES that the environment has. Returns those that cannot be imported, with the reasons."""
     # OpenBLAS starts its threads when numpy is imported. (A stage gets variables of its own.)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     problems = []
@@ -251,9 +234,9 @@ def run_stage(request: Request) -> int:
     tempfile.tempdir = None  # of the server's environment; the stage has its own TMPDIR
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    for name in [n for n in sys.modules if n.partition(".")[0] == OWN.name]:
+    for name in [n for n in sys.modules if n.partition(".")[0] == "scripts"]:
         del sys.modules[name]
-    compiled.use([OWN])
+    importlib.invalidate_caches()
     sys.argv = [request.module, *request.arguments]
     try:
         return exits.code_of(

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from scripts.supervise.members import Member, Process
 from scripts.timing import ratios
@@ -46,15 +45,6 @@ def unfit(timing: GroupTiming) -> str:
     if at is None or at.low <= 1 <= at.high:
         return ""
     return f"two processes of {part.control} differ by a factor of {at.ratio:.3f}: the machine was not fit"
-
-
-def with_code_of(root: Path) -> dict[str, str]:
-    """Environment variables by which a process imports this project's modules from `root`, in whatever folder it runs."""
-    paths = [str(root), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    return {
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, paths))),
-        "PYTHONSAFEPATH": "1",
-    }
 
 
 def _start(member: Member) -> Process:

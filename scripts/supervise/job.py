@@ -11,13 +11,12 @@ from pathlib import Path
 class Job:
     """One stage of one cell: what to run, what it makes, what it may use.
 
-    `artifacts` are the paths as written in `command`; the child gets a scratch path instead of each.
-    `memory_mb` limits the resident set of the whole process tree. `skip` is the reason why the job
-    must not run at all. `owner` is the process that must remain this one's parent (default: the
-    present parent); if it ends, the job stops. `more_time` and `more_memory`: the limit would be
-    larger in a further attempt. `preload`: fork the stage from the run's process that has imported
-    the packages of its environment (fork_server). `cpu_s`: CPU seconds of the process tree after which the job is
-    stopped as well; None for no such limit. `hang`: why it is not run, as it is known to hang ("": it is run).
+    `artifacts` are the paths as written in `command`; the child gets a scratch path instead of each. `memory_mb` limits
+    the resident set of the whole process tree. `skip` is the reason why the job must not run at all. `owner` is the
+    process that must remain this one's parent (default: the present parent); if it ends, the job stops. `more_time` and
+    `more_memory`: the limit would be larger in a further attempt. `preload`: fork the stage from the run's process that
+    has imported the packages of its environment (fork_server). `cpu_s`: CPU seconds of the process tree after which the
+    job is stopped as well; None for no such limit. `hang`: why it is not run, as it is known to hang ("": it is run).
     """
 
     stage: str

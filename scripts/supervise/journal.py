@@ -28,9 +28,8 @@ class Spent:
 class Account:
     """Seconds of the last run in a journal.
 
-    `environments`: wall time during which environments were made. `busy`: other wall time during which
-    at least one reference, exporter, compiler or measurement ran. `stages`: the time of each stage
-    (stages may overlap).
+    `environments`: wall time during which environments were made. `busy`: other wall time during which at least one
+    reference, exporter, compiler or measurement ran. `stages`: the time of each stage (stages may overlap).
     """
 
     wall: float
@@ -47,8 +46,7 @@ class Account:
 
 def begin(journal: Path) -> None:
     """Mark the start of a run."""
-    with journal.open("a", encoding="utf-8") as out:
-        out.write(json.dumps({"run": os.getpid(), "start": time.time()}) + "\n")
+    append(journal, {"run": os.getpid(), "start": time.time()})
 
 
 def append(journal: Path, entry: dict) -> None:
@@ -66,15 +64,12 @@ def append(journal: Path, entry: dict) -> None:
         os.close(fd)
 
 
-def entries(journal: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
-    """The lines of a journal (or those in its last bytes) that a killed process has not left half-written."""
-    with journal.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - (last_bytes or size)))
-        for line in file.read().splitlines():
-            with contextlib.suppress(ValueError):
-                if isinstance(entry := json.loads(line), dict):
-                    yield entry
+def entries(journal: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a journal that a killed process has not left half-written."""
+    for line in journal.read_bytes().splitlines():
+        with contextlib.suppress(ValueError):
+            if isinstance(entry := json.loads(line), dict):
+                yield entry
 
 
 def of_last_run(journal: Path, now: float) -> Account | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from scripts.core import atomic, channel, process
 from scripts.supervise import outcome
-from scripts.supervise.child import CannotFork, Child, Ended, Spawned, fork
+from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.job import CannotStart, Job
 from scripts.supervise.watch import Watch
@@ -114,7 +114,7 @@ class Process:
         self._member, self._load_s, self._check = member, load_s, check
         self._said = b""
         self._too_large: MemberEnded | None = None
-        self._killed: Ended | None = None
+        self._killed: Exit | None = None
         # A worker is killed at its end, and cannot remove what it has written.
         self._temporary = tempfile.TemporaryDirectory(prefix="worker-", ignore_cleanup_errors=True)
         ours, theirs = socket.socketpair()
@@ -219,7 +219,7 @@ class Process:
                 raise self._diagnosed(self._wait())
             self._said += data
 
-    def _wait(self) -> Ended:
+    def _wait(self) -> Exit:
         """How the process ended. One that closed its channel and goes on is killed."""
         deadline = time.monotonic() + 10
         while (ended := self._killed or self._reap()) is None:
@@ -228,7 +228,7 @@ class Process:
             time.sleep(0.01)
         return ended
 
-    def _reap(self) -> Ended | None:
+    def _reap(self) -> Exit | None:
         """How the process ended; None while it runs. It ends with the process that forked it."""
         try:
             return self._child.reap()
@@ -237,7 +237,7 @@ class Process:
             self._child.clear()
             raise MemberEnded("crashed", signal.SIGKILL.name, str(error)) from error
 
-    def _diagnosed(self, ended: Ended) -> MemberEnded:
+    def _diagnosed(self, ended: Exit) -> MemberEnded:
         self._ended = True
         self._child.clear()
         if self._too_large:

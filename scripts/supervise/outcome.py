@@ -7,11 +7,12 @@ identical byte for byte, and seconds and memory differ in every run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic
+from scripts.core import atomic, digest
 from scripts.core.digest import Digest
 
 OK = "ok"
@@ -38,11 +39,10 @@ PASSING = frozenset({DAMAGED_FILE, DISK_FULL, *KILLED_BY})
 class Outcome:
     """How one stage of one cell ended.
 
-    `reason` is a class to group by, `detail` the line that a compiler engineer would quote;
-    both are empty when `status` is ok. `blocked_by` is "<stage> <cell>" of the first failure
-    upstream. `command` runs as it stands in the folder that holds results/. `fingerprint` is of
-    the code that ran, `due` the param that asked for it (see fingerprint.due), `limit` the
-    seconds or MiB that a timeout or oom met.
+    `reason` is a class to group by, `detail` the line that a compiler engineer would quote; both are empty when
+    `status` is ok. `blocked_by` is "<stage> <cell>" of the first failure upstream. `command` runs as it stands in the
+    folder that holds results/. `fingerprint` is of the code that ran, `due` the param that asked for it (see
+    fingerprint.due), `limit` the seconds or MiB that a timeout or oom met.
     """
 
     status: str
@@ -167,3 +167,38 @@ def condemn(status_path: str | Path, what: str) -> None:
     if found.status != DAMAGED:
         now = dataclasses.replace(found, status=DAMAGED, reason=DAMAGED_FILE, detail=what)
         atomic.write_json(status_path, dataclasses.asdict(now))
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged file: the status file of the stage that made it, and the difference."""
+
+    status_path: Path
+    what: str
+
+
+def first_damage(command: Sequence[str], own: Collection[Path] = ()) -> Damage | None:
+    """The first damaged file among those that a command names; None if there is none.
+
+    A word of the command, or the value in `--option=value`, is checked if it is a file whose digest
+    is in the usage file of its folder. `own` are the artifacts that the command will write.
+    """
+    for word in command:
+        path = Path(word.partition("=")[2] if word.startswith("--") else word)
+        if path in own or not os.path.isfile(path.parent / USAGE):
+            continue
+        if what := difference(path):
+            return Damage(path.with_name(STATUS), what)
+    return None
+
+
+def difference(path: Path) -> str:
+    """How a file differs from what its stage wrote; "" if it does not, or if no digest is known."""
+    try:
+        usage = read_usage(path)
+    except (OSError, ValueError) as error:
+        return str(error)
+    made = usage.artifacts.get(path.name) if usage else None
+    if made is None or not (how := digest.difference(path, made)):
+        return ""
+    return f"{path} is damaged: {how}; the next run makes it again"

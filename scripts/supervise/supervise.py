@@ -10,23 +10,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
-from scripts.core import atomic, digest
+from scripts.core import atomic, checkout, digest
 from scripts.core.digest import Digest
-from scripts.supervise import damage, journal, memory_series, outcome, verdict
+from scripts.supervise import journal, memory_series, outcome
 from scripts.supervise.caplog import CappedLog
-from scripts.supervise.damage import Damage
-from scripts.supervise.diagnose import Diagnosis
+from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.job import CannotStart, Interrupted, Job, MoreNeeded
-from scripts.supervise.memory_series import Series
-from scripts.supervise.outcome import Outcome, Usage
+from scripts.supervise.outcome import Damage, Outcome, Usage
 from scripts.supervise.watch import Ended, Watch
 
 SKIP_LIST = "skip-list"
@@ -41,13 +41,16 @@ SHORT_OF = {
 }
 """Reasons that a larger limit may remove, and the field of Job that says whether there is one."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL_BYTES = 1 << 20
+"""A file system with less free space counts as full, and as the cause of any failure."""
+MODEL_FILE = "--model-file"
+"""The option of every stage that loads a model (torch_model/arguments.py)."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The result of running a stage: how it ended, and the digests of its artifacts by file name.
-    `fault`: an error of the supervisor itself. `damage`: the damaged file because of which the stage
-    was not started."""
+    """The result of running a stage: how it ended, and the digests of its artifacts by file name. `fault`: an error of
+    the supervisor itself. `damage`: the damaged file because of which the stage was not started."""
 
     ended: Ended
     made: Mapping[str, Digest] = field(default_factory=dict)
@@ -63,13 +66,12 @@ which artifacts are made, and the job's log."""
 def run(job: Job, work: Work | None = None) -> Outcome:
     """Run a job, write status.json and usage.json, and return the outcome.
 
-    `work`: what to do instead of running the command of the job as one process. The job then fails
-    only if `work` raises an exception.
+    `work`: what to do instead of running the command of the job as one process. The job then fails only if `work`
+    raises an exception.
 
-    Raises Interrupted if it is asked to stop (SIGTERM, SIGINT) or orphaned, MoreNeeded if a limit was
-    reached and a further attempt would have a larger one, and OSError if the outcome cannot be
-    written. In these cases the process tree has ended and no status is written, so that the next run,
-    or the next attempt, repeats the job.
+    Raises Interrupted if it is asked to stop (SIGTERM, SIGINT) or orphaned, MoreNeeded if a limit was reached and a
+    further attempt would have a larger one, and OSError if the outcome cannot be written. In these cases the process
+    tree has ended and no status is written, so that the next run, or the next attempt, repeats the job.
     """
     owner = os.getppid() if job.owner is None else job.owner
     if os.getppid() != owner:
@@ -88,18 +90,19 @@ def run(job: Job, work: Work | None = None) -> Outcome:
             return _record_blocked(
                 job, _skipped(job, outcome.read_or_damaged(ran.damage.status_path))
             )
-        diagnosis = ran.fault or (None if work else verdict.of(job, ran.ended, scratch))
+        diagnosis = ran.fault or (None if work else verdict(job, ran.ended, scratch))
         if diagnosis and getattr(job, SHORT_OF.get(diagnosis.reason, ""), False):
             raise MoreNeeded(f"{job.stage} {job.cell}: {diagnosis.detail}; to be run with more")
         keep = diagnosis is None or ran.ended.keeps_artifacts
         unplaced = _place_artifacts(job, scratch, keep)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)  # first of all, as the disk may be full
-    result = verdict.record(job, unplaced or diagnosis)
+    result = record(job, unplaced or diagnosis)
     made = {} if unplaced else ran.made
     usage = Usage(round(ran.ended.seconds, 3), ran.ended.max_rss_mb, made)
     outcome.write(job.status_path, result, usage)
-    _keep_memory(job, ran.ended.memory)
+    with _noted(f"{job.stage} {job.cell} has no memory over time"):
+        memory_series.write(job.status_path, ran.ended.memory)
     if job.journal is not None:
         line = {
             "stage": result.stage,
@@ -110,25 +113,24 @@ def run(job: Job, work: Work | None = None) -> Outcome:
             "child_seconds": ran.ended.seconds,
             "startup_s": ran.ended.startup_s,
         }
-        try:
+        with _noted(f"{job.journal} lacks a line of {job.cell}"):
             journal.append(job.journal, line)
-        except OSError as error:  # the outcome is recorded all the same
-            print(f"note: {job.journal} lacks a line of {job.cell}: {error}", file=sys.stderr)
     return result
 
 
-def _keep_memory(job: Job, found: Series | None) -> None:
-    """Write the memory over time of a job. If that fails, the outcome is recorded all the same."""
+@contextlib.contextmanager
+def _noted(lack: str) -> Iterator[None]:
+    """Write something that the outcome of a job does not depend on: if that fails, print what is lacking."""
     try:
-        memory_series.write(job.status_path, found)
+        yield
     except OSError as error:
-        print(f"note: {job.stage} {job.cell} has no memory over time: {error}", file=sys.stderr)
+        print(f"note: {lack}: {error}", file=sys.stderr)
 
 
 def _guarded(work: Work, job: Job, owner: int, scratch: Path) -> Ran:
     """Do the work with the log of the job, and catch errors of the supervisor itself."""
     with contextlib.closing(CappedLog(job.log_path)) as log:
-        log.note(verdict.header(job))
+        log.note(_header(job))
         try:
             return work(job, owner, scratch, log)
         except Interrupted:
@@ -144,7 +146,7 @@ def _as_process(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
     try:
         # Gigabytes are read for digests, which must not happen while another stage is timed.
         with watch.stop_requests():
-            if damaged := damage.first(job.command, job.artifacts):
+            if damaged := outcome.first_damage(job.command, job.artifacts):
                 return Ran(Ended(), damage=damaged)
             ended = watch.run()
             return Ran(ended, digests(job, scratch) if ended.keeps_artifacts else {})
@@ -176,7 +178,8 @@ def _record_blocked(job: Job, found: Outcome) -> Outcome:
         by = f"blocked by {found.blocked_by}" if found.blocked_by else found.reason
         log.note(f"# {found.status}: {by}: {found.detail}")
     outcome.write(job.status_path, found, Usage(0.0, 0.0))
-    _keep_memory(job, None)
+    with _noted(f"{job.stage} {job.cell} has no memory over time"):
+        memory_series.write(job.status_path, None)
     return found
 
 
@@ -200,22 +203,96 @@ def blocked(job: Job) -> Outcome | None:
     """The outcome of a job that must not start: `skipped` if it is on a skip list or a stage before it
     failed, naming the first cause, and `timeout` if it is known to hang. None if it may start."""
     if job.skip:
-        return verdict.record(job, Diagnosis(outcome.SKIPPED, SKIP_LIST, job.skip))
+        return record(job, Diagnosis(outcome.SKIPPED, SKIP_LIST, job.skip))
     for path in job.upstream:
         above = outcome.read_or_damaged(path)
         if above.status != outcome.OK:
             return _skipped(job, above)
     if job.hang:
-        return verdict.record(job, Diagnosis("timeout", KNOWN_HANG, f"not run: {job.hang}"))
+        return record(job, Diagnosis("timeout", KNOWN_HANG, f"not run: {job.hang}"))
     return None
 
 
 def _skipped(job: Job, above: Outcome) -> Outcome:
     """The outcome of a job that is skipped because of a stage before it."""
     by = above.blocked_by or ("" if above.reason == SKIP_LIST else f"{above.stage} {above.cell}")
-    return verdict.record(job, Diagnosis(outcome.SKIPPED, above.reason, above.detail), by)
+    return record(job, Diagnosis(outcome.SKIPPED, above.reason, above.detail), by)
 
 
 def _make_empty(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"")
+
+
+def _header(job: Job) -> str:
+    """The line above the output of a stage in its log."""
+    return f"$ {shown(job)}"
+
+
+def shown(job: Job) -> str:
+    """The command of a job, as it can be run in the working folder."""
+    prefix = checkout.prefix() if job.command[1:2] == ["-m"] else []
+    return shlex.join([*prefix, *job.command])
+
+
+def verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
+    """The diagnosis of a failure, or None if the job succeeded: from its end, the output in its log, and its artifacts
+    in `scratch`."""
+    match ended.stopped_for:
+        case "timeout":
+            said = f"; last said: {ended.said}" if ended.said else ""
+            detail = f"still running after {job.timeout_s:g} s{said}"
+            return Diagnosis("timeout", "time-limit", detail)
+        case "cpu-time":
+            detail = f"still running after {job.cpu_s:g} s of CPU time"
+            return Diagnosis("timeout", "cpu-limit", detail)
+        case "oom":
+            detail = f"process tree held {ended.peak_seen_mb:.0f} MiB; the limit is {job.memory_mb:.0f} MiB"
+            return Diagnosis("oom", "memory-limit", detail)
+        case "kernel-oom":
+            detail = (
+                f"the kernel killed it for memory; at most {ended.max_rss_mb:.0f} MiB were seen"
+            )
+            return Diagnosis("oom", "kernel-oom-kill", detail)
+    if ended.returncode != 0:
+        # The command in the header may contain "error:".
+        text = job.log_path.read_text(encoding="utf-8", errors="replace")
+        printed = text.removeprefix(_header(job) + "\n")
+        model_file = dict(pairwise(job.command)).get(MODEL_FILE, "")
+        return _with_full_disk(diagnose(ended.returncode, printed, model_file), scratch)
+    for artifact in job.artifacts:
+        made = scratch / artifact.name
+        if not made.is_file() or made.stat().st_size == 0:
+            return Diagnosis(
+                "error", "no-artifact", f"the stage exited 0 but wrote no {artifact.name}"
+            )
+    return None
+
+
+def record(job: Job, found: Diagnosis | None, blocked_by: str = "") -> Outcome:
+    """The outcome of a job; it is ok if there is no diagnosis."""
+    found = found or Diagnosis(outcome.OK, "", "")
+    return Outcome(
+        status=found.status,
+        stage=job.stage,
+        cell=job.cell,
+        reason=found.reason,
+        detail=found.detail,
+        blocked_by=blocked_by,
+        log=str(job.log_path),
+        command=shown(job),
+        fingerprint=job.fingerprint,
+        due=job.due,
+        limit={"timeout": job.timeout_s, "oom": job.memory_mb}.get(found.status),
+    )
+
+
+def _with_full_disk(found: Diagnosis, scratch: Path) -> Diagnosis:
+    """The diagnosis, or `disk-full` if the disk is full: not every tool reports that, and the log may have lost it."""
+    disk = os.statvfs(scratch.parent)
+    if found.status not in ("error", "crashed") or found.reason == outcome.DISK_FULL:
+        return found
+    if disk.f_bavail * disk.f_frsize >= FULL_BYTES:
+        return found
+    detail = f"no space left on the file system of {scratch.parent}: {found.detail}"
+    return Diagnosis("error", outcome.DISK_FULL, detail)

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from scripts.core import channel, exits, process
 from scripts.supervise.caplog import Log
-from scripts.supervise.child import CannotFork, Child, Spawned, fork
-from scripts.supervise.child import Ended as ChildEnded
+from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
 from scripts.supervise.job import Interrupted, Job
-from scripts.supervise.memory_series import Recorder, Series
+from scripts.supervise.memory_series import Series
 
 POLL_SECONDS = 0.1
 STACK_SECONDS = 2.0
@@ -63,35 +62,15 @@ class Watch:
         """
         if self._job.preload:
             try:
-                return _Run(self).run(forked=True)
+                return self._run(forked=True)
             except (CannotFork, ConnectionError) as error:
                 self._log.note(f"# not forked, but started by itself: {error}")
-        return _Run(self).run()
+        return self._run(forked=False)
 
     def check(self) -> None:
         """Raise Interrupted if this process has to stop."""
         if self._stop_asked or os.getppid() != self._owner:
             raise Interrupted(f"{self._job.stage} {self._job.cell}: stopped before it ended")
-
-    def start(self, output: int, own_channel: int, forked: bool) -> Child:
-        """Start the child with the file descriptors of its output and its channel. It gets scratch paths in place of the
-        paths of artifacts."""
-        job = self._job
-        aside = {str(path): str(self._scratch / path.name) for path in job.artifacts}
-        if len(set(aside.values())) != len(aside):
-            raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
-        command = [aside.get(argument, argument) for argument in job.command]
-        env = os.environ | {
-            "PYTHONFAULTHANDLER": "1",
-            "PYTHONUNBUFFERED": "1",
-            exits.LIMIT_VARIABLE: f"{job.memory_mb:g}",
-            channel.VARIABLE: str(own_channel),
-        }
-        if not forked:
-            return Spawned(command, env, output, own_channel)
-        name = f"fork-server-{Path(job.command[0]).parent.parent.name}.txt"
-        log = (job.journal or job.log_path).with_name(name)
-        return fork(command, env, output, own_channel, self._owner, log, self.check)
 
     @contextlib.contextmanager
     def stop_requests(self) -> Iterator[None]:
@@ -105,22 +84,12 @@ class Watch:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-
-class _Run:
-    """One execution of the child, observed until it has ended."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch, self._job = watch, watch._job
-        self._log = watch._log
+    def _run(self, forked: bool) -> Ended:
+        """Start the child and watch it to its end."""
         self._start = time.monotonic()
         self._startup: float | None = None
-        self._limited_since = 0.0
-        self._peak_mb = 0.0
-        self._memory = Recorder()
-        self._kernel_kills = KernelKills()
-
-    def run(self, forked: bool = False) -> Ended:
-        """Start the child and watch it to its end."""
+        self._limited_since = self._peak_mb = 0.0
+        self._memory, self._kernel_kills = Series(), KernelKills()
         with contextlib.ExitStack() as opened:
             self._output, output = os.pipe()
             opened.callback(os.close, self._output)
@@ -128,7 +97,7 @@ class _Run:
             self._channel, theirs = socket.socketpair()
             opened.enter_context(self._channel).setblocking(False)
             try:
-                child = self._watch.start(output, theirs.fileno(), forked)
+                child = self._start_child(output, theirs.fileno(), forked)
             finally:
                 os.close(output)
                 theirs.close()
@@ -140,7 +109,7 @@ class _Run:
                         ended = child.reap()
                         if ended is not None:
                             break
-                        self._watch.check()
+                        self.check()
                         if stopped_for := self._limit_met(child):
                             self._drain()
                             said = self._log.last_line
@@ -166,8 +135,28 @@ class _Run:
             round(self._peak_mb, 1),
             self._startup,
             said,
-            self._memory.series,
+            self._memory,
         )
+
+    def _start_child(self, output: int, own_channel: int, forked: bool) -> Child:
+        """Start the child with the file descriptors of its output and its channel. It gets scratch paths in place of the
+        paths of artifacts."""
+        job = self._job
+        aside = {str(path): str(self._scratch / path.name) for path in job.artifacts}
+        if len(set(aside.values())) != len(aside):
+            raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
+        command = [aside.get(argument, argument) for argument in job.command]
+        env = os.environ | {
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONUNBUFFERED": "1",
+            exits.LIMIT_VARIABLE: f"{job.memory_mb:g}",
+            channel.VARIABLE: str(own_channel),
+        }
+        if not forked:
+            return Spawned(command, env, output, own_channel)
+        name = f"fork-server-{Path(job.command[0]).parent.parent.name}.txt"
+        log = (job.journal or job.log_path).with_name(name)
+        return fork(command, env, output, own_channel, self._owner, log, self.check)
 
     def _seconds(self) -> float:
         """Seconds since the start."""
@@ -190,13 +179,12 @@ class _Run:
             return "oom"
         return ""
 
-    def _show_stacks(self, child: Child, ready: selectors.BaseSelector) -> ChildEnded | None:
+    def _show_stacks(self, child: Child, ready: selectors.BaseSelector) -> Exit | None:
         """Make a Python stage print its stacks, which ends it. Returns None if that takes too long.
 
-        On SIGABRT, Python's faulthandler prints the stacks from the signal handler, even if all
-        threads are waiting. It is enabled in every stage from its start, and therefore in the
-        processes that the stage forks. Those get the signal first, because the stage may only be
-        waiting for one of them.
+        On SIGABRT, Python's faulthandler prints the stacks from the signal handler, even if all threads are waiting. It
+        is enabled in every stage from its start, and therefore in the processes that the stage forks. Those get the
+        signal first, because the stage may only be waiting for one of them.
         """
         self._log.insert(STACKS)
         for pid in (*process.same_program(child.pid), child.pid):

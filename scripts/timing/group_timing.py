@@ -55,10 +55,9 @@ class PartTiming:
 @dataclass(frozen=True)
 class GroupTiming:
     """`members` by the names of their cells. `anchor`: the member that all parts have, through which other groups are
-    compared ("" if there is none). `verified`: the digest of what verified each member, by cell. `rule`: how it was timed. `due`: what
-    the job was asked for (fingerprint.due).
-    `started`: when, in seconds since the epoch. `foreign`, `steal`: the time of other processes and of other guests,
-    as shares of the time of the cores."""
+    compared ("" if there is none). `verified`: the digest of what verified each member, by cell. `rule`: how it was
+    timed. `due`: what the job was asked for (fingerprint.due). `started`: when, in seconds since the epoch. `foreign`,
+    `steal`: the time of other processes and of other guests, as shares of the time of the cores."""
 
     started: float
     rule: str

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -38,32 +40,26 @@ class Load:
 
     def others(self, cores: int | None = None) -> HostLoad:
         """The load by others; `cores`: those that were measured on, None for all of the machine."""
-        core_s = self.wall_s * (cores or os.cpu_count() or 1)
-        return shares(self.busy_s - self.own_s, self.steal_s, core_s)
+        core_s = max(self.wall_s * (cores or os.cpu_count() or 1), 1e-9)
+
+        def share(seconds: float) -> float:
+            return round(min(1.0, max(0.0, seconds / core_s)), 4)
+
+        return HostLoad(share(self.busy_s - self.own_s), share(self.steal_s))
 
 
-class HostWatch:
-    """Context that compares the machine's busy time with that of this process and its children.
+@contextlib.contextmanager
+def watched() -> Iterator[Load]:
+    """The load of the machine by this process, its children and others while the context is open.
 
-    `cores`: number of cores that the measurement uses. The time of other processes on the whole machine
-    is given as a share of these. It is unknown on which core it was, so on a large machine the share
-    may be too high, but never too low. Children count once they have been waited for, so leave the
-    context after that.
+    It is unknown on which core the time of others was, so on a large machine their share of some cores may be too
+    high, but never too low. Children count once they have been waited for, so leave the context after that.
     """
-
-    load: HostLoad
-
-    def __init__(self, cores: int) -> None:
-        self._cores = cores
-
-    def __enter__(self) -> HostWatch:
-        self._start, self._own, self._busy = time.monotonic(), _own_s(), machine_times()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        load = Load(own_s=_own_s() - self._own)
-        load.add(self._busy, machine_times(), time.monotonic() - self._start)
-        self.load = load.others(self._cores)
+    load = Load()
+    start, own_s, busy = time.monotonic(), _own_s(), machine_times()
+    yield load
+    load.own_s = _own_s() - own_s
+    load.add(busy, machine_times(), time.monotonic() - start)
 
 
 def _own_s() -> float:
@@ -83,13 +79,3 @@ def machine_times() -> tuple[float, float] | None:
     user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
     hertz = os.sysconf("SC_CLK_TCK")
     return (user + nice + system + irq + softirq) / hertz, steal / hertz
-
-
-def shares(foreign_s: float, steal_s: float, core_s: float) -> HostLoad:
-    """Seconds of other processes and of the hypervisor, as shares of `core_s`: wall seconds times the number
-    of cores."""
-
-    def share(seconds: float) -> float:
-        return round(min(1.0, max(0.0, seconds / max(core_s, 1e-9))), 4)
-
-    return HostLoad(share(foreign_s), share(steal_s))

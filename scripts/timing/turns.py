@@ -1,9 +1,8 @@
 """Times the members of a group in turns, so that all of them meet the same seconds of the machine.
 
-A member is a process that has loaded a verified program. A turn is one slice of calls of every member, in random
-order. After some turns all members are started again, because processes of one program differ: by 5 % where a call
-takes some milliseconds, and no number of turns averages that away. One start of all members with its turns is a
-generation.
+A member is a process that has loaded a verified program. A turn is one slice of calls of every member, in random order.
+After some turns all members are started again, because processes of one program differ: by 5 % where a call takes some
+milliseconds, and no number of turns averages that away. One start of all members with its turns is a generation.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 from scripts.features.reproduce.reduction.mismatch import Comparison
 from scripts.features.reproduce.reduction.reduced_program import NotReducible, Program
 from scripts.iree import backends
-from scripts.iree.compiler import Compiled, Compiler
+from scripts.iree.tools import Compiled, Compiler
 from scripts.stages import reduce_program
 
 STABLEHLO = """

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.batch.batch_compiler import Compiler, Limits
 from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Compilation
 from scripts.iree.backends import BACKENDS, compile_flags, unused_plugins
 from scripts.iree.tools import program
+from scripts.supervise.job import Job
 from scripts.supervise.outcomes import Line
 from tests.checkouts import in_environment
 
@@ -94,13 +94,15 @@ def compiled(iree, normalised, tmp_path_factory) -> dict[str, Line]:
         path = folder / f"{name}.mlir"
         path.write_text(text)
         programs.append(Program.read(name, path, folder / f"{name}.txt"))
-    flags = tuple(compile_flags("llvm-cpu", None, None, ()))
-    compiler = Compiler(str(program("iree-compile", iree.parent)), flags, "3.13", Limits(120, 8000))
+    command = [
+        str(program("iree-compile", iree.parent)),
+        *compile_flags("llvm-cpu", None, None, ()),
+    ]
+    job = Job("compile", "batch", folder / "status.json", folder / "log.txt", command, 120, 8000)
     found = []
     for number, batch in enumerate((programs, programs[6:7])):
-        folders = (folder / name for name in (f"cache{number}", "modules", "work"))
-        Compilation(compiler, *folders).run(batch, found.append)
-    return {"alone": found.pop()} | {one.outcome.cell: one for one in found}
+        Compilation(job, "3.13", folder / f"cache{number}").run(batch, found.append)
+    return {"alone": found.pop()} | {one.problem: one for one in found}
 
 
 def test_the_same_program_is_the_same_text_whatever_it_was_called(normalised):

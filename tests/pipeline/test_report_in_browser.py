@@ -16,8 +16,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from scripts.features.compare import formats, pairs
 from scripts.features.compare.comparing import Settings, compare
 from scripts.features.report.web import page as web_page
+from scripts.features.report.web import views
 from scripts.features.report.web.page_source import Source
-from scripts.features.report.web.views import VIEWS, of_rows
+from scripts.features.report.web.views import of_rows
 from scripts.matrix.stages import status_path
 from scripts.records import speedups
 from scripts.records.results_file import cell_of
@@ -29,7 +30,7 @@ from tests import histories, report_records
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-FILTERED = [view.name for view in VIEWS if view.name in ("overview", "latency", "threads", "failures", "memory", "history")]  # fmt: skip
+FILTERED = [view.name for view in views.loaded() if view.name in ("overview", "latency", "threads", "failures", "memory", "history")]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def source(tmp_path_factory) -> Source:
         path = made.root / status_path(stage, cell)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, cell), Usage(2.0, 321.0))
-        memory_series.write(path, Series((0.1, 0.2, 0.3), (50, 321, 200), ((0.2, HOSTILE),)))
+        memory_series.write(path, Series([0.1, 0.2, 0.3], [50, 321, 200], [(0.2, HOSTILE)]))
     profile = made.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
     profile.parent.mkdir(parents=True)
     profile.write_text(json.dumps(PROFILE))
@@ -109,7 +110,7 @@ def go(page: Page, file: Path, address: str = "") -> None:
 
 def view(page: Page, name: str) -> None:
     """Open a view by its tab."""
-    title = next(one.title for one in VIEWS if one.name == name)
+    title = next(one.title for one in views.loaded() if one.name == name)
     page.click(f"#tabs a:text-is('{title}')")
     page.wait_for_selector(f"#tabs a[aria-current]:text-is('{title}')")
     page.wait_for_selector(f"main[data-view={name}]")
@@ -129,7 +130,7 @@ def choose(page: Page, facet: str, value: str) -> None:
     page.keyboard.press("Escape")
 
 
-@pytest.mark.parametrize("name", [one.name for one in VIEWS])
+@pytest.mark.parametrize("name", [one.name for one in views.loaded()])
 def test_every_view_opens_and_shows_text(page, name):
     view(page, name)
     assert len(page.inner_text("main")) > 40
@@ -301,7 +302,7 @@ def test_hostile_texts_are_shown_as_texts(page):
     assert HOSTILE in page.inner_text("dialog h2")
     assert "</script>" in page.inner_text("dialog pre >> nth=-1")
     page.keyboard.press("Escape")
-    for one in VIEWS:
+    for one in views.loaded():
         view(page, one.name)
         assert page.locator("main img, main script, dialog img, dialog script").count() == 0
     view(page, "failures")
@@ -309,7 +310,7 @@ def test_hostile_texts_are_shown_as_texts(page):
     assert HOSTILE in page.inner_text("main")
 
 
-@pytest.mark.parametrize("name", [one.name for one in VIEWS])
+@pytest.mark.parametrize("name", [one.name for one in views.loaded()])
 def test_a_narrow_screen_needs_no_sideways_scrolling(page, name):
     page.set_viewport_size({"width": 360, "height": 740})
     view(page, name)

@@ -115,7 +115,7 @@ class ResultsTree:
             return
         last = {row: stages.STAGES[stages.LAST[row.kind]].path(row, STATUS) for row in rows}
         verified = [str(row) for row in rows if outcome.read(Path(last[row])).status == "ok"]
-        eager = f"{group['model']}/eager/{group['test']}"
+        eager = f"{group.model}/eager/{group.test}"
         anchor = next((cell for cell in verified if threads.shared(cell) == eager), "")
         values = {
             cell: self.values_ms.get(cell)
@@ -193,8 +193,8 @@ class ResultsTree:
         """The stage that a cell of a stage comes after."""
         if not stage.after:
             return []
-        if stage.name == "baseline" and cell["test"] == "train":
-            return [("gradients", cell["model"])]
+        if stage.name == "baseline" and cell.test == "train":
+            return [("gradients", cell.model)]
         above = stages.STAGES[stage.after]
         found = [(above.folder, str(cell.to(above.kind)))]
         if self.matrix.runs_program(cell):

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import pytest
 from scripts.core import atomic, digest
 from scripts.matrix.entries import Override
 from scripts.matrix.stages import STAGES
-from scripts.records import aggregates, record, results_file, writing
-from scripts.records.columns import COLUMNS, FIELDS
+from scripts.records import latency_page, record, results_file, row_set
+from scripts.records.columns import COLUMNS
+from scripts.records.fields import INTEGER, TEXT, Field
 from scripts.run import fingerprint
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
@@ -103,7 +105,7 @@ def test_numbers_keep_seven_digits(results):
     results.write()
     found = record.records(results.matrix)
     found[0]["latency"]["ms"] = 1.23456789
-    assert "1.234568" in "".join(writing.csv(found, COLUMNS)).splitlines()[1].split(",")
+    assert "1.234568" in "".join(row_set.to_csv(found, COLUMNS)).splitlines()[1].split(",")
 
 
 def test_a_detail_with_commas_and_quotes_stays_one_cell(aggregate, ended):
@@ -117,7 +119,7 @@ def test_a_record_that_breaks_the_schema_stops_the_aggregate_and_is_named(result
     found = record.records(results.matrix)
     found[1]["verification"]["code"] = "FAIL"
     with pytest.raises(SystemExit) as ended:
-        aggregates.checked(found, FIELDS)
+        list(latency_page.ROW_SET.checked(found))
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert said.startswith("error: record conv/mlir/vulkan: verification.code: 'PASS' was expected")
@@ -149,7 +151,7 @@ def test_a_broken_record_of_a_baseline_is_named_with_its_test(results, capsys):
     found = record.records(results.matrix)
     found[5]["experiment"]["precision"] = "fp8"
     with pytest.raises(SystemExit):
-        aggregates.checked(found, FIELDS)
+        list(latency_page.ROW_SET.checked(found))
     assert capsys.readouterr().err.startswith("error: record conv/eager/train: experiment.")
 
 
@@ -226,14 +228,14 @@ def test_rows_of_older_code_are_marked(aggregate, ended):
 
 def test_a_full_disk_is_one_line_and_leaves_the_csv_of_before(aggregate, monkeypatch, capsys):
     aggregate()
-    before, write = Path("l.csv").read_bytes(), atomic.write_text
+    before, write = Path("l.csv").read_bytes(), atomic.write_parts
 
-    def full(path: Path, text: str) -> None:
+    def full(path: Path, parts: Iterable[str]) -> None:
         if Path(path).name == "l.csv":
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(path, text)
+        write(path, parts)
 
-    monkeypatch.setattr(atomic, "write_text", full)
+    monkeypatch.setattr(atomic, "write_parts", full)
     with pytest.raises(SystemExit) as ended:
         aggregate()
     assert ended.value.code == 1
@@ -262,14 +264,14 @@ OTHER_SHAPES = [
     (TIMED, member(values_ms=[2.0, "3"]), "at `$.members[...].values_ms[1]`"),
     (TIMED, member(values_ms=[]), "members.conv/mlir/vulkan is ok and has no latency"),
     (TIMED, member(values_ms=[2.0, -1.0]), "values_ms has a value that is not above 0"),
-    (TIMED, member(values_ms=[2.0, NAN]), "values_ms.1 is not a finite number"),
+    (TIMED, member(values_ms=[2.0, NAN]), "Out of range float values are not JSON compliant"),
     (TIMED, member(part=7), "part is 7, and there are 1 parts"),
     (BASELINE, {"runs": [{"iterations": 1}]}, "missing required field `total_s` - at `$.runs[0]`"),
-    (BASELINE, {"runs": [{"total_s": 0, "iterations": 1}]}, "a run without time or calls"),
-    (BASELINE, {"runs": [{"total_s": 1, "iterations": 1, "compile_s": -1}]}, "a run with an account below 0"),
+    (BASELINE, {"runs": [{"total_s": 0, "iterations": 1}]}, "runs.0.total_s: 0.0 is less than or equal to"),
+    (BASELINE, {"runs": [{"total_s": 1, "iterations": 1, "compile_s": -1}]}, "runs.0.compile_s: -1.0 is less than the minimum"),
     (BASELINE, {"verification": {"code": "FINE", "detail": "", "max_abs_error": 0, "rmse_vs_fp64": 0,
                                  "golden_rmse_vs_fp64": 0, "tol": 0}},
-     "verification.code is 'FINE'"),
+     "verification.code: 'FINE' is not one of"),
     ("compile/conv/mlir/vulkan/report.json", {"vmfb_bytes": "many"}, "vmfb_bytes: 'many' is not of type"),
     ("export/conv/mlir/report.json", {"rewrites": None}, "rewrites: None is not of type 'array'"),
 ]  # fmt: skip
@@ -321,12 +323,15 @@ def test_a_wrong_result_that_claims_to_be_right_contradicts_itself(aggregate, en
 
 
 def test_of_many_records_of_a_kind_the_first_are_checked(monkeypatch, capsys):
-    monkeypatch.setattr(writing, "CHECKED", 2)
-    schema = {"properties": {"n": {"type": "integer"}}}
+    monkeypatch.setattr(row_set, "CHECKED", 2)
+    declared = (Field("kind", TEXT, "Its kind."), Field("n", INTEGER, "A number."))
+    of_kinds = dataclasses.replace(
+        latency_page.ROW_SET, fields=declared, name_of=lambda r: r["n"], alike=lambda r: r["kind"]
+    )
     found = [{"kind": kind, "n": n} for kind, n in (("a", 1), ("a", 2), ("a", "x"), ("b", "y"))]
 
     def checked(records):
-        return list(writing.checked(records, schema, lambda r: r["n"], lambda r: r["kind"]))
+        return list(of_kinds.checked(records))
 
     assert checked(found[:3]) == found[:3]
     with pytest.raises(SystemExit):

@@ -4,10 +4,11 @@ import argparse
 
 import pytest
 import yaml
+from pydantic import TypeAdapter
 
 from scripts.iree import backends, session
 from scripts.iree.backends import BACKENDS, Backend
-from scripts.matrix import expansion, schemas, settings
+from scripts.matrix import expansion, schemas, sections, settings
 from scripts.run import fingerprint
 from scripts.supervise.diagnose import diagnose
 
@@ -35,7 +36,8 @@ def made_up(monkeypatch, tmp_path) -> Backend:
     return backend
 
 
-def test_a_backend_is_added_in_one_place(made_up):
+def test_a_backend_is_added_in_one_place(made_up, monkeypatch):
+    monkeypatch.setattr(sections, "CONFIGURATION", TypeAdapter(sections.Configuration))
     config = CONFIG | {"targets": {"mac": {"backend": made_up.name}}, "expect": {}}
     declared, selections = settings.load(config, [])
     target = expansion.expand(declared, selections, schemas.ROOT).targets["mac"]

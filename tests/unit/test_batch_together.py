@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.batch import batch_compiler as compilers
-from scripts.features.operators.batch.batch_compiler import Compiler, Limits
+from scripts.features.operators.batch import together
 from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Compilation
-from scripts.supervise.job import Interrupted
+from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcomes import Line
 
 # A program is `func.func @main() {`, a line `return "<fate>"` (with its name, so that programs
@@ -61,7 +60,6 @@ if failed:
     sys.exit(1)
 out.write_text("\\n".join(re.findall(r"func.func @(\\w+)", source.read_text())))
 """
-LIMITS = Limits(timeout_s=2.5, memory_mb=300, together_s=0.01)
 
 
 @dataclasses.dataclass
@@ -69,7 +67,7 @@ class Setup:
     """Compiles programs with given fates. `runs`: number of functions of each process."""
 
     folder: Path
-    limits: Limits = LIMITS
+    timeout_s: float = 2.5
     flags: tuple[str, ...] = ()
     code: str = "c0de"
     cache: str = "cache"
@@ -82,19 +80,27 @@ class Setup:
     def compile(self, programs: list[Program], done=lambda _: None) -> dict[str, Line]:
         script = self.folder / "compiler.py"
         script.write_text(COMPILER)
-        flags = (str(script), str(self.folder / "runs"), *self.flags)
-        compiler = Compiler(sys.executable, flags, "3.13", self.limits, self.owner)
-        folders = (self.folder / name for name in (self.cache, "modules", "work"))
+        job = Job(
+            stage="compile",
+            cell="batch",
+            status_path=self.folder / "status.json",
+            log_path=self.folder / "log.txt",
+            command=[sys.executable, str(script), str(self.folder / "runs"), *self.flags],
+            timeout_s=self.timeout_s,
+            memory_mb=300,
+            fingerprint=self.code,
+            owner=self.owner,
+        )
         found: list[Line] = []
 
         def take(compiled: Line) -> None:
             found.append(compiled)
             done(compiled)
 
-        Compilation(compiler, *folders, self.code).run(programs, take)
-        assert [c.outcome.cell for c in found] == list(dict.fromkeys(c.outcome.cell for c in found))
-        assert {c.outcome.cell for c in found} == {program.name for program in programs}
-        return {compiled.outcome.cell: compiled for compiled in found}
+        Compilation(job, "3.13", self.folder / self.cache).run(programs, take)
+        assert all(line.outcome.cell == f"batch: {line.problem}" for line in found)
+        assert sorted(line.problem for line in found) == sorted(one.name for one in programs)
+        return {line.problem: line for line in found}
 
     def program(self, name: str, fate: str) -> Program:
         path = self.folder / "programs" / f"{name}.mlir"
@@ -112,7 +118,8 @@ class Setup:
 @pytest.fixture
 def setup(tmp_path, monkeypatch, nothing_is_left) -> Setup:
     # If a module is stopped too early, it is only split.
-    monkeypatch.setattr(compilers, "TOGETHER_FLOOR_S", 0.5)
+    monkeypatch.setattr(together, "TOGETHER_FLOOR_S", 0.5)
+    monkeypatch.setattr(together, "TOGETHER_S", 0.01)
     return Setup(tmp_path)
 
 
@@ -257,10 +264,10 @@ def test_one_that_was_killed_from_outside_is_made_again(setup):
 
 
 def test_a_limit_that_was_raised_compiles_again(setup):
-    setup.limits = Limits(timeout_s=1, memory_mb=300)
+    setup.timeout_s = 1
     assert setup("hang")["p0"].outcome.limit == 1
     assert setup("hang")["p0"].result["cached"]
-    setup.limits = Limits(timeout_s=1.5, memory_mb=300)
+    setup.timeout_s = 1.5
     assert not setup("hang")["p0"].result["cached"]
 
 
@@ -290,7 +297,7 @@ def test_what_came_of_each_is_in_the_cache_when_the_rest_is_stopped(setup):
     programs = [setup.program(f"p{number}", "ok") for number in range(100)]
 
     def stop(compiled: Line) -> None:
-        if compiled.outcome.cell == "p64":
+        if compiled.problem == "p64":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

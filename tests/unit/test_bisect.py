@@ -152,16 +152,12 @@ def test_a_release_is_like_one_of_the_ends_or_neither(name, ends, of, side):
 @pytest.mark.parametrize(
     ("name", "ends", "said"),
     [
-        ("broken", (FAILS, FAILS), "the good end, fails"),
-        ("broken", (ended(), ended()), "the bad end, does not fail"),
-        (
-            "broken",
-            (ended(), FLAG),
-            "says nothing about the program: unknown command line argument",
-        ),
-        ("wrong", (ended(), FAILS), "the bad end, is not wrong"),
-        ("other-reason", (FAILS, ELSEWHERE), "both ends fail in the same way"),
-        ("other-reason", (ended(), OTHER), "the good end, does not fail"),
+        ("broken", (FAILS, FAILS), "the good end: error (legalization): failed to legalize"),
+        ("broken", (ended(), ended()), "the bad end: ok, 100 bytes; the good one must work"),
+        ("broken", (ended(), FLAG), "the bad end: error (bad-flag): unknown command line argument"),
+        ("wrong", (ended(), FAILS), "the good one must be right, and the bad one wrong"),
+        ("other-reason", (FAILS, ELSEWHERE), "both must fail, and not in the same way"),
+        ("other-reason", (ended(), OTHER), "the good end: ok, 100 bytes"),
     ],
 )
 def test_ends_that_do_not_differ_as_asked_are_named(name, ends, said):
@@ -174,7 +170,7 @@ def test_a_size_belongs_to_the_end_that_it_is_nearer_to():
     sides = [asked.side(good, bad, ended(size=size)) for size in (900, 1900, 2100, 9000)]
     assert sides == [Side.GOOD, Side.GOOD, Side.BAD, Side.BAD]
     assert asked.side(good, bad, FAILS) is Side.NEITHER
-    assert "1,005 bytes are not at least 1.01 times 1,000 bytes" in asked.unlike(good, ended(size=1005))  # fmt: skip
+    assert "ok, 1,005 bytes; the bad one must be at least 1.01 times as large" in asked.unlike(good, ended(size=1005))  # fmt: skip
 
 
 def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monkeypatch):
@@ -386,7 +382,7 @@ def test_ends_are_confirmed_first(releases, run, capsys):
     with pytest.raises(SystemExit):
         run("--good", "3.8.0", "--bad", "3.10.0")
     said = capsys.readouterr()
-    assert "3.10.0, the bad end, does not fail" in said.err
+    assert "3.10.0, the bad end: ok, 100 bytes" in said.err
     assert "3.9.0: ok" not in said.out
 
 

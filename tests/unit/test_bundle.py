@@ -154,12 +154,21 @@ def test_a_crash_while_it_is_timed_is_shown_by_the_command_that_times(tree, run)
 def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, ended, tmp_path):
     written = tree(ended("crashed", "verify", CELL, "SIGSEGV", "signal 11"))
     [record] = [one for one in results_file.read(written) if one["cell"] == CELL]
-    case = dataclasses.replace(cases.of(Path.cwd(), record), compares_values=False)
+    case = dataclasses.replace(cases.case_of(Path.cwd(), record), compares_values=False)
     bundling.write(case, tmp_path / "bundle", with_weights=True)
     assert not (tmp_path / "bundle/golden").exists()
     script = (tmp_path / "bundle/run.sh").read_text()
     assert "iree-run-module" in script
     assert "--expected" not in script
+
+
+def test_a_cell_without_a_failure_is_not_reduced_and_has_a_reproducer(tree, monkeypatch, capsys):
+    tree()
+    monkeypatch.setattr(sys, "argv", ["x", CELL])
+    command.reduce()
+    said = capsys.readouterr().out
+    assert f"note: {CELL}: only failures to compile and wrong results on a CPU are reduced" in said
+    assert Path("results/bundles/conv__mlir__llvm-cpu.tar.zst").exists()
 
 
 def test_failures_with_the_same_message_have_one_reproducer(tree, run, ended):
@@ -206,6 +215,6 @@ def test_the_archive_has_the_folder_and_no_user_of_this_machine(tree, run):
 
 def test_a_case_knows_its_flags(tree):
     [record] = [one for one in results_file.read(tree()) if one["cell"] == CELL]
-    case = cases.of(Path(), record)
+    case = cases.case_of(Path(), record)
     assert case.flags[-1] == "--x"
     assert case.exported == "conv/mlir"

@@ -2,28 +2,29 @@
 
 import argparse
 import re
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.matrix import cell
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.cell import Cell, Kind, of_axes
+from scripts.matrix.precision import TESTS
 
 # What the configuration's schema and the suites let a name be.
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]*", fullmatch=True)
 VARIED = st.one_of(NAMES, st.builds("{}@{}".format, NAMES, NAMES))
+OF_TOOLCHAINS = ("env", "frontend", "target")
 
 
 @st.composite
 def cells(draw, kind: Kind) -> Cell:
     """Any cell of a kind."""
     values = {
-        axis.name: draw(
-            st.sampled_from(axis.values) if axis.values else VARIED if axis.varied else NAMES
+        axis: draw(
+            st.sampled_from(TESTS) if axis == "test" else VARIED if axis in OF_TOOLCHAINS else NAMES
         )
-        for axis in cell.shape(kind).axes
+        for axis in cell.AXES[kind]
     }
     return Cell.of(kind, **values)
 
@@ -46,8 +47,7 @@ def cells(draw, kind: Kind) -> Cell:
 def test_the_names_of_cells_are_these(kind, values, name):
     assert str(Cell.of(kind, **values)) == name
     assert Cell.parse(name, kind) == Cell.of(kind, **values)
-    assert cell.name(kind, SimpleNamespace(**values)) == name
-    assert cell.shape(kind).pattern.format(**values) == name
+    assert cell.PATTERNS[kind].format(**values) == name
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -68,12 +68,14 @@ def test_cells_of_one_kind_with_the_same_name_are_the_same(data):
 @pytest.mark.parametrize("kinds", [(Kind.IREE_DUMP, Kind.BASELINE), (Kind.ENV,), (Kind.PROGRAM,)])
 @given(text=st.text(max_size=30))
 def test_any_text_is_the_name_of_one_cell_or_is_refused_with_what_was_expected(kinds, text):
-    if any(cell.shape(kind).regex.fullmatch(text) for kind in kinds):
-        assert str(Cell.parse(text, *kinds)) == text
+    try:
+        one = Cell.parse(text, *kinds)
+    except ValueError as error:
+        problem = str(error)
+    else:
+        assert str(one) == text
         return
-    with pytest.raises(ValueError, match=re.escape(repr(text))) as problem:
-        Cell.parse(text, *kinds)
-    assert all(cell.shape(kind).pattern in str(problem.value) for kind in kinds)
+    assert all(expected in problem for expected in [repr(text), *map(cell.PATTERNS.get, kinds)])
 
 
 @pytest.mark.parametrize(
@@ -99,10 +101,8 @@ def test_the_name_of_another_kind_of_cell_is_refused(text):
 def test_the_constraints_of_wildcards_take_a_name_apart_as_the_parser_does(kind, data):
     """As Snakemake does it: each wildcard of a pattern is a group with its constraint."""
     one = data.draw(cells(kind))
-    limits = cell.constraints()
-    pattern = re.sub(
-        r"\{(\w+)\}", lambda w: f"(?P<{w[1]}>{limits[w[1]]})", cell.shape(kind).pattern
-    )
+    limits = cell.CONSTRAINTS
+    pattern = re.sub(r"\{(\w+)\}", lambda w: f"(?P<{w[1]}>{limits[w[1]]})", cell.PATTERNS[kind])
     found = re.fullmatch(pattern, str(one))
     assert found
     assert Cell.of(kind, **found.groupdict()) == one
@@ -115,12 +115,29 @@ def test_a_cell_without_one_of_its_axes_is_refused():
         Cell.of(Kind.BASELINE, model="m", baseline="b", test="eval").to(Kind.IREE)
 
 
+def test_test_threads_and_toolchain_are_axes_that_are_parts_of_names():
+    one = of_axes(model="m", frontend="f+train@new", target="t+2-threads@old")
+    assert (one.test, one.threads, one.toolchain) == ("train", 2, "old")
+    assert str(one.to(Kind.MODULE)) == "m/f+train@new/t@old"
+    assert (one.to(Kind.MODULE).threads, one.to(Kind.PROGRAM).toolchain) == (None, "new")
+    other = of_axes(model="m", baseline="eager+4-threads", test="eval")
+    assert (other.test, other.threads, other.toolchain) == ("eval", 4, "pinned")
+    assert of_axes(env="iree@old").toolchain == "old"
+    assert of_axes(model="m", device="cpu+3-threads", test="train").threads == 3
+
+
+@pytest.mark.parametrize("kind", Kind)
+@given(data=st.data())
+def test_a_job_is_of_the_cell_that_its_wildcards_name(kind, data):
+    one = data.draw(cells(kind))
+    assert cell.of_wildcards(one.by_axis()).by_axis() == one.by_axis()
+
+
 def test_a_cell_stands_on_those_of_the_stages_before_and_its_dumps_are_of_its_row():
     one = Cell.of(Kind.IREE, model="m", frontend="f", target="t")
     assert [str(one.to(kind)) for kind in (Kind.MODEL, Kind.PROGRAM)] == ["m", "m/f"]
     assert str(one.to(Kind.IREE_DUMP)) == "m/iree/f/t"
     assert one.to(Kind.IREE_DUMP).row == one
-    assert one["target"] == "t"
 
 
 @pytest.mark.parametrize(

@@ -30,13 +30,13 @@ def test_in_its_own_folder_files_and_commands_are_as_they_are(monkeypatch):
     assert checkout.path("envs/iree.yaml") == "envs/iree.yaml"
     assert checkout.prefix() == []
     assert environments.packages_file("iree") == ".venvs/iree/versions.json"
-    assert not environments.is_gone("iree")
+    assert not environments.Environments().is_gone("iree")
 
 
 def test_elsewhere_files_are_absolute(elsewhere):
     assert checkout.path("envs/iree.yaml") == str(ROOT / "envs/iree.yaml")
-    assert environments.python("iree", conda=False) == str(ROOT / ".venvs/iree/bin/python")
-    assert environments.lock_files("iree") == [str(ROOT / "envs/iree.lock")]
+    assert environments.prefix("iree") == str(ROOT / ".venvs/iree")
+    assert environments.Environments().lock_files("iree") == [str(ROOT / "envs/iree.lock")]
     assert environments.packages_file("iree") == "results/env/iree/versions.json"
 
 

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from scripts.core.tensors import Signature
-from scripts.features.report import columns_page
-from scripts.records import fields, record, writing
+from scripts.features.report.verbs import docs
+from scripts.records import fields, latency_page, record, row_set
 from scripts.records.columns import COLUMNS, FIELDS
 from scripts.records.fields import INTEGER, NUMBER, TEXT, Field
 from scripts.supervise.outcome import Outcome
@@ -24,20 +24,18 @@ UNITS = {"ms": "ms", "s": "s", "bytes": "bytes", "mb": "MiB", "db": "dB"}
 
 
 def test_the_page_is_the_tables():
-    assert PAGE.read_text(encoding="utf-8") == columns_page.page(columns_page.TABLES), (
-        "run vmfbench docs"
-    )
+    assert PAGE.read_text(encoding="utf-8") == docs.page(row_set.loaded()), "run vmfbench docs"
 
 
 def test_the_fields_are_a_csv_beside_the_page():
     text = PAGE.with_name("columns.csv").read_text(encoding="utf-8")
-    assert text == columns_page.fields_csv(columns_page.TABLES), "run vmfbench docs"
+    assert text == docs.fields_csv(row_set.loaded()), "run vmfbench docs"
     fields_of_runs = [line for line in text.splitlines() if line.startswith("results.jsonl,")]
     assert len(fields_of_runs) == sum(bool(one.path) for one in FIELDS)
 
 
 def test_every_line_of_the_page_has_a_cell_for_each_heading():
-    for block in re.findall(r"(?:^\|.*\n)+", columns_page.page(columns_page.TABLES), re.MULTILINE):
+    for block in re.findall(r"(?:^\|.*\n)+", docs.page(row_set.loaded()), re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1
 
 
@@ -110,8 +108,8 @@ def test_a_column_is_added_in_one_place(table, results, monkeypatch):
     assert list(rows[0]) == [*(one.column for one in COLUMNS), "clock_mhz"]
     assert fields.dtypes(table)["clock_mhz"] == "Int64"
     line = "| `clock_mhz` | integer | MHz | yes | Clock of the CPU. |"
-    with_clock = dataclasses.replace(columns_page.TABLES[0], fields=table)
-    assert line in columns_page.page([with_clock]).splitlines()
+    with_clock = dataclasses.replace(latency_page.ROW_SET, described=table)
+    assert line in docs.page([with_clock]).splitlines()
     valid = jsonschema.Draft202012Validator(fields.schema(table)).is_valid
     assert all(map(valid, found))
     found[1]["run"]["clock_mhz"] = 2.5
@@ -122,7 +120,7 @@ def test_the_csv_of_a_column_that_is_added_has_it_last(table, results):
     results.write()
     found = record.records(results.matrix)
     found[0]["run"]["clock_mhz"] = 3000
-    head, first, second, *_ = "".join(writing.csv(found, fields.columns(table))).splitlines()
+    head, first, second, *_ = "".join(row_set.to_csv(found, fields.columns(table))).splitlines()
     assert (head.rpartition(",")[2], first.rpartition(",")[2]) == ("clock_mhz", "3000")
     assert second.endswith(",")
 
@@ -173,7 +171,7 @@ def test_integers_of_any_size_print_whole_and_lists_as_one_text(results):
     found = record.records(results.matrix)
     found[0]["reference"] |= {"weights_bytes": 2**60 + 1, "quantization": {"float_bytes": 3 * 2**60 + 1}}  # fmt: skip
     found[0]["export"]["rewrites"] = ["tril", "avg_pool"]
-    line = "".join(writing.csv(found, COLUMNS)).splitlines()[1]
+    line = "".join(row_set.to_csv(found, COLUMNS)).splitlines()[1]
     assert ",tril; avg_pool,,1152921504606846977,3458764513820540929,," in line
 
 

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from scripts.matrix import choices, expansion, settings
+from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline
 from scripts.records import fields, record
 from scripts.records.columns import FIELDS
@@ -39,13 +40,13 @@ def test_an_entry_may_set_each_argument():
     }
     matrix = expanded(compile=given)
     assert matrix.baselines["own"].compile == given
-    words = Options(matrix).step(SimpleNamespace(model="conv", baseline="own", test="eval"))
+    words = Options(matrix).step(of_axes(model="conv", baseline="own", test="eval"))
     [word] = [w for w in shlex.split(words) if w.startswith("--compile=")]
     assert json.loads(word.partition("=")[2]) == given
 
 
 def test_an_entry_without_them_has_the_command_that_it_had_before():
-    words = Options(expanded()).step(SimpleNamespace(model="conv", baseline="own", test="eval"))
+    words = Options(expanded()).step(of_axes(model="conv", baseline="own", test="eval"))
     assert "--compile" not in words
 
 
@@ -57,7 +58,7 @@ def test_every_mode_is_allowed(mode):
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"compile": {"mode": "max"}}, "baselines.own.compile.mode: found \"max\", allowed is one"),
+        ({"compile": {"mode": "max"}}, "baselines.own.compile.mode: found \"max\", which should be 'default',"),
         ({"compile": {"dynamic": 2}}, "baselines.own.compile.dynamic: found 2"),
         ({"compile": {"modes": "x"}}, "baselines.own.compile.modes: unknown key 'modes'"),
         (

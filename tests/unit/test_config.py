@@ -5,13 +5,12 @@ import re
 from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from scripts.matrix import expansion, plugins, schemas, settings, stages
-from scripts.matrix.cell import Kind
+from scripts.matrix import expansion, plugins, sections, settings, stages
+from scripts.matrix.cell import Kind, of_axes
 from scripts.run.plan import Plan
 from scripts.timing.turns import Rule
 
@@ -54,9 +53,9 @@ def test_every_cell_of_any_tests_has_results_dumps_and_a_command_of_its_own(conf
     assert len(ended) == cells + len(found.groups())
     assert len(plan.aggregation.results()) == len(set(plan.aggregation.results()))
     for model, baseline, test in found.baseline_cells():
-        cell = SimpleNamespace(model=model.name, baseline=baseline.name, test=test)
+        cell = of_axes(model=model.name, baseline=baseline.name, test=test)
         assert f"--runtime={baseline.runtime} " in plan.options.step(cell)
-    assert all(plan.timeout_s(stage) > 0 for stage in stages.STAGES)
+    assert all(plan.within_limits(stage).timeout_s > 0 for stage in stages.STAGES)
 
 
 def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(config):
@@ -68,9 +67,7 @@ def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(co
 def test_the_default_run_is_the_one_that_its_time_is_given_for(config):
     """The goals of docs/performance.md are for these rows, budgets and limits."""
     found = expansion.expand(config, {}, ROOT)
-    rows = Counter(
-        row["target"] if row.kind is Kind.IREE else row["baseline"] for row in found.rows()
-    )
+    rows = Counter(row.target if row.kind is Kind.IREE else row.baseline for row in found.rows())
     assert rows == {
         "llvm-cpu": 48, "cuda": 16, "rocm": 16, "vulkan-ada": 16, "vulkan": 2,
         "eager": 16, "inductor": 16, "eager-cuda": 16, "inductor-cuda": 16,
@@ -113,12 +110,12 @@ def test_the_shipped_flags_and_overrides_are_those_of_the_page_of_performance(co
     plan = Plan(expansion.expand(config, {}, ROOT), frozenset(), with_conda=False)
 
     def tried(model: str, target: str) -> list[tuple[str, str]]:
-        of = SimpleNamespace(model=model, frontend=usual[target], target=target)
+        of = of_axes(model=model, frontend=usual[target], target=target)
         return [(one.frontend, one.opt_level) for one in plan.maker.attempts(of)]
 
     for target in ("cuda", "rocm"):
         assert ("torchxla-stablehlo", "O1") in tried("mobilenet", target)
-        of = SimpleNamespace(model="llama-qlora", frontend=usual[target], target=target)
+        of = of_axes(model="llama-qlora", frontend=usual[target], target=target)
         assert bool(plan.maker.hang(of)) == (target == "rocm"), (
             "for CUDA it takes minutes, and ends"
         )
@@ -144,7 +141,7 @@ def keys_of(schema: dict) -> set[str]:
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="docs/configuration.md is not written yet")
-@pytest.mark.parametrize("key", sorted(keys_of(schemas.read("config"))))
+@pytest.mark.parametrize("key", sorted(keys_of(sections.CONFIGURATION.json_schema())))
 def test_every_key_of_the_configuration_is_documented(key):
     page = PAGE.read_text(encoding="utf-8")
     assert re.search(rf"^## {key}$|`[^`\n]*\b{key}\b[^`\n]*`", page, re.MULTILINE)

@@ -198,6 +198,7 @@ def code_of(module: str) -> str:
     if (
         module == "scripts.features.report.verbs.export"
     ):  # finds the formats by the names of their files
+        modules.append("scripts.features.operators.report.backendbench")
         modules += [f"scripts.features.report.formats.{file.stem}" for file in ROOT.glob("scripts/features/report/formats/*.py")]  # fmt: skip
     files = python_source.closure(modules, ROOT, is_project)
     return "".join(file.read_text(encoding="utf-8") for file in files)

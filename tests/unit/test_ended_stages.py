@@ -98,7 +98,7 @@ def kill(stage):
 @pytest.fixture
 def time_is_up(stage, monkeypatch):
     """The stage meets its time limit as soon as it has begun."""
-    monkeypatch.setattr(watch._Run, "_limit_met", lambda *_: "timeout" if stage() else "")
+    monkeypatch.setattr(watch.Watch, "_limit_met", lambda *_: "timeout" if stage() else "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -3,12 +3,12 @@
 import copy
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from scripts.matrix import expansion
+from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline, Model, Override
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import PRECISIONS
@@ -163,7 +163,7 @@ def test_a_model_whose_helper_is_broken_is_warned_of_and_depends_on_its_own_file
     plan = Plan(found, frozenset(), with_conda=False)
     assert [line.split(":")[0] for line in plan.broken_models()] == ["models/a.py"]
     assert "a module that it imports is not valid Python" in plan.broken_models()[0]
-    assert plan.model_parts(SimpleNamespace(model="a")) == []
+    assert plan.model_parts(of_axes(model="a")) == []
 
 
 def test_an_error_in_the_configuration_stops_whatever_is_broken_beside_it(root):
@@ -869,12 +869,12 @@ def test_a_baseline_that_runs_a_program_names_its_frontend_which_the_run_then_ex
     assert list(found.programs) == ["g"]
     assert Matrix.from_json(json.loads(json.dumps(found.to_json()))) == found
     plan = Plan(found, frozenset(), with_conda=False)
-    cell = SimpleNamespace(model="a", baseline="p", test="eval", frontend="g")
-    assert plan.frontend(cell).exporter == "plain"
+    cell = of_axes(model="a", baseline="p", test="eval")
+    assert plan.frontend(of_axes(model="a", frontend="g")).exporter == "plain"
     assert plan.program(cell, "status.json") == ["results/export/a/g/status.json"]
     assert "--program=results/export/a/g/program.mlir" in plan.options.step(cell)
     assert "results/export/a/g/report.json" in plan.aggregation.results()
-    cell.baseline = "eager"
+    cell = of_axes(model="a", baseline="eager", test="eval")
     assert plan.program(cell, "status.json") == []
     assert "--program" not in plan.options.step(cell)
 
@@ -899,5 +899,5 @@ def test_a_file_that_does_not_declare_what_it_must_is_a_problem_of_the_configura
     path = root / "scripts/baselines/eager.py"
     path.write_text(declarations.runtime(TESTS=None))
     assert problems_of(CONFIG, root) == [
-        f"{path}: TESTS: found nothing, expected a tuple, some of eval, train, as a plain literal"
+        f"{path}: TESTS: found nothing, expected tuple[Literal['eval', 'train'], ...], as a plain literal"
     ]

@@ -15,7 +15,7 @@ import pytest
 
 from scripts.features.operators.report import problem_record, records_file
 from scripts.features.report.verbs import export as export_records
-from scripts.records import writing
+from scripts.records import row_set
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
 
@@ -41,7 +41,7 @@ def export(tree: Tree, *arguments: str) -> dict[str, str]:
     """Write the records, export them as the command line does, and return the files by name."""
     tree.write()
     found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
-    records_file.JSONL.write_text("".join(writing.lines(found)))
+    records_file.JSONL.write_text("".join(row_set.lines(found)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["export", "--format", "backendbench", *arguments])
         export_records.main()

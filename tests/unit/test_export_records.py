@@ -197,10 +197,10 @@ def test_a_missing_file_is_named_with_what_to_do(export, name):
     ("line", "why"),
     [
         ("{broken", "not valid JSON"),
-        ('{"a": NaN}', "not valid JSON (NaN is not a number in JSON)"),
-        ("[1]", "a record is a JSON object, this is list"),
-        ('{"model": {"name": "x"}}', "no model.suite"),
-        ('{"timestamp": 1}', "no model"),
+        ('{"a": NaN}', "not valid JSON (JSON is malformed: invalid character (byte 6))"),
+        ("[1]", "Expected `object`, got `array`"),
+        ('{"model": {"name": "x"}}', "Object missing required field `suite` - at `$.model`"),
+        ('{"timestamp": 1}', "Object missing required field `model`"),
     ],
 )
 @pytest.mark.parametrize("name", FORMATS)
@@ -213,22 +213,37 @@ def test_a_line_that_is_no_record_is_named_with_its_number(export, name, line, w
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"runs": [{"iterations": 1}]}, "runs[0]: total_s is not a positive number"),
-        ({"runs": [run_of(1.0), run_of(True)]}, "runs[1]: total_s is not a positive number"),
-        ({"runs": [run_of(1.0, 0)]}, "runs[0]: iterations is not a whole number above 0"),
-        ({"runs": [run_of(1.0, trace_s="1")]}, "runs[0]: trace_s is neither a number nor null"),
+        ({"runs": [{"iterations": 1}]}, "Object missing required field `total_s` - at `$.runs[0]`"),
+        (
+            {"runs": [run_of(1.0), run_of(True)]},
+            "Expected `float`, got `bool` - at `$.runs[1].total_s`",
+        ),
+        ({"runs": [run_of(1.0, 0)]}, "Expected `int` >= 1 - at `$.runs[0].iterations`"),
+        (
+            {"runs": [run_of(1.0, trace_s="1")]},
+            "Expected `float | null`, got `str` - at `$.runs[0].trace_s`",
+        ),
         (
             {"latency": {"ms": 1.0, "values_ms": [1.0, "2"]}},
-            "latency.values_ms is not a list of positive",
+            "Expected `float`, got `str` - at `$.latency.values_ms[1]`",
         ),
-        ({"experiment": record()["experiment"] | {"test": "warm"}}, "experiment.test is neither"),
-        ({"latency": {"ms": 1.0, "values_ms": []}}, "latency.values_ms is not a list of positive"),
+        (
+            {"experiment": record()["experiment"] | {"test": "warm"}},
+            "Invalid enum value 'warm' - at `$.experiment.test`",
+        ),
+        (
+            {"latency": {"ms": 1.0, "values_ms": []}},
+            "Expected `array` of length >= 1 - at `$.latency.values_ms`",
+        ),
         (
             {"latency": {"median_ms": 1.0, "values_ms": [1.0]}},
-            "latency.ms is not a positive number",
+            "Object missing required field `ms` - at `$.latency`",
         ),
         ({"runs": []}, "a latency without runs"),
-        ({"runs": [run_of(1.0, median_s=1.0)]}, "runs[0]: median_s is not a value of a run"),
+        (
+            {"runs": [run_of(1.0, median_s=1.0)]},
+            "Object contains unknown field `median_s` - at `$.runs[0]`",
+        ),
     ],
 )
 def test_what_is_no_number_is_refused_and_named(export, change, why):

@@ -28,10 +28,10 @@ def matrix(request) -> Matrix:
 def test_its_cells_are_those_of_commit_5145bc5_and_googlenet(matrix):
     rows = list(matrix.rows())
     assert set(matrix.models) == SIXTEEN | {"torchvision-googlenet"}
-    assert Counter(row["target"] for row in rows if row.kind is Kind.IREE) == {
+    assert Counter(row.target for row in rows if row.kind is Kind.IREE) == {
         "llvm-cpu": 51, "llvm-cpu-bare": 1, "cuda": 16, "rocm": 15, "vulkan": 2,
     }  # fmt: skip
-    assert Counter(row["baseline"] for row in rows if row.kind is Kind.BASELINE) == {
+    assert Counter(row.baseline for row in rows if row.kind is Kind.BASELINE) == {
         "eager": 17, "inductor": 17, "eager-cuda": 17, "inductor-cuda": 17,
     }  # fmt: skip
     cells = set(map(str, rows))

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
+from scripts.features.compare import page_views
 from scripts.features.compare.history import store
 from scripts.features.compare.verbs import history
 from scripts.features.report.web.page_source import Source
-from scripts.features.report.web.views import of_files
 from scripts.records.results_file import cell_of
 from scripts.stages import aggregate_results
 from tests import histories
@@ -189,7 +189,7 @@ def test_how_a_cell_ends_is_followed(aggregate, ended, run):
     aggregate()
     aggregate(ended("error", "compile", "conv/mlir/vulkan", "legalization"))
     shown = run("--cell", "conv/*")
-    assert "conv/mlir/vulkan: ok → error (legalization) in run" in shown
+    assert "conv/mlir/vulkan: ok → compile: legalization in run" in shown
     assert "conv/mlir/llvm-cpu: ok →" not in shown
 
 
@@ -197,7 +197,7 @@ def test_how_a_cell_ends_on_another_machine_is_no_change(aggregate, ended, run, 
     aggregate()
     monkeypatch.setattr(store.machine, "cpu_name", lambda: "another CPU")
     aggregate(ended("error", "compile", "conv/mlir/vulkan", "legalization"))
-    assert "→ error" not in run("--cell", "conv/*")
+    assert "→ compile:" not in run("--cell", "conv/*")
 
 
 def test_a_size_changes_where_it_differs(run):
@@ -286,9 +286,9 @@ def test_a_plot_has_the_series_with_its_change(run):
 
 def test_the_view_of_the_page_has_the_cells_of_the_page(run):
     found = histories.with_a_change(Path("results"))
-    data = of_files.history(Source(Path("results"), found[:2]))
+    data = page_views.history(Source(Path("results"), found[:2]))
     assert {one["row"] for one in data["values"]["latency_ms"]} <= {0, 1}
     [changed] = [one for one in data["values"]["latency_ms"] if one["changes"]]
     assert changed["changes"][0]["run"] == 4
     assert len(data["runs"]) == 8
-    assert of_files.history(Source(Path("elsewhere"), found)) is None
+    assert page_views.history(Source(Path("elsewhere"), found)) is None

@@ -134,9 +134,9 @@ def test_wrong_results_elsewhere_have_no_latency(made, imports, aggregate):
     ("change", "said"),
     [
         ({"format": 1}, "not a record.json of format 2"),
-        ({"name": "../x"}, "name '../x'"),
-        ({"row": None}, "row is NoneType, expected dict"),
-        ({"verified": {"device": 1}}, "verified: "),
+        ({"name": "../x"}, "- at `$.name`"),
+        ({"row": None}, "Expected `object`, got `null` - at `$.row`"),
+        ({"verified": {"device": 1}}, "Expected `str`, got `int` - at `$.verified.device`"),
         ({"timing": timing(-1.0)}, "timing: members.module.values_ms has a value that is not above 0"),
         ({"timing": None}, "it is verified and has no timing"),
         ({"verified": None}, "it is verified and has no timing"),

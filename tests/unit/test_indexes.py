@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.run import installing, resolving
+from scripts.run import installing
 from tests.unit.test_bisect import wheel
 
 SECRET = "https://me:secret@mirror.example/token/simple"
@@ -44,7 +44,7 @@ def test_uv_finds_packages_in_the_index_of_pip(tmp_path, monkeypatch):
     (packages / "index.html").write_text(f'<a href="{name}">{name}</a>')
     monkeypatch.setenv("PIP_INDEX_URL", packages.parent.as_uri())
     monkeypatch.setenv("UV_OFFLINE", "1")
-    assert "only-here==1.5" in resolving.resolve(["only-here"], "3.11")
+    assert "only-here==1.5" in installing.resolve(["only-here"], "3.11")
 
 
 def test_pips_variables_are_taken_over_and_a_line_names_the_hosts_alone(monkeypatch, capsys):

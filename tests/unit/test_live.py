@@ -153,10 +153,9 @@ def test_a_job_that_stopped_without_an_outcome_is_still_to_come(clock):
     shown.begun(1, "compile_iree", [COMPILED])
     shown.stopped(1)
     shown.begun(1, "compile_iree", [COMPILED])
-    left = shown._estimate.left_s(+shown._to_come, shown._shares, 0)
     again = started(clock, terminal=True)
     again.begun(1, "compile_iree", [COMPILED])
-    assert left == again._estimate.left_s(+again._to_come, again._shares, 0)
+    assert lines(shown) == lines(again)
 
 
 @pytest.mark.parametrize(("rule", "drawn"), [("compile_iree", True), ("time_group", False)])
@@ -180,7 +179,7 @@ def test_between_events_the_line_is_drawn_for_builds_and_never_while_latencies_a
     shown._ticks = 0
     monkeypatch.setattr(shown, "_draw", lambda: drawings.append(1))
     monkeypatch.setattr(shown._over, "wait", wait)
-    shown.start(Path("no-journal.jsonl"))
+    shown.start()
     assert ticked.wait(10)
     shown.end()
     assert bool(drawings) == drawn
@@ -199,3 +198,25 @@ def test_every_stage_is_known_by_the_rule_that_runs_it():
     declared = "".join(path.read_text() for path in rules.glob("*.smk"))
     named = set(re.findall(r"^(?:use )?rule (?:\w+ as )?(\w+)", declared, re.MULTILINE))
     assert {stage.rule for stage in stages.STAGES.values()} <= named
+
+
+@pytest.fixture
+def typical(monkeypatch):
+    monkeypatch.setattr(live, "TYPICAL_S", {"compile": 10, "measure": 4})
+
+
+@pytest.mark.usefixtures("typical")
+def test_the_time_left_is_that_of_the_jobs_to_come_and_half_of_that_of_those_that_run():
+    assert live.left_s({}, {"compile": 1}, {"measure": 5, "compile": 1}, 0) == 5 + 5 * 4 + 10
+
+
+@pytest.mark.usefixtures("typical")
+def test_a_stage_that_nothing_is_known_of_takes_what_is_assumed():
+    assert live.left_s({}, {}, {"compile": 1, "no-stage": 1}, 0) == 10 + live.OTHER_S
+
+
+@pytest.mark.usefixtures("typical")
+@pytest.mark.parametrize("factor", [0.1, 1, 3])
+def test_a_machine_that_is_slower_or_faster_than_typical_is_so_for_jobs_to_come(factor):
+    found = live.left_s({"compile": 10}, {}, {"measure": 10}, 100 * factor)
+    assert found == pytest.approx(40 * (100 * factor + 30) / (100 + 30))

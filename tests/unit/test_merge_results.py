@@ -114,7 +114,7 @@ def test_files_of_another_form_are_named(merge, capsys):
     Path("one/results.jsonl").write_text("{}\n")
     with pytest.raises(SystemExit):
         merge("one/results.jsonl", "-o", "merged")
-    assert "one/results.jsonl:1: no model" in capsys.readouterr().err
+    assert "one/results.jsonl:1: Object missing required field `model`" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         merge("one/results.jsonl", "-o", "one")
     assert "is one of the files to merge" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""one_line: runs with only the model files of the command line, and quick runs."""
+"""settings: runs with only the model files of the command line, and quick runs."""
 
 import copy
 from pathlib import Path
@@ -114,7 +114,5 @@ def test_a_quick_run_without_a_target_on_the_cpu_is_refused(home, tmp_path):
 
 
 def test_what_quick_may_be_is_said():
-    with pytest.raises(
-        ConfigError, match='quick: found "soon", allowed is a value of type boolean'
-    ):
+    with pytest.raises(ConfigError, match='quick: found "soon", which should be a valid boolean'):
         settings.load(copy.deepcopy({"quick": "soon"}), [CONFIG], ROOT)

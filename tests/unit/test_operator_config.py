@@ -2,7 +2,6 @@
 
 import copy
 import json
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,7 @@ from scripts.core.checkout import ROOT
 from scripts.features.operators.problems.selection import Selection
 from scripts.features.operators.settings import OPERATOR_RULE, Operators
 from scripts.matrix import expansion, settings
-from scripts.matrix.cell import Kind
+from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run.plan import Plan
@@ -81,11 +80,11 @@ def test_a_configuration_without_operators_or_the_preferred_entries_takes_those_
     ("asked", "said"),
     [
         ({"selct": "all"}, "operators.selct: unknown key 'selct'; did you mean 'select'?"),
-        ({"select": "included "}, 'operators.select: found "included ", allowed is one of included'),
-        ({"smallest": "0"}, "operators.smallest: found 0"),
-        ({"max_elements": "many"}, 'operators.max_elements: found "many", allowed is integer or null'),
-        ({"dtype": "f8"}, 'operators.dtype: found "f8", allowed is one of f64, f32, f16, bf16'),
-        ({"batches": "0"}, "operators.batches: found 0"),
+        ({"select": "included "}, "operators.select: found 'included ', allowed is one of included"),
+        ({"smallest": "0"}, 'operators.smallest: found "0", which should be greater'),
+        ({"max_elements": "many"}, 'operators.max_elements: found "many", which should be a valid integer'),
+        ({"dtype": "f8"}, "operators.dtype: found 'f8', allowed is one of f64, f32, f16, bf16"),
+        ({"batches": "0"}, 'operators.batches: found "0", which should be greater'),
         ({"frontends": ["torch-mlir"]}, "operators.frontends: unknown frontend 'torch-mlir'; did you"),
         ({"targets": ["cuba"]}, "operators.targets: unknown target 'cuba'; did you mean 'cuda'?"),
         ({"compile_only": ["cuda"]}, "operators.compile_only: unknown target of operators 'cuda'"),
@@ -170,7 +169,7 @@ def test_the_cells_of_batches_and_their_stages(results):
     timed = [file for file in files if file.startswith("results/operator_time/")]
     assert timed == [f"results/operator_time/{batch}/cpu/{file}" for batch in (0, 1) for file in ("status.json", "outcomes.jsonl")]  # fmt: skip
     assert [str(cell) for cell in matrix.of_kind(Kind.BATCH_GROUP)] == ["0/cpu", "1/cpu"]
-    asked = json.loads(plans[0]["operators"].groups.given(SimpleNamespace(batch="1", device="cpu")))
+    asked = json.loads(plans[0]["operators"].groups.given(of_axes(batch="1", device="cpu")))
     assert asked["members"] == {"1/mlir/llvm-cpu": "results/operator_verify/1/mlir/llvm-cpu", "1/eager": "results/operator_baseline/1/eager"}  # fmt: skip
     assert (asked["anchor"], asked["rule"]["slice_s"]) == ("1/eager", 0.005)
 

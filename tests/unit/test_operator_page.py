@@ -18,7 +18,7 @@ from scripts.features.operators.report import (
 )
 from scripts.features.operators.report.analysis import rates
 from scripts.features.operators.report.table import Table
-from scripts.records import writing
+from scripts.records import row_set
 from scripts.stages import report_operators
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
@@ -84,13 +84,13 @@ def test_failures_of_one_kind_are_one_fix_and_are_ordered_by_the_calls_that_they
         f"{TORCH}: {MM_16.name}": ("error", "bufferization", "failed to bufferize op"),
     }
     first, second = analysis.fixes(table(tree))
-    assert (first.reason, first.calls, first.blocked_calls) == ("bufferization", 100, 0)
-    assert (second.reason, second.calls, second.fault) == ("stack-allocation-limit", 13, "iree-codegen")  # fmt: skip
-    assert second.blocked == tuple(p for p in second.problems if p.op == ADD.op)  # MM passes by xla
+    assert (first.first.reason, first.calls, first.blocked_calls) == ("bufferization", 100, 0)
+    assert (second.first.reason, second.calls, second.first.fault) == ("stack-allocation-limit", 13, "iree-codegen")  # fmt: skip
+    assert second.blocked == [p for p in second.problems if p.op == ADD.op]  # MM passes by xla
     assert second.blocked_calls == 10
     assert [column.label for column in second.columns] == ["torch/llvm-cpu", "xla/llvm-cpu"]
     # gpt fails by torch for two reasons; bert only for this one. By xla both fail for it alone.
-    assert first.alone == ()
+    assert first.alone == []
     assert {(model, column.label) for model, column in second.alone} == {
         ("bert", "torch/llvm-cpu"),
         ("bert", "xla/llvm-cpu"),
@@ -125,7 +125,7 @@ def test_the_time_of_a_model_is_its_own_calls_times_eagers_latency(tree):
         (ADD.op, 6, 12.0, 6.0, 0),
         (MM.op, 3, 6.0, 6.0, 3),
     ]
-    assert (bert.model, bert.calls, bert.timed) == ("bert", 9, 9)
+    assert (bert.model, bert.calls, bert.total("calls")) == ("bert", 9, 9)
     assert [(of.op, of.calls, of.eager_ms) for of in gpt.operators] == [(MM.op, 100, 200.0), (ADD.op, 4, 8.0)]  # fmt: skip
 
 
@@ -222,7 +222,7 @@ def report(tree: Tree, text: str) -> str:
     """Write the tables into a page, as the command line does."""
     tree.write()
     found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
-    records_file.JSONL.write_text("".join(writing.lines(found)))
+    records_file.JSONL.write_text("".join(row_set.lines(found)))
     Path("page.md").write_text(text)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["report", "--into", "page.md", "--note", "Of one machine."])

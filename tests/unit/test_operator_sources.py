@@ -10,7 +10,7 @@ import pytest
 
 from scripts.features.operators.problems import dataset, traces
 from scripts.features.operators.problems.dataset import DatasetError
-from scripts.features.operators.problems.problem import Facts, Problem, merged
+from scripts.features.operators.problems.problem import Facts, Problem, merged, read_problems
 from scripts.features.operators.problems.selection import Selection, select
 from scripts.features.operators.problems.traces import TraceError
 
@@ -203,12 +203,12 @@ def test_a_dataset_is_located_by_path_or_fetched_by_hub_id(tmp_path, monkeypatch
     ]
 
 
-def test_a_problem_survives_json():
+def test_a_problem_survives_json(tmp_path):
     facts = Facts(True, False, ("random",), True, None, 1.5, False)
     problem = Problem("aten.add.Tensor", ADD, 3, ("bert",), facts, "u")
-    assert Problem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
     plain = Problem("aten.add.Tensor", ADD)
-    assert Problem.from_json(json.loads(json.dumps(plain.to_json()))) == plain
+    (tmp_path / "problems.jsonl").write_text(problem.line() + plain.line())
+    assert read_problems(tmp_path / "problems.jsonl") == [problem, plain]
 
 
 class TestSelection:

@@ -83,6 +83,13 @@ def test_a_command_that_fails_says_what_it_said(queue):
         orphans.refuse_beside("slurm", None)
 
 
+def test_a_command_that_does_not_exist_is_named(queue, monkeypatch):
+    queue("11")
+    monkeypatch.setenv("PATH", str(queue.folder / "jobs"))
+    with pytest.raises(orphans.StillRunning, match=r"^squeue .*: No such file or directory"):
+        orphans.refuse_beside("slurm", None)
+
+
 def test_an_executor_that_cannot_tell_says_what_to_do(queue):
     queue("11")
     with pytest.raises(

@@ -1,11 +1,11 @@
-"""overlay: a later configuration file adds, changes and leaves out entries, and finds its files."""
+"""settings: a later configuration file adds, changes and leaves out entries, and finds its files."""
 
 import copy
 
 import pytest
 import yaml
 
-from scripts.matrix import expansion, overlay, settings
+from scripts.matrix import expansion, settings
 from scripts.matrix.settings import ConfigError
 from tests.checkouts import ROOT
 
@@ -20,7 +20,7 @@ SHIPPED = ("bert", "conv")
 def merged(text: str, *more: str) -> dict:
     found = copy.deepcopy(BASE)
     for one in (text, *more):
-        overlay.merge(found, yaml.safe_load(one), SHIPPED)
+        settings.merge(found, yaml.safe_load(one), SHIPPED)
     return found
 
 
@@ -77,14 +77,14 @@ def test_paths_of_a_file_are_found_beside_it_else_beside_the_snakefile(tmp_path)
         "models": {"a": {"file": "mine.py"}, "b": {"file": "models/bert.py"}, "c": None},
         "torchbench": {"file": "~/x.yaml"},
     }
-    found = overlay.located(content, tmp_path, ROOT)
+    found = settings.located(content, tmp_path, ROOT)
     assert found["models"] == {
         "a": {"file": str(tmp_path / "mine.py")},
         "b": {"file": "models/bert.py"},
         "c": None,
     }
     assert found["torchbench"] == {"file": "~/x.yaml"}
-    assert overlay.located(content, tmp_path, tmp_path) == content
+    assert settings.located(content, tmp_path, tmp_path) == content
 
 
 def test_a_matrix_of_ones_own_over_the_shipped_one(tmp_path):

@@ -6,11 +6,11 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from scripts.matrix import stages
+from scripts.matrix.cell import Cell, of_axes
 from scripts.matrix.entries import Baseline, Override, Target, TargetOverride
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES, status_path
@@ -84,36 +84,33 @@ def test_the_aggregate_is_made_of_every_test_of_a_baseline(results):
     }
 
 
-def test_wildcards_name_entries_of_the_matrix(plan):
-    wildcards = SimpleNamespace(model="tiny", frontend="mlir", target="vulkan", baseline="eager")
-    assert plan.model(wildcards).suite == "user"
-    assert plan.frontend(wildcards).exporter == "torch_mlir"
-    assert plan.target(wildcards).device == "vulkan"
-    assert plan.baseline(wildcards).device == "cpu"
+def test_a_cell_names_entries_of_the_matrix(plan):
+    assert plan.model(iree_cell("tiny")).suite == "user"
+    assert plan.frontend(iree_cell("tiny")).exporter == "torch_mlir"
+    assert plan.target(iree_cell("tiny")).device == "vulkan"
+    assert plan.baseline(cell("tiny")).device == "cpu"
 
 
-def cell(model: str = "conv", baseline: str = "eager", test: str = "eval") -> SimpleNamespace:
-    """Wildcards of a baseline's cell."""
-    return SimpleNamespace(model=model, baseline=baseline, test=test)
+def cell(model: str = "conv", baseline: str = "eager", test: str = "eval") -> Cell:
+    return of_axes(model=model, baseline=baseline, test=test)
 
 
-def iree_cell(model: str = "conv", target: str = "vulkan") -> SimpleNamespace:
-    """Wildcards of an IREE cell."""
-    return SimpleNamespace(model=model, frontend="mlir", target=target)
+def iree_cell(model: str = "conv", target: str = "vulkan") -> Cell:
+    return of_axes(model=model, frontend="mlir", target=target)
 
 
 @pytest.mark.parametrize(("status", "well"), [("ok", True), ("timeout", False), (None, False)])
 def test_a_cell_ended_well_only_if_that_is_on_record(plan, status, well):
     if status:
         end(plan, status, "compile")
-    assert plan.ended_well("compile", iree_cell()) == well
+    assert Plan(plan.matrix, frozenset(), with_conda=True).stands("compile", iree_cell()) == well
 
 
 def test_a_status_file_that_is_none_is_no_good_end_and_makes_the_cell_due(plan):
     path = Path(status_path("compile", "conv/mlir/vulkan"))
     path.parent.mkdir(parents=True)
     path.write_text("{")
-    assert not plan.ended_well("compile", iree_cell())
+    assert not plan.stands("compile", iree_cell())
     code = fingerprint.of_modules(["scripts.stages.compile_iree"])
     assert plan.due("compile", iree_cell()) == f"{code}+{path.stat().st_mtime_ns}"
 
@@ -121,11 +118,11 @@ def test_a_status_file_that_is_none_is_no_good_end_and_makes_the_cell_due(plan):
 @pytest.mark.parametrize("stage", ["env", "export", "compile", "verify"])
 def test_stale_are_measurements_and_nothing_that_they_stand_on(plan, stage):
     ended = Outcome("ok", stage, "x", fingerprint="old", due="old")
-    wildcards = ENV if stage == "env" else iree_cell()
+    of = ENV if stage == "env" else iree_cell()
     outcome.write(status_path(stage, NAMES.get(stage, "conv/mlir/vulkan")), ended, Usage(0, 0))
-    assert again(plan).due(stage, wildcards) == "old"
-    assert (again(plan, "stale").due(stage, wildcards) == "old") == (stage != "verify")
-    assert again(plan, "all").due(stage, wildcards).endswith("+1") == (stage != "env")
+    assert again(plan).due(stage, of) == "old"
+    assert (again(plan, "stale").due(stage, of) == "old") == (stage != "verify")
+    assert again(plan, "all").due(stage, of).endswith("+1") == (stage != "env")
 
 
 def test_which_rows_are_stale_is_said_anew_when_a_runtime_changes(plan, monkeypatch):
@@ -135,7 +132,7 @@ def test_which_rows_are_stale_is_said_anew_when_a_runtime_changes(plan, monkeypa
     assert changed(plan, baselines={"eager": other}).aggregation.measuring_code() != before
 
 
-ENV = SimpleNamespace(env="torch-mlir")
+ENV = of_axes(env="torch-mlir")
 NAMES = {"env": "torch-mlir", "export": "conv/mlir"}
 
 
@@ -200,11 +197,10 @@ def test_an_environment_that_is_made_is_never_made_again_for_a_retry(plan, retry
 
 
 def test_an_environment_and_its_packages_are_inputs_unless_conda_makes_it(plan):
-    assert plan.env_status("verify", iree_cell()) == ["results/env/iree/status.json"]
-    assert plan.env_packages("verify", iree_cell()) == [".venvs/iree/versions.json"]
+    assert plan.env_status("iree") == ["results/env/iree/status.json"]
+    assert plan.env_packages("iree") == [".venvs/iree/versions.json"]
     conda = Plan(plan.matrix, frozenset(), with_conda=True)
-    assert conda.env_status("verify", iree_cell()) == []
-    assert conda.env_packages("verify", iree_cell()) == []
+    assert conda.env_status("iree") == conda.env_packages("iree") == []
 
 
 def test_a_stage_runs_in_the_environment_of_its_entry_or_its_own_or_that_of_references(plan):
@@ -336,15 +332,15 @@ def test_a_tolerance_is_the_files_for_the_cell_under_the_models_own(plan):
         overrides={"tiny/eager/eval": Override("", None, {"tol": 0.25, "cosine": True})},
     )
     tolerance = other.options.tolerance
-    assert json.loads(tolerance("baseline", cell("tiny"))) == {"cosine": True, "tol": 0.5}
-    assert tolerance("baseline", cell("tiny", test="train")) == '{"tol":0.5}'
-    assert tolerance("verify", iree_cell("tiny")) == '{"tol":0.5}'
-    assert tolerance("baseline", cell()) == "{}"
+    assert json.loads(tolerance(cell("tiny"))) == {"cosine": True, "tol": 0.5}
+    assert tolerance(cell("tiny", test="train")) == '{"tol":0.5}'
+    assert tolerance(iree_cell("tiny")) == '{"tol":0.5}'
+    assert tolerance(cell()) == "{}"
 
 
 @pytest.mark.parametrize(("test", "stage"), [("eval", "reference"), ("train", "gradients")])
 def test_a_test_is_held_to_the_golden_results_of_its_own_stage(plan, test, stage):
-    assert plan.golden(cell(test=test), "golden.npz") == f"results/{stage}/conv/golden.npz"
+    assert plan.reference(cell(test=test), "golden.npz") == f"results/{stage}/conv/golden.npz"
 
 
 @pytest.mark.parametrize(
@@ -355,8 +351,10 @@ def test_a_stage_without_limits_of_its_own_has_those_of_the_stage_that_it_runs_a
     limits = {name: {"timeout_s": 5, "memory_mb": 6} for name in plan.matrix.limits}
     limits[of] = {"timeout_s": 77, "memory_mb": 88}
     other = changed(plan, limits=limits)
-    assert (other.timeout_s(stage), other.memory_mb(stage)) == (77, 88)
-    assert (other.timeout_s("compile"), other.memory_mb("compile")) == (5, 6)
+    assert other.limit(stage) == limits[of]
+    assert other.limit("compile") == {"timeout_s": 5, "memory_mb": 6}
+    here = other.within_limits(stage)
+    assert (here.timeout_s, here.memory_mb, here.more_memory, here.more_time) == (77, 88, 0, 0)
 
 
 DUMP_MATRIX = {
@@ -460,7 +458,7 @@ def test_every_stage_has_a_rule_and_modules_that_exist():
         files = [Path(fingerprint.ROOT, *name.split(".")).with_suffix(".py") for name in own]
         assert all(file.is_file() for file in files), stage
     texts = [*rule_texts(), *(RULES / "variants.smk").read_text().split("\nuse rule ")[1:]]
-    found = [re.search(r'stage_params\("(\w+)"\)', rule)[1] for rule in texts]
+    found = [re.search(r'JOBS\.params\("(\w+)"\)', rule)[1] for rule in texts]
     assert sorted(found) == sorted(STAGES)
 
 
@@ -474,7 +472,7 @@ def test_the_group_of_each_row_is_in_the_aggregate(results):
 @pytest.mark.parametrize("rule", rule_texts(), ids=lambda rule: rule.split(":")[0])
 def test_a_rule_records_under_the_modules_that_its_stage_declares(rule):
     """Where the two differ, a cell that failed would run again each time, or never."""
-    stage = STAGES[re.search(r'stage_params\("(\w+)"\)', rule)[1]]
+    stage = STAGES[re.search(r'JOBS\.params\("(\w+)"\)', rule)[1]]
     recorded = re.search(r"--module ((?:scripts[\w.]+(?:\{[\w.]+\})? ?)+)", rule)[1].split()
     assert [name.replace("params.", "") for name in recorded] == list(stage.modules)
     # Compilations have no worker: the command that supervises them is the stage's own.
@@ -489,12 +487,12 @@ def test_a_rule_records_under_the_modules_that_its_stage_declares(rule):
 
 @pytest.mark.parametrize("rule", rule_texts(), ids=lambda rule: rule.split(":")[0])
 def test_a_rule_waits_for_the_stage_before_its_own_and_makes_its_own_files(rule):
-    name = re.search(r'stage_params\("(\w+)"\)', rule)[1]
+    name = re.search(r'JOBS\.params\("(\w+)"\)', rule)[1]
     before, after = rule.split("    output:")
     above = STAGES[name].after
     named = (
-        *(f'artifact("{above}", "status.json")', 'PLAN.reference(w, "status.json")'),
-        *("compared_with()", "compiled()", 'PLAN.module(w, "status.json")'),
+        *(f'artifact("{above}", "status.json")', 'JOBS.reference("status.json")'),
+        *("JOBS.compared_with()", "JOBS.compiled()", 'PLAN.module(cell, "status.json")'),
     )
     batch = re.search(rf'batch_of_problems\([^)]*"{above}"', before)
     assert not above or batch or any(name in before for name in named)
@@ -505,32 +503,31 @@ def test_a_rule_waits_for_the_stage_before_its_own_and_makes_its_own_files(rule)
 
 def test_a_submitted_stage_asks_for_what_its_models_weights_need(plan, results):
     results.write()
-    asked = plan.ask("verify", cell(), 1, submitted=True)
+    asked = plan.ask("verify", iree_cell(), 1)
     Path("results/reference/conv/weights.irpa").write_bytes(bytes(64 << 20))
-    assert plan.ask("verify", cell(), 1, submitted=True).timeout_s >= asked.timeout_s
+    assert plan.ask("verify", iree_cell(), 1).timeout_s >= asked.timeout_s
     limits = {name: {"timeout_s": 1e6} for name in plan.matrix.limits}
     free = changed(plan, limits=limits)
-    small = free.ask("verify", cell(), 1, submitted=True)
+    small = free.ask("verify", iree_cell(), 1)
     with open("results/reference/conv/weights.irpa", "r+b") as file:
         file.truncate(4 << 30)
-    assert free.ask("verify", cell(), 1, submitted=True).memory_mb > small.memory_mb + 4096
-    here = free.ask("verify", cell(), 1, submitted=False)
-    assert (here.memory_mb, here.more_memory, here.more_time) == (free.memory_mb("verify"), 0, 0)
+    assert free.ask("verify", iree_cell(), 1).memory_mb > small.memory_mb + 4096
 
 
 @pytest.mark.parametrize(
-    ("stage", "of"), [("verify", {"frontend": "torch+train"}), ("baseline", {"test": "train"})]
+    ("stage", "step", "forward"),
+    [
+        ("verify", of_axes(model="conv", frontend="torch+train", target="t"), iree_cell()),
+        ("baseline", cell(test="train"), cell()),
+    ],
 )
-def test_a_submitted_training_step_asks_for_its_gradients_too(plan, results, stage, of):
+def test_a_submitted_training_step_asks_for_its_gradients_too(plan, results, stage, step, forward):
     results.write()
     Path("results/reference/conv/weights.irpa").write_bytes(bytes(64 << 20))
     free = changed(plan, limits={name: {"timeout_s": 1e6} for name in plan.matrix.limits})
-    step, forward, gradients = (
-        free.ask(name, SimpleNamespace(model="conv", **axes), 1, submitted=True).memory_mb
-        for name, axes in ((stage, of), (stage, {}), ("gradients", {}))
-    )
-    assert step > forward + 12 * 64
-    assert gradients > 12 * 64 + 3000
+    asked = free.ask(stage, step, 1).memory_mb
+    assert asked > free.ask(stage, forward, 1).memory_mb + 12 * 64
+    assert free.ask("gradients", of_axes(model="conv"), 1).memory_mb > 12 * 64 + 3000
 
 
 def test_an_oom_is_tried_again_only_where_the_limit_that_it_met_is_set(plan, tmp_path, monkeypatch):
@@ -540,9 +537,9 @@ def test_an_oom_is_tried_again_only_where_the_limit_that_it_met_is_set(plan, tmp
     outcome.write(path, met, Usage(0, 0))
     monkeypatch.setattr(fingerprint, "of_stage", lambda *_: "x")
     unset = {name: {"timeout_s": 5} for name in plan.matrix.limits}
-    wildcards = SimpleNamespace(model="m", frontend="f", target="t")
-    assert changed(plan, limits=unset).due("compile", wildcards) == "x"
+    of = of_axes(model="m", frontend="f", target="t")
+    assert changed(plan, limits=unset).due("compile", of) == "x"
     raised = {name: {"timeout_s": 5, "memory_mb": 200} for name in plan.matrix.limits}
-    assert changed(plan, limits=raised).due("compile", wildcards) == "x+1"
+    assert changed(plan, limits=raised).due("compile", of) == "x+1"
     same = {name: {"timeout_s": 5, "memory_mb": 100} for name in plan.matrix.limits}
-    assert changed(plan, limits=same).due("compile", wildcards) == "x"
+    assert changed(plan, limits=same).due("compile", of) == "x"

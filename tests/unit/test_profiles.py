@@ -54,7 +54,7 @@ def timed() -> set[str]:
     for file in (PROFILES.parent / "rules").glob("*.smk"):
         _, *parts = RULE.split(file.read_text())
         rules = zip(parts[::2], parts[1::2], strict=True)
-        found |= {rule for rule, body in rules if "**alone_on(" in body}
+        found |= {rule for rule, body in rules if "**JOBS.alone_on(" in body}
     return found
 
 

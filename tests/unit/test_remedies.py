@@ -7,22 +7,21 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from scripts.core import atomic, digest
 from scripts.features.report.verbs import failed
-from scripts.features.variants import document, remedies
+from scripts.features.variants import document, tables
 from scripts.features.variants import remedy_job as trying
 from scripts.matrix import expansion, settings, ways
-from scripts.matrix.cell import Kind
+from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.entries import Frontend
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES, status_path
 from scripts.matrix.ways import Hang, Remedy, Variant
-from scripts.records import coverage, fields, record, summary
+from scripts.records import coverage, fields, record, screen
 from scripts.records.columns import FIELDS
 from scripts.records.results_file import Record
 from scripts.records.results_table import Table
@@ -37,7 +36,7 @@ from scripts.supervise.outcome import Outcome, Usage
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"
-OF = SimpleNamespace(model="conv", frontend="mlir", target="vulkan")
+OF = of_axes(model="conv", frontend="mlir", target="vulkan")
 ASKED = Variant("f", "O2", ("--a", "--b"))
 
 
@@ -59,7 +58,7 @@ def test_the_page_has_the_tables_of_the_file():
 
 
 def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_shipped():
-    table = remedies.table()
+    table = tables.remedies()
     declared, _ = settings.load({}, [ROOT / "config.yaml"])
     named = {name for names in table.order.values() for name in names}
     named |= {
@@ -85,7 +84,7 @@ def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_ship
 def test_a_mistake_in_the_file_is_named(tmp_path, text, problem):
     (tmp_path / "table.yaml").write_text(text)
     with pytest.raises(ConfigError) as error:
-        remedies.table(tmp_path / "table.yaml")
+        tables.remedies(tmp_path / "table.yaml")
     assert problem in str(error.value)
     assert "table.yaml" in str(error.value)
 
@@ -151,7 +150,7 @@ def test_what_a_part_of_the_matrix_tries_is_what_the_whole_tries():
     programs = {str(one) for one in part.of_kind(Kind.PROGRAM)}
     assert programs == {f"bert/{f}" for f in ("torchxla-stablehlo", "torchmlir-torch", "torchmlir-stablehlo")}  # fmt: skip
     plan = Plan(part, frozenset(), with_conda=False)
-    of = SimpleNamespace(model="bert", frontend="torchmlir-torch", target="cuda")
+    of = of_axes(model="bert", frontend="torchmlir-torch", target="cuda")
     assert plan.options.exporter(of) == '{"dialect":"torch","rewrites":"all"}'
 
 
@@ -239,7 +238,7 @@ def test_a_cell_with_remedies_needs_the_programs_of_all_of_them_before_anything_
         f"results/compile/{CELL}/module.vmfb",
         f"results/remedy/{CELL}/module.vmfb",
     ]
-    cpu = SimpleNamespace(model="conv", frontend="mlir", target="llvm-cpu")
+    cpu = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
     assert plan.maker.modules(cpu, "status.json") == [
         "results/compile/conv/mlir/llvm-cpu/status.json"
     ]
@@ -348,7 +347,7 @@ def test_a_known_hang_is_one_for_its_version_and_level_alone(tree, monkeypatch):
     plan = plan_of(tree, hangs=(HANG,))
     assert plan.maker.hang(OF) == "--hang 'it takes an hour (workflow/remedies.yaml, IREE 3.0)'"
     assert [bool(one.hang) for one in plan.maker.attempts(OF)] == [True, False]
-    tiny = SimpleNamespace(model="tiny", frontend="mlir", target="vulkan")
+    tiny = of_axes(model="tiny", frontend="mlir", target="vulkan")
     assert plan.maker.hang(tiny) == ""
     monkeypatch.setattr(environments, "pins", lambda env: {"iree-base-compiler": "3.1"})
     assert plan.maker.hang(OF) == ""
@@ -457,7 +456,7 @@ def test_what_no_device_can_run_is_counted_by_path_too(rows, tree):
 def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
     for works, counts in (("other-path", [1, 1, 0]), (None, [1, 0, 1])):
         found = rows(works)
-        said = list(summary.compiled([fields.row(one, FIELDS) for one in found]))
+        said = [line.plain for line in screen.compiled(Table.of(found))][:-1]
         assert said == [
             "compiled for llvm-cpu: 2 as asked, 0 by remedy, 0 not at all",
             "compiled for vulkan: {} as asked, {} by remedy, {} not at all".format(*counts),
@@ -471,8 +470,7 @@ def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
 
 def test_a_run_in_which_all_compiled_as_asked_does_not_count_them(tree):
     tree.write()
-    found = [fields.row(one, FIELDS) for one in record.records(tree.matrix)]
-    assert list(summary.compiled(found)) == []
+    assert list(screen.compiled(Table.of(record.records(tree.matrix)))) == []
 
 
 @pytest.mark.parametrize(

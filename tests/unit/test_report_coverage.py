@@ -15,18 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.choices import BASES
 from scripts.matrix.entries import Frontend, Override
 from scripts.records import coverage, markdown, record
 from scripts.records.coverage import ENDINGS, STAGES
 from scripts.records.results_file import BadRecords, Record
-from scripts.records.row import Column, Ended, Row, Timing
 from scripts.stages import report_coverage
 from scripts.supervise import outcome
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"
-BASELINE = Cell.parse("conv/eager/eval", Kind.BASELINE)
 OF_STAGE = {
     "reference": "conv",
     "export": "conv/mlir",
@@ -205,7 +203,6 @@ def test_a_model_that_fails_before_its_lowering_paths_part_fails_everywhere(resu
     assert "| vmfbench | 1 | 0 | 4 | 0 | 0 | 0 | 0 | 0 | 4 |\n" in found
     assert "| all | 2 | 1 | 8 | 4 | 0 | 0 | 0 | 0 | 4 |\n" in found
     assert "| verified |  | 1 of 2 | 1 of 2 | 1 of 2 | 1 of 2 |\n" in found
-    assert "| vmfbench | conv | ✗ reference: why |\n" in found  # its baseline
 
 
 def test_reasons_stand_the_most_frequent_first(results, ended):
@@ -255,59 +252,23 @@ def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
     assert "mlir/vulkan: vmfbench/conv |\n" in found
 
 
-@pytest.mark.parametrize(
-    ("stage", "status", "reason", "mark"),
-    [
-        ("baseline", "ok", "", "✓"),
-        ("baseline", "unavailable", "no-device", "no device"),
-        ("baseline", "skipped", "skip-list", "skipped"),
-        ("baseline", "error", "wrong-result", "✗ wrong-result"),
-        ("gradients", "oom", "memory-limit", "✗ gradients: memory-limit"),
-    ],
-)
-def test_a_baseline_is_verified_or_has_its_reason(stage, status, reason, mark):
-    timing = Timing({"ms": 1.0}) if status == "ok" else None
-    row = Row(BASELINE, Column.of(BASELINE), Ended(status, stage, reason), timing)
-    assert coverage.baseline_mark(row) == mark
-
-
-def test_baselines_of_eval_and_train_have_a_column_each(results, ended):
-    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
-    results.write(ended("error", "gradients", "conv", "why"))
-    found = page_of(results)
-    assert "| suite | model | eager | eager/train |\n" in found
-    assert "| vmfbench | conv | ✓ | ✗ gradients: why |\n" in found
-
-
 def test_versions_and_devices_are_those_of_the_rows(results, ended):
     results.write(ended("error", "compile", CELL))  # ran nowhere
     rows = record.records(results.matrix)
-    # A cell that never ran has the pin, one that ran what it saw.
     rows[0]["versions"]["torch"] = rows[1]["versions"]["torch"] = "2.15.0"
-    rows[1]["versions"]["torch_build"] = "cpu"
-    rows[1]["versions"]["iree"] = "3.0"
     rows[2]["versions"]["torch"] = rows[3]["versions"]["torch"] = "2.15.1"
     found = report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
-    assert "| mlir | 2.15.0+cpu, 2.15.1 | torch_mlir 1 |  | 3.0 |\n" in found
-    assert "Devices: cpu: A CPU, vulkan: A GPU.\n" in found
-
-
-def test_versions_that_only_some_runtime_has_are_in_a_column_where_there_are_any(results):
-    results.write()
-    rows = record.records(results.matrix)
-    assert "| IREE |\n" in report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
-    eager = next(row for row in rows if row["experiment"]["runtime"] == "eager")
-    eager["versions"] |= {"a_tool": "1.2", "another": None}
-    found = report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
-    assert "| IREE | others |\n" in found
-    assert "| eager | 2.0 |  |  |  | a_tool 1.2 |\n" in found
+    measured_with = found.partition("## Measured with\n\n")[2]
+    assert "- cpu: A CPU" in measured_with
+    assert "- vulkan: A GPU" in measured_with
+    assert "- PyTorch 2.0, 2.15.0, 2.15.1\n" in measured_with
 
 
 def test_sections_with_nothing_in_them_are_left_out(results):
     results.matrix = dataclasses.replace(results.matrix, baselines={})
     results.write()
     titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
-    assert titles == ["By suite", "By model", "Versions"]
+    assert titles == ["By suite", "By model", "Measured with"]
 
 
 def test_counts_and_reasons_come_before_the_long_table(results, ended):
@@ -334,6 +295,7 @@ def test_times_and_fingerprints_leave_the_page_as_it_is(results, ended):
 STATUSES = st.sampled_from([s for s in outcome.STATUSES if s not in ("ok", "unavailable")])
 REASONS = st.sampled_from(["a", "b", "wrong-result", "nondeterministic-eager"])
 DETAILS = st.text(st.sampled_from("a1|`\\*<>[]_ \n\r\u2028%/~"), min_size=1, max_size=220)
+NO_SPEEDUPS = {f"speedup_vs_{base}{end}": None for base in BASES for end in ("", "_low", "_high")}
 NAMES = st.text(st.sampled_from("ab|*<[\\`~."), min_size=1, max_size=4)
 STOPS = st.none() | st.tuples(st.sampled_from([*STAGES, "env"]), STATUSES, REASONS, DETAILS)
 
@@ -351,12 +313,13 @@ def some_rows(draw) -> list[dict]:
             stage, status, reason, detail = stop or ("verify", "ok", "", "")
             made.append(
                 {
-                    "model": {"name": name, "suite": suite},
-                    "experiment": {"runtime": "iree", "frontend": frontend, "target": target, "test": "eval", "device": "cpu", "exporter": "e"},
+                    "model": {"name": name, "suite": suite, "options": {}},
+                    "experiment": {"runtime": "iree", "frontend": frontend, "target": target, "test": "eval", "device": "cpu", "exporter": "e", "backend": "b"},
                     "outcome": {"stage": stage, "status": status, "reason": reason, "detail": detail},
-                    "latency": None if stop else {"ms": 1.0},
+                    "latency": None if stop else {"ms": 1.0, "started": 0.0} | NO_SPEEDUPS,
+                    "reference": {},
                     "export": draw(st.sampled_from([None, {}, {"rewrites": []}, {"rewrites": ["x|y", "z"]}])),
-                    "run": {"device_name": None},
+                    "run": {"device_name": None, "threads": None},
                     "versions": {},
                 }
             )  # fmt: skip

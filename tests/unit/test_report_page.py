@@ -11,15 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import formats, pairs
+from scripts.features.compare import formats, page_views, pairs
 from scripts.features.compare.comparing import Settings, compare
+from scripts.features.kernels import page_view as kernels_view
+from scripts.features.operators.report import page_view as operators_view
 from scripts.features.operators.report import problem_record as operator_record
-from scripts.features.report.web import page, rows
+from scripts.features.profile import page_view as profile_view
+from scripts.features.report.web import page, rows, views
 from scripts.features.report.web.page import packed, policy_hash
 from scripts.features.report.web.page_source import Source
-from scripts.features.report.web.views import VIEWS, of_files, of_rows
+from scripts.features.report.web.views import of_rows
+from scripts.matrix import feature
 from scripts.matrix.stages import status_path
-from scripts.records import latency_page, speedups, writing
+from scripts.records import latency_page, row_set, speedups
 from scripts.records.clusters import clusters, signature
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import Table
@@ -74,7 +78,7 @@ def test_only_the_scripts_of_the_page_may_run_and_no_network_is_allowed(source):
     text = page.page(source)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert len(scripts) == len(page.LIBRARIES) + len(page.SCRIPTS)
+    assert len(scripts) == len(page.LIBRARIES) + len(page.SCRIPTS) + len(views.loaded()) + 1
     assert all(policy_hash(script) in policy for script in scripts)
     assert policy.count("'sha256-") == len(scripts)
     assert "default-src 'none'" in policy
@@ -89,8 +93,16 @@ def test_no_script_of_the_page_parses_a_text_as_html_or_code(file):
 
 
 def test_each_view_has_a_script_and_each_script_is_in_the_page():
-    assert {view.name for view in VIEWS} == {file.stem for file in WEB.glob("views/*.js")}
-    assert {f"assets/{file.name}" for file in WEB.glob("assets/*.js")} <= set(page.SCRIPTS)
+    assert {view.name for view in views.loaded()} == {file.stem for file in WEB.glob("views/*.js")}
+    assert {file.stem for file in WEB.glob("assets/*.js")} == {*page.SCRIPTS, "app"}
+
+
+def test_the_page_has_the_views_of_the_features_that_are_loaded(source, monkeypatch):
+    assert 'id="data-view-kernels"' in page.page(source)
+    monkeypatch.setattr(feature, "LOADED", {})
+    alone = page.page(source)
+    assert 'id="data-view-kernels"' not in alone
+    assert 'id="data-view-latency"' in alone
 
 
 def test_the_libraries_are_the_ones_that_their_page_names():
@@ -250,35 +262,35 @@ def test_memory_has_each_stage_once_with_its_samples(source):
         path = source.root / status_path(stage, of)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, of), Usage(2.0, 100.0))
-    series = Series((0.1, 0.2), (50, 100), ((0.15, "timed calls"),))
+    series = Series([0.1, 0.2], [50, 100], [(0.15, "timed calls")])
     memory_series.write(source.root / status_path("verify", cell), series)
     found = of_rows.memory(source)["stages"]
     assert [(one["stage"], one["cell"]) for one in found] == [("reference", "bert"), ("verify", cell)]  # fmt: skip
     of_bert = [n for n, one in enumerate(source.records) if one["model"]["name"] == "bert"]
     assert found[0]["rows"] == of_bert
-    assert found[1]["series"] == {"seconds": (0.1, 0.2), "mb": (50, 100), "marks": ((0.15, "timed calls"),)}  # fmt: skip
+    assert found[1]["series"] == {"seconds": [0.1, 0.2], "mb": [50, 100], "marks": [(0.15, "timed calls")]}  # fmt: skip
     assert found[0]["series"] is None
 
 
 def test_profiles_are_shown_where_there_are_any(source):
-    assert of_files.why(source) is None
+    assert profile_view.why(source) is None
     path = source.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(PROFILE))
-    [found] = of_files.why(source)["cells"]
+    [found] = profile_view.why(source)["cells"]
     assert found["cell"] == "bert/torchmlir-torch/llvm-cpu"
     assert [one["function"] for one in found["kernels"]] == ["d_0_matmul", "d_1_add"]
     assert found["first"]
     path.write_text("{")  # damaged
-    assert of_files.why(source) is None
+    assert profile_view.why(source) is None
 
 
 def test_kernels_are_shown_where_there_are_any(source):
-    assert of_files.kernels(source) is None
+    assert kernels_view.kernels(source) is None
     one = source.records[0]
     one["kernel"] = {"name": "softmax", "shape": "4x8", "gb_per_s": 5.0, "machine_gb_per_s": 9.0}
     (source.results / "kernels.jsonl").write_text(json.dumps(one) + "\n")
-    [found] = of_files.kernels(source)["rows"]
+    [found] = kernels_view.kernels(source)["rows"]
     assert (found["name"], found["gb_per_s"], found["ending"]) == ("softmax", 5.0, "verified")
     assert found["path"] == "torchmlir-torch on llvm-cpu"
 
@@ -315,7 +327,7 @@ def test_threads_are_shown_where_rows_have_several_numbers(source):
 
 
 def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
-    assert of_files.operators(source) is None
+    assert operators_view.operators(source) is None
     monkeypatch.chdir(tmp_path)
     tree = Tree(dataclasses.replace(MATRIX, parts={"operators": OPERATORS}))
     tree.endings = {
@@ -324,8 +336,8 @@ def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
     tree.write()
     found = operator_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     path = source.root / "results/operators/operators.jsonl"
-    path.write_text("".join(writing.lines(found)))
-    data = of_files.operators(source)
+    path.write_text("".join(row_set.lines(found)))
+    data = operators_view.operators(source)
     cpu = next(one for one in data["targets"] if one["target"] == "llvm-cpu")
     rates = {op: rates for op, _, rates in cpu["operators"]}
     assert cpu["columns"] == ["torch", "xla"]
@@ -342,7 +354,7 @@ def test_the_command_writes_the_page_and_names_what_is_wrong(source, tmp_path):
     results = source.results / "results.jsonl"
     assert run("--results", str(results), "--out", str(out)).returncode == 0
     data = data_of(out.read_text(encoding="utf-8"))
-    assert {f"view-{view.name}" for view in VIEWS} < set(data)
+    assert {f"view-{view.name}" for view in views.loaded()} < set(data)
     results.write_text("{}\n")
     failed = run("--results", str(results), "--out", str(out))
     assert failed.returncode != 0
@@ -355,14 +367,14 @@ def test_the_same_results_give_the_same_page(source):
 
 
 def test_a_comparison_is_shown_where_there_is_one(source):
-    assert of_files.comparison(source) is None
+    assert page_views.comparison(source) is None
     rows = [one for one in source.records if one["latency"]]
     made = compare(pairs.of_files(rows, rows), "before", HOSTILE, Settings())
     (source.results / "comparison.json").write_text(formats.as_json(made, with_all=True))
-    found = of_files.comparison(source)
+    found = page_views.comparison(source)
     assert found["after"] == HOSTILE
     assert len(found["latencies"]) == len(rows)
     assert {"Latencies of which no change was found", "Means"} <= {one["title"] for one in found["tables"]}  # fmt: skip
     (source.results / "comparison.json").write_text("{}")  # of another version
     with pytest.raises(KeyError):
-        of_files.comparison(source)
+        page_views.comparison(source)

@@ -10,7 +10,9 @@ from scripts.features.report import thread_scaling
 from scripts.features.report.thread_scaling import Line
 from scripts.matrix.cell import Cell, Kind
 from scripts.records.results_table import ModelRows, Table
-from scripts.records.row import Column, Ended, Row, Timing
+from scripts.records.row import Column, Row, Timing
+from scripts.records.speedups import Conditions
+from scripts.supervise.outcome import Outcome
 from scripts.timing import ratios
 from tests import report_records
 from tests.rows import latency, steady
@@ -28,13 +30,15 @@ def added(
     column = Column("mlir", target)
     cell = Cell.of(Kind.IREE, model=to.model, frontend=column.name, target=target)
     if ms is None:
-        to.entries[column] = Row(cell, column, Ended("crashed", reason="segfault"))
+        to.entries[column] = Row(
+            cell, column, Outcome("crashed", "time", str(cell), reason="segfault")
+        )
         return
     values = steady(ms) if interval else [ms, ms]
     timing = Timing(latency(values, group=str(number)))
-    to.entries[column] = Row(
-        cell, column, Ended("ok"), timing, alike=(number,), threads=number, where=(cpu, None)
-    )
+    ended = Outcome("ok", "time", str(cell))
+    at = Conditions(to.model, "eval", "f32", "none", 1, "cpu", cpu, number, None)
+    to.entries[column] = Row(cell, column, ended, timing, conditions=at)
 
 
 def line(*measured: tuple[int, float | None], interval: bool = True) -> Line:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.problem import read_problems
 from scripts.features.operators.settings import Operators
 from scripts.stages import select_operators
 
@@ -41,13 +41,9 @@ def select(tmp_path, monkeypatch):
     return run
 
 
-def problems(path) -> list[Problem]:
-    return [Problem.from_json(json.loads(line)) for line in path.read_text().splitlines()]
-
-
 def test_each_problem_is_in_the_batch_of_its_id_once(select):
     out = select(TRACE, TRACE)
-    whole = problems(out / "problems.jsonl")
+    whole = read_problems(out / "problems.jsonl")
     assert [(p.op, p.count, p.models) for p in whole] == [
         ("aten.add.Tensor", 6, ("model0", "model1")),
         ("aten.add.Tensor", 2, ("model0", "model1")),
@@ -55,7 +51,7 @@ def test_each_problem_is_in_the_batch_of_its_id_once(select):
     ]
     names = Operators(batches=3).batch_names()
     assert sorted(path.stem for path in (out / "batches").iterdir()) == names
-    by_batch = {name: problems(out / "batches" / f"{name}.jsonl") for name in names}
+    by_batch = {name: read_problems(out / "batches" / f"{name}.jsonl") for name in names}
     assert sorted(p.uuid for own in by_batch.values() for p in own) == sorted(p.uuid for p in whole)
     for name, own in by_batch.items():
         assert {Operators(batches=3).batch_of(p.uuid) for p in own} <= {name}

@@ -3,13 +3,13 @@
 import dataclasses
 import shlex
 from pathlib import Path
-from types import SimpleNamespace
 
 import jsonschema
 import pytest
 
 from scripts.core import exits
 from scripts.matrix import expansion, plugins, settings
+from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline
 from scripts.records import fields, record
 from scripts.records.columns import FIELDS
@@ -47,7 +47,7 @@ def test_the_rewritten_baselines_run_when_named_and_say_so_on_their_command_line
     assert list(matrix.baselines) == ["eager", "eager+rewrite", "inductor+rewrite"]
     options = Options(matrix)
     for name in matrix.baselines:
-        words = options.step(SimpleNamespace(model="conv", baseline=name, test="eval"))
+        words = options.step(of_axes(model="conv", baseline=name, test="eval"))
         assert ("--rewrites=speed" in shlex.split(words)) == (name != "eager")
 
 

@@ -3,14 +3,13 @@
 import dataclasses
 import re
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from scripts.core import atomic
 from scripts.features.report.verbs import failed
-from scripts.matrix import schemas, settings, stages
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix import sections, settings, stages
+from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.stage import Need, Stage
 from scripts.matrix.stages import STAGES
 from scripts.records import summary
@@ -19,8 +18,7 @@ from scripts.run.plan import Plan
 from scripts.supervise import journal, outcome
 from scripts.supervise.outcome import Outcome, Usage
 
-WILDCARDS = SimpleNamespace(model="conv", frontend="mlir", target="vulkan")
-CELL = Cell.of(Kind.IREE, **vars(WILDCARDS))
+CELL = of_axes(model="conv", frontend="mlir", target="vulkan")
 
 
 @pytest.fixture
@@ -46,13 +44,13 @@ def test_a_stage_more_is_in_the_plan(polish, results):
     limits = results.matrix.limits | {"polish": {"timeout_s": 7, "memory_mb": 8}}
     plan = Plan(dataclasses.replace(results.matrix, limits=limits), frozenset(), with_conda=False)
     code = fingerprint.of_modules(["scripts.features.report.verbs.failed"])
-    assert plan.due("polish", WILDCARDS) == code
+    assert plan.due("polish", CELL) == code
     assert fingerprint.of_stage("polish", ("scripts.features.report.verbs.failed",)).startswith(
         f"{code}-"
     )
-    assert plan.env("polish", WILDCARDS) == "iree"
-    assert (plan.timeout_s("polish"), plan.memory_mb("polish")) == (7, 8)
-    assert plan.skip("polish", WILDCARDS) == ""
+    assert plan.env("polish", CELL) == "iree"
+    assert plan.limit("polish") == {"timeout_s": 7, "memory_mb": 8}
+    assert plan.skip("polish", CELL) == ""
     assert "results/polish/conv/mlir/vulkan/best.json" in plan.aggregation.results()
     assert [stage.name for stage, _ in stages.of_row(CELL)] == [
         *("reference", "export", "compile", "polish", "verify"),
@@ -63,16 +61,13 @@ def test_a_stage_more_is_in_the_plan(polish, results):
 def test_a_stage_more_asks_for_what_it_needs(polish, results):
     limits = results.matrix.limits | {"polish": {"timeout_s": 1e6}}
     plan = Plan(dataclasses.replace(results.matrix, limits=limits), frozenset(), with_conda=False)
-    ask = plan.ask("polish", WILDCARDS, 1, submitted=True)
+    ask = plan.ask("polish", CELL, 1)
     assert (ask.memory_mb, ask.timeout_s, ask.more_time) == (1000, 60, 1)
 
 
-def test_a_stage_more_has_an_entry_of_limits_in_the_schema(polish):
-    limits = schemas.read("config")["properties"]["limits"]
-    assert "polish" in limits["properties"]
-    assert list(limits["properties"]) == list(stages.limits())
-    optional = set(limits["properties"]) - set(limits["required"])
-    assert optional == set(stages.OPTIONAL_LIMITS)
+def test_every_stage_has_an_entry_of_limits():
+    assert [*sections.Limits.__annotations__] == [*stages.limits()]
+    assert sections.Limits.__optional_keys__ == set(stages.OPTIONAL_LIMITS)
 
 
 def test_limits_of_what_is_no_stage_are_refused_with_the_stages():

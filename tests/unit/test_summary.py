@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.records import fields, record, summary, writing
+from scripts.records import fields, record, row_set, summary
 from scripts.records.columns import COLUMNS, FIELDS
 from scripts.run import outputs
 from scripts.supervise import journal
@@ -42,7 +42,7 @@ def test_the_results_are_shown_by_the_run_that_wrote_them_with_their_stale_rows(
     rows = [fields.row(one, FIELDS) for one in record.records(results.matrix)]
     Path("results").mkdir(exist_ok=True)
     found = record.records(results.matrix)
-    outputs.CSV.write_text("".join(writing.csv(found, COLUMNS)))
+    outputs.CSV.write_text("".join(row_set.to_csv(found, COLUMNS)))
     outputs.JSONL.write_text("".join(json.dumps(one) + "\n" for one in found))
     if not written:
         os.utime(outputs.CSV, (time.time() - 60,) * 2)

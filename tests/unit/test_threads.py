@@ -16,12 +16,13 @@ from scripts.features.profile import profile_files
 from scripts.features.report.verbs import failed
 from scripts.features.report.web.page_source import of_row
 from scripts.features.reproduce import case
-from scripts.features.suites import torchbench_pass
+from scripts.features.suites import torchbench_models
 from scripts.features.suites.torchbench import TorchbenchFile
 from scripts.features.variants import flag_checks
 from scripts.matrix import expansion, plugins, settings, stages, threads
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.cell import Cell, Kind, of_axes
 from scripts.matrix.entries import Model, Override, by_threads
+from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stage import VERIFICATION
@@ -53,8 +54,12 @@ def plan(numbers: Any = (1, 2), matrix: Matrix = MATRIX) -> Plan:
     return Plan(of_numbers(listed, matrix), frozenset(), with_conda=False)
 
 
-def on(**values: str) -> SimpleNamespace:
-    return SimpleNamespace(model="conv", frontend="mlir", test="eval", **values)
+def on(target: str) -> Cell:
+    return of_axes(model="conv", frontend="mlir", target=target)
+
+
+def baseline(name: str) -> Cell:
+    return of_axes(model="conv", baseline=name, test="eval")
 
 
 # Names
@@ -143,10 +148,10 @@ def test_a_toolchain_has_all_numbers_and_a_compilation_of_its_own(root):
         f"b/{frontend}/{target}" for frontend in "fg" for target in ("cpu", "cpu@old")
     }
     made = Plan(found, frozenset(), with_conda=False)
-    of = SimpleNamespace(model="b", frontend="f", target="cpu@old")
+    of = of_axes(model="b", frontend="f", target="cpu@old")
     assert made.env("compile", of) == "iree@old"
     assert "--toolchain old" in made.options.compile(of)
-    group = SimpleNamespace(model="b", device="cpu+2-threads", test="eval")
+    group = of_axes(model="b", device="cpu+2-threads", test="eval")
     files = made.groups.files(group, "verification.json")
     for target in ("cpu+2-threads", "cpu+2-threads@old"):
         assert f"results/verify/b/f/{target}/verification.json" in files
@@ -154,11 +159,10 @@ def test_a_toolchain_has_all_numbers_and_a_compilation_of_its_own(root):
 
 def test_kernels_are_measured_for_each_number_too():
     known = {"frontends": {}, "targets": MATRIX.targets, "baselines": MATRIX.baselines}
-    section = {"targets": ["llvm-cpu"]}
-    declared = {"k": Model("k", "models/kernels/k.py")}
-    found = kernel_matrix.expand(
-        of_numbers([1, 2]), {"kernels": section}, {}, known, declared, plugins.ROOT
-    )
+    config = {"kernels": {"targets": ["llvm-cpu"]}}
+    named = {"k": Model("k", "models/kernels/k.py", suite="kernels")}
+    draft = Draft(config, {}, plugins.ROOT, known=known, named=named)
+    found = kernel_matrix.read(draft, of_numbers([1, 2]))
     assert found is not None
     assert [*found.targets] == ["llvm-cpu+1-threads", "llvm-cpu+2-threads"]
     assert [str(row) for row in found.rows()] == [f"k/eager+{n}-threads/eval" for n in (1, 2)]
@@ -173,7 +177,7 @@ def test_references_programs_and_modules_are_shared():
     assert len(rows) == 2 * 3
     for row in rows:
         chain = {stage.name: str(of) for stage, of in matrix.chain(row)}
-        model = row["model"]
+        model = row.model
         assert chain == {
             "reference": model,
             "export": f"{model}/mlir",
@@ -214,7 +218,7 @@ def test_a_torchbench_file_skips_the_module_and_the_measurements(tmp_path, skipp
     lists = TorchbenchFile.read(tmp_path / "b.yaml")
     matrix = of_numbers([1, 2])
     conv = dataclasses.replace(MATRIX.models["conv"], torchbench="conv", broken="x")
-    found = torchbench_pass.apply(dataclasses.replace(matrix, models={"conv": conv}), lists, tmp_path)  # fmt: skip
+    found = torchbench_models.apply(dataclasses.replace(matrix, models={"conv": conv}), lists, tmp_path)  # fmt: skip
     assert found.override(skipped) != Override()
 
 
@@ -222,26 +226,26 @@ def test_a_torchbench_file_skips_the_module_and_the_measurements(tmp_path, skipp
 
 
 @pytest.mark.parametrize(
-    ("numbers", "name", "options"),
+    ("numbers", "cell", "options"),
     [
-        ([1, 2], "llvm-cpu+2-threads", "--threads 2"),
-        ([1, 2], "cpu+1-threads", "--threads 1"),
-        ([1, 2], "vulkan", ""),
-        ([1, 2], "", ""),  # operator problems
-        (2, "llvm-cpu", "--threads 2"),
-        (2, "vulkan", "--threads 2"),
-        (2, "", "--threads 2"),
-        (None, "llvm-cpu", ""),
+        ([1, 2], on("llvm-cpu+2-threads"), "--threads 2"),
+        ([1, 2], of_axes(device="cpu+1-threads"), "--threads 1"),
+        ([1, 2], on("vulkan"), ""),
+        ([1, 2], None, ""),  # operator problems
+        (2, on("llvm-cpu"), "--threads 2"),
+        (2, on("vulkan"), "--threads 2"),
+        (2, None, "--threads 2"),
+        (None, on("llvm-cpu"), ""),
     ],
 )
-def test_a_measurement_takes_the_number_of_its_name_or_the_configured_one(numbers, name, options):
-    assert plan(numbers).options.threads(name) == options
+def test_a_measurement_takes_the_number_of_its_name_or_the_configured_one(numbers, cell, options):
+    assert plan(numbers).options.threads(cell) == options
 
 
 def test_a_baseline_takes_the_number_of_its_name():
-    step = plan().options.step(on(baseline="eager+2-threads"))
+    step = plan().options.step(baseline("eager+2-threads"))
     assert step.endswith(" --threads 2")
-    assert step == plan(2).options.step(on(baseline="eager"))
+    assert step == plan(2).options.step(baseline("eager"))
 
 
 def test_another_number_adds_cells_and_leaves_the_others_as_they_are():
@@ -249,15 +253,13 @@ def test_another_number_adds_cells_and_leaves_the_others_as_they_are():
     rows = [str(row) for row in few.matrix.rows()]
     assert {*rows} < {str(row) for row in more.matrix.rows()}
     for row in few.matrix.rows():
-        of = SimpleNamespace(**row.by_axis())
-        name = row.by_axis().get("target") or row["baseline"]
-        assert few.options.threads(name) == more.options.threads(name)
+        assert few.options.threads(row) == more.options.threads(row)
         assert few.matrix.chain(row) == more.matrix.chain(row)
         if row.kind is Kind.IREE:
-            assert few.options.compile(of) == more.options.compile(of)
-            assert few.maker.modules(of, "module.vmfb") == more.maker.modules(of, "module.vmfb")  # fmt: skip
+            assert few.options.compile(row) == more.options.compile(row)
+            assert few.maker.modules(row, "module.vmfb") == more.maker.modules(row, "module.vmfb")  # fmt: skip
         else:
-            assert few.options.step(of) == more.options.step(of)
+            assert few.options.step(row) == more.options.step(row)
 
 
 def test_the_limits_of_a_cpu_are_measured_for_each_number():
@@ -265,7 +267,7 @@ def test_the_limits_of_a_cpu_are_measured_for_each_number():
     assert [*found.matrix.devices()] == ["cpu+1-threads", "cpu+2-threads", "vulkan"]
     assert found.cpus() == ["cpu+1-threads", "cpu+2-threads"]
     assert plan(2).cpus() == ["cpu"]
-    assert found.on_device(SimpleNamespace(device="cpu+2-threads")).on_cpu
+    assert found.on_device(of_axes(device="cpu+2-threads")).on_cpu
 
 
 def test_a_cluster_is_asked_for_the_cores_of_the_largest_number():
@@ -280,13 +282,22 @@ def test_a_cluster_is_asked_for_the_cores_of_the_largest_number():
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        ([1, 0], r"measure\.threads\.1: found 0: 0 is less than the minimum of 1"),
-        ([-1], r"measure\.threads\.0: found -1: -1 is less than the minimum of 1"),
-        ([2, 1, 2], r"measure\.threads: found \[2, 1, 2\]: \[2, 1, 2\] has non-unique elements"),
-        ([], r"measure\.threads: found \[\]: \[\] should be non-empty"),
-        (["all"], r'measure\.threads\.0: found "all", allowed is a value of type integer'),
-        ([1, 5000], r"measure\.threads\.1: found 5000: 5000 is greater than the maximum of 4096"),
-        (0, r"measure\.threads: found 0: 0 is less than the minimum of 1"),
+        ([1, 0], r"measure\.threads\.1: found 0, which should be greater than or equal to 1"),
+        ([-1], r"measure\.threads\.0: found -1, which should be greater than or equal to 1"),
+        (
+            [2, 1, 2],
+            r"measure\.threads: found \[2, 1, 2\], which should be a valid integer, or have each item once",
+        ),
+        (
+            [],
+            r"measure\.threads: found \[\], which should be a valid integer, or have at least 1 item",
+        ),
+        (["all"], r'measure\.threads\.0: found "all", which should be a valid integer'),
+        ([1, 5000], r"measure\.threads\.1: found 5000, which should be less than or equal to 4096"),
+        (
+            0,
+            r"measure\.threads: found 0, which should be greater than or equal to 1, or be a valid list",
+        ),
     ],
 )
 def test_numbers_that_cannot_be_measured_are_refused(root, numbers, said):
@@ -410,7 +421,7 @@ def test_a_reproducer_of_a_row_is_of_the_compilation_that_failed(results, ended)
         Path("results/reference/conv", file).write_text("x")
     Path("results/export/conv/mlir/program.mlir").write_text("module {}")
     row = of_cell(record.records(results.matrix), "conv/mlir/llvm-cpu+2-threads")
-    found = case.of(Path(), SimpleNamespace(data=row))
+    found = case.case_of(Path(), SimpleNamespace(data=row))
     assert (found.ended.stage, found.ended.reason) == (case.COMPILE, "bufferization")
 
 

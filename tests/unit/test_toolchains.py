@@ -10,8 +10,8 @@ import yaml
 from scripts.core import checkout
 from scripts.features.toolchains import toolchain_environments as driver
 from scripts.features.toolchains.toolchain_environments import Definition, Environments
-from scripts.matrix import expansion, overlay, settings, stages, toolchains
-from scripts.matrix.cell import Kind
+from scripts.matrix import expansion, settings, stages, toolchains
+from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run import environments
@@ -130,24 +130,20 @@ def test_a_package_changes_the_environments_that_pin_it_or_those_that_the_entry_
 
 def test_references_and_baselines_are_of_the_pinned_environments(root):
     plan = Plan(expanded(root, "x", x={"packages": {"torch": "2.14.0"}}), frozenset(), False)
-    assert plan.env("reference", wildcards(model="b")) == "e"
-    assert plan.env("baseline", wildcards(model="b", baseline="eager", test="eval")) == "e"
-    assert plan.env("export", wildcards(model="b", frontend="f@x")) == "e@x"
-
-
-def wildcards(**values):
-    return type("Wildcards", (), values)()
+    assert plan.env("reference", of_axes(model="b")) == "e"
+    assert plan.env("baseline", of_axes(model="b", baseline="eager", test="eval")) == "e"
+    assert plan.env("export", of_axes(model="b", frontend="f@x")) == "e@x"
 
 
 def test_stages_of_iree_run_in_the_environment_of_their_target(root):
     plan = Plan(expanded(root, "pinned,old", old={"iree": "3.12.0"}), frozenset(), False)
     of = {"model": "b", "frontend": "f"}
     for stage in ("compile", "remedy", "verify", "profile_iree", "dump_iree"):
-        assert plan.env(stage, wildcards(**of, target="cpu")) == "iree"
-        assert plan.env(stage, wildcards(**of, target="cpu@old")) == "iree@old"
-    assert plan.python("compile", wildcards(**of, target="cpu@old")) == ".venvs/iree@old/bin/python"
-    assert "--toolchain old" in plan.options.compile(wildcards(**of, target="cpu@old"))
-    assert "--toolchain" not in plan.options.compile(wildcards(**of, target="cpu"))
+        assert plan.env(stage, of_axes(**of, target="cpu")) == "iree"
+        assert plan.env(stage, of_axes(**of, target="cpu@old")) == "iree@old"
+    assert plan.python("iree@old") == ".venvs/iree@old/bin/python"
+    assert "--toolchain old" in plan.options.compile(of_axes(**of, target="cpu@old"))
+    assert "--toolchain" not in plan.options.compile(of_axes(**of, target="cpu"))
 
 
 def test_a_remedy_takes_the_program_of_the_same_toolchain(root):
@@ -197,7 +193,7 @@ def test_paths_of_an_entry_are_those_beside_its_file(tmp_path):
     (tmp_path / "build").mkdir()
     (tmp_path / "a.whl").touch()
     entry = {"iree": "build", "packages": {"a": "a.whl", "b": "1.0"}, "find_links": ["https://x.y"]}
-    found = overlay.located({"toolchains": {"x": entry}}, tmp_path, tmp_path / "elsewhere")
+    found = settings.located({"toolchains": {"x": entry}}, tmp_path, tmp_path / "elsewhere")
     assert found["toolchains"]["x"] == {
         "iree": str(tmp_path / "build"),
         "packages": {"a": str(tmp_path / "a.whl"), "b": "1.0"},
@@ -349,7 +345,7 @@ def test_an_expectation_may_name_cells_of_a_toolchain_that_is_not_selected(root,
 def test_rows_of_all_toolchains_are_timed_in_one_group(root):
     both = {"iree": "3.12.0", "torch-mlir": 20261020}
     plan = Plan(expanded(root, "pinned,x,y", x=both, y={"iree": "3.11.0"}), frozenset(), False)
-    asked = group.of_text(plan.groups.given(wildcards(model="b", device="cpu", test="eval")))
+    asked = group.of_text(plan.groups.given(of_axes(model="b", device="cpu", test="eval")))
     names = {"b/f/cpu", "b/f/cpu@y", "b/f@x/cpu@x", "b/h/cpu@x", "b/eager/eval"}
     assert names <= {*asked.members}
     assert asked.anchor == "b/eager/eval"
@@ -368,7 +364,7 @@ def installer(monkeypatch):
         asked["installed"].append(packages)
         (prefix / "bin").mkdir(parents=True, exist_ok=True)
 
-    monkeypatch.setattr(driver.resolving, "resolve", resolve)
+    monkeypatch.setattr(driver.installing, "resolve", resolve)
     monkeypatch.setattr(driver.installing, "install", install)
     monkeypatch.setattr(driver.installing, "installed", lambda prefix: {"numpy": "2.4.6"})
     return asked
@@ -402,7 +398,7 @@ def test_tools_and_packages_of_a_local_build_are_linked_into_the_environment(
     site = root / ".venvs/iree@x/lib/python3.11/site-packages"
     site.mkdir(parents=True)
     checked = []
-    monkeypatch.setattr(driver, "_check_import", lambda prefix, name: checked.append(name))
+    monkeypatch.setattr(driver, "_check_import", lambda prefix, name, binding: checked.append(name))
     changed = environments_of(root, iree=str(build)).definition("iree@x")
     driver.install(root / ".venvs/iree@x", root / "envs/iree.yaml", changed, "made")
     linked = root / ".venvs/iree@x/bin/iree-compile"

@@ -12,7 +12,7 @@ FILE = """
 batch_size:
   training: {wide: 4, fixed: 2}
   inference: {wide: 32}
-  divisors: {wide: 8}
+  divisors: {split: 8}
 dont_change_batch_size: [fixed]
 tolerance:
   higher: [noisy, noisy-and-worse]
@@ -140,26 +140,26 @@ def test_a_model_that_is_not_deterministic_is_not_verified(write):
         ("wide", "train", 4),
         ("wide", "eval", 32),
         ("fixed", "train", 2),  # dont_change_batch_size is of sizes asked for on a command line
-        ("fixed", "eval", None),
-        ("other", "train", None),
+        ("fixed", "eval", 64),
+        ("other", "train", 64),
     ],
 )
 def test_the_batch_size_is_the_files_whether_or_not_it_is_to_be_changed(bench, model, test, size):
-    assert bench.batch_size(model, test) == size
+    assert bench.batch_size(model, test, 64) == size
 
 
 @pytest.mark.parametrize(
     ("model", "default", "size"),
-    [("wide", 32, 4), ("wide", 31, 3), ("wide", 4, 1), ("other", 32, 32)],
+    [("split", 32, 4), ("split", 31, 3), ("split", 4, 1), ("other", 32, 32)],
 )
 def test_a_models_own_batch_size_is_divided_but_never_to_nothing(bench, model, default, size):
-    assert bench.divided_batch_size(model, default) == size
+    assert bench.batch_size(model, "eval", default) == size
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4))
 def test_a_divided_batch_size_is_within_the_models_own(default, divisor):
-    bench = TorchbenchFile("f", {}, {"batch_size.divisors": {"a": divisor}})
-    size = bench.divided_batch_size("a", default)
+    sizes = {"batch_size.divisors": {"a": divisor}, "batch_size.inference": {}}
+    size = TorchbenchFile("f", {}, sizes).batch_size("a", "eval", default)
     assert size == int(default / divisor) or (size == 1 and default < divisor)
 
 
@@ -233,7 +233,7 @@ def test_the_precision_is_the_policys_under_the_lists_that_name_the_model(
 @pytest.mark.parametrize("ask", ["skip_reason", "batch_size", "tolerance", "precision"])
 def test_a_test_that_is_not_known_is_refused(bench, ask):
     arguments = {"skip_reason": ["cpu"], "tolerance": ["cpu"], "precision": ["cpu"]}.get(ask, [])
-    further = ["none"] if ask == "tolerance" else []
+    further = {"tolerance": ["none"], "batch_size": [1]}.get(ask, [])
     with pytest.raises(ValueError, match="test: found 'inference', allowed is one of eval, train"):
         getattr(bench, ask)("wide", *arguments, "inference", *further)
 
@@ -247,8 +247,7 @@ def test_a_precision_that_is_not_known_is_refused(bench):
 def test_a_file_that_says_nothing_changes_nothing(write, text):
     found = TorchbenchFile.read(write(text))
     assert found.skip_reason("a", "cpu", "eval") == found.skip_verify_reason("a") == ""
-    assert found.batch_size("a", "train") is None
-    assert found.divided_batch_size("a", 3) == 3
+    assert found.batch_size("a", "train", 3) == 3
     assert found.tolerance("a", "cuda", "train", "none") == {}
     assert found.precision("a", "cuda", "eval") == "bf16"
 

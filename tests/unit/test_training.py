@@ -12,7 +12,7 @@ from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
 from scripts.features.report.web.page_source import of_row
 from scripts.matrix import training as of_config
-from scripts.matrix.cell import Kind
+from scripts.matrix.cell import Kind, frontend_test
 from scripts.matrix.entries import Frontend, of_tests, varied
 from scripts.matrix.toolchains import PINNED, Toolchain
 from scripts.matrix.ways import Remedy
@@ -45,7 +45,7 @@ def test_the_name_of_a_frontend_gives_its_test_its_entry_and_its_toolchain():
     found = varied(of_tests({"mlir": MLIR}, ["eval", "train"]), OTHER)
     assert list(found) == ["mlir", "mlir@new", "mlir+train", "mlir+train@new"]
     for name, frontend in found.items():
-        assert of_config.test(name) == frontend.test
+        assert frontend_test(name) == frontend.test
         assert of_config.path(name) == "mlir"
     assert of_config.without_test("mlir+train@new") == "mlir@new"
 

@@ -7,22 +7,20 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import flag_checks, flag_sets, tuned_matrix, tuning
+from scripts.features.variants import flag_checks, kept_results, tables, tuned_matrix
 from scripts.features.variants import tuned_page as tuning_page
-from scripts.features.variants import tuning_plan as of_driver
 from scripts.features.variants.candidates import Search
+from scripts.features.variants.kept_results import Result
 from scripts.features.variants.search.report import Line, Report, Specs, Timing, TunedOperation
 from scripts.features.variants.tuned_matrix import Tuning
-from scripts.features.variants.tuning import Result
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import expansion, settings
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.cell import Cell, Kind, of_axes
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
@@ -33,7 +31,7 @@ from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 
 ROOT = Path(__file__).parents[2]
-TUNED = SimpleNamespace(model="conv", frontend="tuned", target="llvm-cpu")
+TUNED = of_axes(model="conv", frontend="tuned", target="llvm-cpu")
 
 
 def shipped(selections: dict | None = None, **changes) -> Matrix:
@@ -46,16 +44,16 @@ def shipped(selections: dict | None = None, **changes) -> Matrix:
 
 def test_candidates_are_what_is_configured_then_all_combinations_each_once():
     one = {"does": "x", "backends": ("llvm-cpu",), "iree": (), "why": "y", "seen": "z"}
-    table = flag_sets.Table(
+    table = tables.FlagSetTable(
         properties={"big": ("x",), "odd": ("y",)},
         opt_levels={"llvm-cpu": ("O3", "O2")},
         flag_sets={
-            "a": flag_sets.FlagSet(name="a", flags=("--a",), needs=("big",), **one),
-            "gpu": flag_sets.FlagSet(name="gpu", flags=("--g",), **one | {"backends": ("cuda",)}),
+            "a": tables.FlagSet(name="a", flags=("--a",), needs=("big",), **one),
+            "gpu": tables.FlagSet(name="gpu", flags=("--g",), **one | {"backends": ("cuda",)}),
         },
-        preprocessing={"p": flag_sets.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)},
+        preprocessing={"p": tables.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)},
     )
-    found = tuning.candidates("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
+    found = tuned_matrix.combined("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
     assert [(c.name, c.variant.flags) for c in found] == [
         ("f-as-configured", ("--a",)),
         ("f-O2", ()), ("g-O2", ()), ("g-O2-a", ("--a",)),
@@ -112,13 +110,12 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
         assert f"results/verify/conv/{name}/llvm-cpu/verification.json" in files
     assert "results/tune/conv/llvm-cpu/report.json" in files
     assert "results/time_tuned/conv/cpu/eval/timing.json" in files
-    group = SimpleNamespace(model="conv", device="cpu", test="eval")
+    group = of_axes(model="conv", device="cpu", test="eval")
     timed = msgspec.json.decode(plan["variants"].groups.given(group))
     assert list(timed["members"]) == ["conv/tuned/llvm-cpu", "conv/default/llvm-cpu", "conv/eager/eval"]  # fmt: skip
     assert "results/time/conv/cpu/eval/timing.json" not in files
     assert not [file for file in files if "/compile/" in file or "/mlir/" in file]
-    assert plan["variants"].tuning.is_row(TUNED)
-    assert plan["variants"].tuning.made(TUNED) == "results/tune/conv/llvm-cpu/tuned.vmfb"
+    assert plan.maker.modules(TUNED, "module.vmfb") == ["results/tune/conv/llvm-cpu/tuned.vmfb"]
     assert not set(plan.aggregation.results()) & {
         f for f in files if "/tune" in f or "/default/" in f
     }
@@ -126,17 +123,15 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
 
 def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
     plan = Plan(tree.matrix, frozenset(), with_conda=False)
-    of = SimpleNamespace(model="conv", target="llvm-cpu")
-    search = msgspec.json.decode(plan["variants"].tuning.search(of), type=Search)
+    of = of_axes(model="conv", target="llvm-cpu")
+    search = msgspec.json.decode(plan["variants"].search(of), type=Search)
     first = search.candidates[0]
     assert (first.name, first.flags, first.configured) == ("mlir-as-configured", ("--x",), True)
     assert first.program == "results/export/conv/mlir/program.mlir"
     assert first.options[-1] == '["--x"]'
     assert search.budget_s == 50
-    assert set(search.properties) == set(flag_sets.table().properties)
-    assert plan["variants"].tuning.exports("status.json", of) == [
-        "results/export/conv/mlir/status.json"
-    ]
+    assert set(search.properties) == set(tables.flag_sets().properties)
+    assert plan["variants"].exports("status.json", of) == ["results/export/conv/mlir/status.json"]
 
 
 # results/tuned.csv
@@ -191,7 +186,7 @@ def aggregate(tree, monkeypatch):
         aggregate_tuned.main()
         with open("results/tuned.csv", newline="") as file:
             rows = {row["frontend"] or row["runtime"]: row for row in csv.DictReader(file)}
-        return rows, tuning.read(tuning.path_of("conv", "llvm-cpu"))
+        return rows, kept_results.read(kept_results.path_of("conv", "llvm-cpu"))
 
     return run
 
@@ -244,11 +239,11 @@ def test_a_result_with_a_tuning_spec_names_its_file(aggregate):
     specs = (Specs("other", "ok", "", "", 20.0, (FOUND,), 0.1),)
     lines = [line("as-configured", 4.0, True), line("other-spec", 2.0, spec=SPEC)]
     rows, result = aggregate(lines=lines, specs=specs)
-    path = tuning.spec_path("conv", "llvm-cpu", SPEC)
+    path = kept_results.spec_path("conv", "llvm-cpu", SPEC)
     assert path.read_text() == SPEC
     flags = ("--y", f"--iree-codegen-tuning-spec-path={path}")
     assert (result.flags, rows["tuned"]["flags"]) == (flags, "; ".join(flags))
-    assert tuning.spec_problem(result.flags) == ""
+    assert kept_results.spec_problem(result.flags) == ""
     page = Path("results/tuned.md").read_text()
     row = (
         "| `main_dispatch_0` | 40 % | `a = [1]` | `a = [2]` | 1.25 × | 12, 2 of them not accepted |"
@@ -301,7 +296,7 @@ def test_the_limits_are_those_of_what_is_tuned_for(tree):
     plan = Plan(of, frozenset(), with_conda=False)
     files = [one for one in plan["variants"].results() if "/machine_limits/" in one]
     assert files == ["results/machine_limits/rocm/limits.json"]
-    assert plan.on_device(SimpleNamespace(device="rocm")) is other
+    assert plan.on_device(of_axes(device="rocm")) is other
 
 
 def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_path):
@@ -318,9 +313,9 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
             parts={"variants": Tuning({"llvm-cpu": named})},
         )
         plan = Plan(of, frozenset(), with_conda=False)
-        cell = SimpleNamespace(model="conv", frontend="mlir", target="llvm-cpu")
+        cell = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
         assert plan.maker.specs(cell) == expected
-        assert path in plan["variants"].tuning.specs(cell)
+        assert path in plan["variants"].specs(cell)
         said = f"targets.llvm-cpu.flags: the tuning spec {path} does not exist"
         assert flag_checks.problems(of) == [said]
 
@@ -384,16 +379,16 @@ RESULT = Result(
 @pytest.fixture
 def auto(tmp_path, monkeypatch):
     """The shipped matrix with `tuned: auto`, and a result with changes; the matrix and the warnings."""
-    monkeypatch.setattr(of_driver, "cpu_name", lambda: "A CPU")
+    monkeypatch.setattr(kept_results, "cpu_name", lambda: "A CPU")
     matrix = shipped({"models": "bert,vit"}, targets={"llvm-cpu": {"tuned": "auto"}})
     matrix = dataclasses.replace(matrix, measure={"threads": 2})
-    versions = of_driver.versions(matrix, "torchxla-stablehlo")
+    versions = kept_results.versions(matrix, "torchxla-stablehlo")
 
     def run(**changes):
         result = msgspec.structs.replace(RESULT, **{"versions": versions, **changes})
-        path = tuning.path_of("bert", "llvm-cpu", tmp_path)
+        path = kept_results.path_of("bert", "llvm-cpu", tmp_path)
         atomic.write_json(path, msgspec.to_builtins(result))  # JSON is YAML
-        return of_driver.with_results(matrix, tmp_path)
+        return kept_results.with_results(matrix, tmp_path)
 
     return run
 
@@ -421,7 +416,7 @@ def test_a_kept_result_sets_flags_and_level_of_its_path_alone(auto, tmp_path):
     )
     assert Matrix.from_json(matrix.to_json()) == matrix
     plan = Plan(matrix, frozenset(), with_conda=False)
-    of = SimpleNamespace(model="bert", frontend="torchxla-stablehlo", target="llvm-cpu")
+    of = of_axes(model="bert", frontend="torchxla-stablehlo", target="llvm-cpu")
     assert plan.options.compile(of).endswith("""--opt-level O2 --flags '["--z"]'""")
 
 
@@ -443,8 +438,8 @@ def test_a_result_of_something_else_is_not_used_and_a_warning_says_why(auto, cha
 
 
 def test_a_result_whose_tuning_spec_has_changed_is_not_used(auto, tmp_path):
-    path = tuning.spec_path("bert", "llvm-cpu", SPEC, tmp_path)
-    flags = tuning.spec_flags("bert", "llvm-cpu", SPEC, tmp_path)
+    path = kept_results.spec_path("bert", "llvm-cpu", SPEC, tmp_path)
+    flags = kept_results.spec_flags("bert", "llvm-cpu", SPEC, tmp_path)
     _, [gone] = auto(flags=flags)
     assert f"its tuning spec {path} does not exist" in gone
     path.write_text(SPEC)
@@ -456,9 +451,9 @@ def test_a_result_whose_tuning_spec_has_changed_is_not_used(auto, tmp_path):
 
 
 def test_specs_are_searched_for_where_configurations_are_tile_sizes(tree):
-    of = SimpleNamespace(model="conv", target="llvm-cpu")
+    of = of_axes(model="conv", target="llvm-cpu")
     search = msgspec.json.decode(
-        Plan(tree.matrix, frozenset(), with_conda=False)["variants"].tuning.search(of), type=Search
+        Plan(tree.matrix, frozenset(), with_conda=False)["variants"].search(of), type=Search
     )
     assert (search.specs, search.spec_flag) == (0.3, "--iree-codegen-tuning-spec-path")
     assert [one.name for one in BACKENDS.values() if one.tuning_specs] == ["llvm-cpu"]
@@ -466,22 +461,22 @@ def test_specs_are_searched_for_where_configurations_are_tile_sizes(tree):
 
 def test_a_damaged_result_is_named(auto, tmp_path):
     auto()
-    tuning.path_of("bert", "llvm-cpu", tmp_path).write_text("model: bert\n")
+    kept_results.path_of("bert", "llvm-cpu", tmp_path).write_text("model: bert\n")
     with pytest.raises(ConfigError, match=r"llvm-cpu.yaml: .*delete it, or restore it"):
-        tuning.read(tuning.path_of("bert", "llvm-cpu", tmp_path))
+        kept_results.read(kept_results.path_of("bert", "llvm-cpu", tmp_path))
 
 
 def test_results_are_not_used_unless_the_target_asks_for_them(tmp_path):
-    atomic.write_json(tuning.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
+    atomic.write_json(kept_results.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
     matrix = shipped({"models": "bert"})
-    assert of_driver.with_results(matrix, tmp_path) == (matrix, [])
+    assert kept_results.with_results(matrix, tmp_path) == (matrix, [])
 
 
 def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):
-    of = SimpleNamespace(model="conv", target="llvm-cpu")
+    of = of_axes(model="conv", target="llvm-cpu")
     limits = {stage: {"timeout_s": 600} for stage in tree.matrix.limits}
     for budget_s, minutes in ((60, 12), (600, 21)):
         tuning_of = dataclasses.replace(tree.matrix.parts["variants"], budget_s=budget_s)
         matrix = dataclasses.replace(tree.matrix, limits=limits, parts={"variants": tuning_of})
-        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3, submitted=True)
+        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3)
         assert (asked.timeout_s, asked.runtime) == (600, minutes)

@@ -67,9 +67,9 @@ EAGER = {
     "calls": 3,
     "call_ms": 4.5,
     "modules": [
-        {"module": "pool", "kind": "Pool", "ms": 1.5, "operators": {}},
-        {"module": "fc", "kind": "Linear", "ms": 2.5, "operators": {}},
-        {"module": "", "kind": "Net", "ms": 0.5, "operators": {}},
+        {"module": "pool", "kind": "Pool", "ms": 1.5},
+        {"module": "fc", "kind": "Linear", "ms": 2.5},
+        {"module": "", "kind": "Net", "ms": 0.5},
     ],
     "work": {
         **{"flop": 40_000_000, "weight_bytes": 1000, "input_bytes": 2000, "output_bytes": 3000},

@@ -40,3 +40,9 @@ def test_the_rest_plans_its_run_without_a_feature(name, copy):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "rule time_group" in done.stdout + done.stderr
+    if name != "report":
+        code = "from scripts.features import registry; registry.load(); "
+        code += "from scripts.features.report.web import views; assert views.loaded(); "
+        code += "from scripts.records import row_set; assert row_set.loaded()"
+        shown = subprocess.run([sys.executable, "-c", code], cwd=copy, capture_output=True, text=True)  # fmt: skip
+        assert shown.returncode == 0, shown.stderr[-2000:]

@@ -4,11 +4,11 @@
 rule verify_baseline:
     """A model loaded, called and verified in one of PyTorch's runtimes."""
     input:
-        **environment("baseline"),
-        **model_files(),
-        **compared_with(),
-        program=lambda w: PLAN.program(w, "program.mlir"),
-        export=lambda w: PLAN.program(w, "status.json"),
+        **JOBS.environment("baseline"),
+        **JOBS.model_files(),
+        **JOBS.compared_with(),
+        program=of_cell(lambda cell: PLAN.program(cell, "program.mlir")),
+        export=of_cell(lambda cell: PLAN.program(cell, "status.json")),
     output:
         verification=artifact("baseline", "verification.json"),
         status=artifact("baseline", "status.json"),
@@ -17,18 +17,18 @@ rule verify_baseline:
     # After all builds.
     priority: -1
     group:
-        together(lambda w: group_on("verify", PLAN.baseline(w).node))
+        JOBS.group_on("verify", PLAN.baseline)
     conda:
-        of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
-    threads: slot_threads()
+        of_cell(lambda cell: f"../../envs/{PLAN.baseline(cell).env}.yaml")
+    threads: JOBS.slot_threads()
     resources:
-        **asks("baseline"),
-        **verified_on(PLAN.baseline),
+        **JOBS.asks("baseline"),
+        **JOBS.verified_on(PLAN.baseline),
     params:
-        **stage_params("baseline"),
-        runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
+        **JOBS.params("baseline"),
+        runtime=of_cell(lambda cell: PLAN.baseline(cell).runtime),
         step=of_cell(PLAN.options.step),
-        tolerance=of_cell(lambda w: PLAN.options.tolerance("baseline", w)),
+        tolerance=of_cell(PLAN.options.tolerance),
         collect=PLAN.options.collect(),
         cache=artifact("baseline", "cache"),
     shell:
@@ -37,7 +37,7 @@ rule verify_baseline:
         " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
         " --artifact {output.verification:q}"
         " -- {params.python} -m scripts.stages.verify_baseline"
-        f"{LOAD_MODEL}"
+        f"{JOBS.load_model}"
         " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --tolerance {params.tolerance:q}"

@@ -1,5 +1,6 @@
-"""The matrix, the supervisor's command line, and the start and end of a run. There is no rule here."""
+"""The plan of a run, the supervisor's command line, and the start and end of a run. There is no rule here."""
 
+import functools
 import os
 import shlex
 import sys
@@ -9,13 +10,21 @@ from rich.console import Console
 from snakemake.exceptions import WorkflowError
 
 # Snakemake has put the folder of the Snakefile on sys.path.
-from scripts import snakemake as snakemake_patches
-from scripts.features import registry
-from scripts.matrix import cell, expansion, feature, settings
-from scripts.matrix.toolchains import PINNED
 from scripts.core import checkout
-from scripts.run import environments, gate, live, outputs, plan, progress
+from scripts.features import registry
+from scripts.matrix import cell, feature, settings
+from scripts.run import (
+    environments,
+    job_arguments,
+    jobs,
+    live,
+    outputs,
+    progress,
+    starting,
+)
+from scripts.run.jobs import artifact, beside_outputs, of_cell
 from scripts.snakemake import terminal
+from scripts.snakemake.apply import Patches
 
 IS_MODULE = not os.path.samefile(workflow.basedir, checkout.ROOT)
 registry.load()
@@ -35,89 +44,49 @@ try:
         if IS_MODULE
         else settings.read(workflow.config_settings, _own, Path(workflow.rundir))
     )
-    MATRIX = expansion.expand(_declared, _selections, checkout.ROOT)
-    if not checkout.is_here():
-        MATRIX = expansion.with_absolute_paths(MATRIX, checkout.ROOT)
-    if WITH_CONDA and (further := [n for n in MATRIX.toolchains if n != PINNED]):
-        raise settings.ConfigError(
-            f"toolchains: {further[0]} needs an environment that uv makes; leave --sdm conda out"
-        )
-    MATRIX, notes = feature.adjusted(MATRIX)
-    PLAN = plan.Plan(
-        MATRIX,
-        retry=plan.parse_retry(_declared.get("retry")),
-        with_conda=WITH_CONDA,
-    )
-    GATE = gate.Gate(_declared.get("stop_on"), PLAN.maker.may_make_good)
+    RUN = starting.of_configuration(_declared, _selections, WITH_CONDA)
 except settings.ConfigError as problem:
     raise WorkflowError(f"configuration:\n{problem}")
 
+MATRIX, PLAN, GATE = RUN.matrix, RUN.plan, RUN.gate
 run_log = progress.RunLog()
 watched = live.Live(Console(stderr=True, highlight=False))
 job_events = terminal.Jobs(logger, watched)
-patches = snakemake_patches.Patches(workflow, logger)
-
-# A node would decide again, by its own CPU, which tuning results are used.
-if patches.may_submit and (
-    tuned := [t.name for t in MATRIX.targets.values() if t.tuned]
-):
-    raise WorkflowError(
-        f"configuration:\ntargets.{tuned[0]}.tuned: auto is for runs on one machine; leave it out where jobs may go to a cluster"
-    )
+patches = Patches(workflow, logger)
 
 if not patches.on_node:
-    for problem in PLAN.broken_models():
-        logger.warning(f"{problem}: its rows will be errors of stage reference")
-    for problem in (*notes, *PLAN.environments.notes()):
+    for problem in starting.warnings(RUN):
         logger.warning(problem)
-    if not WITH_CONDA and (problems := feature.problems(MATRIX)):
+    if problems := starting.problems(RUN, patches.may_submit):
         raise WorkflowError("configuration:\n" + "\n".join(problems))
-    for files in (outputs.FILES, *outputs.of_features()):
-        for problem in filter(None, map(outputs.difference, files)):
-            logger.warning(f"{problem}; it is made again with {files[0]}")
 
 
 wildcard_constraints:
-    **cell.constraints(),
+    **cell.CONSTRAINTS,
 
 
-# Every stage is a command line that the supervisor runs. With `exec`, the supervisor's parent is
-# Snakemake itself, so it notices when Snakemake is killed.
-DRIVER = shlex.quote(sys.executable)
+resource_scopes:
+    building="local",
+    measuring="local",
+
+
+# In one submission, a few builds run at a time, and one measurement.
+patches.side_by_side(building=jobs.BUILDING, measuring=1)
+JOBS = jobs.Jobs(PLAN, patches, workflow.cores, ancient)
+
 # The words before `python -m scripts.…` in a folder that is not the checkout.
-PREFIX = "".join(f"{shlex.quote(word)} " for word in checkout.prefix())
-PREFIX = PREFIX.replace("{", "{{").replace("}", "}}")
-OF_JOB = (
-    " --stage {params.stage} --cell {params.cell:q}"
-    " --status {output.status:q} --log {log:q}"
-    " --timeout {resources.timeout_s} --memory {resources.memory_mb}"
-    " --preload {resources.preload}"
-    " --due {params.due:q} --journal results/logs/journal.jsonl"
-    f" --owner {os.getpid()}"
-    # Only on a cluster are there further attempts with larger limits.
-    + (
-        " --more-time {resources.more_time} --more-memory {resources.more_memory}"
-        if patches.may_submit
-        else ""
-    )
+PREFIX = job_arguments.prefix()
+DRIVER = shlex.quote(sys.executable)
+# Every stage is a command line that the supervisor runs.
+supervised = functools.partial(
+    job_arguments.in_rule, more_attempts=patches.may_submit, owner=os.getpid()
 )
-SUPERVISE = f"exec {PREFIX}{DRIVER} -m scripts.stages.supervise{OF_JOB}"
-
-# The same for a batch of operator problems. The statuses to retry are not a param: `due` requests the
-# run, and they select problems of it.
-OF_BATCH = (
-    f"{OF_JOB} --problems {{input.batch:q}} --pins {{params.pins}}"
-    f" --retry '{','.join(sorted(PLAN.retry))}'"
-)
-SUPERVISE_BATCH = f"exec {PREFIX}{DRIVER} -m scripts.stages.supervise_batch{OF_BATCH}"
-SUPERVISE_COMPILING = (
-    f"exec {PREFIX}{DRIVER} -m scripts.stages.compile_operators{OF_BATCH}"
-)
-SUPERVISE_TIMING = f"exec {PREFIX}{DRIVER} -m scripts.stages.time_group{OF_JOB}"
-SUPERVISE_TIMING_BATCH = (
-    f"exec {PREFIX}{DRIVER} -m scripts.stages.time_operators{OF_BATCH}"
-)
-SUPERVISE_TUNING = f"exec {PREFIX}{DRIVER} -m scripts.stages.tune_iree{OF_JOB}"
+SUPERVISE = supervised("supervise")
+SUPERVISE_BATCH = supervised("supervise_batch", retry=PLAN.retry)
+SUPERVISE_COMPILING = supervised("compile_operators", retry=PLAN.retry)
+SUPERVISE_TIMING = supervised("time_group")
+SUPERVISE_TIMING_BATCH = supervised("time_operators", retry=PLAN.retry)
+SUPERVISE_TUNING = supervised("tune_iree")
 
 
 def start_run():
@@ -126,7 +95,7 @@ def start_run():
         run_log.start(MATRIX)
     except OSError as problem:
         raise WorkflowError(f"nothing was run: {problem}; results/ has to be writable")
-    watched.start(progress.JOURNAL)
+    watched.start()
     job_events.follow()
     patches.start()
     if GATE.wanted:

@@ -4,7 +4,7 @@
 rule compile_iree:
     """The module of a program for one target."""
     input:
-        **environment("compile"),
+        **JOBS.environment("compile"),
         program=artifact("export", "program.mlir"),
         export=artifact("export", "status.json"),
         specs=of_cell(PLAN.maker.specs),
@@ -15,15 +15,15 @@ rule compile_iree:
     log:
         artifact("compile", "log.txt"),
     group:
-        together("build-{model}")
+        JOBS.together("build-{model}")
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("compile"),
-        **beside_others(),
+        **JOBS.asks("compile"),
+        **JOBS.beside_others(),
     params:
-        **stage_params("compile"),
+        **JOBS.params("compile"),
         target=of_cell(PLAN.options.compile),
         hang=of_cell(PLAN.maker.hang),
     shell:

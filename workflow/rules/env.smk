@@ -9,8 +9,8 @@ TOOLS = beside_outputs("env", "tools.json")
 rule make_env:
     """An environment of the stages, installed by uv from its lock."""
     input:
-        env_file=of_cell(lambda w: PLAN.environments.file(w.env)),
-        lock=of_cell(lambda w: PLAN.environments.lock_files(w.env)),
+        env_file=of_cell(lambda cell: PLAN.environments.file(cell.env)),
+        lock=of_cell(lambda cell: PLAN.environments.lock_files(cell.env)),
     output:
         versions=environments.packages_file("{env}"),
         pins=artifact("env", "pins.txt"),
@@ -21,17 +21,17 @@ rule make_env:
     localrule: True
     conda:
         "../../envs/report.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        timeout_s=lambda w: PLAN.timeout_s("env"),
-        memory_mb=lambda w: PLAN.memory_mb("env"),
+        timeout_s=PLAN.within_limits("env").timeout_s,
+        memory_mb=PLAN.within_limits("env").memory_mb,
         more_time=0,
         more_memory=0,
         preload=0,
     params:
-        **stage_params("env"),
-        prefix=of_cell(lambda w: environments.prefix(w.env)),
-        pins=of_cell(lambda w: PLAN.environments.pins_digest(w.env)),
+        **JOBS.params("env"),
+        prefix=of_cell(lambda cell: environments.prefix(cell.env)),
+        pins=of_cell(lambda cell: PLAN.environments.pins_digest(cell.env)),
         # Not a function of wildcards alone, so that environments made before there were toolchains
         # need not be made again; `pins` changes with it.
         toolchain=lambda w, input: PLAN.environments.option(w.env),

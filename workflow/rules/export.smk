@@ -6,10 +6,10 @@ LOCATIONS = beside_outputs("export", "locations.json")
 rule export_program:
     """The program of a model by one frontend."""
     input:
-        **environment("export"),
-        **model_files(),
-        signature=of_cell(lambda w: PLAN.reference(w, "signature.json")),
-        reference=of_cell(lambda w: PLAN.reference(w, "status.json")),
+        **JOBS.environment("export"),
+        **JOBS.model_files(),
+        signature=JOBS.reference("signature.json"),
+        reference=JOBS.reference("status.json"),
     output:
         program=artifact("export", "program.mlir"),
         report=artifact("export", "report.json"),
@@ -17,19 +17,19 @@ rule export_program:
     log:
         artifact("export", "log.txt"),
     group:
-        together("build-{model}")
+        JOBS.together("build-{model}")
     conda:
-        of_cell(lambda w: f"../../envs/{PLAN.frontend(w).env}.yaml")
-    threads: slot_threads()
+        of_cell(lambda cell: f"../../envs/{PLAN.frontend(cell).env}.yaml")
+    threads: JOBS.slot_threads()
     resources:
-        **asks("export"),
-        **beside_others(),
+        **JOBS.asks("export"),
+        **JOBS.beside_others(),
     params:
-        **stage_params("export"),
+        **JOBS.params("export"),
         options=of_cell(PLAN.options.model),
-        exporter=of_cell(lambda w: PLAN.frontend(w).exporter),
+        exporter=of_cell(lambda cell: PLAN.frontend(cell).exporter),
         exporter_options=of_cell(PLAN.options.exporter),
-        ir_format=of_cell(lambda w: PLAN.frontend(w).ir_format),
+        ir_format=of_cell(lambda cell: PLAN.frontend(cell).ir_format),
         computes=of_cell(PLAN.options.exported),
     shell:
         f"{SUPERVISE}"
@@ -37,7 +37,7 @@ rule export_program:
         " --upstream {input.env:q} {input.reference:q}"
         f" --artifact {{output.program:q}} {{output.report:q}} {LOCATIONS}"
         " -- {params.python} -m scripts.stages.export_program"
-        f"{LOAD_MODEL}"
+        f"{JOBS.load_model}"
         " --options {params.options:q} --signature {input.signature:q}"
         " --exporter {params.exporter:q} --exporter-options {params.exporter_options:q}"
         " --ir-format {params.ir_format} {params.computes}"

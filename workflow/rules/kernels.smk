@@ -35,7 +35,7 @@ rule aggregate_kernels:
         python=PLAN.report_python(),
         matrix=PLAN["kernels"].digest(),
         code=PLAN["kernels"].measuring_code(),
-        due=outputs.due(feature.LOADED["kernels"].tables),
+        due=outputs.due(outputs.files_of("kernels")),
         gate=GATE.param(),
     shell:
         f"{PREFIX}"

@@ -1,6 +1,7 @@
 """What a device can do at most, once per machine and number of threads. `snakemake machine_limits`."""
 
 from scripts.core.machine import cpu_name
+from scripts.run.resources import usable_cores
 
 
 rule machine_limits:
@@ -12,7 +13,7 @@ rule machine_limits:
 rule measure_machine_limits:
     """The bandwidth of a device's memory, and its largest products."""
     input:
-        **environment("machine_limits"),
+        **JOBS.environment("machine_limits"),
     output:
         limits=artifact("machine_limits", "limits.json"),
         status=artifact("machine_limits", "status.json"),
@@ -21,20 +22,18 @@ rule measure_machine_limits:
     # With the measurements: it is timed while nothing else runs.
     priority: -1
     group:
-        together(lambda w: group_on("measure", PLAN.on_device(w).node))
+        JOBS.group_on("measure", PLAN.on_device)
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
-    threads: all_threads()
+    threads: JOBS.all_threads()
     resources:
-        **asks("machine_limits"),
-        **alone_on(PLAN.on_device),
+        **JOBS.asks("machine_limits"),
+        **JOBS.alone_on(PLAN.on_device),
     params:
-        **stage_params("machine_limits"),
-        worker_threads=of_cell(lambda w: PLAN.options.threads(w.device)),
+        **JOBS.params("machine_limits"),
+        worker_threads=of_cell(PLAN.options.threads),
         # Another machine has other limits. On a cluster, it is not known which node will run this.
-        machine=(
-            f"{cpu_name()}, {job_resources.usable_cores()} cores" if ALL_HERE else ""
-        ),
+        machine=(f"{cpu_name()}, {usable_cores()} cores" if JOBS.all_here else ""),
     shell:
         f"{SUPERVISE}"
         " --module scripts.stages.measure_machine_limits"

@@ -14,30 +14,30 @@ rule traces:
 rule trace_operators:
     """The operators that a model calls in eval and training, as a trace file."""
     input:
-        **environment("trace"),
-        **model_files(),
+        **JOBS.environment("trace"),
+        **JOBS.model_files(),
     output:
         trace="results/operators/traces/{model}.txt",
         status=artifact("trace", "status.json"),
     log:
         artifact("trace", "log.txt"),
     group:
-        together("reference")
+        JOBS.together("reference")
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("trace"),
-        **beside_others(),
+        **JOBS.asks("trace"),
+        **JOBS.beside_others(),
     params:
-        **stage_params("trace"),
+        **JOBS.params("trace"),
         options=of_cell(PLAN.options.model),
     shell:
         f"{SUPERVISE}"
         " --module scripts.stages.trace_operators {params.skip}"
         " --upstream {input.env:q} --artifact {output.trace:q}"
         " -- {params.python} -m scripts.stages.trace_operators"
-        f"{LOAD_MODEL}"
+        f"{JOBS.load_model}"
         " --options {params.options:q} --out-trace {output.trace:q}"
 
 
@@ -51,7 +51,7 @@ rule select_operators:
         source="results/operators/source.json",
         batches=expand(
             "results/operators/batches/{batch}.jsonl",
-            batch=PLAN["operators"].batches(),
+            batch=PLAN["operators"].part.batch_names(),
         ),
     log:
         "results/logs/select_operators.txt",
@@ -70,23 +70,23 @@ rule select_operators:
 rule make_operator_references:
     """Inputs, golden outputs and signatures of a batch of problems."""
     input:
-        **environment("operator_reference"),
-        **batch_of_problems(),
+        **JOBS.environment("operator_reference"),
+        **PLAN["operators"].batch_of_problems(),
     output:
         outcomes=artifact("operator_reference", "outcomes.jsonl"),
         status=artifact("operator_reference", "status.json"),
     log:
         artifact("operator_reference", "log.txt"),
     group:
-        together("build-{batch}")
+        JOBS.together("build-{batch}")
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("operator_reference"),
-        **beside_others(),
+        **JOBS.asks("operator_reference"),
+        **JOBS.beside_others(),
     params:
-        **stage_params("operator_reference"),
+        **JOBS.params("operator_reference"),
         folder=artifact("operator_reference"),
     shell:
         f"{SUPERVISE_BATCH} --module scripts.stages.make_operator_references"
@@ -97,24 +97,24 @@ rule make_operator_references:
 rule export_operators:
     """The programs of a batch of problems by one frontend."""
     input:
-        **environment("operator_export"),
-        **batch_of_problems("operator_reference"),
+        **JOBS.environment("operator_export"),
+        **PLAN["operators"].batch_of_problems("operator_reference"),
     output:
         outcomes=artifact("operator_export", "outcomes.jsonl"),
         status=artifact("operator_export", "status.json"),
     log:
         artifact("operator_export", "log.txt"),
     group:
-        together("build-{batch}")
+        JOBS.together("build-{batch}")
     conda:
-        of_cell(lambda w: f"../../envs/{PLAN.frontend(w).env}.yaml")
-    threads: slot_threads()
+        of_cell(lambda cell: f"../../envs/{PLAN.frontend(cell).env}.yaml")
+    threads: JOBS.slot_threads()
     resources:
-        **asks("operator_export"),
-        **beside_others(),
+        **JOBS.asks("operator_export"),
+        **JOBS.beside_others(),
     params:
-        **stage_params("operator_export"),
-        exporter=of_cell(lambda w: PLAN.frontend(w).exporter),
+        **JOBS.params("operator_export"),
+        exporter=of_cell(lambda cell: PLAN.frontend(cell).exporter),
         exporter_options=of_cell(PLAN.options.exporter),
         folder=artifact("operator_export"),
     shell:
@@ -129,23 +129,23 @@ rule export_operators:
 rule compile_operators:
     """The modules of a batch of programs for one target, several programs per module."""
     input:
-        **environment("operator_compile"),
-        **batch_of_problems("operator_export"),
+        **JOBS.environment("operator_compile"),
+        **PLAN["operators"].batch_of_problems("operator_export"),
     output:
         outcomes=artifact("operator_compile", "outcomes.jsonl"),
         status=artifact("operator_compile", "status.json"),
     log:
         artifact("operator_compile", "log.txt"),
     group:
-        together("build-{batch}")
+        JOBS.together("build-{batch}")
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("operator_compile"),
-        **beside_others(),
+        **JOBS.asks("operator_compile"),
+        **JOBS.beside_others(),
     params:
-        **stage_params("operator_compile"),
+        **JOBS.params("operator_compile"),
         target=of_cell(PLAN["operators"].compile),
     shell:
         f"{SUPERVISE_COMPILING} --module scripts.stages.compile_operators"
@@ -156,24 +156,24 @@ rule compile_operators:
 rule verify_operators:
     """A batch of problems verified on the device of a target."""
     input:
-        **environment("operator_verify"),
-        **batch_of_problems("operator_reference", "operator_compile"),
+        **JOBS.environment("operator_verify"),
+        **PLAN["operators"].batch_of_problems("operator_reference", "operator_compile"),
     output:
         outcomes=artifact("operator_verify", "outcomes.jsonl"),
         status=artifact("operator_verify", "status.json"),
     log:
         artifact("operator_verify", "log.txt"),
     group:
-        together(lambda w: group_on("verify", PLAN["operators"].target(w).node))
+        JOBS.group_on("verify", PLAN["operators"].target)
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("operator_verify"),
-        **verified_on(PLAN["operators"].target),
+        **JOBS.asks("operator_verify"),
+        **JOBS.verified_on(PLAN["operators"].target),
     params:
-        **stage_params("operator_verify"),
-        device=of_cell(lambda w: PLAN["operators"].target(w).device),
+        **JOBS.params("operator_verify"),
+        device=of_cell(lambda cell: PLAN["operators"].target(cell).device),
         worker_threads=PLAN.options.threads(),
         folder=artifact("operator_verify"),
     shell:
@@ -187,25 +187,25 @@ rule verify_operators:
 rule verify_operator_baseline:
     """A batch of problems verified in one of PyTorch's own runtimes."""
     input:
-        **environment("operator_baseline"),
-        **batch_of_problems("operator_reference"),
+        **JOBS.environment("operator_baseline"),
+        **PLAN["operators"].batch_of_problems("operator_reference"),
     output:
         outcomes=artifact("operator_baseline", "outcomes.jsonl"),
         status=artifact("operator_baseline", "status.json"),
     log:
         artifact("operator_baseline", "log.txt"),
     group:
-        together(lambda w: group_on("verify", PLAN.baseline(w).node))
+        JOBS.group_on("verify", PLAN.baseline)
     conda:
-        of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
-    threads: slot_threads()
+        of_cell(lambda cell: f"../../envs/{PLAN.baseline(cell).env}.yaml")
+    threads: JOBS.slot_threads()
     resources:
-        **asks("operator_baseline"),
-        **verified_on(PLAN.baseline),
+        **JOBS.asks("operator_baseline"),
+        **JOBS.verified_on(PLAN.baseline),
     params:
-        **stage_params("operator_baseline"),
-        runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
-        device=of_cell(lambda w: PLAN.baseline(w).device),
+        **JOBS.params("operator_baseline"),
+        runtime=of_cell(lambda cell: PLAN.baseline(cell).runtime),
+        device=of_cell(lambda cell: PLAN.baseline(cell).device),
         worker_threads=PLAN.options.threads(),
         cache=artifact("operator_baseline", "cache"),
     shell:
@@ -221,8 +221,10 @@ rule time_operators:
     """The verified rows of a batch on a device; those of a problem are timed in turns."""
     input:
         batch="results/operators/batches/{batch}.jsonl",
-        before=of_cell(lambda w: PLAN["operators"].groups.files(w, "status.json")),
-        verified=of_cell(lambda w: PLAN["operators"].groups.files(w, "outcomes.jsonl")),
+        before=of_cell(lambda cell: PLAN["operators"].groups.files(cell, "status.json")),
+        verified=of_cell(
+            lambda cell: PLAN["operators"].groups.files(cell, "outcomes.jsonl")
+        ),
     output:
         outcomes=artifact("operator_time", "outcomes.jsonl"),
         status=artifact("operator_time", "status.json"),
@@ -231,17 +233,15 @@ rule time_operators:
     # After all other stages, as the timing of models.
     priority: -2
     group:
-        together(
-            lambda w: group_on("measure", PLAN["operators"].groups.on_device(w).node)
-        )
+        JOBS.group_on("measure", PLAN["operators"].groups.on_device)
     conda:
         "../../envs/report.yaml"
-    threads: all_threads()
+    threads: JOBS.all_threads()
     resources:
-        **asks("operator_time"),
-        **alone_on(PLAN["operators"].groups.on_device),
+        **JOBS.asks("operator_time"),
+        **JOBS.alone_on(PLAN["operators"].groups.on_device),
     params:
-        **stage_params("operator_time"),
+        **JOBS.params("operator_time"),
         group=of_cell(PLAN["operators"].groups.given),
     shell:
         f"{SUPERVISE_TIMING_BATCH}"
@@ -256,7 +256,7 @@ rule aggregate_operators:
         source="results/operators/source.json",
         batches=expand(
             "results/operators/batches/{batch}.jsonl",
-            batch=PLAN["operators"].batches(),
+            batch=PLAN["operators"].part.batch_names(),
         ),
     output:
         csv=report(
@@ -275,7 +275,7 @@ rule aggregate_operators:
     params:
         python=PLAN.report_python(),
         matrix=PLAN["operators"].digest(),
-        due=outputs.due(feature.LOADED["operators"].tables),
+        due=outputs.due(outputs.files_of("operators")),
         gate=GATE.param(),
     # Its errors go to the terminal too: on a full disk, there is no log.
     shell:

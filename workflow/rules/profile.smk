@@ -10,25 +10,25 @@ rule dumps:
 rule dump_baseline:
     """Profiles, IR and metrics of one test of a baseline."""
     input:
-        **environment("dump_baseline"),
-        **model_files(),
-        **compared_with(),
-        program=lambda w: PLAN.program(w, "program.mlir"),
-        export=lambda w: PLAN.program(w, "status.json"),
+        **JOBS.environment("dump_baseline"),
+        **JOBS.model_files(),
+        **JOBS.compared_with(),
+        program=of_cell(lambda cell: PLAN.program(cell, "program.mlir")),
+        export=of_cell(lambda cell: PLAN.program(cell, "status.json")),
     output:
         listing=artifact("dump_baseline", "files.json"),
         status=artifact("dump_baseline", "status.json"),
     log:
         artifact("dump_baseline", "log.txt"),
     conda:
-        of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
-    threads: slot_threads()
+        of_cell(lambda cell: f"../../envs/{PLAN.baseline(cell).env}.yaml")
+    threads: JOBS.slot_threads()
     resources:
-        **asks("dump_baseline"),
-        **on_node(PLAN.baseline),
+        **JOBS.asks("dump_baseline"),
+        **JOBS.on_node(PLAN.baseline),
     params:
-        **stage_params("dump_baseline"),
-        runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
+        **JOBS.params("dump_baseline"),
+        runtime=of_cell(lambda cell: PLAN.baseline(cell).runtime),
         step=of_cell(PLAN.options.step),
         what=PLAN.options.dump("kinds", "save_ir", "repeat", "iterations"),
         folder=artifact("dump_baseline"),
@@ -38,7 +38,7 @@ rule dump_baseline:
         " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
         " --artifact {output.listing:q}"
         " -- {params.python} -m scripts.stages.dump_baseline"
-        f"{LOAD_MODEL}"
+        f"{JOBS.load_model}"
         " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q} {params.what}"
         " --out-folder {params.folder:q} --out-listing {output.listing:q}"
@@ -47,7 +47,7 @@ rule dump_baseline:
 rule dump_iree:
     """IR after each phase of iree-compile, and the graph of dispatches, of one cell."""
     input:
-        **environment("dump_iree"),
+        **JOBS.environment("dump_iree"),
         program=artifact("export", "program.mlir"),
         export=artifact("export", "status.json"),
     output:
@@ -57,11 +57,11 @@ rule dump_iree:
         artifact("dump_iree", "log.txt"),
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("dump_iree"),
+        **JOBS.asks("dump_iree"),
     params:
-        **stage_params("dump_iree"),
+        **JOBS.params("dump_iree"),
         target=of_cell(PLAN.options.compile),
         what=PLAN.options.dump("kinds"),
         folder=artifact("dump_iree"),
@@ -83,23 +83,23 @@ rule profile:
 rule profile_baseline:
     """Time of each nn.Module in eager mode or under inductor."""
     input:
-        **environment("profile_baseline"),
-        **model_files(),
-        **compared_with(),
+        **JOBS.environment("profile_baseline"),
+        **JOBS.model_files(),
+        **JOBS.compared_with(),
     output:
         profile=artifact("profile_baseline", "profile.json"),
         status=artifact("profile_baseline", "status.json"),
     log:
         artifact("profile_baseline", "log.txt"),
     conda:
-        of_cell(lambda w: f"../../envs/{PLAN.baseline(w).env}.yaml")
-    threads: all_threads()
+        of_cell(lambda cell: f"../../envs/{PLAN.baseline(cell).env}.yaml")
+    threads: JOBS.all_threads()
     resources:
-        **asks("profile_baseline"),
-        **alone_on(PLAN.baseline),
+        **JOBS.asks("profile_baseline"),
+        **JOBS.alone_on(PLAN.baseline),
     params:
-        **stage_params("profile_baseline"),
-        runtime=of_cell(lambda w: PLAN.baseline(w).runtime),
+        **JOBS.params("profile_baseline"),
+        runtime=of_cell(lambda cell: PLAN.baseline(cell).runtime),
         step=of_cell(PLAN.options.step),
     shell:
         f"{SUPERVISE}"
@@ -107,7 +107,7 @@ rule profile_baseline:
         " {params.skip} --upstream {input.env:q} {input.before:q}"
         " --artifact {output.profile:q}"
         " -- {params.python} -m scripts.stages.profile_baseline"
-        f"{LOAD_MODEL}"
+        f"{JOBS.load_model}"
         " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
         " --out {output.profile:q}"
@@ -116,11 +116,11 @@ rule profile_baseline:
 rule profile_iree:
     """Time of each dispatch of a module, and the operators and nn.Modules that it is of."""
     input:
-        **environment("profile_iree"),
-        **started_from("weights", "inputs", "signature"),
+        **JOBS.environment("profile_iree"),
+        **JOBS.started_from("weights", "inputs", "signature"),
         program=artifact("export", "program.mlir"),
-        vmfb=of_cell(lambda w: PLAN.module(w, "module.vmfb")),
-        before=of_cell(lambda w: PLAN.module(w, "status.json")),
+        vmfb=of_cell(lambda cell: PLAN.module(cell, "module.vmfb")),
+        before=of_cell(lambda cell: PLAN.module(cell, "status.json")),
     output:
         profile=artifact("profile_iree", "profile.json"),
         status=artifact("profile_iree", "status.json"),
@@ -128,15 +128,15 @@ rule profile_iree:
         artifact("profile_iree", "log.txt"),
     conda:
         "../../envs/iree.yaml"
-    threads: all_threads()
+    threads: JOBS.all_threads()
     resources:
-        **asks("profile_iree"),
-        **alone_on(PLAN.target),
+        **JOBS.asks("profile_iree"),
+        **JOBS.alone_on(PLAN.target),
     params:
-        **stage_params("profile_iree"),
+        **JOBS.params("profile_iree"),
         target=of_cell(PLAN.options.compile),
-        device=of_cell(lambda w: PLAN.target(w).device),
-        worker_threads=of_cell(lambda w: PLAN.options.threads(w.target)),
+        device=of_cell(lambda cell: PLAN.target(cell).device),
+        worker_threads=of_cell(PLAN.options.threads),
     shell:
         f"{SUPERVISE}"
         " --module scripts.stages.profile_iree {params.skip}"

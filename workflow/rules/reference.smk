@@ -4,8 +4,8 @@
 rule make_reference:
     """Weights, inputs, golden outputs and signature of a model."""
     input:
-        **environment("reference"),
-        **model_files(),
+        **JOBS.environment("reference"),
+        **JOBS.model_files(),
     output:
         weights=artifact("reference", "weights.irpa"),
         inputs=artifact("reference", "inputs.npz"),
@@ -15,15 +15,15 @@ rule make_reference:
     log:
         artifact("reference", "log.txt"),
     group:
-        together("reference")
+        JOBS.together("reference")
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("reference"),
-        **beside_others(),
+        **JOBS.asks("reference"),
+        **JOBS.beside_others(),
     params:
-        **stage_params("reference"),
+        **JOBS.params("reference"),
         options=of_cell(PLAN.options.model),
     shell:
         f"{SUPERVISE}"
@@ -31,7 +31,7 @@ rule make_reference:
         " --upstream {input.env:q} --artifact"
         " {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.stages.make_reference"
-        f"{LOAD_MODEL}"
+        f"{JOBS.load_model}"
         " --options {params.options:q}"
         " --out-weights {output.weights:q} --out-inputs {output.inputs:q}"
         " --out-golden {output.golden:q} --out-signature {output.signature:q}"
@@ -40,8 +40,8 @@ rule make_reference:
 rule make_gradients:
     """Golden loss, gradients and changes of one training step of a model."""
     input:
-        **environment("gradients"),
-        **model_files(),
+        **JOBS.environment("gradients"),
+        **JOBS.model_files(),
         reference=artifact("reference", "status.json"),
         weights=artifact("reference", "weights.irpa"),
         inputs=artifact("reference", "inputs.npz"),
@@ -55,15 +55,15 @@ rule make_gradients:
     log:
         artifact("gradients", "log.txt"),
     group:
-        together("build-{model}")
+        JOBS.together("build-{model}")
     conda:
         f"../../envs/{MATRIX.reference_env}.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("gradients"),
-        **beside_others(),
+        **JOBS.asks("gradients"),
+        **JOBS.beside_others(),
     params:
-        **stage_params("gradients"),
+        **JOBS.params("gradients"),
         options=of_cell(PLAN.options.model),
         optimizer=PLAN.options.optimizer(),
     shell:
@@ -72,7 +72,7 @@ rule make_gradients:
         " --upstream {input.env:q} {input.reference:q}"
         " --artifact {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
         " -- {params.python} -m scripts.stages.make_gradients"
-        f"{LOAD_MODEL}"
+        f"{JOBS.load_model}"
         " --options {params.options:q} {params.optimizer} --weights {input.weights:q}"
         " --inputs {input.inputs:q} --signature {input.signature:q}"
         " --out-weights {output.weights:q} --out-inputs {output.inputs:q}"

@@ -32,7 +32,7 @@ rule report_coverage:
         " --out-md {output.md:q} --out-csv {output.csv:q} > {log:q} 2>&1"
 
 
-from scripts.run import page_inputs
+from scripts.features.report import page_inputs
 
 
 rule report:

@@ -4,8 +4,8 @@
 rule time_group:
     """The rows of a model, device, number of threads and test, timed in turns."""
     input:
-        before=of_cell(lambda w: PLAN.groups.files(w, "status.json")),
-        verified=of_cell(lambda w: PLAN.groups.files(w, "verification.json")),
+        before=of_cell(lambda cell: PLAN.groups.files(cell, "status.json")),
+        verified=of_cell(lambda cell: PLAN.groups.files(cell, "verification.json")),
     output:
         timing=artifact("time", "timing.json"),
         status=artifact("time", "status.json"),
@@ -14,15 +14,15 @@ rule time_group:
     # After all other stages: it waits until they have ended, and a core is idle during that time.
     priority: -2
     group:
-        together(lambda w: group_on("measure", PLAN.groups.on_device(w).node))
+        JOBS.group_on("measure", PLAN.groups.on_device)
     conda:
         "../../envs/report.yaml"
-    threads: all_threads()
+    threads: JOBS.all_threads()
     resources:
-        **asks("time"),
-        **alone_on(PLAN.groups.on_device),
+        **JOBS.asks("time"),
+        **JOBS.alone_on(PLAN.groups.on_device),
     params:
-        **stage_params("time"),
+        **JOBS.params("time"),
         group=of_cell(PLAN.groups.given),
     # A member that is not verified is left out, so no verification has to be ok.
     shell:

@@ -4,10 +4,14 @@
 rule compile_iree_by_remedy:
     """Where a compilation fails: other programs, levels or flags, until one compiles."""
     input:
-        **environment("remedy"),
+        **JOBS.environment("remedy"),
         asked=artifact("compile", "status.json"),
-        programs=of_cell(lambda w: PLAN["variants"].remedies.exports(w, "program.mlir")),
-        exports=of_cell(lambda w: PLAN["variants"].remedies.exports(w, "status.json")),
+        programs=of_cell(
+            lambda cell: PLAN["variants"].remedies.exports(cell, "program.mlir")
+        ),
+        exports=of_cell(
+            lambda cell: PLAN["variants"].remedies.exports(cell, "status.json")
+        ),
     output:
         vmfb=artifact("remedy", "module.vmfb"),
         report=artifact("remedy", "report.json"),
@@ -15,18 +19,18 @@ rule compile_iree_by_remedy:
     log:
         artifact("remedy", "log.txt"),
     group:
-        together("build-{model}")
+        JOBS.together("build-{model}")
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("remedy"),
-        **beside_others(),
+        **JOBS.asks("remedy"),
+        **JOBS.beside_others(),
     params:
-        **stage_params("remedy"),
+        **JOBS.params("remedy"),
         # Not a function of wildcards alone, so a change runs nothing by itself: `due` knows what a
         # changed table concerns.
-        remedies=lambda w, input: PLAN["variants"].remedies.text(w),
+        remedies=lambda w, input: PLAN["variants"].remedies.text(cell.of_wildcards(w)),
     shell:
         f"{SUPERVISE}"
         " --module scripts.stages.compile_iree"
@@ -39,10 +43,10 @@ rule compile_iree_by_remedy:
 rule tune_iree:
     """The fastest module of a model for a target, and the fastest one that is configured anyway."""
     input:
-        **environment("tune"),
-        programs=of_cell(lambda w: PLAN["variants"].tuning.exports("program.mlir", w)),
-        exports=of_cell(lambda w: PLAN["variants"].tuning.exports("status.json", w)),
-        specs=of_cell(PLAN["variants"].tuning.specs),
+        **JOBS.environment("tune"),
+        programs=of_cell(lambda cell: PLAN["variants"].exports("program.mlir", cell)),
+        exports=of_cell(lambda cell: PLAN["variants"].exports("status.json", cell)),
+        specs=of_cell(PLAN["variants"].specs),
         before=artifact("reference", "status.json"),
         weights=artifact("reference", "weights.irpa"),
         inputs=artifact("reference", "inputs.npz"),
@@ -56,19 +60,19 @@ rule tune_iree:
     log:
         artifact("tune", "log.txt"),
     group:
-        together(lambda w: group_on("measure", PLAN["variants"].tuning.target(w).node))
+        JOBS.group_on("measure", PLAN["variants"].target)
     conda:
         "../../envs/iree.yaml"
     # All of them, for compilations beside each other.
-    threads: all_threads()
+    threads: JOBS.all_threads()
     resources:
-        **asks("tune"),
-        **alone_on(PLAN["variants"].tuning.target),
+        **JOBS.asks("tune"),
+        **JOBS.alone_on(PLAN["variants"].target),
     params:
-        **stage_params("tune"),
-        search=of_cell(PLAN["variants"].tuning.search),
-        device=of_cell(lambda w: PLAN["variants"].tuning.target(w).device),
-        tolerance=of_cell(lambda w: PLAN.options.tolerance("tune", w)),
+        **JOBS.params("tune"),
+        search=of_cell(PLAN["variants"].search),
+        device=of_cell(lambda cell: PLAN["variants"].target(cell).device),
+        tolerance=of_cell(PLAN.options.tolerance),
         worker_threads=PLAN.options.threads(),
         verification=artifact("tune", "verification.json"),
         raw_inputs=artifact("tune", "inputs"),
@@ -89,9 +93,9 @@ rule tune_iree:
 use rule time_group as time_tuned with:
     """The tuned rows of a model, and those of eager and inductor, timed in turns."""
     input:
-        before=of_cell(lambda w: PLAN["variants"].groups.files(w, "status.json")),
+        before=of_cell(lambda cell: PLAN["variants"].groups.files(cell, "status.json")),
         verified=of_cell(
-            lambda w: PLAN["variants"].groups.files(w, "verification.json")
+            lambda cell: PLAN["variants"].groups.files(cell, "verification.json")
         ),
     output:
         timing=artifact("time_tuned", "timing.json"),
@@ -99,14 +103,12 @@ use rule time_group as time_tuned with:
     log:
         artifact("time_tuned", "log.txt"),
     group:
-        together(
-            lambda w: group_on("measure", PLAN["variants"].groups.on_device(w).node)
-        )
+        JOBS.group_on("measure", PLAN["variants"].groups.on_device)
     resources:
-        **asks("time_tuned"),
-        **alone_on(PLAN["variants"].groups.on_device),
+        **JOBS.asks("time_tuned"),
+        **JOBS.alone_on(PLAN["variants"].groups.on_device),
     params:
-        **stage_params("time_tuned"),
+        **JOBS.params("time_tuned"),
         group=of_cell(PLAN["variants"].groups.given),
 
 
@@ -127,7 +129,7 @@ rule aggregate_tuned:
         python=PLAN.report_python(),
         matrix=lambda w: PLAN["variants"].digest(),
         code=PLAN.aggregation.measuring_code(),
-        due=outputs.due(feature.LOADED["variants"].tables),
+        due=outputs.due(outputs.files_of("tuned")),
         gate=GATE.param(),
     shell:
         f"{PREFIX}"

@@ -4,9 +4,9 @@
 rule verify_iree:
     """A module loaded, called and verified on its device."""
     input:
-        **environment("verify"),
-        **compiled(),
-        **started_from(),
+        **JOBS.environment("verify"),
+        **JOBS.compiled(),
+        **JOBS.started_from(),
     output:
         verification=artifact("verify", "verification.json"),
         status=artifact("verify", "status.json"),
@@ -15,18 +15,18 @@ rule verify_iree:
     # Before further builds, so that a run soon shows rows that are verified.
     priority: 1
     group:
-        together(lambda w: group_on("verify", PLAN.target(w).node))
+        JOBS.group_on("verify", PLAN.target)
     conda:
         "../../envs/iree.yaml"
-    threads: slot_threads()
+    threads: JOBS.slot_threads()
     resources:
-        **asks("verify"),
-        **verified_on(PLAN.target),
+        **JOBS.asks("verify"),
+        **JOBS.verified_on(PLAN.target),
     params:
-        **stage_params("verify"),
-        device=of_cell(lambda w: PLAN.target(w).device),
-        tolerance=of_cell(lambda w: PLAN.options.tolerance("verify", w)),
-        worker_threads=of_cell(lambda w: PLAN.options.threads(w.target)),
+        **JOBS.params("verify"),
+        device=of_cell(lambda cell: PLAN.target(cell).device),
+        tolerance=of_cell(PLAN.options.tolerance),
+        worker_threads=of_cell(PLAN.options.threads),
         raw_inputs=artifact("verify", "inputs"),
     shell:
         f"{SUPERVISE}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from scripts.features.compare import latencies, outcome_changes
 from scripts.features.compare.latencies import (
@@ -16,8 +17,15 @@ from scripts.features.compare.latencies import (
     MeanChange,
     NotCompared,
 )
-from scripts.features.compare.outcome_changes import BROKEN, NEWLY_WRONG, OutcomeChange
-from scripts.features.compare.pairs import Pair, Record, difference
+from scripts.features.compare.outcome_changes import (
+    BROKEN,
+    KINDS,
+    NEWLY_WRONG,
+    Ending,
+    OutcomeChange,
+)
+from scripts.features.compare.pairs import Pair, Record, changed, difference, options_of
+from scripts.records.fields import lookup
 
 MATTERS = 1.05
 """The default of the ratio of latencies from which a change matters."""
@@ -25,8 +33,8 @@ MATTERS = 1.05
 
 @dataclass(frozen=True)
 class Settings:
-    """What counts as a change, the key `compare` of the configuration: ratios after / before from which a change for the worse
-    counts; None: never.
+    """What counts as a change, the key `compare` of the configuration: ratios after / before from which a change for
+    the worse counts; None: never.
 
     `rate`: of false discoveries among latencies. `outcomes`: the kinds of outcome changes that count.
     The fields and their defaults are those of docs/comparison.md.
@@ -43,25 +51,23 @@ class Settings:
     rate: float = 0.05
 
 
-@dataclass(frozen=True)
-class Amount:
-    """A value of a row of which less is better, and which is not timed in turns. `least`: a smaller absolute difference is no
-    change. `section` and `field`: where a record has it."""
+class Amount(NamedTuple):
+    """A value of a row of which less is better, and which is not timed in turns. `least`: a smaller absolute
+    difference is no change. `path`: its place in a record."""
 
     words: str
     unit: str
     least: float
-    section: str
-    field: str
+    path: str
 
 
 AMOUNTS = {
-    "compile_s": Amount("compile time", "s", 1.0, "compile", "compile_s"),
-    "compile_rss_mb": Amount("memory of the compiler", "MiB", 32.0, "compile", "max_rss_mb"),
-    "run_rss_mb": Amount("memory", "MiB", 16.0, "run", "max_rss_mb"),
-    "vmfb_bytes": Amount("size of the module", "bytes", 16384.0, "compile", "vmfb_bytes"),
-    "dispatch_count": Amount("dispatches", "", 2.0, "compile", "dispatch_count"),
-    "rmse_vs_fp64": Amount("error against float64", "", 1e-8, "verification", "rmse_vs_fp64"),
+    "compile_s": Amount("compile time", "s", 1.0, "compile.compile_s"),
+    "compile_rss_mb": Amount("memory of the compiler", "MiB", 32.0, "compile.max_rss_mb"),
+    "run_rss_mb": Amount("memory", "MiB", 16.0, "run.max_rss_mb"),
+    "vmfb_bytes": Amount("size of the module", "bytes", 16384.0, "compile.vmfb_bytes"),
+    "dispatch_count": Amount("dispatches", "", 2.0, "compile.dispatch_count"),
+    "rmse_vs_fp64": Amount("error against float64", "", 1e-8, "verification.rmse_vs_fp64"),
 }
 """The amounts that are compared, by one value per row, by the keys of their thresholds in Settings."""
 
@@ -108,25 +114,28 @@ class Comparison:
 
     @property
     def measurable(self) -> list[str]:
-        """The cells whose change may be found if both programs are timed in turns: the undecided ones, and those that have no
-        common anchor."""
-        undecided = [one.cell for one in self.latencies if one.verdict == UNDECIDED]
-        return undecided + [one.cell for one in self.not_compared if one.is_measurable]
+        """The cells whose change may be found if both programs are timed in turns: the undecided ones, and those that
+        have no common anchor."""
+        undecided = [change.cell for change in self.latencies if change.verdict == UNDECIDED]
+        return undecided + [found.cell for found in self.not_compared if found.is_measurable]
 
     @property
     def alarms(self) -> list[Change]:
         """The changes for the worse that count, by the settings."""
-        least = self.settings.latency
-        slower = [one for one in self.latencies if one.verdict == SLOWER]
+        least = math.inf if self.settings.latency is None else self.settings.latency
         return [
-            *(one for one in self.outcomes if one.kind in self.settings.outcomes),
-            *(one for one in slower if least is not None and one.ratio >= least),
-            *(one for one in self.amounts if one.worse),
+            *(change for change in self.outcomes if change.kind in self.settings.outcomes),
+            *(
+                change
+                for change in self.latencies
+                if change.verdict == SLOWER and change.ratio >= least
+            ),
+            *(change for change in self.amounts if change.worse),
         ]
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON, with the cells of the alarms."""
-        return asdict(self) | {"alarms": [one.cell for one in self.alarms]}
+        return asdict(self) | {"alarms": [change.cell for change in self.alarms]}
 
 
 def compare(
@@ -139,59 +148,51 @@ def compare(
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
     those by their rows."""
     by_pair = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
-    estimates = [one for one in by_pair if isinstance(one, Estimate)]
-    changed = [one for one in map(outcome_changes.change, pairs) if one]
+    estimates = [found for found in by_pair if isinstance(found, Estimate)]
+    outcomes = [change for pair in pairs if (change := _outcome(pair))]
     in_both = {pair.cell: pair.both for pair in pairs if pair.both}
     return Comparison(
         before,
         after,
         settings,
         cells=len(in_both),
-        unchanged=len(in_both) - sum(one.cell in in_both for one in changed),
+        unchanged=len(in_both) - sum(change.cell in in_both for change in outcomes),
         versions=_versions(in_both.values()),
-        outcomes=tuple(sorted(changed, key=lambda one: [*outcome_changes.KINDS].index(one.kind))),
+        outcomes=tuple(sorted(outcomes, key=lambda change: [*KINDS].index(change.kind))),
         latencies=tuple(latencies.decided(estimates, settings.rate, settings.latency or MATTERS)),
-        not_compared=tuple(one for one in by_pair if isinstance(one, NotCompared)),
-        amounts=_amounts(in_both, settings),
+        not_compared=tuple(found for found in by_pair if isinstance(found, NotCompared)),
+        amounts=tuple(_amounts(in_both, settings)),
         means=tuple(latencies.means(estimates)),
     )
 
 
+def _outcome(pair: Pair) -> OutcomeChange | None:
+    endings = (Ending.of(row) if row else None for row in (pair.before, pair.after))
+    return outcome_changes.change(pair.cell, *endings)
+
+
 def _amounts(
     in_both: Mapping[str, tuple[Record, Record]], settings: Settings
-) -> tuple[AmountChange, ...]:
-    """The values that are larger, or smaller, than before by more than their thresholds, of rows that are the same measurement."""
+) -> Iterator[AmountChange]:
+    """The values that are larger, or smaller, than before by more than their thresholds, of rows that are the same
+    measurement."""
     same = {cell: rows for cell, rows in in_both.items() if not difference(*rows)}
-    changes = []
     for key, amount in AMOUNTS.items():
         threshold = getattr(settings, key)
         for cell, rows in same.items() if threshold is not None else ():
-            before, after = ((row.get(amount.section) or {}).get(amount.field) for row in rows)
+            before, after = (lookup(row, amount.path) for row in rows)
             if before is None or after is None or before == after:
                 continue
             is_small = before and 1 / threshold <= after / before <= threshold
             if abs(after - before) >= amount.least and not is_small:
-                changes.append(AmountChange(cell, key, before, after, after > before))
-    return tuple(changes)
+                yield AmountChange(cell, key, before, after, after > before)
 
 
 def _versions(in_both: Iterable[tuple[Record, Record]]) -> tuple[VersionChange, ...]:
     """The versions and options that differ, the most frequent change first."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for rows in in_both:
-        was, now = map(_made_with, rows)
-        for name in dict.fromkeys([*was, *now]):
-            if was.get(name) != now.get(name):
-                counts[name, was.get(name) or "none", now.get(name) or "none"] += 1
+        was, now = ({**row["versions"], **options_of(row)} for row in rows)
+        for name, old, new in changed(was, now):
+            counts[name, old or "none", new or "none"] += 1
     return tuple(VersionChange(*key, count) for key, count in counts.most_common())
-
-
-def _made_with(record: Record) -> dict[str, str | None]:
-    """The versions of a row, and the options that may differ between rows that are compared."""
-    experiment = record["experiment"]
-    rewrites = (record.get("export") or {}).get("rewrites") or []
-    return dict(record["versions"]) | {
-        "opt level": experiment.get("opt_level"),
-        "flags": " ".join(experiment.get("flags") or []) or None,
-        "rewrites": ", ".join(rewrites) or None,
-    }

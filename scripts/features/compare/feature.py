@@ -6,7 +6,10 @@ from scripts.matrix.feature import Feature, Verb
 
 FEATURE = Feature(
     "compare",
-    keep="scripts.features.compare.history.store",
+    modules={
+        "keep": "scripts.features.compare.history.store",
+        "views": "scripts.features.compare.page_views",
+    },
     verbs=(
         Verb(
             "compare",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
@@ -50,7 +50,8 @@ def as_text(comparison: Comparison, with_all: bool = False) -> str:
     console = Console(file=out, width=WIDTH, highlight=False)
     console.print(escape(f"{comparison.before} → {comparison.after}"))
     for section in sections(comparison, with_all):
-        table = Table(title=section.title, title_justify="left", caption=section.note or None, caption_justify="left")  # fmt: skip
+        table = Table(title=section.title, title_justify="left", caption_justify="left")
+        table.caption = section.note or None
         for place, name in enumerate(section.head):
             table.add_column(name, justify="right" if place in section.right else "left")
         for row in section.rows:
@@ -83,18 +84,15 @@ def as_json(comparison: Comparison, with_all: bool = False) -> str:
 def as_annotations(comparison: Comparison, with_all: bool = False) -> str:
     """Return workflow commands of GitHub Actions: an error for each change for the worse, a notice for each
     other change, and the summary (docs.github.com, "Workflow commands for GitHub Actions")."""
-    return "".join(f"{line}\n" for line in _annotations(comparison))
-
-
-def _annotations(comparison: Comparison) -> Iterator[str]:
-    alarms = comparison.alarms
+    alarms, lines = comparison.alarms, []
     changes: list[Change] = [*comparison.outcomes, *comparison.latencies, *comparison.amounts]
     for change in changes:
         said = _said(change)
         if change in alarms or said:
-            yield _command("error" if change in alarms else "notice", said, change.cell)
+            lines.append(_command("error" if change in alarms else "notice", said, change.cell))
     title = f"{comparison.before} → {comparison.after}"
-    yield _command("notice", "\n".join(summary(comparison)), title)
+    lines.append(_command("notice", "\n".join(summary(comparison)), title))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _said(change: Change) -> str:
@@ -102,7 +100,8 @@ def _said(change: Change) -> str:
     match change:
         case OutcomeChange():
             detail = f": {change.detail}" if change.detail else ""
-            return f"{change.kind} ({KINDS[change.kind]}): {change.before or '–'} → {change.after or '–'}{detail}"  # fmt: skip
+            outcomes = f"{change.before or '–'} → {change.after or '–'}"
+            return f"{change.kind} ({KINDS[change.kind]}): {outcomes}{detail}"
         case LatencyChange():
             is_change = change.verdict in (SLOWER, FASTER)
             return f"{change.verdict}: {_ratio(change)}" if is_change else ""
@@ -158,14 +157,15 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
     means = [
         (f"{one.by} {one.name}".strip(), str(one.cells), _ratio(one)) for one in comparison.means
     ]
+    not_compared = [(each.cell, each.why) for each in comparison.not_compared]
     made = [
         Section("Versions and options", ("what", "before", "after", "rows"), versions, (3,)),
         _outcomes(comparison, with_all),
         _latencies(
             "Latency",
             sorted(shown, key=lambda one: -one.ratio),
-            f"Ratio: after / before, with an interval that excludes 1 exactly for the cells that differ at a rate of false "
-            f"discoveries of {comparison.settings.rate:.0%} over all cells (Benjamini and Hochberg). {BY_ANCHOR}",
+            f"Ratio: after / before, with an interval that excludes 1 exactly for the cells that differ at a rate of "
+            f"false discoveries of {comparison.settings.rate:.0%} over all cells (Benjamini and Hochberg). {BY_ANCHOR}",
         ),
         Section(
             "Compilation, memory, size and error", ("change", "what", "cell", "ratio"), amounts
@@ -179,7 +179,7 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
             sorted(undecided, key=lambda one: -one.smallest)[: None if with_all else SHOWN],
             f"Smallest: the slow-down that would have been found with a probability of {POWER:.0%}. {BY_ANCHOR}",
         ),
-        _not_compared(comparison, with_all),
+        Section("Latencies not compared", ("cell", "why"), _by_path(not_compared, with_all)),
     ]
     return [one for one in made if one.rows]
 
@@ -202,15 +202,13 @@ def _amount(change: AmountChange) -> str:
 
 def _outcomes(comparison: Comparison, with_all: bool) -> Section:
     """The changes of outcomes. Cells that only one side has are listed without their models, unless `with_all`."""
-    rows, alike = [], Counter[tuple[str, str, str, str]]()
-    for change in comparison.outcomes:
-        if with_all or change.kind not in (GONE, NEW):
-            rows.append((change.kind, change.cell, change.before, change.after, change.detail))
-        else:
-            alike[change.kind, _path(change.cell), change.before, change.after] += 1
-    for (kind, path, before, after), count in alike.items():
-        rows.append((kind, f"{count} × */{path}", before, after, ""))
-    return Section("Outcomes", ("change", "cell", "before", "after", "detail"), rows)
+    rows = [
+        (each.cell, each.kind, each.before, each.after, each.detail) for each in comparison.outcomes
+    ]
+    in_both = [row for row in rows if row[1] not in (GONE, NEW)]
+    others = _by_path([row for row in rows if row not in in_both], with_all)
+    listed = [(kind, cell, *rest) for cell, kind, *rest in (*in_both, *others)]
+    return Section("Outcomes", ("change", "cell", "before", "after", "detail"), listed)
 
 
 def _latencies(title: str, changes: Sequence[LatencyChange], note: str) -> Section:
@@ -225,18 +223,16 @@ def _latencies(title: str, changes: Sequence[LatencyChange], note: str) -> Secti
     return Section(title, head, rows, (2, 3, 4, 5, 6), note)
 
 
-def _not_compared(comparison: Comparison, with_all: bool) -> Section:
-    """The cells with a reason. Those of several models with the same reason are listed without their models, unless
+def _by_path(rows: Sequence[tuple[str, ...]], with_all: bool) -> list[tuple[str, ...]]:
+    """Rows that begin with a cell. Those that differ in the model alone become one, such as `4 × */eager/eval`, unless
     `with_all`."""
-    alike = Counter((_path(one.cell), one.why) for one in comparison.not_compared)
-    rows: dict[tuple[str, str], None] = {}
-    for one in comparison.not_compared:
-        path = _path(one.cell)
-        count = 1 if with_all else alike[path, one.why]
-        rows[f"{count} × */{path}" if count > 1 else one.cell, one.why] = None
-    return Section("Latencies not compared", ("cell", "why"), tuple(rows))
-
-
-def _path(cell: str) -> str:
-    """A cell without its model."""
-    return cell.partition("/")[2]
+    alike = [(cell.partition("/")[2], *rest) for cell, *rest in rows]
+    counts = Counter(alike)
+    merged = {
+        (
+            f"{counts[key]} × */{key[0]}" if counts[key] > 1 and not with_all else row[0],
+            *key[1:],
+        ): None
+        for row, key in zip(rows, alike, strict=True)
+    }
+    return list(merged)

@@ -1,10 +1,10 @@
 """The change of the latency of each cell, which of the changes are real, and their geometric means.
 
-A change is known by turns in which both rows were timed, or by the ratios of both to an anchor. Which are real is decided at a
-stated rate of false discoveries: the p-values of all cells are adjusted by Benjamini and Hochberg (1995, "Controlling the false
-discovery rate"). The intervals have the level that belongs to that: 1 - rate × max(R, 1) / m, where R of m cells are found to
-differ (Benjamini and Yekutieli 2005, "False discovery rate-adjusted multiple confidence intervals"). So an
-interval excludes 1 exactly for the cells that are found to differ.
+A change is known by turns in which both rows were timed, or by the ratios of both to an anchor. Which are real is
+decided at a stated rate of false discoveries: the p-values of all cells are adjusted by Benjamini and Hochberg (1995,
+"Controlling the false discovery rate"). The intervals have the level that belongs to that: 1 - rate × max(R, 1) / m,
+where R of m cells are found to differ (Benjamini and Yekutieli 2005, "False discovery rate-adjusted multiple
+confidence intervals"). So an interval excludes 1 exactly for the cells that are found to differ.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ BY = ("path", "target", "suite")
 
 @dataclass(frozen=True)
 class Term:
-    """A part of the error of a change. `turns`: the name of what was timed in turns. `logs`: the logarithm of latency after /
-    latency before, or the part of it that these turns tell, in each generation."""
+    """A part of the error of a change. `turns`: the name of what was timed in turns. `logs`: the logarithm of latency
+    after / latency before, or the part of it that these turns tell, in each generation."""
 
     turns: str
     logs: tuple[float, ...]
@@ -41,8 +41,8 @@ class Term:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The change of a cell. `basis`: TURNS or ANCHOR. `before_ms`, `after_ms`: both latencies. `terms`: the sum of their
-    means is the logarithm of latency after / latency before."""
+    """The change of a cell. `basis`: TURNS or ANCHOR. `before_ms`, `after_ms`: both latencies. `terms`: the sum of
+    their means is the logarithm of latency after / latency before."""
 
     pair: Pair
     basis: str
@@ -58,10 +58,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Decision:
-    """`ratio`: latency after / latency before, with its interval. `q`: the smallest rate of false discoveries at which the cell is
-    found to differ. `smallest`: a slow-down by this factor would have been found with the probability POWER. `verdict`: SLOWER or
-    FASTER if the interval excludes 1, SAME if it is within the threshold on both sides, UNDECIDED if it contains 1 and changes above
-    the threshold too."""
+    """`ratio`: latency after / latency before, with its interval. `q`: the smallest rate of false discoveries at
+    which the cell is found to differ. `smallest`: a slow-down by this factor would have been found with the
+    probability POWER. `verdict`: SLOWER or FASTER if the interval excludes 1, SAME if it is within the threshold on
+    both sides, UNDECIDED if it contains 1 and changes above the threshold too."""
 
     ratio: float
     low: float
@@ -83,8 +83,8 @@ class LatencyChange(Decision):
 
 @dataclass(frozen=True)
 class NotCompared:
-    """A cell with latencies before and after that are not compared. `is_measurable`: whether they can be if both programs
-    are timed in turns."""
+    """A cell with latencies before and after that are not compared. `is_measurable`: whether they can be if both
+    programs are timed in turns."""
 
     cell: str
     why: str
@@ -92,8 +92,8 @@ class NotCompared:
 
 
 def of_pair(pair: Pair, in_turns: Estimate | None = None) -> Estimate | NotCompared | None:
-    """Return the change of a cell: `in_turns`, if both were timed again, or else that by their rows; None if not both rows
-    have a latency. Rows that are not the same measurement are not compared, however they were timed."""
+    """Return the change of a cell: `in_turns`, if both were timed again, or else that by their rows; None if not both
+    rows have a latency. Rows that are not the same measurement are not compared, however they were timed."""
     if pair.measured is None:
         return None
     if why := pairs.difference(*pair.measured):
@@ -125,7 +125,8 @@ def term(turns: str, before_ms: Sequence[float], after_ms: Sequence[float]) -> T
 
 
 def _sum(terms: Sequence[Term]) -> Difference:
-    """The sum of independent terms. One measurement, compared with itself, has no error however few generations it has."""
+    """The sum of independent terms. One measurement, compared with itself, has no error however few generations it
+    has."""
     exact = Difference(0.0, 0.0, 1.0)
     return ratios.combined([(1, ratios.of_logs(term.logs) or exact) for term in terms])
 
@@ -136,12 +137,12 @@ def decided(estimates: Sequence[Estimate], rate: float, threshold: float) -> lis
     return [
         LatencyChange(
             **vars(decision),
-            cell=estimate.pair.cell,
-            basis=estimate.basis,
-            before_ms=estimate.before_ms,
-            after_ms=estimate.after_ms,
+            cell=of.pair.cell,
+            basis=of.basis,
+            before_ms=of.before_ms,
+            after_ms=of.after_ms,
         )
-        for estimate, decision in zip(estimates, decisions, strict=True)
+        for of, decision in zip(estimates, decisions, strict=True)
     ]
 
 

@@ -1,11 +1,12 @@
-"""How the outcome of a cell has changed."""
+"""How a cell ended, and how that has changed: between two runs, two toolchains, or two entries of the history."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from scripts.features.compare.pairs import Pair, Record
-from scripts.records import remedied
+from scripts.records.row import Row
 from scripts.supervise import outcome
 from scripts.verify import codes
 
@@ -30,9 +31,42 @@ _OK, _COMPILES, _WRONG, _FAILED = "ok", "compiles, no device", "wrong results", 
 
 
 @dataclass(frozen=True)
+class Ending:
+    """What has become of what was asked: a cell that a remedy has compiled did not compile as asked.
+
+    `failure`: of a failed cell, such as `compile: shared-memory-limit`. `detail`: the line of the log that explains it.
+    """
+
+    state: str
+    failure: str
+    is_remedied: bool
+    detail: str
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Ending:
+        """The ending of a record."""
+        row = Row.of(record)
+        asked = row.failed or row.ended
+        if row.remedy:
+            state = _FAILED
+        elif row.ended.status == outcome.OK:
+            state = _OK
+        elif (record.get("verification") or {}).get("code") == codes.FAIL:
+            state = _WRONG
+        else:
+            state = _COMPILES if row.ended.status == outcome.UNAVAILABLE else _FAILED
+        failure = f"{asked.stage}: {asked.reason or asked.status}" if state == _FAILED else ""
+        return cls(state, failure, bool(row.remedy), asked.detail or row.ended.detail)
+
+    @property
+    def words(self) -> str:
+        """How it ended, in few words."""
+        return f"{self.failure or self.state}{' (compiled by remedy)' if self.is_remedied else ''}"
+
+
+@dataclass(frozen=True)
 class OutcomeChange:
-    """`before` and `after`: such as `compile: shared-memory-limit`, or `ok`. `detail`: the line of the log that
-    explains the failure."""
+    """`before` and `after`: the words of both endings. `detail`: of the one that is a failure."""
 
     cell: str
     kind: str
@@ -41,57 +75,26 @@ class OutcomeChange:
     detail: str = ""
 
 
-def change(pair: Pair) -> OutcomeChange | None:
-    """Return how the outcome of a cell has changed; None if it has not."""
-    was, now = (_described(row) if row else "" for row in (pair.before, pair.after))
-    if pair.before is None or pair.after is None:
-        return OutcomeChange(pair.cell, NEW if pair.before is None else GONE, was, now)
-    kind = _kind(pair.before, pair.after)
+def change(cell: str, before: Ending | None, after: Ending | None) -> OutcomeChange | None:
+    """Return how the outcome of a cell has changed; None if it has not. None as an ending: there is no such cell."""
+    if before is None or after is None:
+        words = (ending.words if ending else "" for ending in (before, after))
+        return OutcomeChange(cell, NEW if before is None else GONE, *words)
+    kind = _kind(before, after)
     if not kind:
         return None
-    explained = pair.before if kind in (FIXED, NEWLY_RIGHT) else pair.after
-    detail = remedied.first_error(explained) or explained["outcome"]["detail"]
-    return OutcomeChange(pair.cell, kind, was, now, detail)
+    explained = before if kind in (FIXED, NEWLY_RIGHT) else after
+    return OutcomeChange(cell, kind, before.words, after.words, explained.detail)
 
 
-def _described(record: Record) -> str:
-    """The outcome of a row in few words."""
-    if (state := _state(record)) != _FAILED:
-        return state
-    said = ": ".join(_failure(record))
-    return f"{said} (compiled by remedy)" if remedied.is_remedied(record) else said
-
-
-def _kind(before: Record, after: Record) -> str:
-    was, now = _state(before), _state(after)
-    worked, works = (state in (_OK, _COMPILES) for state in (was, now))
+def _kind(before: Ending, after: Ending) -> str:
+    was, now = before.state, after.state
     if was == now:
-        same = was != _FAILED or _failure(before) == _failure(after)
-        return "" if same else OTHER_REASON
+        return "" if before.failure == after.failure else OTHER_REASON
     if now == _WRONG:
         return NEWLY_WRONG
     if was == _WRONG:
-        return NEWLY_RIGHT if now == _OK else OTHER_REASON if now == _FAILED else DEVICE
-    if worked and works:
+        return {_OK: NEWLY_RIGHT, _FAILED: OTHER_REASON}.get(now, DEVICE)
+    if _FAILED not in (was, now):
         return DEVICE
-    return FIXED if works else BROKEN
-
-
-def _state(record: Record) -> str:
-    """What has become of what was asked: a cell that a remedy has compiled did not compile as asked."""
-    if remedied.is_remedied(record):
-        return _FAILED
-    status = record["outcome"]["status"]
-    if status == outcome.OK:
-        return _OK
-    if record["verification"]["code"] == codes.FAIL:
-        return _WRONG
-    return _COMPILES if status == outcome.UNAVAILABLE else _FAILED
-
-
-def _failure(record: Record) -> tuple[str, str]:
-    """The stage that failed and the reason; of a cell that a remedy has compiled, those of its compilation."""
-    if remedied.is_remedied(record):
-        return "compile", remedied.first_error(record, "reason")
-    ended = record["outcome"]
-    return ended["stage"], ended["reason"] or ended["status"]
+    return BROKEN if now == _FAILED else FIXED

@@ -1,14 +1,15 @@
-"""Pairs of rows of the same cell, before and after, and why their latencies must not be compared."""
+"""Pairs of rows of the same cell, before and after; what they were made with, and why their latencies must not be
+compared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.features.compare.history.store import toolchain_of
 from scripts.matrix import toolchains
 from scripts.records import remedied, speedups
+from scripts.records.provenance import PACKAGES
 from scripts.records.results_file import cell_of
 
 Record = Mapping[str, Any]
@@ -43,8 +44,8 @@ def of_files(before: Iterable[Record], after: Iterable[Record]) -> list[Pair]:
 def of_toolchains(records: Iterable[Record], before: str, after: str) -> list[Pair]:
     """Return the pairs of the rows of two toolchains in one run.
 
-    Rows of baselines are left out, and those that both toolchains share because none changes them. Raises ValueError, with the toolchains that
-    there are, if one of the two has no row.
+    Rows of baselines are left out, and those that both toolchains share because none changes them. Raises ValueError,
+    with the toolchains that there are, if one of the two has no row.
     """
     rows: dict[str, dict[str, Record]] = {}
     for row in records:
@@ -63,56 +64,70 @@ def of_toolchains(records: Iterable[Record], before: str, after: str) -> list[Pa
     return [Pair(cell, was[cell], now[cell]) for cell in now if cell in was]
 
 
+def toolchain_of(record: Record) -> str:
+    """Return the name of the toolchain of a record."""
+    return record.get("experiment", {}).get("toolchain") or toolchains.PINNED
+
+
+def versions_of(record: Record) -> dict[str, str]:
+    """Return the versions of a record by package, without builds. That of the frontend has the name of the exporter."""
+    exporter = record.get("experiment", {}).get("exporter") or "frontend"
+    return {
+        exporter if package == "frontend" else PACKAGES.get(package, package): version
+        for package, version in record["versions"].items()
+        if version and not package.endswith("_build")
+    }
+
+
+def options_of(record: Record) -> dict[str, str | None]:
+    """Return the options of a compilation that may differ between rows that are compared."""
+    experiment = record["experiment"]
+    return {
+        "opt level": experiment.get("opt_level"),
+        "flags": " ".join(experiment.get("flags") or ()) or None,
+        "rewrites": ", ".join((record.get("export") or {}).get("rewrites") or ()) or None,
+    }
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return what differs between two mappings: each name with its value before and after, None for none."""
+    values = ((name, before.get(name), after.get(name)) for name in {**before, **after})
+    return [(name, was, now) for name, was, now in values if was != now]
+
+
 def difference(before: Record, after: Record) -> str:
     """Return what differs between two rows that would have to be the same, or "".
 
     A value that one of the rows does not have (older records lack some) is not compared.
     """
-    for name, value_of in _SAME.items():
-        was, now = value_of(before), value_of(after)
-        if was is None or now is None or was == now:
+    for name, was, now in changed(_conditions(before), _conditions(after)):
+        if was is None or now is None:
             continue
-        if isinstance(was, Mapping):
-            keys = [key for key in dict.fromkeys([*was, *now]) if was.get(key) != now.get(key)]
-            said = [f"{key} {was.get(key)} before, {now.get(key)} after" for key in keys]
-            return f"{name}: {', '.join(said)}"
-        was, now = (" ".join(map(str, v)) if isinstance(v, tuple) else v for v in (was, now))
-        return f"{name}: {was} before, {now} after"
+        parts = changed(was, now) if isinstance(was, Mapping) else [("", was, now)]
+        said = [f"{part} {old} before, {new} after".strip() for part, old, new in parts]
+        return f"{name}: {', '.join(said)}"
     return ""
 
 
-def _digest(name: str) -> Callable[[Record], Any]:
-    return lambda record: (record["reference"].get("digests") or {}).get(name)
-
-
-def _experiment(name: str) -> Callable[[Record], Any]:
-    return lambda record: record["experiment"].get(name)
-
-
-def _options(record: Record) -> Mapping[str, Any]:
-    return record["reference"].get("resolved") or record["model"].get("options") or {}
-
-
-def _program(record: Record) -> str | None:
-    """The frontend whose program was compiled, without its toolchain."""
-    return toolchains.base(remedied.frontend_used(record) or "") or None
-
-
-_SAME: dict[str, Callable[[Record], Any]] = {
-    "device": lambda record: speedups.device_of(record)[:2],
-    "threads": lambda record: record["run"]["threads"],
-    "test": _experiment("test"),
-    "optimizer": lambda record: record["experiment"].get("optimizer") or None,
-    "dtype": _experiment("dtype"),
-    "precision": _experiment("precision"),
-    "matmul precision": _experiment("matmul_precision"),
-    "batch size": _experiment("batch_size"),
-    "options of the model": _options,
-    "bytes of the weights": lambda record: record["reference"].get("weights_bytes"),
-    "weights": _digest("weights"),
-    "inputs": _digest("inputs"),
-    "code of the model": _digest("code"),
-    "remedy": lambda record: (record.get("remedy") or {}).get("name") or "none",
-    "program compiled": _program,
-}
-"""What both rows must share, by its name."""
+def _conditions(record: Record) -> dict[str, Any]:
+    """What both rows of a pair must share, by its name."""
+    experiment, reference = record["experiment"], record["reference"]
+    digests = reference.get("digests") or {}
+    return {
+        "device": " ".join(map(str, speedups.device_of(record)[:2])),
+        "threads": record["run"]["threads"],
+        "test": experiment.get("test"),
+        "optimizer": experiment.get("optimizer") or None,
+        "dtype": experiment.get("dtype"),
+        "precision": experiment.get("precision"),
+        "matmul precision": experiment.get("matmul_precision"),
+        "batch size": experiment.get("batch_size"),
+        "options of the model": reference.get("resolved") or record["model"].get("options") or {},
+        "bytes of the weights": reference.get("weights_bytes"),
+        "weights": digests.get("weights"),
+        "inputs": digests.get("inputs"),
+        "code of the model": digests.get("code"),
+        "remedy": (record.get("remedy") or {}).get("name") or "none",
+        # Without its toolchain.
+        "program compiled": toolchains.base(remedied.frontend_used(record) or "") or None,
+    }

@@ -1,4 +1,4 @@
-"""Times the programs of a cell again that two runs have left, in turns."""
+"""Times programs in turns: those of a cell that two runs have left, and those of a bisection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEFORE, AFTER = "before", "after"
 
 
 class NotMeasured(Exception):
-    """A cell whose programs cannot be timed again, or were not. Says why."""
+    """A program that cannot be timed, or was not. Says why."""
 
 
 def measure(pair: Pair, folders: tuple[Path, Path], rule: Rule) -> Estimate:
@@ -43,12 +43,17 @@ def measure(pair: Pair, folders: tuple[Path, Path], rule: Rule) -> Estimate:
         return of_timing(pair, in_turns.take(members, rule))
 
 
-def of_timing(pair: Pair, timing: GroupTiming) -> Estimate:
-    """Return the change between the members BEFORE and AFTER. Raises NotMeasured."""
-    before, after = (timing.members[name] for name in (BEFORE, AFTER))
-    for name, member in ((BEFORE, before), (AFTER, after)):
+def check(timing: GroupTiming) -> None:
+    """Raise NotMeasured if a member has ended otherwise than it should."""
+    for name, member in timing.members.items():
         if member.status != outcome.OK:
             raise NotMeasured(f"{name}: {member.status} ({member.reason}): {member.detail}")
+
+
+def of_timing(pair: Pair, timing: GroupTiming) -> Estimate:
+    """Return the change between the members BEFORE and AFTER. Raises NotMeasured."""
+    check(timing)
+    before, after = (timing.members[name] for name in (BEFORE, AFTER))
     is_short = len(before.values_ms) < ratios.LEAST
     if why := latency_section.doubt(timing, before, None) if is_short else in_turns.unfit(timing):
         raise NotMeasured(why)
@@ -78,4 +83,4 @@ def _member(name: str, row: Record, folder: Path, logs: Path) -> Member:
             raise NotMeasured(
                 f"{name}: {path} has {size} bytes; its row says {expected}, so it was made again since"
             )
-    return replace(made, folder=folder, env=in_turns.with_code_of(checkout.ROOT))
+    return replace(made, folder=folder, env=checkout.variables())

@@ -5,35 +5,51 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.features.kernels import kernel_matrix, kernel_models, kernels
-from scripts.features.kernels.plan import KernelsPlan
 from scripts.matrix import expansion
+from scripts.matrix.entries import Model
 from scripts.matrix.feature import Draft, Feature
 from scripts.matrix.matrix import Matrix
-from scripts.run import outputs
+from scripts.run.aggregation import Aggregation
+from scripts.run.plan import Plan
+
+PLOTS = ("svg", "png")
+"""The formats of plots."""
 
 
-def read(draft: Draft, matrix: Matrix) -> Matrix | None:
-    """The matrix of results/kernels.csv; None if the configuration declares no kernels."""
-    # The problems are those of `named`, which have been reported.
-    listed = kernel_models.listed(draft.config, draft.root, [])
-    return kernel_matrix.expand(
-        matrix, draft.config, draft.selections, draft.known, listed, draft.root
-    )
+def named(draft: Draft) -> dict[str, Model]:
+    """The kernels of a configuration."""
+    return kernel_models.listed(draft.config, draft.root, draft.problems)
 
 
-def absolute(part: Matrix, root: Path) -> Matrix:
-    """The matrix of the kernels for a run in another folder."""
-    return expansion.with_absolute_paths(part, root)
+class KernelsPlan(Aggregation):
+    """PLAN["kernels"]: the aggregation of the selected kernels."""
+
+    def __init__(self, plan: Plan) -> None:
+        part = plan.configured.parts.get("kernels")
+        self._selected = bool(part and part.models)
+        super().__init__(part or plan.configured, plan.maker)
+
+    def results(self) -> list[str]:
+        return super().results() if self._selected else []
+
+    def plots(self) -> list[str]:
+        """The plots of the selected kernels: results/kernels/<kernel>.svg and .png."""
+        models = self.matrix.models.values() if self._selected else ()
+        files = dict.fromkeys(model.file for model in models)
+        return [f"results/kernels/{Path(file).stem}.{kind}" for file in files for kind in PLOTS]
 
 
 FEATURE = Feature(
     "kernels",
     part=Matrix,
-    read=read,
-    absolute=absolute,
-    named=kernel_models.listed,
+    read=kernel_matrix.read,
+    absolute=expansion.with_absolute_paths,
+    named=named,
     suite=kernels.SUITE,
     plan=KernelsPlan,
-    tables=outputs.files_of("kernels"),
-    summary="scripts.features.kernels.page",
+    csv="kernels",
+    modules={
+        "row_set": "scripts.features.kernels.row_set",
+        "views": "scripts.features.kernels.page_view",
+    },
 )

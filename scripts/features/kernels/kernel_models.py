@@ -10,7 +10,7 @@ from typing import Any
 
 from scripts.features.kernels import kernels
 from scripts.features.kernels.kernels import Kernel, KernelError
-from scripts.matrix import settings
+from scripts.matrix import reading
 from scripts.matrix.entries import Model
 from scripts.torch_model import source
 
@@ -21,17 +21,16 @@ _PIPELINE_KEYS = ("dtype", "shape", "max_bytes", "tolerance")
 """Keys of a kernel's entry that are not options of its functions."""
 
 
-def of_suites(entries: list[str | Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """The entries of `suites:` that name kernels, as entries of `kernels.select`; and the others."""
-    own: list[Any] = []
-    others: list[Any] = []
-    for entry in entries:
-        pairs = [(entry, None)] if isinstance(entry, str) else list(entry.items())
-        for name, options in pairs:
-            of_kernels = str(name).startswith(PREFIX)
-            plain = str(name).removeprefix(PREFIX) if of_kernels else name
-            (own if of_kernels else others).append({plain: options} if options else plain)
-    return own, others
+def _selected(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The patterns of kernels and the options of each: of `kernels.select`, then of `suites:`."""
+    for prefix, entries in (
+        ("", config["kernels"].get("select", ["*"])),
+        (PREFIX, config.get("suites") or []),
+    ):
+        for entry in entries:
+            for name, options in [(entry, {})] if isinstance(entry, str) else entry.items():
+                if str(name).startswith(prefix):
+                    yield str(name).removeprefix(prefix), options or {}
 
 
 def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
@@ -43,16 +42,14 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
     section = config.get("kernels")
     if section is None:
         return {}
-    further, _ = of_suites(config.get("suites") or [])
     there = kernels.names(root)
     options: dict[str, dict[str, Any]] = {}
-    for entry in (*section.get("select", ["*"]), *further):
-        for pattern, own in [(entry, {})] if isinstance(entry, str) else entry.items():
-            matched = [name for name in there if fnmatchcase(name, pattern)]
-            if there and not matched:
-                problems.append(f"kernels.select: {settings.unknown('kernel', pattern, there)}")
-            for name in matched:
-                options[name] = {**options.get(name, {}), **(own or {})}
+    for pattern, own in _selected(config):
+        matched = [name for name in there if fnmatchcase(name, pattern)]
+        if there and not matched:
+            problems.append(f"kernels.select: {reading.unknown('kernel', pattern, there)}")
+        for name in matched:
+            options[name] = {**options.get(name, {}), **own}
     found: dict[str, Model] = {}
     for name, own in options.items():
         try:

@@ -102,22 +102,19 @@ def _read(path: Path, root: Path, *_: int) -> Kernel:
     kernel = Kernel(
         name=path.stem,
         file=str(FOLDER / path.name),
-        dimensions=tuple(_declared(path, "DIMENSIONS", tuple)),
-        shapes=tuple(_shapes(path, root)),
+        dimensions=_declared(path, "DIMENSIONS", tuple),
+        shapes=_declared(*_place_of_shapes(path, root), tuple),
         reads=_declared(path, "READS", dict),
         writes=_declared(path, "WRITES", dict),
         flops=_declared(path, "FLOPS", dict),
-        partly_read=tuple(_declared(path, "PARTLY_READ", tuple, ())),
+        partly_read=_declared(path, "PARTLY_READ", tuple, ()),
         tolerance=_declared(path, "TOLERANCE", dict, {}),
     )
     _check(kernel)
     return kernel
 
 
-_MISSING = object()
-
-
-def _declared(path: Path, name: str, kind: type, otherwise: Any = _MISSING) -> Any:
+def _declared(path: Path, name: str, kind: type, otherwise: Any = None) -> Any:
     """A literal of a kernel's file. Raises KernelError if it is missing or of another type."""
     expected = f"expected a {kind.__name__}, as a plain literal"
     try:
@@ -126,14 +123,15 @@ def _declared(path: Path, name: str, kind: type, otherwise: Any = _MISSING) -> A
         raise KernelError(f"{path}: {error.msg} in line {error.lineno}") from error
     except ValueError as error:
         raise KernelError(f"{path}: {name}: found an expression, {expected}") from error
-    if found is _MISSING or not isinstance(found, kind):
-        shown = "nothing" if found is _MISSING else repr(found)
+    if not isinstance(found, kind):
+        shown = "nothing" if found is None else repr(found)
         raise KernelError(f"{path}: {name}: found {shown}, {expected}")
     return found
 
 
-def _shapes(path: Path, root: Path) -> tuple[str, ...]:
-    """SHAPES of a kernel's file: its own, or a constant of another module that it imports as SHAPES."""
+def _place_of_shapes(path: Path, root: Path) -> tuple[Path, str]:
+    """The file and the name of the SHAPES of a kernel: its own, or a constant of another module that it imports as
+    SHAPES."""
     try:
         tree = ast.parse(path.read_bytes())
     except SyntaxError as error:
@@ -142,9 +140,8 @@ def _shapes(path: Path, root: Path) -> tuple[str, ...]:
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 if (alias.asname or alias.name) == "SHAPES":
-                    file = root.joinpath(*node.module.split(".")).with_suffix(".py")
-                    return _declared(file, alias.name, tuple)
-    return _declared(path, "SHAPES", tuple)
+                    return root.joinpath(*node.module.split(".")).with_suffix(".py"), alias.name
+    return path, "SHAPES"
 
 
 def _check(kernel: Kernel) -> None:

@@ -1,4 +1,5 @@
-"""Write results/kernels.md and the summary of a run: means, and GB/s of every kernel. The same rows give the same page."""
+"""Write results/kernels.md and the summary of a run: means, and GB/s of every kernel. The same rows give the same
+page."""
 
 from __future__ import annotations
 
@@ -7,15 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from scripts.records import markdown, screen, wording
-from scripts.records import summary as records_summary
 from scripts.records.markdown import text
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column, Row
-from scripts.run import outputs
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits
 
 Record = Mapping[str, Any]
@@ -32,8 +31,8 @@ with the right results, of all rows; a row without a latency is in no mean, so m
 
 @dataclass(frozen=True)
 class Kernels:
-    """The rows of all kernels or of one. `records`: by model and column. `shares`: by column, the shares of the machine's
-    bandwidth that its rows reach; rows on a device whose bandwidth is not known have none."""
+    """The rows of all kernels or of one. `records`: by model and column. `shares`: by column, the shares of the
+    machine's bandwidth that its rows reach; rows on a device whose bandwidth is not known have none."""
 
     table: Table
     records: Mapping[tuple[str, Column], Record]
@@ -148,11 +147,3 @@ class Screen:
         yield shown
         for one in table.absent:
             yield Text(wording.absent(one))
-
-
-def summary(since: float) -> Iterator[RenderableType]:
-    """Yield the summary of a run that wrote results/kernels.csv after `since`."""
-    files = outputs.files_of("kernels")
-    if (rows := outputs.written_rows(since, files[0])) is not None:
-        found = Kernels.of(list(records_summary.records(files[2])))
-        yield from records_summary.of_table(Screen(found), files, rows)

@@ -22,7 +22,7 @@ from scripts.timing.machine_limits import MachineLimits
 Record = dict[str, Any]
 
 
-class WrongTraffic(Exception):
+class WrongTraffic(ValueError):
     """A kernel declares other tensors than its functions have. Names both."""
 
 
@@ -98,7 +98,8 @@ def _require_traffic(kernel: Kernel, shape: str, signature: Signature) -> None:
             raise WrongTraffic(
                 f"{kernel.file}: READS: {name}: {size} bytes declared at {shape}, but the input has {there[name]}"
             )
-    results, writes = [_bytes(one) for one in signature.outputs], [declared[n] for n in kernel.writes]  # fmt: skip
+    results = [_bytes(one) for one in signature.outputs]
+    writes = [declared[name] for name in kernel.writes]
     if results != writes:
         raise WrongTraffic(
             f"{kernel.file}: WRITES: {writes} bytes declared at {shape}, but the results have {results}"

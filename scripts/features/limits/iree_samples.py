@@ -120,15 +120,17 @@ def _products(dtype: str, n: int) -> str:
 
 
 def take(compiled: Sequence[Program], kind: str, threads: int) -> Iterator[Sample]:
-    """Yield the samples of a device of a kind. A product that would take more than TOO_LONG seconds is not run. If the
-    kind has no SIZES, a product that is larger than one that takes LONG seconds is not run either. Raises WrongResult."""
+    """Yield the samples of a device of a kind. A product that would take more than TOO_LONG seconds is not run. If
+    the kind has no SIZES, a product that is larger than one that takes LONG seconds is not run either. Raises
+    WrongResult."""
     before: dict[str, tuple[int, float]] = {}
     for program in compiled:
         if program.what == PRODUCT and program.dtype in before:
             n, took_s = before[program.dtype]
             if took_s * (program.size / n) ** 3 > TOO_LONG:
                 print(
-                    f"note: the product {program.dtype} of n = {program.size} is left out: with n = {n}, a call takes {took_s:.1f} s",
+                    f"note: the product {program.dtype} of n = {program.size} is left out: "
+                    f"with n = {n}, a call takes {took_s:.1f} s",
                     flush=True,
                 )
                 continue

@@ -22,8 +22,9 @@ OTHER_SIZES = (512, 1024, 2048, 4096, 8192)
 """The same for other devices, up to the first of which a call takes LONG seconds."""
 LONG = 0.1
 TOO_LONG = 8.0
-"""A product that would take more seconds, by the time of a smaller one of its dtype, is not run. (IREE 3.13 computes products of
-bf16 thirty times slower than those of f32 on a CPU without instructions for it: a call with n = 1024 took 19 s.)"""
+"""A product that would take more seconds, by the time of a smaller one of its dtype, is not run. (IREE 3.13 computes
+products of bf16 thirty times slower than those of f32 on a CPU without instructions for it: a call with n = 1024 took
+19 s.)"""
 SECONDS = 0.3
 """How long each sample is timed, after one call that does not count."""
 AT_LEAST, AT_MOST_S = 5, 3.0

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from scripts.features.operators import settings
 from scripts.features.operators.plan import OperatorsPlan
-from scripts.features.operators.problems import argument_values, selection
 from scripts.features.operators.settings import Operators, part
 from scripts.matrix import cell, stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.feature import Feature, Rows, Verb
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import Stage
-from scripts.run import outputs
 
 
 def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
@@ -28,7 +26,7 @@ def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
 def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
     """The stages of a batch's problems; without the last one for targets that only compile."""
     found = stages.of_row(row)
-    return found[:-1] if row.by_axis().get("target") in part(matrix).compile_only else found
+    return found[:-1] if row.target in part(matrix).compile_only else found
 
 
 def timed(matrix: Matrix, row: Cell) -> tuple[Stage, Cell]:
@@ -41,11 +39,6 @@ def entries(found: Operators) -> Mapping[str, Mapping[str, Any]]:
     return {"frontend": found.frontends, "baseline": found.baselines}
 
 
-def allowed() -> Mapping[str, Iterable[Any]]:
-    """The values of sets in schemas."""
-    return {"operator_dtype": argument_values.FLOATING, "operator_kind": selection.KINDS}
-
-
 FEATURE = Feature(
     "operators",
     part=Operators,
@@ -53,7 +46,6 @@ FEATURE = Feature(
     absolute=settings.with_absolute_paths,
     entries=entries,
     rows=Rows(cell.OF_BATCHES, lambda row: row.kind in cell.OF_BATCHES, cells, chain, timed),
-    values=allowed,
     verbs=(
         Verb(
             "operators",
@@ -62,6 +54,10 @@ FEATURE = Feature(
         ),
     ),
     plan=OperatorsPlan,
-    tables=outputs.files_of("operators")[:2],
-    summary="scripts.features.operators.report.operators_screen",
+    csv="operators",
+    modules={
+        "row_set": "scripts.features.operators.report.row_set",
+        "views": "scripts.features.operators.report.page_view",
+        "format": "scripts.features.operators.report.backendbench",
+    },
 )

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scripts.features.operators.settings import part
-from scripts.matrix import cell
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix, compact
+from scripts.matrix.stage import OUTCOMES, STATUS
 from scripts.run import options
 from scripts.run.aggregation import digest_of
 from scripts.run.groups import Groups
+from scripts.run.jobs import artifact
 from scripts.run.plan import Plan
 from scripts.timing.turns import Rule
 
@@ -24,38 +25,39 @@ class OperatorGroups(Groups):
     def __init__(self, matrix: Matrix, forked: Callable[[Cell], bool]) -> None:
         super().__init__(matrix, part(matrix).groups(), forked)
 
-    def rule_of(self, wildcards) -> Rule:
+    def rule_of(self, group: Cell) -> Rule:
         return part(self.matrix).rule
 
     def entry(self, row: Cell) -> Target | Baseline:
         of = part(self.matrix)
         if row.kind is Kind.BATCH_IREE:
-            return of.targets[row["target"]]
-        return of.baselines[row["baseline"]]
-
-    def members(self, wildcards) -> list[Cell]:
-        return self._rows[cell.name(Kind.BATCH_GROUP, wildcards)]
+            return of.targets[row.target]
+        return of.baselines[row.baseline]
 
 
 class OperatorsPlan:
-    """PLAN["operators"]. The wildcards are those of a batch."""
+    """PLAN["operators"]."""
 
     def __init__(self, plan: Plan) -> None:
         self._configured = plan.configured
         self.part = part(plan.configured)
         self.groups = OperatorGroups(plan.configured, plan.row_forked)
 
-    def batches(self) -> list[str]:
-        """The names of all batches."""
-        return self.part.batch_names()
+    def batch_of_problems(self, *before: str) -> dict[str, str | list[str]]:
+        """The problems of a batch, and their outcomes in the stages `before`, as inputs."""
+        inputs: dict[str, str | list[str]] = {"batch": "results/operators/batches/{batch}.jsonl"}
+        if before:
+            inputs["before"] = [artifact(stage, OUTCOMES) for stage in before]
+            inputs["upstream"] = [artifact(stage, STATUS) for stage in before]
+        return inputs
 
-    def target(self, wildcards) -> Target:
+    def target(self, cell: Cell) -> Target:
         """The target of a batch."""
-        return self.part.targets[wildcards.target]
+        return self.part.targets[cell.target]
 
-    def compile(self, wildcards) -> str:
+    def compile(self, cell: Cell) -> str:
         """The target of a batch, as options of scripts.stages.compile_operators."""
-        return options.for_target(self.target(wildcards))
+        return options.for_target(self.target(cell))
 
     def results(self) -> list[str]:
         """Every file of the stages that the aggregation reads."""

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from scripts.features.operators.problems import dataset
-from scripts.features.operators.problems.selection import Selection
+from scripts.features.operators.problems.argument_values import FLOATING
+from scripts.features.operators.problems.selection import KINDS, Selection
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import settings
+from scripts.matrix import reading
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.feature import Draft
@@ -31,18 +32,16 @@ PREFERRED = {"frontends": "torchmlir-stablehlo", "targets": "llvm-cpu", "baselin
 without it takes the entries of the models."""
 OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
 """How an operator problem is timed, where `operators.measure` does not set another."""
-_SELECTION = tuple(one.name for one in dataclasses.fields(Selection))
 
 
 @dataclass(frozen=True)
 class Operators:
     """Operator problems, and the lowering paths, targets and baselines that they take.
 
-    `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a
-    trace, the traces of the models are the source. `batches`: the number of batches; a problem
-    belongs to one of them by its uuid. `targets` have no overrides, which are for models.
-    `compile_only`: names of targets whose modules are not run. `measure`: the values that differ from
-    OPERATOR_RULE.
+    `dataset`, `mapping`: paths or hub ids. `traces`: files. If there is neither a dataset nor a trace, the traces of
+    the models are the source. `batches`: the number of batches; a problem belongs to one of them by its uuid. `targets`
+    have no overrides, which are for models. `compile_only`: names of targets whose modules are not run. `measure`: the
+    values that differ from OPERATOR_RULE.
     """
 
     dataset: str = ""
@@ -93,16 +92,16 @@ class Operators:
     def group(self, row: Cell) -> Cell:
         """The group in which a row is timed: the rows of its batch and device."""
         if row.kind is Kind.BATCH_IREE:
-            device = BACKENDS[self.targets[row["target"]].backend].torch_device
+            device = BACKENDS[self.targets[row.target].backend].torch_device
         else:
-            device = self.baselines[row["baseline"]].device
-        return Cell.of(Kind.BATCH_GROUP, batch=row["batch"], device=device)
+            device = self.baselines[row.baseline].device
+        return Cell.of(Kind.BATCH_GROUP, batch=row.batch, device=device)
 
     def groups(self) -> dict[Cell, list[Cell]]:
         """The rows of each group that are run."""
         found: dict[Cell, list[Cell]] = {}
         for row in self.rows():
-            if row.by_axis().get("target") not in self.compile_only:
+            if row.target not in self.compile_only:
                 found.setdefault(self.group(row), []).append(row)
         return found
 
@@ -113,8 +112,8 @@ def part(matrix: Matrix) -> Operators:
 
 
 def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
-    """Return the operators of a configuration. The entries that are selected for models are taken for operators too if the
-    command line selects them."""
+    """Return the operators of a configuration. The entries that are selected for models are taken for operators too if
+    the command line selects them."""
     known, chosen, selections = draft.known, draft.chosen, draft.selections
     problems = draft.problems
     given = DEFAULTS | (draft.config.get("operators") or {})
@@ -156,17 +155,18 @@ def _runs(baseline: Baseline) -> bool:
 
 
 def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: list[str]) -> dict:
-    """Return the entries that globs match, in the order declared. Adds a glob that matches none to
-    `problems`."""
+    """Return the entries that globs match, in the order declared. Adds a glob that matches none to `problems`."""
     singular = {"compile_only": "target of operators"}.get(kind, kind.removesuffix("s"))
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
-            problems.append(f"operators.{kind}: {settings.unknown(singular, glob, known)}")
+            problems.append(f"operators.{kind}: {reading.unknown(singular, glob, known)}")
     return {n: e for n, e in known.items() if any(fnmatchcase(n, glob) for glob in globs)}
 
 
 def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
-    """Yield error messages about the source and the baselines."""
+    """Yield error messages about the selection, the source and the baselines."""
+    yield from reading.not_among("select", [found.selection.select], KINDS)
+    yield from reading.not_among("dtype", filter(None, [found.selection.dtype]), FLOATING)
     if found.dataset and found.traces:
         yield "traces: found next to operators.dataset; give one of the two"
     if found.mapping and not found.dataset:
@@ -184,7 +184,7 @@ def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
             yield f"traces: no file {file}"
     for glob in found.selection.source_models if found.of_models else ():
         if not any(fnmatchcase(name, glob) for name in models):
-            yield f"source_models: {settings.unknown('model', glob, models)}"
+            yield f"source_models: {reading.unknown('model', glob, models)}"
     for baseline in found.baselines.values():
         if not _runs(baseline):
             yield (

@@ -71,12 +71,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Account:
-    """The whole account of a cell. `call_ms`: by runtime, without a profiler where it is known; `limit_ms`: of the program."""
+    """The whole account of a cell. `call_ms`: by runtime, without a profiler where it is known; `limit_ms`: of the
+    program."""
 
     parts: list[Part]
     kernels: list[Kernel]
     call_ms: Mapping[str, float]
-    profiled_ms: Mapping[str, float]
     limit_ms: float | None
 
 
@@ -104,7 +104,6 @@ def account(profiles: Profiles) -> Account:
         sorted(parts.values(), key=lambda part: -part.ms.get(IREE, 0.0)),
         _kernels(dispatches, shown),
         call_ms | {name: profile["call_ms"] for name, profile in profiles.torch.items()},
-        {name: sum(found.values()) for name, found in times.items()},
         _limit_ms(profiles.limits, work) if work else None,
     )
 
@@ -187,8 +186,8 @@ def base_name(operator: str) -> str:
 def shares(nodes: Iterable[Node]) -> dict[str | None, float]:
     """The share of a dispatch's time that each module gets.
 
-    If the dispatch computes products, their modules have equal shares. Otherwise it belongs to the module of its root, which is
-    the first node.
+    If the dispatch computes products, their modules have equal shares. Otherwise it belongs to the module of its
+    root, which is the first node.
     """
     nodes = list(nodes)
     products = [node for node in nodes if base_name(node[1]) in PRODUCTS]
@@ -199,8 +198,8 @@ def shares(nodes: Iterable[Node]) -> dict[str | None, float]:
 def patterns(paths: Iterable[str], kinds: Mapping[str, str]) -> dict[str, str]:
     """Names under which paths are shown: repeated layers have one, such as `encoder.layers.*.mlp`.
 
-    Two modules are layers of the same kind if they have modules inside them, their names differ only in a number, and they
-    and all modules below them have the same classes. `kinds`: the class of each module by path.
+    Two modules are layers of the same kind if they have modules inside them, their names differ only in a number, and
+    they and all modules below them have the same classes. `kinds`: the class of each module by path.
     """
     known = sorted({*kinds, *paths})
     alike: dict[tuple, list[str]] = defaultdict(list)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -20,62 +20,49 @@ _MODULE = "module:"
 """What the names of a module's ranges in the profile begin with; the module's path follows."""
 
 
-@dataclass
-class ModuleTime:
-    """A module's part of one call. `module`: its path, "" for the model, None if it is not known.
-    `operators`: milliseconds by operator or kernel, which `ms` includes."""
+class Module(NamedTuple):
+    """A module: its path, "" for the model, None if it is not known; and its class."""
 
-    module: str | None
+    path: str | None
     kind: str
-    ms: float = 0.0
-    operators: dict[str, float] = field(default_factory=dict)
-
-    def add(self, operator: str, ms: float) -> None:
-        """Note the time of an operator."""
-        self.operators[operator] = self.operators.get(operator, 0.0) + ms
 
 
-def eager(call: Callable[[], Any], model: torch.nn.Module, calls: int) -> list[ModuleTime]:
+Times = Mapping[Module, float]
+"""The milliseconds of one call by module."""
+
+
+def eager(call: Callable[[], Any], model: torch.nn.Module, calls: int) -> dict[Module, float]:
     """The time of each module per call, in milliseconds: the median of `calls` calls, after one that does not count.
 
     `call` calls `model` in this process, on the CPU.
     """
     kinds = {path: type(module).__name__ for path, module in model.named_modules()}
     call()
-    taken = []
+    timed = []
     with _named_ranges(model):
         for _ in range(calls):
             with profile(activities=[ProfilerActivity.CPU]) as profiled:
                 call()
-            taken.append(_by_module(profiled.events(), kinds))
-    return medians(taken)
+            timed.append(_by_module(profiled.events(), kinds))
+    return medians(timed)
 
 
-def medians(taken: Sequence[Mapping[str | None, ModuleTime]]) -> list[ModuleTime]:
-    """The median of each module and operator over several calls, each given by module."""
-    found = []
-    for path, one in taken[0].items():
-        alike = [call[path] for call in taken if path in call]
-        operators = {
-            name: statistics.median(other.operators.get(name, 0.0) for other in alike)
-            for name in one.operators
-        }
-        ms = statistics.median(other.ms for other in alike)
-        found.append(ModuleTime(path, one.kind, ms, operators))
-    return found
+def medians(timed: Sequence[Times]) -> dict[Module, float]:
+    """The median of each module over several calls."""
+    return {
+        module: statistics.median(times[module] for times in timed if module in times)
+        for module in timed[0]
+    }
 
 
-def _by_module(events: Iterable[Any], kinds: Mapping[str, str]) -> dict[str | None, ModuleTime]:
+def _by_module(events: Iterable[Any], kinds: Mapping[str, str]) -> Times:
     """The time of one call by module, from the events of its profile."""
-    found: dict[str | None, ModuleTime] = {}
+    times: dict[Module, float] = defaultdict(float)
     for event in events:
-        path = _path(event)
-        own = event.time_range.elapsed_us() - _inner_us(event)
-        if path is not None:
-            found.setdefault(path, ModuleTime(path, kinds[path])).ms += own * MS
-        elif (above := event.cpu_parent) is not None and (path := _path(above)) is not None:
-            found.setdefault(path, ModuleTime(path, kinds[path])).add(event.name, own * MS)
-    return found
+        if (path := _path(event)) is not None:
+            own_us = event.time_range.elapsed_us() - _inner_us(event)
+            times[Module(path, kinds[path])] += own_us * MS
+    return times
 
 
 @contextlib.contextmanager
@@ -108,8 +95,7 @@ def _path(event: Any) -> str | None:
 
 def _inner_us(event: Any) -> float:
     """Microseconds of the outermost module ranges inside an event."""
-    total = 0.0
-    for child in event.cpu_children:
-        inner = child.time_range.elapsed_us() if _path(child) is not None else _inner_us(child)
-        total += inner
-    return total
+    return sum(
+        child.time_range.elapsed_us() if _path(child) is not None else _inner_us(child)
+        for child in event.cpu_children
+    )

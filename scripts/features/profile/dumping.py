@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits
+from scripts.core.options import option
 
 TABLES = "profile.txt"
 """The profiles of all repetitions, one after the other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Out:
+    """Where a dump goes."""
+
+    out_folder: Path
+    out_listing: Path = option(help="JSON file: sizes by file name")
 
 
 def listing(folder: Path) -> dict[str, int]:

@@ -8,6 +8,7 @@ from scripts.matrix.feature import Feature, Verb
 FEATURE = Feature(
     "profile",
     plan=ProfilePlan,
+    modules={"views": "scripts.features.profile.page_view"},
     verbs=(
         Verb(
             "why",

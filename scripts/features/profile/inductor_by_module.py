@@ -15,8 +15,9 @@ import contextlib
 import itertools
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,23 +27,17 @@ from torch._inductor.codegen import common
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.virtualized import V
 
-from scripts.features.profile.by_module import ModuleTime, medians
+from scripts.features.profile.by_module import Module, Times, medians
 
 MS = 1e-6
 """Milliseconds of a nanosecond."""
 END = -1
 """The mark at the end of a graph: what comes until the next mark is not of a kernel."""
+_UNKNOWN = Module(None, "")
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel call of the generated code, and the modules (path, class) of its nodes; path None is not known."""
-
-    name: str
-    modules: tuple[tuple[str | None, str], ...]
-
-
-_kernels: list[Kernel] = []
+_kernels: list[tuple[Module, ...]] = []
+"""The modules of the nodes of each kernel call of the generated code; a path is None if it is not known."""
 _marks: list[tuple[int, int]] = []
 
 
@@ -76,7 +71,7 @@ class _MarkingWrapper(PythonWrapperCodegen):
         names = known.get(f"{kernel_name}:{debug_handle}", [])
         nodes = {node.name: node for node in V.graph.graph.nodes}
         modules = [_module(nodes[name].meta) for name in names if name in nodes]
-        _kernels.append(Kernel(kernel_name, tuple(dict.fromkeys(modules))))
+        _kernels.append(tuple(dict.fromkeys(modules)) or (_UNKNOWN,))
         self.writeline(f"_mark({len(_kernels) - 1})")
 
     def generate_return(self, output_refs: list[str]) -> None:
@@ -98,14 +93,14 @@ def path_of(source: str) -> str:
     return _ITEM.sub(r".\g<name>", source).removeprefix(".")
 
 
-def _module(meta: Mapping[str, Any]) -> tuple[str | None, str]:
-    """The innermost module of a node: its path, and its class."""
+def _module(meta: Mapping[str, Any]) -> Module:
+    """The innermost module of a node."""
     stack = meta.get("nn_module_stack")
     if not stack:
-        return None, ""
+        return _UNKNOWN
     source, kind = list(stack.values())[-1]
     name = kind if isinstance(kind, str) else kind.__qualname__
-    return path_of(source), name.rsplit(".", 1)[-1]
+    return Module(path_of(source), name.rsplit(".", 1)[-1])
 
 
 @contextlib.contextmanager
@@ -122,37 +117,30 @@ def marking() -> Iterator[None]:
         common.device_codegens["cpu"] = usual
 
 
-def inductor(call: Callable[[], Any], calls: int) -> list[ModuleTime]:
+def inductor(call: Callable[[], Any], calls: int) -> dict[Module, float]:
     """The time of each module per call, in milliseconds: the median of `calls` calls.
 
     The first call of `call`, which compiles, must have been made in `marking`. Another call that does not count is
     made here.
     """
     call()
-    taken = []
+    timed = []
     for _ in range(calls):
         _marks.clear()
         start = time.perf_counter_ns()
         call()
         end = time.perf_counter_ns()
-        taken.append(_by_module([(END, start), *_marks, (END, end)]))
+        timed.append(_by_module([(END, start), *_marks, (END, end)]))
     _marks.clear()
-    return medians(taken)
+    return medians(timed)
 
 
-def _by_module(noted: Sequence[tuple[int, int]]) -> dict[str | None, ModuleTime]:
+def _by_module(noted: Sequence[tuple[int, int]]) -> Times:
     """The time of one call by module, from what was noted during it: kernels and the times at which they began."""
-    found: dict[str | None, ModuleTime] = {}
+    times: dict[Module, float] = defaultdict(float)
     for (number, begun), (_, ended) in itertools.pairwise(noted):
-        kernel = _kernels[number] if number != END else _OUTSIDE
-        modules = kernel.modules or _OUTSIDE.modules
-        for path, kind in modules:
-            ms = (ended - begun) * MS / len(modules)
-            one = found.setdefault(path, ModuleTime(path, kind))
-            one.ms += ms
-            one.add(kernel.name, ms)
-    return found
-
-
-_OUTSIDE = Kernel("outside kernels", ((None, ""),))
-"""Time of a call in which no kernel runs: guards of dynamo, and allocations."""
+        # Outside kernels there are guards of dynamo, and allocations.
+        modules = _kernels[number] if number != END else (_UNKNOWN,)
+        for module in modules:
+            times[module] += (ended - begun) * MS / len(modules)
+    return times

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import exits, process
-from scripts.iree import benchmark, gbench
+from scripts.iree import benchmark
 from scripts.iree.module_arguments import Called
 from scripts.iree.tools import tool
 
@@ -67,7 +67,7 @@ def run(called: Called, folder: Path) -> tuple[list[Event], float]:
     found = events(_rows(recorded, "executable"), _rows(recorded, "queue"))
     if not found:
         exits.fail(f"the profile of {module.vmfb} has no dispatch on {module.device}")
-    return found, statistics.median(gbench.read_ms(report))
+    return found, statistics.median(benchmark.read_ms(report))
 
 
 def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:
@@ -80,8 +80,8 @@ def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def events(executables: Iterable[dict], queued: Iterable[dict]) -> list[Event]:
-    """The dispatches from the rows of `iree-profile executable` and `iree-profile queue`, in the order in which they were
-    queued."""
+    """The dispatches from the rows of `iree-profile executable` and `iree-profile queue`, in the order in which they
+    were queued."""
     names = {
         (row["executable_id"], row["function_ordinal"]): row["key"]
         for row in executables

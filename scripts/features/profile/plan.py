@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from scripts.matrix import stages
-from scripts.matrix.cell import Kind
+from collections.abc import Iterable
+
+from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
 from scripts.matrix.matrix import baseline_cell, iree_cell
+from scripts.matrix.stages import STAGES
 from scripts.run.plan import Plan
 
 
@@ -18,31 +20,32 @@ class ProfilePlan:
     def dumps(self) -> list[str]:
         """The list of dumped files of every cell for which a kind of dump is requested."""
         kinds = set(self.configured.dumps.get("kinds", (*IREE_DUMPS, "profile")))
-        of_baselines = kinds - set(IREE_DUMPS) - {MODULES}
-        wanted = {"dump_iree": kinds & set(IREE_DUMPS), "dump_baseline": of_baselines}
-        cells = {
+        files: list[str] = []
+        if kinds & set(IREE_DUMPS):
             # Of what is compiled: the same for all numbers of threads.
-            "dump_iree": [of.to(Kind.IREE_DUMP) for of in self.configured.of_kind(Kind.MODULE)],
-            "dump_baseline": self.configured.of_kind(Kind.BASELINE),
-        }
-        return [
-            stages.STAGES[name].path(of, "files.json")
-            for name, found in wanted.items()
-            if found
-            for of in cells[name]
-        ] + (self.profiles() if MODULES in kinds else [])
+            files += _files("dump_iree", self.configured.of_kind(Kind.MODULE), "files.json")
+        if kinds - set(IREE_DUMPS) - {MODULES}:
+            files += _files("dump_baseline", self.configured.of_kind(Kind.BASELINE), "files.json")
+        return files + (self.profiles() if MODULES in kinds else [])
 
     def profiles(self) -> list[str]:
         """The profile of every selected IREE cell of a CPU, and of the baselines next to which they are shown."""
-        cells = [iree_cell(*one) for one in self.configured.cells() if one[2].on_cpu]
+        modules = [
+            iree_cell(model, frontend, target)
+            for model, frontend, target in self.configured.cells()
+            if target.on_cpu
+        ]
         baselines = [
-            baseline_cell(*one)
-            for one in self.configured.baseline_cells()
-            if one[1].runtime in MODULE_PROFILES and one[1].on_cpu and one[2] == "eval"
+            baseline_cell(model, baseline, test)
+            for model, baseline, test in self.configured.baseline_cells()
+            if baseline.runtime in MODULE_PROFILES and baseline.on_cpu and test == "eval"
         ]
-        by_stage = {"profile_iree": cells, "profile_baseline": baselines}
         return [
-            stages.STAGES[name].path(of.to(stages.STAGES[name].kind), "profile.json")
-            for name, found in by_stage.items()
-            for of in found
+            *_files("profile_iree", modules, "profile.json"),
+            *_files("profile_baseline", baselines, "profile.json"),
         ]
+
+
+def _files(stage: str, cells: Iterable[Cell], file: str) -> list[str]:
+    declared = STAGES[stage]
+    return [declared.path(cell.to(declared.kind), file) for cell in cells]

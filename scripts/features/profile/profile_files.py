@@ -25,8 +25,9 @@ class NoProfile(Exception):
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of the machine; None
-    if they were not measured with as many threads. `values_ms`: the latencies of the cell's row; () if it was not timed."""
+    """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of
+    the machine; None if they were not measured with as many threads. `values_ms`: the latencies of the cell's row; ()
+    if it was not timed."""
 
     cell: Cell
     iree: Mapping[str, Any]
@@ -36,22 +37,23 @@ class Profiles:
 
 
 def read(results: Path, name: str) -> Profiles:
-    """The profiles of an IREE cell, by its name. Raises NoProfile, and ValueError for other names and for damaged files."""
+    """The profiles of an IREE cell, by its name. Raises NoProfile, and ValueError for other names and for damaged
+    files."""
     cell = Cell.parse(name, Kind.IREE)
     root = results.parent
     stage = stages.STAGES["profile_iree"]
     iree = _read(root / stage.path(cell.to(Kind.IREE_DUMP), PROFILE))
     if not iree:
         raise NoProfile(_why_none(root, cell))
-    below = root / stages.STAGES["profile_baseline"].path(cell["model"])
+    below = root / stages.STAGES["profile_baseline"].path(cell.model)
     torch: dict[str, dict[str, Any]] = {}
     # Baselines are profiled in eval.
-    of_test = below.glob(f"*/{training.test(cell['frontend'])}/{PROFILE}")
+    of_test = below.glob(f"*/{cell.test}/{PROFILE}")
     for path in sorted(of_test):
         found = _read(path)
         if found.get("runtime") in MODULE_PROFILES and found["threads"] == iree["threads"]:
             torch.setdefault(found["runtime"], found)
-    cpu = threads.named("cpu", threads.of(cell["target"]))
+    cpu = threads.named("cpu", cell.threads)
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     return Profiles(
         cell,
@@ -64,8 +66,8 @@ def read(results: Path, name: str) -> Profiles:
 
 def _timed(root: Path, cell: Cell) -> Sequence[float]:
     """The latencies of a row, by the timing of its group."""
-    below = root / stages.STAGES["time"].path(cell["model"])
-    for path in sorted(below.glob(f"*/{training.test(cell['frontend'])}/{TIMING}")):
+    below = root / stages.STAGES["time"].path(cell.model)
+    for path in sorted(below.glob(f"*/{cell.test}/{TIMING}")):
         if found := _read(path).get("members", {}).get(str(cell)):
             return tuple(found["values_ms"])
     return ()
@@ -85,11 +87,8 @@ def _why_none(root: Path, cell: Cell) -> str:
     if status.is_file():
         ended = outcome.read_or_damaged(status)
         return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
-    values = cell.by_axis()
-    frontend, target = values["frontend"], values["target"]
-    entry = threads.shared(toolchains.base(target))
-    chosen = f"models={values['model']} frontends={training.path(frontend)} targets={entry}"
-    chosen += f" tests={training.TRAIN}" if training.test(frontend) == training.TRAIN else ""
-    used = {toolchains.of(frontend), toolchains.of(target)} - {toolchains.PINNED}
-    chosen += "".join(f" toolchains={name}" for name in used)
+    target = threads.shared(toolchains.base(cell.target))
+    chosen = f"models={cell.model} frontends={training.path(cell.frontend)} targets={target}"
+    chosen += f" tests={training.TRAIN}" if cell.test == training.TRAIN else ""
+    chosen += f" toolchains={cell.toolchain}" if cell.toolchain != toolchains.PINNED else ""
     return f"{cell} has no profile; make it: snakemake --cores 8 profile --config {chosen}"

@@ -118,7 +118,8 @@ def _computing(dispatch: Any) -> Iterator[Any]:
 
 
 def _function(operation: Any) -> str:
-    """The name of the function that a dispatch calls: `main_dispatch_1_matmul` of `@main_dispatch_1::@main_dispatch_1_matmul`."""
+    """The name of the function that a dispatch calls: `main_dispatch_1_matmul` of
+    `@main_dispatch_1::@main_dispatch_1_matmul`."""
     return str(operation.attributes["entry_points"]).strip("[]").rsplit("@", 1)[-1].strip('"')
 
 

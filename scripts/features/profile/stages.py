@@ -2,56 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+
 from scripts.matrix.cell import Kind
 from scripts.matrix.stage import IREE_ENV, Need, Stage
 
+_stage = functools.partial(
+    Stage, limits="baseline", skipped="cell", need=Need(4000, 300, 60, "runtime"), wants_device=True
+)
+
+
+def _of_iree(name: str, recorded_as: str, after: str) -> Stage:
+    modules = (f"scripts.stages.{name}",)
+    return _stage(name, Kind.IREE_DUMP, modules, env=IREE_ENV, after=after, recorded_as=recorded_as)
+
+
+def _of_baseline(name: str, recorded_as: str) -> Stage:
+    modules = (f"scripts.stages.{name}", "scripts.baselines.{runtime}")
+    return _stage(
+        name, Kind.BASELINE, modules, entry="baseline", after="reference", recorded_as=recorded_as
+    )
+
+
 STAGES = (
-    Stage(
-        "dump_iree",
-        Kind.IREE_DUMP,
-        ("scripts.stages.dump_iree",),
-        env=IREE_ENV,
-        after="export",
-        recorded_as="dumps",
-        limits="baseline",
-        skipped="cell",
-        need=Need(4000, 300, 60, "runtime"),
-        wants_device=True,
-    ),
-    Stage(
-        "dump_baseline",
-        Kind.BASELINE,
-        ("scripts.stages.dump_baseline", "scripts.baselines.{runtime}"),
-        entry="baseline",
-        after="reference",
-        recorded_as="dumps",
-        limits="baseline",
-        skipped="cell",
-        need=Need(4000, 300, 60, "runtime"),
-        wants_device=True,
-    ),
-    Stage(
-        "profile_iree",
-        Kind.IREE_DUMP,
-        ("scripts.stages.profile_iree",),
-        env=IREE_ENV,
-        after="compile",
-        recorded_as="profile",
-        limits="baseline",
-        skipped="cell",
-        need=Need(4000, 300, 60, "runtime"),
-        wants_device=True,
-    ),
-    Stage(
-        "profile_baseline",
-        Kind.BASELINE,
-        ("scripts.stages.profile_baseline", "scripts.baselines.{runtime}"),
-        entry="baseline",
-        after="reference",
-        recorded_as="profile",
-        limits="baseline",
-        skipped="cell",
-        need=Need(4000, 300, 60, "runtime"),
-        wants_device=True,
-    ),
+    _of_iree("dump_iree", "dumps", after="export"),
+    _of_baseline("dump_baseline", "dumps"),
+    _of_iree("profile_iree", "profile", after="compile"),
+    _of_baseline("profile_baseline", "profile"),
 )

@@ -80,12 +80,8 @@ def _latency(table: Table) -> Figure:
             [timing.ms for _, timing in found],
             [place + shift for place, _ in found],
             xerr=_errors([timing for _, timing in found]),
-            label=wording.path(column),
-            marker=plotting.marker(number),
-            color=plotting.color(number),
-            markersize=3.5,
             linestyle="none",
-            elinewidth=0.8,
+            **_style(wording.path(column), number),
         )
     axes.set_xscale("log")
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
@@ -103,12 +99,12 @@ def _scatter(table: Table) -> Figure:
     points: dict[Column, list[tuple[Timing, Timing]]] = {}
     for line in table.rows:
         others = {
-            row.alike: row.timing
+            row.conditions: row.timing
             for row in reversed(line.entries.values())
             if row.timing and row.runtime == OTHER
         }
         for column, row in line.entries.items():
-            if row.timing and column.target and (than := others.get(row.alike)):
+            if row.timing and column.target and (than := others.get(row.conditions)):
                 points.setdefault(column, []).append((than, row.timing))
     if not points:
         return plotting.nothing(axes, f"no row can be compared with {OTHER}")
@@ -118,12 +114,8 @@ def _scatter(table: Table) -> Figure:
             [timing.ms for _, timing in pairs],
             xerr=_errors([than for than, _ in pairs]),
             yerr=_errors([timing for _, timing in pairs]),
-            label=wording.path(column),
-            marker=plotting.marker(number),
-            color=plotting.color(2 + number),
-            markersize=4,
             linestyle="none",
-            elinewidth=0.6,
+            **_style(wording.path(column), number),
         )
     every = [t.ms for pairs in points.values() for pair in pairs for t in pair]
     ends = [min(every) / 1.3, max(every) * 1.3]
@@ -170,15 +162,14 @@ def _line(line: thread_scaling.Line, number: int, latency: Axes, efficiency: Axe
     timings = [timing for _, timing in timed]
     shares = [one.efficiency or 0.0 for one, _ in timed]
     ends = [_ends(one.interval) for one, _ in timed]
-    style = {
-        "label": line.path,
-        "marker": plotting.marker(number),
-        "color": plotting.color(number),
-        "markersize": 3.5,
-        "elinewidth": 0.8,
-    }
+    style = _style(line.path, number)
     latency.errorbar(numbers, [one.ms for one in timings], yerr=_errors(timings), **style)
     efficiency.errorbar(numbers, shares, yerr=plotting.errors(shares, ends), **style)
+
+
+def _style(label: str, number: int) -> dict[str, Any]:
+    marker, color = plotting.marker(number), plotting.color(number)
+    return {"label": label, "marker": marker, "color": color, "markersize": 3.5, "elinewidth": 0.8}
 
 
 def _timing(line: ModelRows, column: Column) -> Timing | None:

@@ -19,8 +19,6 @@ from scripts.records.row import Column, Row, Timing
 from scripts.timing import ratios
 from scripts.timing.ratios import Interval
 
-Where = tuple[str | None, str | None]
-"""Row.where."""
 Numbered = dict[int, Row]
 """The rows of a line by their number of threads."""
 
@@ -59,17 +57,21 @@ def lines(table: Table) -> list[Line]:
 
 def _lines(of: ModelRows) -> Iterator[Line]:
     """Yield the lines of a model. Each has the failures of its path, which may have been on any CPU."""
-    timed: dict[Column, dict[Where, Numbered]] = defaultdict(lambda: defaultdict(dict))
+    timed: dict[Column, dict[str, Numbered]] = defaultdict(lambda: defaultdict(dict))
     failed: dict[Column, Numbered] = defaultdict(dict)
     for column, row in of.entries.items():
-        if number := row.threads if row.timing else threads.of(column.label):
-            shared = Column(threads.shared(column.name), threads.shared(column.target))
-            (timed[shared][row.where] if row.timing else failed[shared])[number] = row
+        shared = Column(threads.shared(column.name), threads.shared(column.target))
+        if at := row.conditions:
+            cpu = " of ".join(filter(None, (at.device_name, at.machine)))
+            if at.threads:
+                timed[shared][cpu][at.threads] = row
+        elif number := threads.of(column.label):
+            failed[shared][number] = row
     for column in dict.fromkeys((*timed, *failed)):
         several = len(timed[column]) > 1
-        for where, rows in (timed[column] or {(None, None): {}}).items():
-            name = " of ".join(filter(None, where)) if several else ""
-            yield Line(of, column, tuple(_points(failed[column] | rows)), name)
+        for cpu, rows in (timed[column] or {"": {}}).items():
+            points = tuple(_points(failed[column] | rows))
+            yield Line(of, column, points, cpu if several else "")
 
 
 def _points(rows: Numbered) -> Iterator[Point]:

@@ -13,11 +13,12 @@ from scripts.core.tensors import Signature, TensorType
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce import issue
 from scripts.features.reproduce.case import COMPILE, TIME, WRONG_RESULT, Case, NoCase
-from scripts.features.reproduce.reduction.mismatch import RELATIVE
+from scripts.features.reproduce.reduction import mismatch
 from scripts.iree import shell, tuning_spec
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.matrix import stages, threads, training
+from scripts.matrix.cell import frontend_test
 from scripts.supervise import outcome
 
 SCRIPT, LOG = "run.sh", "log.txt"
@@ -168,13 +169,11 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     inputs, outputs = (len([*folder.glob(f"{name}_*.npy")]) for name in ("input", "expected"))
     if outputs:
         # The difference from which the search has called values different.
-        tolerance = RELATIVE * atomic.read_json(report)["largest_value"]
+        tolerance = mismatch.RELATIVE * atomic.read_json(report)["largest_value"]
         steps.append(
             [
-                *("iree-run-module", "--module=reduced.vmfb", "--function=main"),
-                *(f"--device={case.device}", *runtime_flags(case.device, case.threads or 1)),
-                *(f"--input=@input_{n}.npy" for n in range(inputs)),
-                *(f"--expected_output=@expected_{n}.npy" for n in range(outputs)),
+                *mismatch.calling("reduced.vmfb", case.device, inputs, outputs),
+                *runtime_flags(case.device, case.threads or 1),
                 *(f"--expected_{kind}_threshold={tolerance:g}" for kind in ("f16", "f32", "f64")),
             ]
         )
@@ -191,7 +190,7 @@ def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bo
     """Look for a wrong operator in the captured graph of a case, in the environment of its frontend; return whether one was
     found and written."""
     try:
-        if training.test(case.exported.rpartition("/")[2]) == training.TRAIN:
+        if frontend_test(case.exported) == training.TRAIN:
             raise NoCase(
                 "operators are looked for in graphs of forward passes, not of training steps"
             )

@@ -10,15 +10,16 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scripts.core import checkout
 from scripts.core.machine import physical_cores
 from scripts.iree import added_flags, tuning_spec
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.matrix import stages, training
-from scripts.matrix.cell import Kind
+from scripts.matrix.cell import Cell, Kind
 from scripts.records.results_file import Record, cell_of
-from scripts.supervise import in_turns, outcome
+from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 
 COMPILE, VERIFY, TIME = "compile", "verify", "time"
@@ -77,34 +78,15 @@ def named(records: Iterable[Record], cell: str) -> Record:
     return by_name[cell]
 
 
-def of(root: Path, record: Record) -> Case:
+def case_of(root: Path, record: Record) -> Case:
     """The case of a record; `root`: the folder that has results/. Raises NoCase."""
     data, experiment = record.data, record.data["experiment"]
     cell = cell_of(data)
-    if cell.kind is not Kind.IREE:
-        raise NoCase(
-            f"{cell} is a baseline; a reproducer is of an IREE cell, model/frontend/target"
-        )
-    if experiment.get("imported"):
-        raise NoCase(f"{cell} was measured on another machine; make a reproducer of it there")
-    ended = _ended(root, COMPILE, str(cell.to(Kind.MODULE)))
-    if ended.status == outcome.OK:
-        ended, last = _ended(root, VERIFY, str(cell)), data["outcome"]
-        if ended.status == outcome.OK and last["stage"] == TIME and last["status"] != outcome.OK:
-            same = {key: last[key] for key in ("stage", "status", "reason", "detail", "log")}
-            ended = dataclasses.replace(ended, **same)
-    if ended.status == outcome.SKIPPED:
-        raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
-    test = training.test(cell["frontend"])
-    if test == training.TRAIN and ended.reason == WRONG_RESULT:
-        raise NoCase(
-            f"{cell}: a training step with wrong results has no reproducer, because its golden results are changes of "
-            f"weights and the tools compare values; run the command of its row: vmfbench failed --cell '{cell}'"
-        )
-    of_reference = stages.STAGES[training.REFERENCES[test]]
+    ended = _failure(root, record, cell)
     program = root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir")
+    of_reference = stages.STAGES[training.REFERENCES[cell.test]]
     files = {program.name: program} | {
-        name: root / of_reference.path(cell["model"], name)
+        name: root / of_reference.path(cell.model, name)
         for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
     }
     given = tuple(experiment["flags"])
@@ -116,31 +98,58 @@ def of(root: Path, record: Record) -> Case:
     if missing:
         raise NoCase(f"{cell}: no {', '.join(missing)}; run it again: {AGAIN}")
     backend, arch = experiment["backend"], experiment["arch"]
-    release = data["versions"].get("iree") or ""
-    flags = compile_flags(backend, arch, experiment["opt_level"], given)
     added = added_flags.of(program, given)
-    threads = None
-    if BACKENDS[backend].device_kind == "cpu":
-        # A verification that has failed has no record of them.
-        given_to_it = re.search(r" --threads (\d+)", ended.command)
-        number = int(given_to_it[1]) if given_to_it else physical_cores()
-        threads = data["run"]["threads"] or number
+
+    def flags(opt_level: str, further: Sequence[str]) -> tuple[str, ...]:
+        plain = compile_flags(backend, arch, opt_level, further)
+        return (*renamed(plain, data["versions"].get("iree") or ""), *added)
+
     return Case(
         cell=str(cell),
         ended=ended,
         log=root / ended.log,
-        flags=(*renamed(flags, release), *added),
-        right_flags=(*renamed(compile_flags(backend, arch, "O0", ()), release), *added),
+        flags=flags(experiment["opt_level"], given),
+        right_flags=flags("O0", ()),
         files=files,
         device=experiment["device_uri"],
-        threads=threads,
+        threads=_threads(data, ended) if BACKENDS[backend].device_kind == "cpu" else None,
         tol=data["verification"].get("tol"),
         latency_ms=(data["latency"] or {}).get("ms"),
         versions=data["versions"],
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
-        compares_values=test != training.TRAIN,
+        compares_values=cell.test != training.TRAIN,
     )
+
+
+def _failure(root: Path, record: Record, cell: Cell) -> Outcome:
+    """What the case of a cell shows (Case.ended). Raises NoCase if no reproducer can show it."""
+    if cell.kind is not Kind.IREE:
+        raise NoCase(
+            f"{cell} is a baseline; a reproducer is of an IREE cell, model/frontend/target"
+        )
+    if record.data["experiment"].get("imported"):
+        raise NoCase(f"{cell} was measured on another machine; make a reproducer of it there")
+    ended = _ended(root, COMPILE, str(cell.to(Kind.MODULE)))
+    if ended.status == outcome.OK:
+        ended, last = _ended(root, VERIFY, str(cell)), record.data["outcome"]
+        if ended.status == outcome.OK and last["stage"] == TIME and last["status"] != outcome.OK:
+            same = {key: last[key] for key in ("stage", "status", "reason", "detail", "log")}
+            ended = dataclasses.replace(ended, **same)
+    if ended.status == outcome.SKIPPED:
+        raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
+    if cell.test == training.TRAIN and ended.reason == WRONG_RESULT:
+        raise NoCase(
+            f"{cell}: a training step with wrong results has no reproducer, because its golden results are changes of "
+            f"weights and the tools compare values; run the command of its row: vmfbench failed --cell '{cell}'"
+        )
+    return ended
+
+
+def _threads(data: Mapping[str, Any], ended: Outcome) -> int:
+    """The CPU threads of a cell. A verification that has failed has no record of them."""
+    given = re.search(r" --threads (\d+)", ended.command)
+    return data["run"]["threads"] or (int(given[1]) if given else physical_cores())
 
 
 def _ended(root: Path, stage: str, cell: str) -> Outcome:
@@ -173,7 +182,7 @@ class Recorded:
         python = self.root / self.python
         if not python.is_file():
             raise NoCase(f"no {python}: environments that conda has made are not used for this")
-        environment = os.environ | in_turns.with_code_of(checkout.ROOT)
+        environment = os.environ | checkout.variables()
         command = [str(python), "-m", module, *words]
         return subprocess.run(command, cwd=self.root, env=environment, check=False).returncode
 

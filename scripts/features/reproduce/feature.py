@@ -12,5 +12,11 @@ FEATURE = Feature(
             "scripts.features.reproduce.verbs.bundle",
             "a reproducer of a cell that needs IREE's wheels alone",
         ),
+        Verb(
+            "reduce",
+            "scripts.features.reproduce.verbs.bundle",
+            "the same with a program of few operations that fails in the same way",
+            "reduce",
+        ),
     ),
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from scripts.features.suites import suite_models
+from scripts.features.suites import torchbench_models
 from scripts.matrix.feature import Feature, Verb
 
 FEATURE = Feature(
     "suites",
-    models=suite_models.of_suites,
-    extend=suite_models.extend,
-    batch_size=suite_models.batch_size,
-    absolute_model=suite_models.absolute,
+    models=torchbench_models.models,
+    extend=torchbench_models.extend,
+    batch_size=torchbench_models.batch_size,
+    absolute_model=torchbench_models.absolute,
     verbs=(
         Verb(
             "suites",

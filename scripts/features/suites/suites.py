@@ -6,7 +6,6 @@ the driver, which expands globs, does not have its packages. Named lists of mode
 
 from __future__ import annotations
 
-import ast
 import difflib
 import fnmatch
 import functools
@@ -18,13 +17,18 @@ from typing import Any
 
 import yaml
 
-from scripts.torch_model.source import BrokenModelFile
+from scripts.matrix import feature
+from scripts.matrix.entries import Model
+from scripts.matrix.feature import Draft
+from scripts.matrix.models import model_of, variants
 
 FOLDER = Path("models/suites")
 NAMES = FOLDER / "names"
 RENAMED = " -> "
 """Separates an old name from the one that replaced it, in a file of names."""
-SUITES = ("timm", "hf", "torchvision", "torchbench")
+TORCHBENCH = "torchbench"
+"""The suite whose models are in a checkout."""
+SUITES = ("timm", "hf", "torchvision", TORCHBENCH)
 MODELS = "torchbenchmark/models"
 """The folder of a torchbenchmark checkout with one folder per model."""
 
@@ -69,6 +73,34 @@ class Entry:
         return f"{FOLDER}/{self.suite}.py"
 
 
+def of_suites(draft: Draft) -> dict[str, Model]:
+    """The models that `suites:` names. Errors are added to those of the draft."""
+    checkout = (draft.config.get(TORCHBENCH) or {}).get("path")
+    try:
+        named = [entry for entry in draft.config.get("suites") or [] if not _is_anothers(entry)]
+        listed = entries(named, draft.root, checkout)
+    except SuiteError as error:
+        draft.problems.append(str(error))
+        return {}
+    models: dict[str, Model] = {}
+    for entry in listed:
+        options = {"name": entry.name} | entry.options
+        for name, family, variant in variants(entry.cell, options):
+            if name in draft.known["models"] or name in models:
+                draft.problems.append(f"suites.{entry.where}: {name} is the name of another model")
+            models[name] = model_of(
+                name, family, variant, file=entry.file, suite=entry.suite, known_as=entry.name
+            )
+    return models
+
+
+def _is_anothers(entry: str | Mapping[str, Any]) -> bool:
+    """Whether an entry of `suites:` is of a suite that another feature has: `kernel/<name>`."""
+    name = entry if isinstance(entry, str) else next(iter(entry))
+    own = {declared.suite for declared in feature.LOADED.values() if declared.suite}
+    return str(name).partition("/")[0] in own
+
+
 def entries(
     declared: Iterable[str | Mapping[str, Any]], root: Path, checkout: str | None = None
 ) -> list[Entry]:
@@ -110,7 +142,7 @@ def _expanded(
         raise SuiteError("a model of a suite has no `default`; leave its name out of `suites`")
     suite, slash, name = pattern.partition("/")
     if not slash:
-        chosen = [(model, listed | options) for model, listed in read_list(pattern, root)]
+        chosen = [(model, own | options) for model, own in read_list(pattern, root)]
     elif suite not in SUITES:
         raise SuiteError(_unknown("suite", suite, SUITES, "config.yaml takes"))
     else:
@@ -118,7 +150,7 @@ def _expanded(
         chosen = [(f"{suite}/{match}", options) for match in _matches(suite, name, known, root)]
     for model, given in chosen:
         suite, _, name = model.partition("/")
-        path = {"path": checkout} if suite == "torchbench" else {}
+        path = {"path": checkout} if suite == TORCHBENCH else {}
         yield Entry(suite, name, path | given)
 
 
@@ -149,7 +181,7 @@ def _is_elsewhere(suite: str, name: str, known: Names) -> bool:
 
 def names(suite: str, root: Path, checkout: str | None = None) -> Names:
     """The names of a suite. Raises SuiteError if they cannot be read."""
-    if suite == "torchbench":
+    if suite == TORCHBENCH:
         return _folders(root, checkout)
     return _names(suite, root / NAMES / f"{suite}.txt")
 
@@ -175,7 +207,9 @@ def _folders(root: Path, checkout: str | None) -> Names:
         raise SuiteError("needs the checkout that the models are in; set torchbench.path")
     folder = (root / Path(checkout).expanduser()) / MODELS
     if not folder.is_dir():
-        raise SuiteError(f"torchbench.path: {checkout} has no folder {MODELS}; expected a checkout of torchbenchmark")  # fmt: skip
+        raise SuiteError(
+            f"torchbench.path: {checkout} has no folder {MODELS}; expected a checkout of torchbenchmark"
+        )
     found = sorted(path.parent.name for path in folder.glob("*/__init__.py"))
     return Names(f"{checkout}/{MODELS}", tuple(found), frozenset())
 
@@ -202,29 +236,6 @@ def read_list(name: str, root: Path) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def batch_size(entry_options: Mapping[str, Any], name: str, root: Path) -> int | None:
-    """The batch size of a torchbench model for evaluation on a CPU, read without importing the model: that
-    of its metadata for the device `cpu`, else DEFAULT_EVAL_BSIZE of its class; None if neither is a
-    plain number. Raises BrokenModelFile if one of its files cannot be read."""
-    folder = root / Path(entry_options["path"]).expanduser() / MODELS / name
-    metadata = folder / "metadata.yaml"
-    try:
-        told = yaml.safe_load(metadata.read_text(encoding="utf-8")) if metadata.is_file() else None
-        cpu = ((told or {}).get("devices") or {}).get("cpu") or {}
-        if isinstance(size := cpu.get("eval_batch_size"), int):
-            return size
-        code = ast.parse((folder / "__init__.py").read_bytes())
-    except (OSError, SyntaxError, ValueError, yaml.YAMLError) as error:
-        text = " ".join(str(error).split())
-        raise BrokenModelFile(f"{folder}: its batch size cannot be read ({text})") from error
-    for node in ast.walk(code):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            targets = [t.id for t in node.targets if isinstance(t, ast.Name)]
-            if "DEFAULT_EVAL_BSIZE" in targets and isinstance(node.value.value, int):
-                return node.value.value
-    return None
-
-
 def _lines(path: Path) -> list[str]:
     text = path.read_text(encoding="utf-8")
     lines = (line.split("#")[0].strip() for line in text.splitlines())
@@ -232,7 +243,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _unknown(kind: str, name: str, known: Iterable[str], source: str) -> str:
-    """Like settings.unknown, for sets of names that are too large to print."""
+    """Like reading.unknown, for sets of names that are too large to print."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=3)
     if near:

@@ -9,14 +9,14 @@ may have any value, and a missing list names no model.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from scripts.matrix import settings
+from scripts.matrix import reading
 from scripts.matrix.precision import PRECISIONS, check, torchbench_policy
 
 LISTS = (
@@ -70,17 +70,15 @@ class TorchbenchFile:
     def read(cls, path: str | Path) -> TorchbenchFile:
         """Read a file; lists in lists (`- *ANCHOR`) are flattened, null stands for nothing.
 
-        Raises settings.ConfigError with every problem: the file, the key, what was found and what
+        Raises reading.ConfigError with every problem: the file, the key, what was found and what
         is expected there.
         """
         reader = _Reader(path)
-        lists = {key: reader.names(key, reader.at(key)) for key in LISTS}
-        for group in GROUPS:
-            for name, value in reader.mapping(group, reader.at(group)).items():
-                lists[f"{group}.{name}"] = reader.names(f"{group}.{name}", value)
+        in_groups = [f"{group}.{name}" for group in GROUPS for name in reader.mapping(group)]
+        lists = {key: reader.names(key) for key in (*LISTS, *in_groups)}
         sizes = {key: reader.sizes(key) for key in SIZES}
         if reader.problems:
-            raise settings.ConfigError("\n".join(reader.problems))
+            raise reading.ConfigError("\n".join(reader.problems))
         return cls(str(path), lists, sizes)
 
     def skip_reason(self, model: str, device: str, test: str) -> str:
@@ -103,22 +101,17 @@ class TorchbenchFile:
         """
         return self.first(VERIFY_LISTS, model)
 
-    def batch_size(self, model: str, test: str) -> int | None:
-        """The batch size that the file sets for a model; None if the model's own applies.
+    def batch_size(self, model: str, test: str, default: int) -> int:
+        """The batch size of a model: the one that the file sets, or else `default`, the model's own, divided by the
+        file's divisor for it, rounded down, at least 1.
 
-        dont_change_batch_size does not matter here: for models of that list, PyTorch and PyTorch/XLA
-        ignore a size from the command line but still use that of the file. accuracy.max_batch_size
-        is not read, because PyTorch applies it to runs that are checked and not timed.
+        dont_change_batch_size does not matter here: for models of that list, PyTorch and PyTorch/XLA ignore a size
+        from the command line but still use that of the file. accuracy.max_batch_size is not read, because PyTorch
+        applies it to runs that are checked and not timed. batch_size.divisors is in huggingface.yaml and
+        timm_models.yaml, whose models' own sizes are recorded elsewhere as those that fill a GPU of 40 GB.
         """
-        return self.sizes[f"batch_size.{_test_name(test)}"].get(model)
-
-    def divided_batch_size(self, model: str, default: int) -> int:
-        """The model's own batch size divided by the file's divisor for it, rounded down, at least 1.
-
-        batch_size.divisors is in huggingface.yaml and timm_models.yaml, whose models' own sizes
-        are recorded elsewhere as those that fill a GPU of 40 GB. Without a divisor it is `default`.
-        """
-        return max(default // self.sizes["batch_size.divisors"].get(model, 1), 1)
+        own = max(default // self.sizes["batch_size.divisors"].get(model, 1), 1)
+        return self.sizes[f"batch_size.{_test_name(test)}"].get(model, own)
 
     def tolerance(
         self, model: str, device: str, test: str, precision: str
@@ -186,70 +179,75 @@ class TorchbenchFile:
 
 
 class _Reader:
-    """The values of a file by dotted key. Errors are collected in `problems`."""
+    """The values of a file by dotted key. Errors are collected in `problems`, each once: `skip: 3` is met for each
+    key below it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
-        self.problems: list[str] = []
+        self.problems: dict[str, None] = {}
         try:
-            document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            self.document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, no such date
             said = " ".join(str(error).split())
-            raise settings.ConfigError(f"{path}: cannot be read as YAML: {said}") from error
-        if not isinstance(document, dict):
-            raise settings.ConfigError(f"{path}: found {_short(document)}, expected a mapping")
-        self.document = document
+            raise reading.ConfigError(f"{path}: cannot be read as YAML: {said}") from error
+        if not isinstance(self.document, dict):
+            short = _short(self.document)
+            raise reading.ConfigError(f"{path}: found {short}, expected a mapping")
 
     def at(self, key: str) -> Any:
         """The value of a dotted key; None if the file does not have it."""
-        value: Any = self.document
-        *parents, last = key.split(".")
-        for depth, part in enumerate(parents, start=1):
-            value = self.mapping(".".join(parents[:depth]), value.get(part))
-        return value.get(last)
+        above, _, last = key.rpartition(".")
+        return (self.mapping(above) if above else self.document).get(last)
 
-    def mapping(self, key: str, value: Any) -> Mapping[Any, Any]:
-        if value is None or isinstance(value, dict):
-            return value or {}
-        self._problem(key, value, "a mapping")
-        return {}
+    def mapping(self, key: str) -> Mapping[Any, Any]:
+        """A mapping; {} for a missing key."""
+        value = self.at(key)
+        return (
+            (value or {})
+            if self._is(value is None or isinstance(value, dict), key, value, "a mapping")
+            else {}
+        )
 
-    def names(self, key: str, value: Any) -> frozenset[str]:
+    def names(self, key: str) -> frozenset[str]:
         """The models of a list and of the lists in it."""
-        if value is None:
+        value = self.at(key)
+        if value is None or not self._is(isinstance(value, list), key, value, "a list of models"):
             return frozenset()
-        if not isinstance(value, list):
-            self._problem(key, value, "a list of models")
-            return frozenset()
-        found: set[str] = set()
-        waiting, seen = [value], {id(value)}
-        # Visit each list once: an anchor may occur in many lists, and even in its own.
-        while waiting:
-            for item in waiting.pop():
-                if isinstance(item, list):
-                    if id(item) not in seen:
-                        seen.add(id(item))
-                        waiting.append(item)
-                elif isinstance(item, str):
-                    found.add(item)
-                elif item is not None:  # timm_models.yaml has lists of nothing but `~`
-                    self._problem(key, item, "the name of a model")
-        return frozenset(found)
+        # timm_models.yaml has lists of nothing but `~`.
+        items = [item for item in _flat(value) if item is not None]
+        return frozenset(item for item in items if self._is_name(key, item))
 
     def sizes(self, key: str) -> dict[str, int]:
-        found = self.mapping(key, self.at(key))
+        """A mapping from models to positive whole numbers."""
+        found = dict(self.mapping(key))
         for model, size in found.items():
-            if not isinstance(model, str):
-                self._problem(key, model, "the name of a model")
+            self._is_name(key, model)
             # True is an int to Python; YAML reads `yes` as True.
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                self._problem(f"{key}.{model}", size, "a positive whole number")
-        return dict(found)
+            is_size = isinstance(size, int) and not isinstance(size, bool) and size > 0
+            self._is(is_size, f"{key}.{model}", size, "a positive whole number")
+        return found
 
-    def _problem(self, key: str, found: Any, expected: str) -> None:
-        problem = f"{self.path}: {key}: found {_short(found)}, expected {expected}"
-        if problem not in self.problems:  # `skip: 3` is met once for each key below it
-            self.problems.append(problem)
+    def _is_name(self, key: str, item: Any) -> bool:
+        return self._is(isinstance(item, str), key, item, "the name of a model")
+
+    def _is(self, holds: bool, key: str, found: Any, expected: str) -> bool:
+        """Whether a value is as expected; if not, this is a problem."""
+        if not holds:
+            self.problems[f"{self.path}: {key}: found {_short(found)}, expected {expected}"] = None
+        return holds
+
+
+def _flat(value: list[Any]) -> Iterator[Any]:
+    """The items of a list and of the lists in it. Each list is visited once: an anchor may occur in many lists, and
+    even in its own."""
+    waiting, seen = [value], {id(value)}
+    while waiting:
+        for item in waiting.pop():
+            if not isinstance(item, list):
+                yield item
+            elif id(item) not in seen:
+                seen.add(id(item))
+                waiting.append(item)
 
 
 def _short(value: Any) -> str:

@@ -9,13 +9,12 @@ https://github.com/llvm/torch-mlir/blob/main/docs/development.md
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-COMPILER, RUNTIME, TORCH_MLIR = "iree-base-compiler", "iree-base-runtime", "torch-mlir"
-PACKAGES = {"iree": (COMPILER, RUNTIME), "torch-mlir": (TORCH_MLIR,)}
-"""The packages that a tree of each project may replace."""
+from scripts.matrix.env_files import COMPILER, PACKAGES, RUNTIME, TORCH_MLIR
+
 _SITES = ("", "lib/python*/site-packages")
 
 
@@ -23,9 +22,10 @@ _SITES = ("", "lib/python*/site-packages")
 class Part:
     """What replaces one package: folders for Python's path (one of which has `module`), and folders in one
     of which there is the tool `tool` ("" if the package needs none). All are globs below the tree.
-    `used`: all tools that the stages use."""
+    `binding`: what an import loads of the libraries. `used`: all tools that the stages use."""
 
     module: str
+    binding: str
     pythons: tuple[str, ...]
     tool: str = ""
     tools: tuple[str, ...] = ()
@@ -35,6 +35,7 @@ class Part:
 _PARTS: Mapping[str, Part] = {
     COMPILER: Part(
         module="iree/compiler",
+        binding="iree.compiler.ir",
         pythons=("compiler/bindings/python", "python_packages/iree_compiler", *_SITES),
         tool="iree-compile",
         # The wheels' scripts in bin/ start these programs, and turn a signal into an exit code.
@@ -43,6 +44,7 @@ _PARTS: Mapping[str, Part] = {
     ),
     RUNTIME: Part(
         module="iree/runtime",
+        binding="iree.runtime",
         pythons=("runtime/bindings/python", "python_packages/iree_runtime", *_SITES),
         tool="iree-benchmark-module",
         tools=(*(f"{site}/iree/_runtime_libs".strip("/") for site in _SITES), "tools", "bin"),
@@ -50,6 +52,7 @@ _PARTS: Mapping[str, Part] = {
     ),
     TORCH_MLIR: Part(
         module="torch_mlir",
+        binding="torch_mlir.extras.fx_importer",
         pythons=(
             "python_packages/torch_mlir",
             "tools/torch-mlir/python_packages/torch_mlir",
@@ -61,11 +64,26 @@ _PARTS: Mapping[str, Part] = {
 
 @dataclass(frozen=True)
 class Found:
-    """What was found for one package: folders for Python's path, and the folder of the tools (None: the
-    package has none)."""
+    """What was found for one package: a folder for Python's path, and the folder of the tools (None: there is none)."""
 
-    pythons: tuple[Path, ...]
-    tools: Path | None
+    part: Part
+    python: Path | None
+    folder: Path | None
+
+    @property
+    def tools(self) -> list[Path]:
+        """The tools that the stages use."""
+        paths = [self.folder / tool for tool in self.part.used] if self.folder else []
+        return [path for path in paths if path.is_file()]
+
+    def binaries(self) -> Iterator[Path]:
+        """Its programs and libraries."""
+        if self.python:
+            yield from sorted((self.python / self.part.module.split("/")[0]).glob("**/*.so*"))
+        if self.folder:
+            yield from sorted(self.folder.glob("iree-*"))
+            yield from sorted(self.folder.glob("lib*.so*"))
+            yield from sorted((self.folder.parent / "lib").glob("libIREE*.so*"))
 
 
 class TreeError(ValueError):
@@ -79,7 +97,11 @@ def parts(project: str, folder: Path) -> dict[str, Found]:
     one and timed with the other. Of a compiler, the tools are enough. Raises TreeError if the folder has
     nothing, or lacks IREE's compiler.
     """
-    found = {name: one for name in PACKAGES[project] if (one := _part(name, folder))}
+    if not folder.is_dir():
+        raise TreeError(
+            f"no folder {folder}; expected a version, or the folder of a build or install tree"
+        )
+    found = {name: part for name in PACKAGES[project] if (part := _part(name, folder))}
     first = PACKAGES[project][0]
     if first not in found:
         raise TreeError(f"{folder}: {_expected(_PARTS[first])}")
@@ -87,66 +109,38 @@ def parts(project: str, folder: Path) -> dict[str, Found]:
 
 
 def _part(name: str, folder: Path) -> Found | None:
-    declared = _PARTS[name]
-    pythons = [
-        one for one in _matching(folder, declared.pythons) if (one / declared.module).is_dir()
-    ]
-    if not declared.tool:
-        return Found(tuple(pythons[:1]), None) if pythons else None
-    tools = [one for one in _matching(folder, declared.tools) if (one / declared.tool).is_file()]
-    if not tools or (name == RUNTIME and not pythons):
-        return None
-    return Found(tuple(pythons[:1]), tools[0])
+    part = _PARTS[name]
+    python = next((at for at in _places(folder, part.pythons) if (at / part.module).is_dir()), None)
+    tools = next((at for at in _places(folder, part.tools) if (at / part.tool).is_file()), None)
+    needed = {COMPILER: [tools], RUNTIME: [tools, python]}.get(name, [python])
+    return Found(part, python, tools) if None not in needed else None
 
 
-def _matching(folder: Path, globs: Iterable[str]) -> list[Path]:
-    """The folders below a folder that match globs, in the order of the globs. "" is the folder itself."""
-    return [
-        one
-        for pattern in globs
-        for one in (sorted(folder.glob(pattern)) if pattern else [folder])
-        if one.is_dir()
-    ]
+def _places(folder: Path, globs: Iterable[str]) -> Iterator[Path]:
+    """What globs match below a folder, in their order. "" is the folder itself."""
+    for pattern in globs:
+        yield from sorted(folder.glob(pattern)) if pattern else [folder]
 
 
 def _expected(part: Part) -> str:
     if part.tool:
-        places = ", ".join(one for one in part.tools)
-        return f"expected the tool {part.tool} in one of the folders {places}"
-    places = ", ".join(one or "the folder itself" for one in part.pythons)
+        return f"expected the tool {part.tool} in one of the folders {', '.join(part.tools)}"
+    places = ", ".join(place or "the folder itself" for place in part.pythons)
     return f"expected the package {part.module} in one of {places}"
 
 
-def identity(project: str, folder: Path) -> list[tuple[str, int, int]]:
-    """Return (path, bytes, modification time in ns) of the programs and libraries of a tree.
+def digest(project: str, folder: Path) -> str:
+    """A hash (12 hex digits) of a tree, which changes when it is built again. Raises TreeError.
 
-    It changes when the tree is built again. Contents are not read: the compiler's library alone has
-    hundreds of MB. Raises TreeError as `parts`.
+    It is of (path, bytes, modification time in ns) of the programs and libraries. Contents are not read: the
+    compiler's library alone has hundreds of MB.
     """
-    places: dict[Path, None] = {}
-    for name, one in parts(project, folder).items():
-        top = _PARTS[name].module.partition("/")[0]
-        for python in one.pythons:
-            places |= dict.fromkeys(sorted((python / top).glob("**/*.so*")))
-        if one.tools is not None:
-            names = sorted(one.tools.glob("iree-*")) + sorted(one.tools.glob("lib*.so*"))
-            places |= dict.fromkeys(names)
-            places |= dict.fromkeys(sorted((one.tools.parent / "lib").glob("libIREE*.so*")))
-    return [
+    paths = dict.fromkeys(
+        path for part in parts(project, folder).values() for path in part.binaries()
+    )
+    identity = [
         (str(path.relative_to(folder)), found.st_size, found.st_mtime_ns)
-        for path in places
+        for path in paths
         if path.is_file() and (found := path.stat())
     ]
-
-
-def digest(project: str, folder: Path) -> str:
-    """A hash (12 hex digits) of the identity of a tree. Raises TreeError."""
-    return hashlib.sha256(repr(identity(project, folder)).encode()).hexdigest()[:12]
-
-
-def tools(name: str, found: Found) -> list[Path]:
-    """Return the tools of a part that the stages use."""
-    if found.tools is None:
-        return []
-    paths = (found.tools / tool for tool in _PARTS[name].used)
-    return [path for path in paths if path.is_file()]
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.features.toolchains import build_trees
-from scripts.features.toolchains.build_trees import PACKAGES, TreeError
-from scripts.matrix import env_files, settings
+from scripts.features.toolchains.build_trees import TreeError
+from scripts.matrix import env_files, reading
+from scripts.matrix.env_files import PACKAGES, Declared
+from scripts.matrix.feature import Draft
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import PINNED, Toolchain
 
@@ -18,43 +20,35 @@ _URL = re.compile(r"(https?|file)://\S+\.whl(#\S*)?")
 _FORMS = "a version, or the path or URL of a wheel"
 
 
-def selected(
-    config: Mapping[str, Any],
-    wanted: str | None,
-    envs: Iterable[str],
-    root: Path,
-    problems: list[str],
-) -> dict[str, Toolchain]:
+def selected(draft: Draft) -> dict[str, Toolchain]:
     """Return the toolchains of a run by name: those that the command line selects, else `pinned` and the
-    entries with `default: true`.
-
-    `envs`: the environments that a toolchain may change. Errors are added to `problems`.
-    """
-    declared: Mapping[str, Mapping[str, Any]] = config.get("toolchains") or {}
+    entries with `default: true`."""
+    declared: Mapping[str, Mapping[str, Any]] = draft.config.get("toolchains") or {}
+    problems, wanted = draft.problems, draft.selections.get("toolchains")
     if PINNED in declared:
         problems.append(
             f"toolchains.{PINNED}: found the name of what envs/ pins, expected another name"
         )
-    by_default = [PINNED, *(name for name, one in declared.items() if one.get("default"))]
-    names = by_default
+    names = [PINNED, *(name for name, entry in declared.items() if entry.get("default"))]
     if wanted is not None:
         try:
-            names = settings.select("toolchain", [PINNED, *declared], wanted)
-        except settings.ConfigError as error:
+            names = reading.select("toolchain", [PINNED, *declared], wanted)
+        except reading.ConfigError as error:
             problems.append(str(error))
-    envs = dict.fromkeys(envs)
-    return {
-        name: Toolchain(PINNED)
-        if name == PINNED
-        else _read(name, declared[name], envs, root, problems)
+    # Those that a toolchain may change.
+    envs = dict.fromkeys([IREE_ENV, *(entry.env for entry in draft.known["frontends"].values())])
+    own = {
+        name: _read(name, declared[name], envs, draft.root, problems)
         for name in names
+        if name != PINNED
     }
+    return {name: own.get(name) or Toolchain(PINNED) for name in names}
 
 
 def _read(
     name: str, entry: Mapping[str, Any], envs: Collection[str], root: Path, problems: list[str]
 ) -> Toolchain:
-    """Return the toolchain of an entry that the schema has checked."""
+    """Return the toolchain of an entry that has its form."""
     where = f"toolchains.{name}"
     packages: dict[str, str] = {}
     builds: dict[str, str] = {}
@@ -63,8 +57,12 @@ def _read(
         if _VERSION.fullmatch(value):
             packages |= dict.fromkeys(own, value)
         elif value:
-            builds[project] = str(_absolute(value, root))
-            problems += _tree_problems(f"{where}.{project}", project, Path(builds[project]))
+            folder = _absolute(value, root)
+            builds[project] = str(folder)
+            try:
+                build_trees.parts(project, folder)
+            except TreeError as error:
+                problems.append(f"{where}.{project}: {error}")
     for given, value in (entry.get("packages") or {}).items():
         package = env_files.package(given)
         if any(package in PACKAGES[project] for project in PACKAGES if project in entry):
@@ -95,34 +93,25 @@ def _source(where: str, value: str, root: Path, problems: list[str]) -> str:
     return str(path)
 
 
-def _tree_problems(where: str, project: str, folder: Path) -> Iterator[str]:
-    if not folder.is_dir():
-        yield f"{where}: no folder {folder}; expected a version, or the folder of a build or install tree"
-        return
-    try:
-        build_trees.parts(project, folder)
-    except TreeError as error:
-        yield f"{where}: {error}"
-
-
-def _changed(packages: Collection[str], envs: Iterable[str], root: Path) -> dict[str, set[str]]:
-    """Return which of the packages each environment pins, for those that pin any.
+def changeable(declared: Declared, env: str) -> set[str]:
+    """The packages that an environment pins and a toolchain may change.
 
     IREE's packages are changed in IREE's environment alone. In others they link programs and read weights,
     which all toolchains share.
     """
-    found: dict[str, set[str]] = {}
-    for env in envs:
-        file = root / env_files.FOLDER / f"{env}.yaml"
-        if not file.is_file():
-            continue  # reported with the entry that names it
-        pins = {env_files.package(one) for one in env_files.declared(file).requirements}
-        own = pins & set(packages)
-        if env != IREE_ENV:
-            own -= set(PACKAGES["iree"])
-        if own:
-            found[env] = own
-    return found
+    pins = {env_files.package(requirement) for requirement in declared.requirements}
+    return pins if env == IREE_ENV else pins - set(PACKAGES["iree"])
+
+
+def _changed(packages: Collection[str], envs: Iterable[str], root: Path) -> dict[str, set[str]]:
+    """Which of the packages each environment pins, for those that pin any."""
+    files = {env: root / env_files.FOLDER / f"{env}.yaml" for env in envs}
+    own = {
+        env: changeable(env_files.declared(file), env) & set(packages)
+        for env, file in files.items()
+        if file.is_file()  # else it is reported with the entry that names it
+    }
+    return {env: pinned for env, pinned in own.items() if pinned}
 
 
 def _unused(

@@ -15,23 +15,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.core import atomic, checkout, exits, process
+from scripts.core import atomic, exits, process
 from scripts.features.toolchains import build_trees
-from scripts.features.toolchains.build_trees import PACKAGES
+from scripts.features.toolchains.declared import changeable
 from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import env_files, toolchains
-from scripts.matrix.env_files import Declared
-from scripts.matrix.stage import IREE_ENV
+from scripts.matrix.env_files import COMPILER, PACKAGES, Declared
 from scripts.matrix.toolchains import Toolchain
-from scripts.run import environments, installing, locks, resolving
+from scripts.run import environments, installing, locks
 
 BUILDS = "vmfbench-builds.pth"
 """The file in an environment with the Python folders of local builds."""
-_IMPORTS = {
-    build_trees.COMPILER: "iree.compiler.ir",
-    build_trees.RUNTIME: "iree.runtime",
-    build_trees.TORCH_MLIR: "torch_mlir.extras.fx_importer",
-}
 
 
 @dataclass(frozen=True)
@@ -42,6 +36,18 @@ class Definition:
     builds: dict[str, str] = field(default_factory=dict)
     find_links: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, toolchain: Toolchain, env: str) -> Definition:
+        """The part of a toolchain that concerns an environment of envs/."""
+        pins = changeable(_declared(env), env)
+        packages = {name: value for name, value in toolchain.packages.items() if name in pins}
+        builds = {
+            project: folder
+            for project, folder in toolchain.builds.items()
+            if pins & set(PACKAGES[project])
+        }
+        return cls(packages, builds, toolchain.find_links)
+
     def to_text(self) -> str:
         """The definition as an argument of a command."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -49,7 +55,7 @@ class Definition:
     @classmethod
     def of_text(cls, text: str) -> Definition:
         found = json.loads(text)
-        return cls(found["packages"], found["builds"], tuple(found["find_links"]))
+        return cls(**{**found, "find_links": tuple(found["find_links"])})
 
     def parts(self) -> dict[str, build_trees.Found]:
         """What its local builds have, by package. Raises TreeError."""
@@ -58,20 +64,6 @@ class Definition:
             for project, folder in self.builds.items()
             for name, part in build_trees.parts(project, Path(folder)).items()
         }
-
-
-def definition(toolchain: Toolchain, declared: Declared, env: str) -> Definition:
-    """The part of a toolchain that concerns an environment of envs/."""
-    pins = {env_files.package(one) for one in declared.requirements}
-    if env != IREE_ENV:
-        pins -= set(PACKAGES["iree"])
-    packages = {name: value for name, value in toolchain.packages.items() if name in pins}
-    builds = {
-        project: folder
-        for project, folder in toolchain.builds.items()
-        if pins & set(PACKAGES[project])
-    }
-    return Definition(packages, builds, toolchain.find_links)
 
 
 def requirements(declared: Declared, changed: Definition) -> list[str]:
@@ -103,18 +95,17 @@ def digest(env_file: Path, changed: Definition) -> str:
     held = locks.versions(lock) if lock.is_file() else []
     kept = [line for line in held if env_files.package(line) not in own]
     wheels = [Path(one) for one in changed.packages.values() if one.endswith(".whl")]
-    files = [(str(one), *_identity(one)) for one in wheels if one.is_file()]
+    files = [
+        (str(wheel), found.st_size, found.st_mtime_ns)
+        for wheel in wheels
+        if wheel.is_file() and (found := wheel.stat())
+    ]
     builds = [
         (project, folder, build_trees.digest(project, Path(folder)))
         for project, folder in sorted(changed.builds.items())
     ]
     of = (declared.python, requirements(declared, changed), kept, changed.find_links, files, builds)
     return hashlib.sha256(repr(of).encode()).hexdigest()[:12]
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
 
 
 class Environments(environments.Environments):
@@ -124,21 +115,12 @@ class Environments(environments.Environments):
         self._selected = selected
         self._digests: dict[str, str] = {}
 
-    def file(self, env: str) -> str:
-        """The file that pins an environment; of a toolchain's, the file whose pins it changes."""
-        return checkout.path(f"{env_files.FOLDER}/{toolchains.base(env)}.yaml")
-
-    def lock_files(self, env: str) -> list[str]:
-        """The lock beside that file (environments.lock_files)."""
-        return environments.lock_files(toolchains.base(env))
-
     def definition(self, env: str) -> Definition | None:
         """What a toolchain changes in an environment; None for one of envs/."""
         name = toolchains.of(env)
         if name == toolchains.PINNED:
             return None
-        base = toolchains.base(env)
-        return definition(self._selected[name], _declared(base), base)
+        return Definition.of(self._selected[name], toolchains.base(env))
 
     def option(self, env: str) -> str:
         """The option of scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
@@ -161,7 +143,7 @@ class Environments(environments.Environments):
         Runs in other folders share `.venvs/`, and may define a toolchain of the same name differently.
         """
         if toolchains.of(env) == toolchains.PINNED:
-            return environments.is_gone(env)
+            return super().is_gone(env)
         prefix = Path(environments.prefix(env))
         return environments.whole(prefix) != self.pins_digest(env)
 
@@ -172,7 +154,7 @@ class Environments(environments.Environments):
             f"toolchain {name}: IREE {version} is older than {oldest}, the oldest release that has been tried; "
             "flags or programs may not be known to it"
             for name, one in self._selected.items()
-            if (version := version_of(one.packages.get(build_trees.COMPILER, "")))
+            if (version := version_of(one.packages.get(COMPILER, "")))
             and (release_of(version) or OLDEST) < OLDEST
         ]
 
@@ -203,12 +185,12 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
     Raises LockError and TreeError. Exits if the installer fails or a local build cannot be used.
     """
     declared = env_files.declared(env_file)
-    lock = lock_of(prefix)
+    lock = prefix.with_name(f"{prefix.name}.lock")
     links = [word for one in changed.find_links for word in ("--find-links", one)]
     head = f"# Of the definition {made_of}.\n"
     if not lock.is_file() or not lock.read_text("utf-8").startswith(head):
         before = locks.lock_file(env_file)
-        made = resolving.resolve(
+        made = installing.resolve(
             requirements(declared, changed),
             declared.python,
             before.read_text("utf-8") if before.is_file() else "",
@@ -220,34 +202,29 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
     _link_builds(prefix, changed)
 
 
-def lock_of(prefix: Path) -> Path:
-    """The lock of an environment of a toolchain."""
-    return prefix.with_name(f"{prefix.name}.lock")
-
-
 def _link_builds(prefix: Path, changed: Definition) -> None:
     """Put the tools of local builds into the environment, and their Python packages on its path."""
     parts = changed.parts()
     missing = {one for project in changed.builds for one in PACKAGES[project]} - parts.keys()
     for name in sorted(missing):
         print(f"{name}: the local build has none; it is the pinned package", flush=True)
-    pythons = dict.fromkeys(python for part in parts.values() for python in part.pythons)
+    pythons = dict.fromkeys(part.python for part in parts.values() if part.python)
     for site in prefix.glob("lib/python*/site-packages"):
         if pythons:
             atomic.write_text(site / BUILDS, "".join(f"{one}\n" for one in pythons))
     for name, part in parts.items():
-        for tool in build_trees.tools(name, part):
+        for tool in part.tools:
             link = prefix / "bin" / tool.name
             link.unlink(missing_ok=True)
             link.symlink_to(tool)
-        if part.pythons:
-            _check_import(prefix, name)
+        if part.python:
+            _check_import(prefix, name, part.part.binding)
 
 
-def _check_import(prefix: Path, name: str) -> None:
+def _check_import(prefix: Path, name: str, binding: str) -> None:
     """Exit if the Python bindings of a local build cannot be imported, with what to do."""
     python = prefix / "bin" / "python"
-    done = process.run_tool([str(python), "-c", f"import {_IMPORTS[name]}"])
+    done = process.run_tool([str(python), "-c", f"import {binding}"])
     if done.returncode != 0:
         exits.fail(
             f"{name}: the Python bindings of the local build cannot be imported by {python}; "

@@ -1,13 +1,21 @@
-"""The candidates of tuning, and how rules give candidates and the attempts of remedies to their jobs, as JSON."""
+"""Ways to compile that are tried, the attempts of remedies and the candidates of tuning: as JSON for their jobs, as steps of a
+job, and with their outcomes."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from scripts.matrix.ways import Attempt, Way
+from scripts.supervise import outcome
+from scripts.supervise.job import Job
+from scripts.supervise.outcome import Outcome
 
 
 class Candidate(Way, frozen=True):
@@ -60,3 +68,47 @@ def attempts_of(text: str) -> tuple[Attempt, ...]:
 def search_of(text: str) -> Search:
     """The search that `to_text` has written. Raises ValueError."""
     return msgspec.json.decode(text, type=Search)
+
+
+AnyWay = TypeVar("AnyWay", Attempt, Candidate)
+
+
+def step(
+    job: Job,
+    way: Attempt | Candidate,
+    folder: Path,
+    command: Sequence[str],
+    made: Sequence[Path],
+    **changes: Any,
+) -> Job:
+    """The job of a step of one way, as a part of a job that tries several: its files are in `folder`. `made`: its artifacts."""
+    values: dict[str, Any] = {
+        "command": command,
+        "status_path": folder / outcome.STATUS,
+        "log_path": folder / job.log_path.name,
+        "artifacts": made,
+        "upstream": [Path(way.export)],
+    }
+    return dataclasses.replace(job, **(values | changes))
+
+
+@dataclass
+class TriedWay(Generic[AnyWay]):
+    """A way that is tried, and how that has ended (None: not yet)."""
+
+    way: AnyWay
+    ended: Outcome | None = None
+
+    @property
+    def name(self) -> str:
+        return self.way.name
+
+    @property
+    def is_ok(self) -> bool:
+        return self.ended is not None and self.ended.status == outcome.OK
+
+    def said(self) -> str:
+        """What the log says of it."""
+        assert self.ended is not None
+        why = "" if self.is_ok else f" ({self.ended.reason}): {self.ended.detail}"
+        return f"{self.name}: {self.ended.status}{why}"

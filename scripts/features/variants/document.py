@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from scripts.features.variants import flag_sets, remedies
-from scripts.features.variants.flag_sets import FlagSet
+from scripts.features.variants import tables
+from scripts.features.variants.tables import FlagSet, FlagSetTable, RemedyTable
 from scripts.matrix.ways import Hang, Remedy
 from scripts.records import markdown
-from scripts.records.made_part import MadePart
+
+END = "<!-- End of what it makes. -->\n"
 
 
-def of_remedies(table: remedies.Table) -> str:
+@dataclass(frozen=True)
+class MadePart:
+    """A part of a page in docs/ that `vmfbench docs` makes, between two lines that mark it.
+
+    `source`: the file with the data. `page`: its name. `made`: returns the part.
+    """
+
+    source: str
+    page: str
+    made: Callable[[], str]
+
+    @property
+    def begin(self) -> str:
+        """The line that marks the beginning."""
+        return f"<!-- Made by `vmfbench docs` from {self.source}. -->\n"
+
+    def within(self, text: str) -> str:
+        """Return a page with this part made anew. Raises ValueError if it lacks the two lines."""
+        before, begin, rest = text.partition(self.begin)
+        _, end, after = rest.partition(END)
+        if not (begin and end):
+            raise ValueError(f"the lines {self.begin.strip()!r} and {END.strip()!r} are missing")
+        return f"{before}{begin}\n{self.made()}\n{END}{after}"
+
+
+def of_remedies(table: RemedyTable) -> str:
     """Return the tables of remedies as Markdown."""
     by_reasons: dict[tuple[str, ...], list[str]] = {}
     for remedy in table.remedies.values():
@@ -47,7 +74,7 @@ def _hang(hang: Hang) -> Sequence[str]:
     return what, *map(", ".join, (hang.backends, hang.opt_levels, hang.iree)), hang.why
 
 
-def of_flag_sets(table: flag_sets.Table) -> str:
+def of_flag_sets(table: FlagSetTable) -> str:
     """Return the tables of flag sets as Markdown."""
     head = ("backends", "what it does", "tried for", "why", "seen", "IREE")
     levels = ((f"`{name}`", _codes(listed)) for name, listed in table.opt_levels.items())
@@ -90,6 +117,8 @@ def _escaped(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 PARTS = (
-    MadePart("workflow/remedies.yaml", "troubleshooting.md", lambda: of_remedies(remedies.table())),
-    MadePart("workflow/flag_sets.yaml", "tuning.md", lambda: of_flag_sets(flag_sets.table())),
+    MadePart(
+        "workflow/remedies.yaml", "troubleshooting.md", lambda: of_remedies(tables.remedies())
+    ),
+    MadePart("workflow/flag_sets.yaml", "tuning.md", lambda: of_flag_sets(tables.flag_sets())),
 )

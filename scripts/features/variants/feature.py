@@ -7,29 +7,26 @@ from typing import Any
 
 from scripts.features.variants import (
     flag_checks,
-    flag_sets,
-    remedies,
+    kept_results,
+    tables,
     tuned_matrix,
-    tuning,
-    tuning_plan,
 )
 from scripts.features.variants.plan import ModuleMaker, VariantsPlan
 from scripts.features.variants.tuned_matrix import Tuning
-from scripts.matrix import settings
+from scripts.matrix import reading, stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.feature import Feature, Rows
-from scripts.run import outputs
 
 
 def target(
     name: str, entry: Mapping[str, Any], config: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Any]:
     """What a target tries where a compilation fails, what it does not run, and whether it uses results of tuning."""
-    backend, wanted, table = entry["backend"], entry.get("remedies"), remedies.table()
-    tuned = {"tuned": entry.get("tuned") == tuning.AUTO}
+    backend, wanted, table = entry["backend"], entry.get("remedies"), tables.remedies()
+    tuned = {"tuned": entry.get("tuned") == kept_results.AUTO}
     if unknown := [named for named in wanted or () if named not in table.remedies]:
         problems += [
-            f"targets.{name}.remedies: {settings.unknown('remedy', named, table.remedies)}"
+            f"targets.{name}.remedies: {reading.unknown('remedy', named, table.remedies)}"
             for named in unknown
         ]
         return tuned
@@ -41,16 +38,26 @@ def target(
 FEATURE = Feature(
     "variants",
     target=target,
-    flags=lambda entries, backend: flag_sets.table().expanded(entries, backend),
-    reserved=dict.fromkeys(tuning.FRONTENDS, "the name of a row of results/tuned.csv"),
+    flags=lambda entries, backend: tables.flag_sets().expanded(entries, backend),
+    reserved=dict.fromkeys(tuned_matrix.FRONTENDS, "the name of a row of results/tuned.csv"),
     part=Tuning,
     read=tuned_matrix.read,
     entries=lambda tuning: {"target": tuning.targets},
     maker=ModuleMaker,
-    adjust=tuning_plan.with_results,
+    adjust=kept_results.with_results,
     problems=flag_checks.problems,
-    tables=outputs.files_of("tuned"),
-    summary="scripts.features.variants.tuned_page",
+    csv="tuned",
+    modules={
+        "row_set": "scripts.features.variants.tuned_row_set",
+        "docs": "scripts.features.variants.document",
+        "remedies": "scripts.features.variants.tables",
+    },
     plan=VariantsPlan,
-    rows=Rows((Kind.TUNING,), tuned_matrix.owns, tuned_matrix.cells, tuned_matrix.chain),
+    rows=Rows(
+        (Kind.TUNING,),
+        tuned_matrix.owns,
+        tuned_matrix.cells,
+        tuned_matrix.chain,
+        timed=lambda matrix, row: (stages.STAGES["time_tuned"], matrix.group(row)),
+    ),
 )

@@ -1,67 +1,293 @@
-"""What rules ask about other ways to compile: who makes a module, and what results/tuned.csv needs."""
+"""What rules ask about other ways to compile: who makes a module, what remedies and tuning try for it, and what
+results/tuned.csv needs."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from scripts.features.variants import tuned_matrix, tuning
-from scripts.features.variants.remedy_plan import Remedies
-from scripts.features.variants.tuning_plan import Tuning
+import msgspec
+
+from scripts.core import atomic
+from scripts.features.variants import candidates, kept_results, remedy_job, tables, tuned_matrix
+from scripts.features.variants.candidates import AnyWay, Search
+from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.iree import tuning_spec
-from scripts.matrix import settings, threads
+from scripts.iree.backends import BACKENDS
+from scripts.matrix import reading, threads
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.entries import Target
+from scripts.matrix.env_files import COMPILER
+from scripts.matrix.stage import REPORT, STATUS, Stage
+from scripts.matrix.stages import STAGES
+from scripts.matrix.ways import Attempt, Variant
+from scripts.run import fingerprint, recorded
 from scripts.run.aggregation import digest_of
 from scripts.run.groups import Groups
+from scripts.run.makers import Maker
+from scripts.run.options import compile_options
 from scripts.run.plan import Plan
+from scripts.run.recorded import Recorded
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
+
+REMEDY = STAGES["remedy"]
+ASKED = STAGES[REMEDY.remedies]
+_LIMITED = {"time-limit": "timeout", "memory-limit": "oom"}
+"""The status of an attempt that reached a limit, by its reason."""
+
+TUNE = STAGES["tune"]
+MODULES = {TUNED: "tuned.vmfb", AS_CONFIGURED: "default.vmfb"}
+"""The modules that the stage makes, by the frontend of the rows that have them."""
 
 
-class ModuleMaker(Remedies):
-    """Modules are made by compilations, by remedies where these fail, and by tuning for the rows of results/tuned.csv."""
+class ModuleMaker(Maker):
+    """Modules are made by compilations, by remedies where these fail, and by tuning for the rows of results/tuned.csv.
+
+    The cells are those of IREE. Whether a cell has remedies does not depend on outcomes, so its job and the
+    exports that it needs are known before a run. Outcomes only keep finished work from being repeated: a measurement of a
+    module that compiled as asked does not depend on what remedies there are.
+    """
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(plan.matrix, plan.environments)
-        self.tuning = Tuning(plan.configured, self)
+        self.matrix = plan.matrix
+        self._environments = plan.environments
         self.search_s = tuned_matrix.part(plan.configured).budget_s
 
-    def modules(self, wildcards, file: str) -> list[str]:
-        if self.tuning.is_row(wildcards):
-            return [self.tuning.made(wildcards, file.removesuffix("module.vmfb"))]
-        return super().modules(wildcards, file)
+    def attempts(self, cell: Cell) -> list[Attempt]:
+        """What is tried where the compilation of a cell fails, in order."""
+        target = self._target(cell)
+        declared = self.matrix.attempts(cell.frontend, target)
+        return [self.completed(attempt, cell.model, target) for attempt in declared]
 
-    def stand(self, wildcards) -> bool:
-        return self.tuning.is_row(wildcards) or super().stand(wildcards)
+    def text(self, cell: Cell) -> str:
+        """The same as text, for the supervisor's command line."""
+        return candidates.to_text(self.attempts(cell))
 
-    def take_part(self, wildcards) -> bool:
-        return not self.tuning.is_row(wildcards) and super().take_part(wildcards)
+    def completed(self, way: AnyWay, model: str, target: Target) -> AnyWay:
+        """An attempt or a candidate with the files and options of its compilation."""
+        exported = program(model, way.frontend)
+        return msgspec.structs.replace(
+            way,
+            options=tuple(compile_options(target, way.opt_level, way.flags)),
+            program=STAGES["export"].path(exported, "program.mlir"),
+            export=STAGES["export"].path(exported, STATUS),
+            hang=self._known_hang(model, target, way.variant),
+        )
 
-    def specs(self, wildcards) -> list[str]:
+    def hang(self, cell: Cell) -> str:
+        """`--hang <why>` if the compilation that was asked for is not run."""
+        target = self._target(cell)
+        why = self._known_hang(cell.model, target, target.asked(cell.frontend))
+        return f"--hang {shlex.quote(why)}" if why else ""
+
+    def _known_hang(self, model: str, target: Target, variant: Variant) -> str:
+        """Why a variant is not compiled for a target; "" if it is."""
+        iree = self._environments.pins(target.env).get(COMPILER, "") if target.hangs else ""
+        for hang in target.hangs:
+            if hang.covers(model, target.backend, variant, iree):
+                return f"{hang.why} (workflow/remedies.yaml, IREE {iree})"
+        return ""
+
+    def _target(self, cell: Cell) -> Target:
+        return self.matrix.target(cell.model, cell.frontend, cell.target)
+
+    def exports(self, cell: Cell, file: str) -> list[str]:
+        """A file of every export whose program may be compiled for a cell.
+
+        A changed table that does not concern the cell leaves its inputs as they are on record, because
+        Snakemake runs a job again whose inputs are others.
+        """
+        attempts = self.attempts(cell)
+        others = list(dict.fromkeys(attempt.frontend for attempt in attempts))
+        if not self._concerned(cell, attempts, {}):
+            known = self.matrix.frontends | self.matrix.programs
+            before = _report(cell).get("frontends", others)
+            others = before if set(before) <= known.keys() else others
+        return [
+            STAGES["export"].path(program(cell.model, frontend), file)
+            for frontend in dict.fromkeys([cell.frontend, *others])
+        ]
+
+    def take_part(self, cell: Cell) -> bool:
+        """Whether the measurement of a cell depends on its remedies.
+
+        The inputs of a measurement do not change if its module compiled as asked. So it is not repeated
+        when remedies are switched on or off, or when results are from before there were remedies.
+        """
+        if is_row(cell):
+            return False
+        if _compiled_as_asked(cell):
+            return os.path.exists(_status(REMEDY, cell))
+        return bool(self.attempts(cell))
+
+    def may_make_good(self, stage: str, cell: str) -> bool:
+        """Whether remedies are tried where a stage (its folder) of a cell (its name) fails."""
+        if stage != ASKED.folder:
+            return False
+        return bool(self.attempts(Cell.parse(cell, Kind.IREE)))
+
+    def modules(self, cell: Cell, file: str) -> list[str]:
+        """A file of the stages that may have made the module of a cell: the compilation, and its remedies if
+        they take part; for a row of results/tuned.csv, its tuning."""
+        if is_row(cell):
+            of = Cell.of(Kind.TUNING, model=cell.model, target=cell.target)
+            module = MODULES[cell.frontend]
+            return [TUNE.path(of, module if file == "module.vmfb" else file)]
+        makers = [ASKED, REMEDY] if self.take_part(cell) else [ASKED]
+        return [stage.path(cell.to(Kind.MODULE), file) for stage in makers]
+
+    def stand(self, cell: Cell) -> bool:
+        """Whether a measurement ignores the age of what remedies left: its module was tuned, or compiled as asked and is
+        not newer.
+
+        If it is newer, because a run ended between the two stages, that of the remedies runs again. If their outputs are
+        `ancient` then, Snakemake 9.27 leaves out the measurement although its module is newer, and the row would keep the
+        latency of an earlier module.
+        """
+        if is_row(cell):
+            return True
+        if not _compiled_as_asked(cell):
+            return False
+        asked, left = (_status(stage, cell) for stage in (ASKED, REMEDY))
+        return not os.path.exists(left) or os.path.getmtime(asked) <= os.path.getmtime(left)
+
+    def specs(self, cell: Cell) -> list[str]:
         """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags. The names of
         those that tuning has found have their CRC-32."""
-        target = self.matrix.target(wildcards.model, wildcards.frontend, wildcards.target)
-        path = tuning_spec.named(target.flags)
-        return [str(path)] if path and not path.is_relative_to(tuning.FOLDER) else []
+        path = tuning_spec.named(self._target(cell).flags)
+        return [str(path)] if path and not path.is_relative_to(kept_results.FOLDER) else []
+
+    def due(
+        self, cell: Cell, code: str, retry: Collection[str], limits: Mapping[str, float]
+    ) -> str:
+        """The param `due` of the job (fingerprint.due). A change of the table counts as a change of the
+        code for a cell that it concerns: what was asked for failed, and other attempts would be made
+        now than those on record."""
+        attempts, found = self.attempts(cell), _outcome(REMEDY, cell)
+        now = remedy_job.fingerprint(code, attempts)
+        if found is not None:
+            if self._concerned(cell, attempts, limits):
+                return fingerprint.after(found.due, now)
+            if remedy_job.code_of(found.fingerprint) == code:
+                now = found.fingerprint
+        return fingerprint.due(_status(REMEDY, cell), now, retry)
+
+    @staticmethod
+    def _concerned(cell: Cell, attempts: Sequence[Attempt], limits: Mapping[str, float]) -> bool:
+        """Whether other attempts would be made now than those in the report of a cell, or under another
+        limit that one of them reached."""
+        asked = _outcome(ASKED, cell)
+        if asked is None or not asked.is_remediable or not (report := _report(cell)):
+            return False
+        tried = [one["attempt"] for one in report["tried"]]
+        wanted = remedy_job.wanted(attempts, asked.reason)
+        now = [remedy_job.table_digest([attempt]) for attempt in wanted]
+        if report["name"] is not None:  # what comes after the one that works is not tried
+            return now[: len(tried)] != tried
+        reached = {_LIMITED[one["reason"]] for one in report["tried"] if one["reason"] in _LIMITED}
+        moved = any(limits[one] != report["limits"][one] for one in reached & limits.keys())
+        return now != tried or moved
+
+
+def is_row(cell: Cell) -> bool:
+    """Whether the cell of a verification is a row of results/tuned.csv."""
+    return cell.frontend in tuned_matrix.FRONTENDS
+
+
+def program(model: str, frontend: str) -> Cell:
+    return Cell.of(Kind.PROGRAM, model=model, frontend=frontend)
+
+
+def _status(stage: Stage, cell: Cell) -> str:
+    return stage.path(cell.to(Kind.MODULE), STATUS)
+
+
+def _recorded(stage: Stage, cell: Cell) -> Recorded | None:
+    """What is recorded of a stage of a cell; None if there is nothing that can be read."""
+    try:
+        return recorded.outcome_of(_status(stage, cell))
+    except ValueError:
+        return None
+
+
+def _outcome(stage: Stage, cell: Cell) -> Outcome | None:
+    found = _recorded(stage, cell)
+    return found.outcome if found else None
+
+
+def _compiled_as_asked(cell: Cell) -> bool:
+    found = _outcome(ASKED, cell)
+    return found is not None and found.status == outcome.OK
+
+
+def _report(cell: Cell) -> Mapping[str, Any]:
+    """The report of the remedies of a cell; {} if there is none. One that is not whole is made again anyway."""
+    found = _recorded(REMEDY, cell)
+    if found is None or not found.whole:
+        return {}
+    return atomic.read_json(REMEDY.path(cell.to(Kind.MODULE), REPORT))
 
 
 class VariantsPlan:
-    """PLAN["variants"]."""
+    """PLAN["variants"]: answers the questions of the rules of remedies and of tuning."""
 
     def __init__(self, plan: Plan) -> None:
         self._matrix, self._aggregation = plan.configured, plan.aggregation
         assert isinstance(plan.maker, ModuleMaker)
-        self.remedies, self.tuning = plan.maker, plan.maker.tuning
+        self.remedies = plan.maker
         self.groups = Groups(plan.configured, tuned_matrix.groups(plan.configured), plan.row_forked)
 
+    def exports(self, file: str, cell: Cell) -> list[str]:
+        """A file of every export whose program may be compiled for a model."""
+        return [
+            STAGES["export"].path(program(cell.model, frontend), file)
+            for frontend in tuned_matrix.frontends(self._matrix)
+        ]
+
+    def target(self, cell: Cell) -> Target:
+        """The target that a model is tuned for, with its overrides for the model."""
+        model = self._matrix.models[cell.model]
+        return tuned_matrix.part(self._matrix).targets[cell.target].of(model)
+
+    def specs(self, cell: Cell) -> list[str]:
+        """The tuning specs that the target's own flags name, as inputs (see ModuleMaker.specs)."""
+        candidates = tuned_matrix.candidates(self._matrix, cell.model, cell.target)
+        named = (tuning_spec.named(candidate.flags) for candidate in candidates)
+        return list(dict.fromkeys(str(path) for path in named if path))
+
+    def search(self, cell: Cell) -> str:
+        """What is searched for a model on a target, as text for the command line."""
+        target, settings = self.target(cell), tuned_matrix.part(self._matrix)
+        declared = tuned_matrix.candidates(self._matrix, cell.model, cell.target)
+        used = {name for candidate in declared for name in (*candidate.needs, *candidate.avoid)}
+        known = tables.flag_sets().properties
+        specs = settings.specs if BACKENDS[target.backend].tuning_specs else 0.0
+        search = Search(
+            tuple(self.remedies.completed(way, cell.model, target) for way in declared),
+            {name: texts for name, texts in known.items() if name in used},
+            settings.budget_s,
+            settings.keep,
+            specs,
+            tuning_spec.FLAG if specs else "",
+        )
+        return candidates.to_text(search)
+
     def results(self) -> list[str]:
-        """Every file that the aggregation of tuned models reads. Raises ConfigError for several numbers of threads: a module
-        is tuned for one."""
+        """Every file that the aggregation of tuned models reads. Raises ConfigError for several numbers of threads: a
+        module is tuned for one."""
         matrix = self._matrix
         if listed := threads.numbers(matrix.measure):
-            raise settings.ConfigError(
+            raise reading.ConfigError(
                 f"measure.threads is the list {[*listed]}, but results/tuned.csv needs a single number, for example: "
                 f"--config measure='{{threads: {listed[-1]}}}'"
             )
         rows = [*tuned_matrix.rows(matrix), *tuned_matrix.baselines(matrix)]
         return [
-            *self._aggregation.aggregated(matrix, rows, "time_tuned"),
+            *self._aggregation.of_rows(rows, "time_tuned"),
             *self._aggregation.machine_limits(tuned_matrix.devices(matrix)),
         ]
 

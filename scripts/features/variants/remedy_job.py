@@ -21,8 +21,9 @@ from typing import Any
 
 from scripts.core import atomic, digest
 from scripts.features.variants import candidates
+from scripts.features.variants.candidates import TriedWay, step
 from scripts.matrix.ways import Attempt
-from scripts.supervise import outcome, supervise, verdict
+from scripts.supervise import outcome, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import Outcome, Usage
@@ -51,28 +52,31 @@ def wanted(attempts: Iterable[Attempt], reason: str) -> list[Attempt]:
     return [attempt for attempt in attempts if reason in attempt.reasons]
 
 
-@dataclass(frozen=True)
-class Tried:
-    """An attempt, how it ended, and after how many seconds; `job` is None if it was not run."""
+@dataclass
+class Tried(TriedWay[Attempt]):
+    """An attempt, and the seconds that it has taken. `job`: None if it was not run."""
 
-    attempt: Attempt
-    outcome: Outcome
-    seconds: float
+    seconds: float = 0.0
     job: Job | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Its part of the report."""
+        assert self.ended is not None
         return {
-            "remedy": self.attempt.name,
-            "frontend": self.attempt.frontend,
-            "opt_level": self.attempt.opt_level,
-            "flags": list(self.attempt.flags),
-            "status": self.outcome.status,
-            "reason": self.outcome.reason,
-            "detail": self.outcome.detail,
+            "remedy": self.name,
+            "frontend": self.way.frontend,
+            "opt_level": self.way.opt_level,
+            "flags": list(self.way.flags),
+            "status": self.ended.status,
+            "reason": self.ended.reason,
+            "detail": self.ended.detail,
             "seconds": round(self.seconds, 3),
-            "attempt": table_digest([self.attempt]),
+            "attempt": table_digest([self.way]),
         }
+
+    def said(self) -> str:
+        where = f", see {self.job.log_path}" if self.job else ""
+        return f"{super().said()}{where}"
 
 
 def run(job: Job, asked: Path, attempts: Sequence[Attempt], pins: str) -> Outcome:
@@ -95,9 +99,10 @@ def run(job: Job, asked: Path, attempts: Sequence[Attempt], pins: str) -> Outcom
     tried: list[Tried] = []
     if failed.is_remediable:
         tried = list(_until_one_works(job, wanted(attempts, failed.reason), pins))
-    result = _result(job, tried)
+    works = tried[-1] if tried and tried[-1].is_ok else None
+    result = supervise.record(job, None) if works else _failure(job, tried)
     _log(job, failed, tried)
-    made = _place(job, attempts, tried)
+    made = _place(job, attempts, tried, works)
     used = (outcome.read_usage(one.job.status_path) for one in tried if one.job)
     peak = max([0.0, *(usage.max_rss_mb for usage in used if usage)])
     outcome.write(job.status_path, result, Usage(time.monotonic() - started, peak, made))
@@ -108,8 +113,7 @@ def _until_one_works(job: Job, attempts: Sequence[Attempt], pins: str) -> Iterat
     """Make the attempts in order. The last one yielded may have succeeded."""
 
     def not_run(reason: str, detail: str) -> Tried:
-        ended = Outcome(outcome.SKIPPED, job.stage, job.cell, reason, detail)
-        return Tried(attempt, ended, 0.0)
+        return Tried(attempt, Outcome(outcome.SKIPPED, job.stage, job.cell, reason, detail))
 
     left_s = job.timeout_s
     for attempt in attempts:
@@ -134,22 +138,15 @@ def _until_one_works(job: Job, attempts: Sequence[Attempt], pins: str) -> Iterat
 def _job_of(job: Job, attempt: Attempt, pins: str, timeout_s: float) -> Job:
     """The job of an attempt. Its `due` names everything that may change how it ends, except its limits."""
     folder = job.status_path.parent / TRIES / attempt.name
-    moved = {str(path): str(folder / path.name) for path in job.artifacts}
-    command = [*(moved.get(word, word) for word in job.command), "--program", attempt.program, *attempt.options]  # fmt: skip
+    moved = {str(path): folder / path.name for path in job.artifacts}
+    command = [str(moved.get(word, word)) for word in job.command]
+    command += ["--program", attempt.program, *attempt.options]
     program = Path(attempt.program)
     content = str(digest.of(program)) if program.is_file() else ""
     counter = job.due.rpartition("+")[2] if "+" in job.due else ""
     key = json.dumps([code_of(job.fingerprint), pins, command, content, counter])
-    return dataclasses.replace(
-        job,
-        command=command,
-        status_path=folder / outcome.STATUS,
-        log_path=folder / job.log_path.name,
-        artifacts=[Path(path) for path in moved.values()],
-        upstream=[Path(attempt.export)],
-        timeout_s=timeout_s,
-        due=hashlib.sha256(key.encode()).hexdigest()[:12],
-    )
+    due = hashlib.sha256(key.encode()).hexdigest()[:12]
+    return step(job, attempt, folder, command, [*moved.values()], timeout_s=timeout_s, due=due)
 
 
 def _same_failure(job: Job) -> Outcome | None:
@@ -165,19 +162,14 @@ def _same_failure(job: Job) -> Outcome | None:
     return None if has_more else found
 
 
-def _result(job: Job, tried: Sequence[Tried]) -> Outcome:
-    """The outcome of the whole."""
-    if _works(tried):
-        return verdict.record(job, None)
+def _failure(job: Job, tried: Sequence[Tried]) -> Outcome:
+    """The outcome of the whole if no attempt has succeeded."""
     for one in tried:
-        if one.outcome.is_passing:  # it says nothing about the cell: the next run tries again
-            return dataclasses.replace(one.outcome, fingerprint=job.fingerprint, due=job.due)
-    return supervise.blocked(job) or verdict.record(job, None)
-
-
-def _works(tried: Sequence[Tried]) -> Tried | None:
-    """The attempt that has succeeded."""
-    return tried[-1] if tried and tried[-1].outcome.status == outcome.OK else None
+        if (
+            one.ended and one.ended.is_passing
+        ):  # it says nothing about the cell: the next run tries again
+            return dataclasses.replace(one.ended, fingerprint=job.fingerprint, due=job.due)
+    return supervise.blocked(job) or supervise.record(job, None)
 
 
 def _log(job: Job, failed: Outcome, tried: Sequence[Tried]) -> None:
@@ -187,21 +179,17 @@ def _log(job: Job, failed: Outcome, tried: Sequence[Tried]) -> None:
             return
         log.note(f"# as asked: {failed.status} ({failed.reason}): {failed.detail}")
         for one in tried:
-            ended = one.outcome
-            why = f" ({ended.reason}): {ended.detail}" if ended.status != outcome.OK else ""
-            where = f", see {one.job.log_path}" if one.job else ""
-            log.note(f"# {one.attempt.name}: {ended.status}{why}{where}")
+            log.note(f"# {one.said()}")
 
 
 def _place(
-    job: Job, attempts: Sequence[Attempt], tried: Sequence[Tried]
+    job: Job, attempts: Sequence[Attempt], tried: Sequence[Tried], works: Tried | None
 ) -> dict[str, digest.Digest]:
-    """Write the artifacts of the whole: those of the attempt that has succeeded, or empty files, and
+    """Write the artifacts of the whole: those of the attempt that works, or empty files, and
     the report, which also names the frontends of all attempts. Returns their digests."""
     *others, report = job.artifacts
-    works = _works(tried)
     found: dict[str, Any] = {
-        "name": works.attempt.name if works else None,
+        "name": works.name if works else None,
         "tried": [one.to_json() for one in tried],
         "frontends": list(dict.fromkeys(attempt.frontend for attempt in attempts)),
         "limits": {"timeout": job.timeout_s, "oom": job.memory_mb},
@@ -213,9 +201,9 @@ def _place(
         for path in others:
             atomic.move(folder / path.name, path)
         found |= {
-            "frontend": works.attempt.frontend,
-            "opt_level": works.attempt.opt_level,
-            "flags": list(works.attempt.flags),
+            "frontend": works.way.frontend,
+            "opt_level": works.way.opt_level,
+            "flags": list(works.way.flags),
             "compile": atomic.read_json(folder / report.name),
         }
     atomic.write_json(report, found)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from scripts.features.variants import flag_sets, tuning
-from scripts.features.variants.tuning import Candidate
+from scripts.features.variants import tables
+from scripts.features.variants.candidates import Candidate
+from scripts.features.variants.tables import FlagSet, FlagSetTable
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import cell, stages, training
 from scripts.matrix.cell import Cell, Kind
@@ -16,6 +17,12 @@ from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix, baseline_cell, devices_of
 from scripts.matrix.stage import Stage
 from scripts.matrix.toolchains import PINNED
+from scripts.matrix.ways import Variant
+
+TUNED, AS_CONFIGURED = "tuned", "default"
+FRONTENDS = (TUNED, AS_CONFIGURED)
+"""The frontends of rows of results/tuned.csv: the fastest candidate, and the fastest one that the
+configuration has anyway. No frontend of a configuration has these names."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ def read(draft: Draft, matrix: Matrix) -> Tuning:
 
 def owns(row: Cell) -> bool:
     """Whether a row is a tuned one of results/tuned.csv."""
-    return row.kind is Kind.IREE and row["frontend"] in tuning.FRONTENDS
+    return row.kind is Kind.IREE and row.frontend in FRONTENDS
 
 
 def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
@@ -62,7 +69,7 @@ def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
 
 def devices(matrix: Matrix) -> dict[str, Target | Baseline]:
     """The devices that rows of results/tuned.csv run on, each with the first entry that does so."""
-    names = dict.fromkeys(row["baseline"] for row in baselines(matrix))
+    names = dict.fromkeys(row.baseline for row in baselines(matrix))
     return devices_of((matrix.baselines[name] for name in names), part(matrix).targets.values())
 
 
@@ -79,7 +86,7 @@ def rows(matrix: Matrix) -> Iterator[Cell]:
     and the fastest one that is configured."""
     for model in matrix.models:
         for target in part(matrix).targets:
-            for frontend in tuning.FRONTENDS:
+            for frontend in FRONTENDS:
                 yield Cell.of(Kind.IREE, model=model, frontend=frontend, target=target)
 
 
@@ -100,7 +107,7 @@ def candidates(matrix: Matrix, model: str, target: str) -> list[Candidate]:
     of = part(matrix).targets[target].of(known)
     tuned = frontends(matrix)
     configured = [of.asked(f.name) for f in tuned.values() if of.takes(known, f)]
-    return tuning.candidates(of.backend, configured, tuned, flag_sets.table())
+    return combined(of.backend, configured, tuned, tables.flag_sets())
 
 
 def frontends(matrix: Matrix) -> dict[str, Frontend]:
@@ -110,3 +117,47 @@ def frontends(matrix: Matrix) -> dict[str, Frontend]:
         for name, one in matrix.frontends.items()
         if one.toolchain == PINNED and one.test == training.EVAL
     }
+
+
+def combined(
+    backend: str, configured: Sequence[Variant], frontends: Iterable[str], table: FlagSetTable
+) -> list[Candidate]:
+    """Return what is tried, each variant once, in order: what is configured, then all combinations.
+
+    `configured`: what the target compiles, a variant for each lowering path. `frontends`: those whose
+    programs are tried. The combinations of the first configured opt level come first.
+    """
+    tried = [
+        Candidate(f"{asked.frontend}-as-configured", asked.frontend, asked.opt_level, asked.flags, configured=True)
+        for asked in configured
+    ]  # fmt: skip
+    levels = [*(asked.opt_level for asked in configured), *table.opt_levels.get(backend, ())]
+    for level in dict.fromkeys(levels):
+        for sets in _flag_sets(backend, level, table):
+            flags = tuple(flag for chosen in sets for flag in chosen.flags)
+            needs, avoid = (
+                tuple(dict.fromkeys(name for chosen in sets for name in getattr(chosen, key)))
+                for key in ("needs", "avoid")
+            )
+            for frontend in frontends:
+                name = "-".join([frontend, level, *(chosen.name for chosen in sets)])
+                tried.append(Candidate(name, frontend, level, flags, needs=needs, avoid=avoid))
+    found: dict[Variant, Candidate] = {}
+    for candidate in tried:
+        found.setdefault(candidate.variant, candidate)
+    return list(found.values())
+
+
+def _flag_sets(backend: str, level: str, table: FlagSetTable) -> Iterator[list[FlagSet]]:
+    """Yield at most one flag set together with at most one preprocessing, for an opt level."""
+
+    def fitting(section: dict[str, FlagSet]) -> list[list[FlagSet]]:
+        return [[]] + [
+            [entry]
+            for entry in section.values()
+            if backend in entry.backends and level in (entry.opt_levels or (level,))
+        ]
+
+    for before in fitting(table.preprocessing):
+        for chosen in fitting(table.flag_sets):
+            yield chosen + before

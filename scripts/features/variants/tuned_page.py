@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import RenderableType
-
 from scripts.features.variants.search.report import (
     NOT_APPLICABLE,
     OUT_OF_BUDGET,
@@ -16,14 +14,12 @@ from scripts.features.variants.search.report import (
     Specs,
 )
 from scripts.features.variants.specs.search import TunedOperation
+from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.features.variants.tuned_rows import Reports
-from scripts.features.variants.tuning import AS_CONFIGURED, TUNED
 from scripts.iree.backends import BACKENDS
 from scripts.records import markdown, wording
-from scripts.records import summary as records_summary
 from scripts.records.markdown import text
 from scripts.records.results_table import Table
-from scripts.run import outputs
 from scripts.supervise import outcome
 
 Record = Mapping[str, Any]
@@ -181,11 +177,3 @@ def _operation(tuned: TunedOperation) -> list[str]:
         f"{tuned.gain:.2f} ×" if tuned.found else "",
         tried,
     ]
-
-
-def summary(since: float) -> Iterator[RenderableType]:
-    """Yield the summary of a run that wrote results/tuned.csv after `since`."""
-    files = outputs.files_of("tuned")
-    if (rows := outputs.written_rows(since, files[0])) is not None:
-        lines = said(list(records_summary.records(files[2])))
-        yield from records_summary.of_table("\n".join(lines), files, rows)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.features.variants import tuned_matrix, tuning
+from scripts.features.variants import kept_results, tuned_matrix
+from scripts.features.variants.kept_results import Result
 from scripts.features.variants.search import report
 from scripts.features.variants.search.report import Line, Report
-from scripts.features.variants.tuning import AS_CONFIGURED, TUNED, Result
+from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix
@@ -31,9 +32,9 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
     Raises ValueError if the file with the limits of a device has another form.
     """
     made = {row: _tuned_record(root, matrix, row) for row in tuned_matrix.rows(matrix)}
-    reports = {(row["model"], row["target"]): found for row, (_, found) in made.items() if found}
+    reports = {(row.model, row.target): found for row, (_, found) in made.items() if found}
     baselines = [
-        record.baseline_record(root, matrix, matrix.models[of["model"]], matrix.baselines[of["baseline"]], of["test"], "time_tuned")
+        record.baseline_record(root, matrix, matrix.models[of.model], matrix.baselines[of.baseline], of.test, "time_tuned")
         for of in tuned_matrix.baselines(matrix)
     ]  # fmt: skip
     found = [*(row_record for row_record, _ in made.values()), *baselines]
@@ -43,7 +44,7 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
     for row, (row_record, searched) in made.items():
         row_record["tuning"] = _section(row, searched)
     for row, (tuned, _) in made.items():
-        if row["frontend"] == TUNED:
+        if row.frontend == TUNED:
             other = Cell.of(row.kind, **(row.by_axis() | {"frontend": AS_CONFIGURED}))
             tuned["tuning"] |= _gain(tuned, made[other][0])
     return found, reports
@@ -51,7 +52,7 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
 
 def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report | None]:
     """The record of a row of results/tuned.csv, and the report of its tuning (None: there is none)."""
-    model, target = matrix.models[row["model"]], tuned_matrix.part(matrix).targets[row["target"]]
+    model, target = matrix.models[row.model], tuned_matrix.part(matrix).targets[row.target]
     target = target.of(model)
     made = record.common_record(
         root, matrix, row, matrix.chain(row), None, model, target.device_kind, "time_tuned"
@@ -60,7 +61,7 @@ def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report
     searched = report.read(found) if found else None
     made["versions"] = dict.fromkeys(versions.OF_EVERY_RECORD) | made["versions"]
     if chosen := _chosen(row, searched):
-        spec = tuning.spec_flags(model.name, row["target"], chosen.spec)
+        spec = kept_results.spec_flags(model.name, row.target, chosen.spec)
         target = replace(target, opt_level=chosen.opt_level, flags=(*chosen.flags, *spec))
         made["compile"] = chosen.compile
         exported = Cell.of(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
@@ -75,7 +76,7 @@ def _chosen(row: Cell, searched: Report | None) -> Line | None:
     """The candidate whose module a row has."""
     if searched is None:
         return None
-    return searched.of(searched.tuned if row["frontend"] == TUNED else searched.default)
+    return searched.of(searched.tuned if row.frontend == TUNED else searched.default)
 
 
 _NO_RESULT = (outcome.UNAVAILABLE, outcome.SKIPPED, outcome.DAMAGED)

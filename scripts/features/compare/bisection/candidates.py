@@ -10,9 +10,9 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from scripts.features.toolchains.build_trees import COMPILER, RUNTIME
 from scripts.iree import tools
 from scripts.matrix import env_files
+from scripts.matrix.env_files import COMPILER, RUNTIME
 from scripts.matrix.stages import IREE_ENV
 from scripts.run import environments, installing
 
@@ -50,7 +50,10 @@ def of_index(good: str, bad: str, prereleases: bool = False) -> list[Candidate]:
     for end in (low, high):
         if end not in known:
             between = ", ".join(map(str, reversed(known))) or "none"
-            raise NoCandidates(f"{COMPILER} {end} is not in the package index for this Python; between the two ends there are {between}")  # fmt: skip
+            raise NoCandidates(
+                f"{COMPILER} {end} is not in the package index for this Python; "
+                f"between the two ends there are {between}"
+            )
     known.sort(reverse=_version(good) > _version(bad))
     return [Candidate(str(v), (f"{COMPILER}=={v}", f"{RUNTIME}=={v}")) for v in known]
 
@@ -116,8 +119,8 @@ def _newest(requirement: str, prereleases: bool) -> Version | None:
 
 
 def make(candidate: Candidate, folder: Path) -> tuple[Path, str]:
-    """Make the environment envs/iree.yaml with another release in `folder`; return its interpreter, and what its compiler says
-    about its version, with its commit ("" if nothing). Raises CannotInstall."""
+    """Make the environment envs/iree.yaml with another release in `folder`; return its interpreter, and what its
+    compiler says about its version, with its commit ("" if nothing). Raises CannotInstall."""
     declared = env_files.declared(environments.env_file(IREE_ENV))
     others = [one for one in declared.requirements if not one.startswith((COMPILER, RUNTIME))]
     python = folder / "bin" / "python"
@@ -128,8 +131,7 @@ def make(candidate: Candidate, folder: Path) -> tuple[Path, str]:
         done = _uv(*words)
         if done.returncode != 0:
             raise CannotInstall(done.stderr.strip())
-    compiler = tools.program("iree-compile", folder)
-    lines = tools.version(compiler).splitlines() if compiler else ()
+    lines = tools.said(folder).get("iree-compile", "").splitlines()
     return python, next((line.strip() for line in lines if "IREE compiler version" in line), "")
 
 

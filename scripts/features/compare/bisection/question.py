@@ -1,21 +1,22 @@
-"""What a bisection asks of each release (is it like the good end, or like the bad one?), and the search for the first bad one."""
+"""What a bisection asks of each release (is it like the good end, or like the bad one?), and the search for the first
+bad one."""
 
 from __future__ import annotations
 
 import enum
 import math
-import shlex
 import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic
+from scripts.features.compare import remeasuring
 from scripts.features.compare.bisection.trial import Trial
+from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import VERIFY, WRONG_RESULT
 from scripts.records.clusters import signature
-from scripts.supervise import in_turns, outcome
-from scripts.supervise.members import VERIFICATION, Member
+from scripts.supervise import in_turns
+from scripts.supervise.members import Member
 from scripts.timing import ratios
 from scripts.timing.ratios import Interval
 from scripts.timing.turns import Rule
@@ -26,10 +27,6 @@ LEAST_RATIO = 1.03
 """The least ratio of the latencies of the ends that can be bisected."""
 RULES = (Rule(), Rule(budget_s=80.0, generations=48))
 """How long modules are timed; the second rule where the first does not decide."""
-
-
-class NotTimed(Exception):
-    """A module that cannot be timed. Says why."""
 
 
 class Side(enum.StrEnum):
@@ -50,10 +47,12 @@ class Boundary:
 
 
 def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
-    """Return where releases 0 (known to be good) to count - 1 (known to be bad) change from good to bad, as `git bisect` does.
+    """Return where releases 0 (known to be good) to count - 1 (known to be bad) change from good to bad, as `git
+    bisect` does.
 
-    `side_of` is asked at most once per release, and for about log2(count) of them. If the sides change several times, one of the
-    changes from good to bad is found. A release that is neither is passed over, and the one next to it is tried.
+    `side_of` is asked at most once per release, and for about log2(count) of them. If the sides change several times,
+    one of the changes from good to bad is found. A release that is neither is passed over, and the one next to it is
+    tried.
     """
     good, bad, neither = 0, count - 1, set[int]()
     while untried := [number for number in range(good + 1, bad) if number not in neither]:
@@ -71,44 +70,40 @@ def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
 
 @dataclass(frozen=True)
 class Question:
-    """`runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns. `unlike`: why two trials are not a good and a bad end; "" if they are.
-    `side`: what a trial is (the last argument), given the trials of both ends."""
+    """`side`: what a trial is (the last argument), given the trials of both ends. `wanted`: what the ends must be.
+    `runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns."""
 
-    runs: bool
-    unlike: Callable[[Trial, Trial], str]
     side: Callable[[Trial, Trial, Trial], Side]
+    wanted: str
+    runs: bool = False
     timed: bool = False
+
+    def unlike(self, good: Trial, bad: Trial) -> str:
+        """Why two trials are not a good and a bad end; "" if they are."""
+        if self.timed and good.is_ok and bad.is_ok:
+            return _not_slower(good, bad)
+        # What fails cannot be timed.
+        sides = [] if self.timed else [self.side(good, bad, end) for end in (good, bad)]
+        if sides == [Side.GOOD, Side.BAD]:
+            return ""
+        ends = [
+            f"{end.version}, the {name} end: {end.ended}"
+            for name, end in (("good", good), ("bad", bad))
+        ]
+        return "; ".join((*ends, self.wanted))
 
 
 def _says_nothing(trial: Trial) -> bool:
-    """Whether a failure says nothing about the program: no environment, a flag or target that the release does not know,
-    a program that it cannot parse, or a kill from outside."""
+    """Whether a failure says nothing about the program: no environment, a flag or target that the release does not
+    know, a program that it cannot parse, or a kill from outside."""
     reasons = ("installer", "bad-flag", "unknown-target", "program-version")
     return trial.outcome.reason in reasons or trial.outcome.is_passing
-
-
-def _not_broken(good: Trial, bad: Trial) -> str:
-    if not good.is_ok:
-        return f"{good.version}, the good end, fails: {good.words}: {good.outcome.detail}"
-    if bad.is_ok:
-        return f"{bad.version}, the bad end, does not fail"
-    if _says_nothing(bad):
-        return f"{bad.version}, the bad end, says nothing about the program: {bad.outcome.detail}"
-    return ""
 
 
 def _broken(good: Trial, bad: Trial, trial: Trial) -> Side:
     if trial.is_ok:
         return Side.GOOD
     return Side.NEITHER if _says_nothing(trial) else Side.BAD
-
-
-def _not_wrong(good: Trial, bad: Trial) -> str:
-    if not good.is_ok:
-        return f"{good.version}, the good end, is not right: {good.words}: {good.outcome.detail}"
-    if bad.outcome.reason != WRONG_RESULT:
-        return f"{bad.version}, the bad end, is not wrong: {bad.words}"
-    return ""
 
 
 def _wrong(good: Trial, bad: Trial, trial: Trial) -> Side:
@@ -118,45 +113,28 @@ def _wrong(good: Trial, bad: Trial, trial: Trial) -> Side:
 
 
 def _failure(trial: Trial) -> Hashable:
-    """What failures must have in common to be the same: status, stage, reason, and the message without names and numbers."""
+    """What failures must have in common to be the same: status, stage, reason, and the message without names and
+    numbers. None without a failure."""
     ended = trial.outcome
-    return ended.status, ended.stage, ended.reason, signature(ended.detail)
-
-
-def _not_another_reason(good: Trial, bad: Trial) -> str:
-    for name, end in (("good", good), ("bad", bad)):
-        if end.is_ok:
-            return f"{end.version}, the {name} end, does not fail; ask with --if broken"
-    same = _failure(good) == _failure(bad)
-    return f"both ends fail in the same way: {good.words}: {good.outcome.detail}" if same else ""
+    failure = ended.status, ended.stage, ended.reason, signature(ended.detail)
+    return None if trial.is_ok else failure
 
 
 def _another_reason(good: Trial, bad: Trial, trial: Trial) -> Side:
     known = {_failure(good): Side.GOOD, _failure(bad): Side.BAD}
+    if None in known or len(known) == 1:
+        return Side.NEITHER
     return known.get(_failure(trial), Side.NEITHER)
 
 
-def _not_larger(good: Trial, bad: Trial) -> str:
-    if not good.bytes or not bad.bytes:
-        return f"no module at one end: {good.words}; {bad.words}"
-    if bad.bytes / good.bytes >= LEAST_GROWTH:
-        return ""
-    return f"{bad.bytes:,} bytes are not at least {LEAST_GROWTH:g} times {good.bytes:,} bytes"
-
-
 def _larger(good: Trial, bad: Trial, trial: Trial) -> Side:
-    if not (trial.bytes and good.bytes and bad.bytes):
+    if not (trial.bytes and good.bytes and bad.bytes) or bad.bytes / good.bytes < LEAST_GROWTH:
         return Side.NEITHER
     # A size between those of the ends belongs to the end whose ratio to it is smaller.
     return Side.BAD if trial.bytes > math.sqrt(good.bytes * bad.bytes) else Side.GOOD
 
 
 def _not_slower(good: Trial, bad: Trial) -> str:
-    for name, end in (("good", good), ("bad", bad)):
-        if not end.is_ok:
-            return (
-                f"{end.version}, the {name} end, has no latency: {end.words}: {end.outcome.detail}"
-            )
     for rule in RULES:
         ratio, said = _timed(bad, (good,), good.version, rule)
         if ratio.low > 1 and ratio.ratio >= LEAST_RATIO:
@@ -175,23 +153,21 @@ def _slower(good: Trial, bad: Trial, trial: Trial) -> Side:
 
 
 def _timed(trial: Trial, ends: Sequence[Trial], base: str, rule: Rule) -> tuple[Interval, str]:
-    """Time modules in turns, each with the runtime of its own release: the latency of a trial / the geometric mean of those of
-    `ends`, which are called `base`, and that in words. The latency is added to its report.
+    """Time modules in turns, each with the runtime of its own release: the latency of a trial / the geometric mean of
+    those of `ends`, which are called `base`, and that in words. The latency is added to its report.
 
-    A module that cannot be timed ends the command, because the verification has just run it. Raises NotTimed.
+    A module that cannot be timed ends the command, because the verification has just run it. Raises NotMeasured.
     """
     with tempfile.TemporaryDirectory(prefix="slower-") as logs:
         timing = in_turns.take([_member(one, Path(logs)) for one in (trial, *ends)], rule)
-    for name, member in timing.members.items():
-        if member.status != outcome.OK:
-            raise NotTimed(f"{name}: {member.status} ({member.reason}): {member.detail}")
+    remeasuring.check(timing)
     if why := in_turns.unfit(timing):
         print(f"    in turns: {why}", flush=True)
     own, *others = (timing.members[one.version].values_ms for one in (trial, *ends))
     trial.report["latency_ms"] = math.exp(ratios.log_mean(own))
     means = [math.exp(ratios.log_mean(ms)) for ms in zip(*others, strict=True)]
     if (difference := ratios.paired(own, means)) is None:
-        raise NotTimed(
+        raise NotMeasured(
             f"{trial.version}: {len(own)} generations in the budget; an interval needs {ratios.LEAST}"
         )
     ratio = difference.interval()
@@ -201,19 +177,20 @@ def _timed(trial: Trial, ends: Sequence[Trial], base: str, rule: Rule) -> tuple[
 
 
 def _member(trial: Trial, logs: Path) -> Member:
-    """The process that times the module of a trial. Raises NotTimed if it was not verified."""
-    if trial.vmfb is None or trial.python is None:
-        raise NotTimed(f"{trial.version}: no module")
-    command = atomic.read_json(trial.vmfb.parent / VERIFY / VERIFICATION)["command"]
-    words = (str(trial.python), "-m", "scripts.stages.time_module", *shlex.split(command)[1:])
-    return Member(trial.version, words, logs / f"{trial.version}.txt", forked=False)
+    """The process that times the module of a trial. Raises NotMeasured if there is none."""
+    if trial.vmfb is None:
+        raise NotMeasured(f"{trial.version}: no module")
+    log = logs / f"{trial.version}.txt"
+    return Member.verified(trial.version, trial.vmfb.parent / VERIFY, log, forked=False)
 
 
-QUESTIONS: dict[str, Question] = {
-    "broken": Question(False, _not_broken, _broken),
-    "wrong": Question(True, _not_wrong, _wrong),
-    "other-reason": Question(False, _not_another_reason, _another_reason),
-    "larger": Question(False, _not_larger, _larger),
-    "slower": Question(True, _not_slower, _slower, timed=True),
+QUESTIONS = {
+    "broken": Question(
+        _broken, "the good one must work, and the bad one fail for a reason of the program"
+    ),
+    "wrong": Question(_wrong, "the good one must be right, and the bad one wrong", runs=True),
+    "other-reason": Question(_another_reason, "both must fail, and not in the same way"),
+    "larger": Question(_larger, f"the bad one must be at least {LEAST_GROWTH:g} times as large"),
+    "slower": Question(_slower, "both must have a latency", runs=True, timed=True),
 }
 """By the value of --if."""

@@ -33,8 +33,9 @@ class NoProfile(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """`asked`: the value of --if. `trials`: those that were made. `before` and `after`: the last release
-    like the good end and the first one like the bad end, in the order from the good end to the bad one. `between`: releases between these two that are neither."""
+    """`asked`: the value of --if. `trials`: those that were made. `before` and `after`: the last release like the
+    good end and the first one like the bad end, in the order from the good end to the bad one. `between`: releases
+    between these two that are neither."""
 
     subject: Subject
     asked: str
@@ -161,8 +162,8 @@ def _dispatches(result: Result) -> str:
 
 @dataclass(frozen=True)
 class Moved:
-    """Dispatches with the same operation of the captured graph at their root: its name, and their milliseconds per call before and
-    after. `functions`: the dispatches of both releases."""
+    """Dispatches with the same operation of the captured graph at their root: its name, and their milliseconds per
+    call before and after. `functions`: the dispatches of both releases."""
 
     what: str
     before_ms: float
@@ -173,7 +174,8 @@ class Moved:
 def moved(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[Moved]:
     """Return the operations whose dispatches differ most in time, those that became slower first.
 
-    Releases name and fuse dispatches differently, so they are matched by the operation that each of them computes at its root.
+    Releases name and fuse dispatches differently, so they are matched by the operation that each of them computes at
+    its root.
     """
     times = defaultdict[str, list[float]](lambda: [0.0, 0.0])
     functions = defaultdict[str, dict[str, None]](dict)

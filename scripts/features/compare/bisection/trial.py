@@ -26,9 +26,10 @@ LOG, MODULE = "log.txt", "module.vmfb"
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tried: a cell with its program, and the options of its target for scripts.stages.compile_iree. `timeout_s` and
-    `memory_mb`: limits of each stage. `verified`: the values of each option of the command that verified the cell; {} if it is only to be
-    compiled. `timed`: environments are kept until the end, because modules are timed with the tools of their releases."""
+    """What is tried: a cell with its program, and the options of its target for scripts.stages.compile_iree.
+    `timeout_s` and `memory_mb`: limits of each stage. `verified`: the values of each option of the command that
+    verified the cell; {} if it is only to be compiled. `timed`: environments are kept until the end, because modules
+    are timed with the tools of their releases."""
 
     case: Case
     target: Sequence[str]
@@ -57,9 +58,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a release did. `outcome`: of the compilation if that failed, else of the verification if there was one. `vmfb`: the module;
-    None if there is none. `said`: the version of the compiler with its commit. `report`: what is known of the module; where it was timed, with its `latency_ms`. `log`: of the
-    stage that ended it. `python`: of its environment, if that was kept."""
+    """What a release did. `outcome`: of the compilation if that failed, else of the verification if there was one.
+    `vmfb`: the module; None if there is none. `said`: the version of the compiler with its commit. `report`: what is
+    known of the module; where it was timed, with its `latency_ms`. `log`: of the stage that ended it. `python`: of
+    its environment, if that was kept."""
 
     candidate: Candidate
     outcome: Outcome
@@ -91,12 +93,18 @@ class Trial:
             return ", ".join(filter(None, ("ok", size, f"{ms:.3g} ms" if ms else "")))
         return f"{self.outcome.status} ({self.outcome.reason})"
 
+    @property
+    def ended(self) -> str:
+        """How it ended, with the message of a failure."""
+        return f"{self.words}: {self.outcome.detail[:200]}" if self.outcome.detail else self.words
+
 
 def subject(results: Path, cell: str, timeout_s: float, runs: bool, timed: bool) -> Subject:
-    """Return what is tried of a cell in a folder of results; `runs`: it is verified too. Raises BadRecords and NoCase."""
+    """Return what is tried of a cell in a folder of results; `runs`: it is verified too. Raises BadRecords and
+    NoCase."""
     record = cases.named(results_file.read(results / "results.jsonl"), cell)
     root = results.absolute().parent
-    case, experiment = cases.of(root, record), record.data["experiment"]
+    case, experiment = cases.case_of(root, record), record.data["experiment"]
     target = [
         *("--backend", experiment["backend"], f"--arch={experiment['arch'] or ''}"),
         *("--opt-level", experiment["opt_level"], "--flags", json.dumps(list(experiment["flags"]))),

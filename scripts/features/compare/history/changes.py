@@ -1,16 +1,16 @@
 """Change points and drift of a series, with a known rate of false alarms.
 
-The logarithms of a series are described in one of three ways: one level, several levels (ruptures finds the segmentation with the
-least squares for each number of changes: Truong, Oudre, Vayatis 2020, "Selective review of offline change point detection
-methods"), or a line. Each description has the cost
+The logarithms of a series are described in one of three ways: one level, several levels (ruptures finds the
+segmentation with the least squares for each number of changes: Truong, Oudre, Vayatis 2020, "Selective review of
+offline change point detection methods"), or a line. Each description has the cost
 
     (n + df) · log(df · prior + RSS) + penalty · (number of changes, or 1 for a line)
 
-and the one with the least cost is taken. `prior` is the variance of a point as its own measurement states it, which counts as `df`
-observations (Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in microarray
-experiments"); RSS is the sum of the squared residuals. The penalty is calibrated by simulation: of series
-without a change, ALARMS have another description than one level. `python -m benchmarks.change_points` computes PENALTY and states
-how many changes and drifts are found.
+and the one with the least cost is taken. `prior` is the variance of a point as its own measurement states it, which
+counts as `df` observations (Smyth 2004, "Linear models and empirical Bayes methods for assessing differential
+expression in microarray experiments"); RSS is the sum of the squared residuals. The penalty is calibrated by
+simulation: of series without a change, ALARMS have another description than one level. `python -m
+benchmarks.change_points` computes PENALTY and states how many changes and drifts are found.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Drift:
-    """The value changes slowly: along the fitted line, the last point is `ratio` times the first one. `step`: the largest ratio of two
-    neighbours on that line, which no comparison of two runs would show."""
+    """The value changes slowly: along the fitted line, the last point is `ratio` times the first one. `step`: the
+    largest ratio of two neighbours on that line, which no comparison of two runs would show."""
 
     ratio: Interval
     step: float
@@ -60,54 +60,47 @@ class Found:
     drift: Drift | None = None
 
 
-@dataclass(frozen=True)
-class Prior:
-    """The variance of a point, as much as `DF` observations."""
-
-    variance: float
-
-    def spread(self, left: float, count: int, parameters: int) -> tuple[float, float]:
-        """The standard deviation of a point around a description with `parameters`, and its degrees of freedom."""
-        df = DF + count - parameters
-        return math.sqrt((DF * self.variance + left) / df), df
-
-    def cost(self, left: float, count: int) -> float:
-        """The cost of a description without its penalty."""
-        return (count + DF) * math.log(DF * self.variance + left)
-
-
 def find(values: Sequence[float], variances: Sequence[float | None]) -> Found:
     """Return the changes or the drift of a series of positive values.
 
-    `variances`: of the logarithm of each value as its measurement states it, or None. A series that is too short, or has a value
-    that is not positive, shows nothing.
+    `variances`: of the logarithm of each value as its measurement states it, or None. A series that is too short, or
+    has a value that is not positive, shows nothing.
     """
     if len(values) < LEAST or min(values) <= 0:
         return Found()
     logs, count = [math.log(value) for value in values], len(values)
-    prior = Prior(max(FLOOR / 16, statistics.fmean(FLOOR if v is None else v for v in variances)))
-    least, bounds = prior.cost(rss(logs, [count]), count), [count]
+    stated = max(FLOOR / 16, statistics.fmean(FLOOR if v is None else v for v in variances))
+
+    def half_of(left: float, parameters: int, per_point: float) -> float:
+        """Half an interval; `per_point`: the variance of what it is of, as a multiple of that of a point."""
+        df = DF + count - parameters
+        return quantile(df, CONFIDENCE) * math.sqrt((DF * stated + left) / df * per_point)
+
+    least, bounds = cost(rss(logs, [count]), count, stated), [count]
     for found in segmentations(logs):
         ends = _carried(logs, found)
-        cost = prior.cost(rss(logs, ends), count) + (len(ends) - 1) * PENALTY
-        if cost < least:
-            least, bounds = cost, ends
+        own = cost(rss(logs, ends), count, stated) + (len(ends) - 1) * PENALTY
+        if own < least:
+            least, bounds = own, ends
     slope, left = line(logs)
-    if prior.cost(left, count) + PENALTY < least:
-        spread, df = prior.spread(left, count, 2)
+    if cost(left, count, stated) + PENALTY < least:
         # The variance of a fitted slope: that of a point, divided by the sum of the squared distances from the middle.
-        half = quantile(df, CONFIDENCE) * spread / math.sqrt((count**3 - count) / 12)
+        half = half_of(left, 2, 12 / (count**3 - count))
         total = [math.exp((count - 1) * one) for one in (slope, slope - half, slope + half)]
         return Found(drift=Drift(Interval(*total), math.exp(slope)))
-    spread, df = prior.spread(rss(logs, bounds), count, len(bounds))
     changes = []
     for start, at, end in zip([0, *bounds], bounds, bounds[1:], strict=False):
-        before, after = logs[start:at], logs[at:end]
-        step = statistics.fmean(after) - statistics.fmean(before)
-        half = quantile(df, CONFIDENCE) * spread * math.sqrt(1 / len(before) + 1 / len(after))
+        step = statistics.fmean(logs[at:end]) - statistics.fmean(logs[start:at])
+        half = half_of(rss(logs, bounds), len(bounds), 1 / (at - start) + 1 / (end - at))
         ratio = Interval(*(math.exp(step + off) for off in (0.0, -half, half)))
         changes.append(Change(at, ratio))
     return Found(tuple(changes))
+
+
+def cost(left: float, count: int, stated: float) -> float:
+    """The cost of a description without its penalty. `left`: the sum of the squared residuals of `count` points.
+    `stated`: the variance of a point, which counts as much as DF observations."""
+    return (count + DF) * math.log(DF * stated + left)
 
 
 def exact(values: Sequence[float]) -> Found:
@@ -152,8 +145,8 @@ def rss(logs: Sequence[float], bounds: Sequence[int]) -> float:
 def _carried(logs: Sequence[float], bounds: Sequence[int]) -> list[int]:
     """Return the bounds of those segments that most of their points carry.
 
-    A single outlier moves the mean of a short segment. A change is kept if most points on both of its sides, and at least two, are nearer
-    to the median of their own side.
+    A single outlier moves the mean of a short segment. A change is kept if most points on both of its sides, and at
+    least two, are nearer to the median of their own side.
     """
     kept = list(bounds)
     number = 0

@@ -1,7 +1,7 @@
 """Series of a value of a cell over the entries of a history, and what each of them shows.
 
-An aggregate has all rows of a results folder, also those that its run did not measure. A measurement is therefore a point of its
-series once: in the first entry that has it.
+An aggregate has all rows of a results folder, also those that its run did not measure. A measurement is therefore a
+point of its series once: in the first entry that has it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain
 from typing import Any
 
+from scripts.features.compare import outcome_changes
 from scripts.features.compare.history import changes
 from scripts.features.compare.history.changes import Drift
-from scripts.features.compare.history.store import Entry, Kept, toolchain_of, versions_of
+from scripts.features.compare.history.store import Entry, Kept
+from scripts.features.compare.outcome_changes import Ending
+from scripts.features.compare.pairs import Record, changed, options_of, toolchain_of, versions_of
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import INTEGER, NUMBER, Field
 from scripts.records.provenance import pairs
@@ -24,10 +27,11 @@ from scripts.records.results_file import cell_of
 from scripts.timing import ratios
 from scripts.timing.ratios import Difference, Interval
 
-Record = Mapping[str, Any]
 LATENCY = "latency_ms"
 OF_MODEL = " of the model"
 """End of the names of a model's digests in what a point was made with."""
+
+SAME = Interval(1.0, 1.0, 1.0)
 
 
 class NoSuchValue(ValueError):
@@ -38,25 +42,19 @@ class NoSuchValue(ValueError):
 class Point:
     """A cell in an entry of the history.
 
-    `at`: when it was measured, or else when the entry was made, in seconds since the epoch. `made_with`: what may explain a change,
-    by name. `value`: None if the record has none. `known`: the logarithm of the value with its error, if it is of a latency with an
-    interval. `ms`: the latency.
+    `at`: when it was measured, or else when the entry was made, in seconds since the epoch. `made_with`: what may
+    explain a change, by name. `value`: None if the record has none. `known`: the logarithm of the value with its
+    error, if it is of a latency with an interval. `ms`: the latency.
     """
 
     entry: Entry
     at: float
     status: str
-    reason: str
-    detail: str
+    ending: Ending
     made_with: Mapping[str, str]
     value: float | None = None
     known: Difference | None = None
     ms: float | None = None
-
-    @property
-    def ended(self) -> str:
-        """How the cell ended, as text."""
-        return f"{self.status} ({self.reason})" if self.reason else self.status
 
     @property
     def ends(self) -> tuple[float, float] | None:
@@ -65,17 +63,45 @@ class Point:
         return (at.low, at.high) if at else None
 
 
+@dataclass(frozen=True)
+class Step:
+    """Two neighbours of a series between which something changes: how the cell ends, or the level of the values by
+    `ratio`. `index`: of the second one."""
+
+    cell: str
+    before: Point
+    after: Point
+    index: int
+    ratio: Interval = SAME
+
+    @property
+    def differs(self) -> list[str]:
+        """What differs in how the two points were made, such as `IREE 3.12.0 → 3.13.0`."""
+        return [
+            f"{name} {old or '–'} → {new or '–'}"
+            for name, old, new in changed(self.before.made_with, self.after.made_with)
+            # Records of older versions do not have these digests.
+            if not name.endswith(OF_MODEL) or (old and new)
+        ]
+
+
 @dataclass
 class Series:
-    """The points of a cell that can be compared, oldest first. `conditions`: what they share, as text. `anchor`: the values are how
-    many times faster than this row they are; "" if they are the values of a column. `follows`: the anchor of an earlier series of the
-    same cell, after which this one starts anew."""
+    """The points of a cell that can be compared, oldest first, and what they show.
+
+    `conditions`: what they share, as text. `unit`: of the values. `anchor`: the values are how many times faster than
+    this row they are; "" if they are the values of a column. `follows`: the anchor of an earlier series of the same
+    cell, after which this one starts anew.
+    """
 
     cell: str
     conditions: tuple[str, ...]
+    unit: str = ""
     anchor: str = ""
     follows: str = ""
     points: list[Point] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    drift: Drift | None = None
 
     @property
     def title(self) -> str:
@@ -83,10 +109,74 @@ class Series:
         than = f"times as fast as {self.anchor}" if self.anchor else ""
         return ", ".join(filter(None, (self.cell, *self.conditions, than)))
 
+    @property
+    def values(self) -> list[float]:
+        """The values, of which a series of a column has all."""
+        return [point.value or 0.0 for point in self.points]
+
+    @property
+    def has_finding(self) -> bool:
+        """Whether there is a change or a drift."""
+        return bool(self.steps or self.drift)
+
+    def _step(self, index: int, ratio: Interval = SAME) -> Step:
+        return Step(self.cell, self.points[index - 1], self.points[index], index, ratio)
+
+    def find_endings(self) -> None:
+        """Find the changes in how the cell ends."""
+        endings = [point.ending for point in self.points]
+        self.steps = [
+            self._step(index)
+            for index in range(1, len(endings))
+            if outcome_changes.change(self.cell, endings[index - 1], endings[index])
+        ]
+
+    def find_levels(self, varies: bool) -> None:
+        """Find the changes of the level and the drift of the values; `varies`: whether they have noise."""
+        variances = [point.known.scale**2 if point.known else None for point in self.points]
+        found = changes.find(self.values, variances) if varies else changes.exact(self.values)
+        self.steps = [self._step(change.index, change.ratio) for change in found.changes]
+        self.drift = found.drift
+
+    def to_json(self) -> dict[str, Any]:
+        """The series with its changes and its drift as JSON."""
+        points = [
+            {
+                "run": point.entry.id,
+                "at": point.at,
+                "value": point.value,
+                "interval": point.ends,
+                "ms": point.ms,
+                "status": point.status,
+                "made_with": point.made_with,
+            }
+            for point in self.points
+        ]
+        steps = [
+            {
+                "run": step.after.entry.id,
+                "before": step.before.entry.id,
+                "index": step.index,
+                "ratio": _ends(step.ratio),
+                "differs": step.differs,
+            }
+            for step in self.steps
+        ]
+        return {
+            "cell": self.cell,
+            "conditions": [condition for condition in self.conditions if condition],
+            "unit": self.unit,
+            "anchor": self.anchor,
+            "follows": self.follows,
+            "points": points,
+            "changes": steps,
+            "drift": self.drift and {"ratio": _ends(self.drift.ratio), "step": self.drift.step},
+        }
+
 
 def value_field(column: str) -> Field:
     """Return the declaration of a column whose values make a series. Raises NoSuchValue."""
-    known = {one.column: one for one in COLUMNS if one.column and one.kind in (NUMBER, INTEGER)}
+    known = {of.column: of for of in COLUMNS if of.column and of.kind in (NUMBER, INTEGER)}
     if column not in known:
         raise NoSuchValue(f"{column!r} is not a column of numbers; there are {', '.join(known)}")
     return known[column]
@@ -95,51 +185,63 @@ def value_field(column: str) -> Field:
 def read(
     kept: Iterable[Kept], columns: Sequence[Field], selects: Callable[[str], bool]
 ) -> tuple[list[Series], dict[str, list[Series]]]:
-    """Return two kinds of series of the selected cells: how each cell ended, and the series of values, by column.
+    """Return two kinds of series of the selected cells with what they show: how each cell ended, and those of values,
+    by column.
 
-    How a cell ended is of one series only if the machines of the runs have the same CPU: a device that only one of two machines
-    has, or a compilation that needs more memory than the other has, is no change. Values are of one series only if they were measured on the same device with as many threads, with the same options of the
-    model. A latency is known by its ratio to the anchor of its group, because the machine has another speed in each run: where that is
-    another one (with another PyTorch), another series begins. A row without an anchor, and the anchor itself, have milliseconds. Raises Damaged if an entry cannot be read.
+    How a cell ended is of one series only if the machines of the runs have the same CPU: a device that only one of
+    two machines has, or a compilation that needs more memory than the other has, is no change. Values are of one
+    series only if they were measured on the same device with as many threads, with the same options of the model. A
+    latency is known by its ratio to the anchor of its group, because the machine has another speed in each run: where
+    that is another one (with another PyTorch), another series begins. A row without an anchor, and the anchor itself,
+    have milliseconds. Raises Damaged if an entry cannot be read.
     """
     outcomes: dict[tuple[str, str], Series] = {}
-    values: dict[str, dict[tuple[str, ...], Series]] = {of.column: {} for of in columns}
+    values: dict[str, Found] = {column.column: {} for column in columns}
     seen: set[str] = set()
-    begun: dict[tuple[str, ...], str] = {}  # the anchor of the last series of a cell that began
-    for one in kept:
-        cpu = one.entry.machine.cpu
-        for record in one.records():
-            cell, latency = str(cell_of(record)), record["latency"]
-            if not selects(cell):
-                continue
-            ended = record["outcome"]
-            point = Point(
-                one.entry,
-                latency["started"] if latency else one.entry.made,
-                *(ended["status"], ended["reason"], ended["detail"]),
-                _made_with(one.entry, record),
-            )
-            outcomes.setdefault((cell, cpu), Series(cell, (cpu,))).points.append(point)
-            # A text that is equal for two records of the same measurement.
-            made = [latency["values_ms"], latency["started"]] if latency else [ended, record["compile"], record["versions"]]  # fmt: skip
-            measurement = json.dumps([cell, *made])
-            if measurement in seen:
-                continue
+    for entry, record in ((each.entry, record) for each in kept for record in each.records()):
+        cell, latency, cpu = str(cell_of(record)), record["latency"], entry.machine.cpu
+        if not selects(cell):
+            continue
+        ended = record["outcome"]
+        at = latency["started"] if latency else entry.made
+        point = Point(entry, at, ended["status"], Ending.of(record), _made_with(entry, record))
+        outcomes.setdefault((cell, cpu), Series(cell, (cpu,))).points.append(point)
+        # A text that is equal for two records of the same measurement.
+        timed = latency and [latency["values_ms"], latency["started"]]
+        made = timed or [ended, record["compile"], record["versions"]]
+        measurement = json.dumps([cell, *made])
+        if measurement not in seen:
             seen.add(measurement)
-            conditions = _conditions(one.entry, record)
             for column in columns:
-                if (number := column.of(record)) is None:
-                    continue
-                anchor, valued = "", replace(point, value=float(number))
-                if column.column == LATENCY:
-                    anchor, valued = _latency(point, latency)
-                known, key = values[column.column], (cell, *conditions, anchor)
-                if key not in known:
-                    follows = begun.get((column.column, *key[:-1]), "")
-                    known[key] = Series(cell, conditions, anchor, follows)
-                    begun[column.column, *key[:-1]] = anchor
-                known[key].points.append(valued)
-    return [*outcomes.values()], {name: [*of.values()] for name, of in values.items()}
+                _add(values[column.column], column, point, record)
+    for series in outcomes.values():
+        series.find_endings()
+    found = {name: list(chain.from_iterable(of.values())) for name, of in values.items()}
+    for column in columns:
+        for series in found[column.column]:
+            series.find_levels(column.varies)
+    return [*outcomes.values()], found
+
+
+Found = dict[tuple[str, tuple[str, ...]], list[Series]]
+"""The series of each cell and its conditions, one after another anchor."""
+
+
+def _add(found: Found, column: Field, point: Point, record: Record) -> None:
+    """Add the value of a record to its series, or to a new one."""
+    if (number := column.of(record)) is None:
+        return
+    anchor, valued = "", replace(point, value=float(number))
+    if column.column == LATENCY:
+        anchor, valued = _latency(point, record["latency"])
+    cell, conditions = str(cell_of(record)), _conditions(point.entry, record)
+    known = found.setdefault((cell, conditions), [])
+    series = next((one for one in known if one.anchor == anchor), None)
+    if series is None:
+        unit, follows = "×" if anchor else column.unit, known[-1].anchor if known else ""
+        series = Series(cell, conditions, unit, anchor, follows)
+        known.append(series)
+    series.points.append(valued)
 
 
 def _latency(point: Point, latency: Mapping[str, Any]) -> tuple[str, Point]:
@@ -168,92 +270,17 @@ def _conditions(entry: Entry, record: Record) -> tuple[str, ...]:
 
 def _made_with(entry: Entry, record: Record) -> dict[str, str]:
     """What may explain that a value of a cell changes, by name, as text."""
-    experiment, export = record["experiment"], record["export"] or {}
     digests = record["reference"].get("digests") or {}
-    found = {
+    made_with = {
         **versions_of(record),
         "toolchain": toolchain_of(record),
-        **{f"{name}{OF_MODEL}": one for name, one in digests.items()},
-        "opt level": experiment.get("opt_level"),
-        "flags": " ".join(experiment.get("flags") or ()),
-        "rewrites": " ".join(export.get("rewrites") or ()),
+        **{f"{name}{OF_MODEL}": digest for name, digest in digests.items()},
+        **options_of(record),
         "remedy": (record.get("remedy") or {}).get("name"),
         "code of the stage": record["outcome"].get("fingerprint"),
         "commit": entry.commit,
     }
-    return {name: text for name, text in found.items() if text}
-
-
-@dataclass(frozen=True)
-class Changed:
-    """Two neighbours between which the level of a series changes. `index`: of the second one. `ratio`: of the levels."""
-
-    before: Point
-    after: Point
-    index: int
-    ratio: Interval
-
-    @property
-    def differs(self) -> list[str]:
-        """What differs between their runs."""
-        return differences(self.before, self.after)
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A series of values and what it shows. `unit`: of its values."""
-
-    series: Series
-    unit: str
-    changed: tuple[Changed, ...]
-    drift: Drift | None
-
-    @property
-    def has_finding(self) -> bool:
-        """Whether there is a change or a drift."""
-        return bool(self.changed or self.drift)
-
-
-@dataclass(frozen=True)
-class Ended:
-    """Two neighbours between which it changes how a cell ends: the status or the reason. `differs`: between their runs."""
-
-    cell: str
-    before: Point
-    after: Point
-    differs: list[str]
-
-
-def shown(series: Series, of: Field) -> Shown:
-    """Return what a series of values shows."""
-    points = series.points
-    values = [point.value or 0.0 for point in points]
-    variances = [point.known.scale**2 if point.known else None for point in points]
-    found = changes.find(values, variances) if of.varies else changes.exact(values)
-    changed = (Changed(points[one.index - 1], points[one.index], one.index, one.ratio) for one in found.changes)  # fmt: skip
-    return Shown(series, "×" if series.anchor else of.unit, tuple(changed), found.drift)
-
-
-def endings(outcomes: Iterable[Series]) -> list[Ended]:
-    """Return each change in how a cell ended."""
-    return [
-        Ended(series.cell, before, after, differences(before, after))
-        for series in outcomes
-        for before, after in pairwise(series.points)
-        if (before.status, before.reason) != (after.status, after.reason)
-    ]
-
-
-def differences(before: Point, after: Point) -> list[str]:
-    """Return what differs in how two points were made, such as `IREE 3.12.0 → 3.13.0`."""
-    old, new = before.made_with, after.made_with
-    return [
-        f"{name} {old.get(name, '–')} → {new.get(name, '–')}"
-        for name in dict.fromkeys((*old, *new))
-        if old.get(name) != new.get(name)
-        # Records of older versions do not have these digests.
-        and (not name.endswith(OF_MODEL) or (name in old and name in new))
-    ]
+    return {name: text for name, text in made_with.items() if text}
 
 
 def when(at: float) -> str:
@@ -261,42 +288,8 @@ def when(at: float) -> str:
     return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%Y-%m-%d %H:%M}"
 
 
-def to_json(of: Shown) -> dict[str, Any]:
-    """Return a series with its changes and its drift as JSON."""
-    points = [
-        {
-            "run": point.entry.id,
-            "at": point.at,
-            "value": point.value,
-            "interval": point.ends,
-            "ms": point.ms,
-            "status": point.status,
-            "made_with": point.made_with,
-        }
-        for point in of.series.points
-    ]
-    changed = [
-        {
-            "run": one.after.entry.id,
-            "before": one.before.entry.id,
-            "index": one.index,
-            "ratio": _ratio(one.ratio),
-            "differs": one.differs,
-        }
-        for one in of.changed
-    ]
-    return {
-        "cell": of.series.cell,
-        "conditions": [one for one in of.series.conditions if one],
-        "unit": of.unit,
-        "anchor": of.series.anchor,
-        "follows": of.series.follows,
-        "points": points,
-        "changes": changed,
-        "drift": of.drift and {"ratio": _ratio(of.drift.ratio), "step": of.drift.step},
-    }
-
-
-def _ratio(of: Interval) -> list[float | None]:
+def _ends(interval: Interval) -> list[float | None]:
     """A ratio with its ends; null where the value before was 0."""
-    return [one if one < float("inf") else None for one in (of.ratio, of.low, of.high)]
+    return [
+        end if end < math.inf else None for end in (interval.ratio, interval.low, interval.high)
+    ]

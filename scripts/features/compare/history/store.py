@@ -1,8 +1,8 @@
 """results/history/: every aggregate once, compressed.
 
-`<id>.jsonl.zst` has the records, as the aggregation wrote them. `<id>.json` says when, where and with what they were made. The id is
-the SHA-256 of the records (16 hex digits), so an aggregate with the same content is kept once, and the histories of two folders are
-merged by copying their files into one.
+`<id>.jsonl.zst` has the records, as the aggregation wrote them. `<id>.json` says when, where and with what they were
+made. The id is the SHA-256 of the records (16 hex digits), so an aggregate with the same content is kept once, and
+the histories of two folders are merged by copying their files into one.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic, checkout, machine
-from scripts.records.provenance import PACKAGES
+from scripts.features.compare.pairs import toolchain_of, versions_of
 
 FOLDER = Path("results/history")
 LEVEL = 10
 """Compression level of zstandard."""
 KINDS = ("latency", "kernels", "tuned")
 """The aggregates that are kept: the names of their CSV files."""
-PINNED = "pinned"
-"""The toolchain of records that name none."""
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -42,9 +40,10 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One aggregate. `made`: when it was aggregated, in seconds since the epoch. `measured`: when the timing of its first and of
-    its last group began; None if nothing was timed. `commit`: of the checkout, with `-dirty` if files differed from it; "" if it is not
-    known. `toolchains`: versions by package, by toolchain. `statuses`: number of rows by status."""
+    """One aggregate. `made`: when it was aggregated, in seconds since the epoch. `measured`: when the timing of its
+    first and of its last group began; None if nothing was timed. `commit`: of the checkout, with `-dirty` if files
+    differed from it; "" if it is not known. `toolchains`: versions by package, by toolchain. `statuses`: number of
+    rows by status."""
 
     id: str
     kind: str
@@ -109,8 +108,8 @@ class Kept:
 def keep(records: Path, kind: str) -> None:
     """Add an aggregate, a file of records, to the history beside it.
 
-    Nothing is written if the history has the same records already. An error is printed and does not stop the run: the results
-    themselves are complete.
+    Nothing is written if the history has the same records already. An error is printed and does not stop the run: the
+    results themselves are complete.
     """
     folder = records.parent / FOLDER.name
     try:
@@ -156,24 +155,10 @@ def _described(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> En
     )
 
 
-def toolchain_of(record: Mapping[str, Any]) -> str:
-    """Return the name of the toolchain of a record."""
-    return record.get("experiment", {}).get("toolchain") or PINNED
-
-
-def versions_of(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of a record by package, without builds. That of the frontend has the name of the exporter."""
-    exporter = record.get("experiment", {}).get("exporter") or "frontend"
-    return {
-        exporter if package == "frontend" else PACKAGES.get(package, package): version
-        for package, version in record["versions"].items()
-        if version and not package.endswith("_build")
-    }
-
-
 def commit() -> str:
     """Return the commit of the checkout, with `-dirty` if its files differ from it; "" if it is not known."""
-    command = ["git", "-C", str(checkout.ROOT), "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]  # fmt: skip
+    words = ["describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
+    command = ["git", "-C", str(checkout.ROOT), *words]
     # Without its locks, git does not disturb another git in the checkout.
     quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     try:
@@ -186,8 +171,8 @@ def commit() -> str:
 def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept], list[str]]:
     """Return the entries of these kinds, and what is wrong with those that cannot be read.
 
-    They are in the order in which they were made. A run in which the cell that fails was the last one to be measured has an older
-    last timing than the run before it.
+    They are in the order in which they were made. A run in which the cell that fails was the last one to be measured
+    has an older last timing than the run before it.
     """
     kept, wrong = [], []
     for path in sorted(folder.glob("*.json")):

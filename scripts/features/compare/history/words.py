@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from scripts.features.compare.history.changes import LEAST
-from scripts.features.compare.history.series import LATENCY, Ended, Point, Series, Shown, when
+from scripts.features.compare.history.series import LATENCY, Point, Series, Step, when
 from scripts.features.compare.history.store import Entry
 from scripts.records import plotting, wording
 from scripts.records.screen import plain_table
@@ -37,74 +37,74 @@ def runs(entries: Sequence[Entry]) -> RenderableType:
     for name in ("rows", "ok"):
         table.add_column(name, justify="right")
     for entry in entries:
-        table.add_row(
-            entry.short, when(entry.at), entry.commit, f"{entry.machine.name}: {entry.machine.cpu}, {entry.machine.cores} cores",
-            entry.versions, str(entry.rows), str(entry.statuses.get("ok", 0)),
-        )  # fmt: skip
+        machine = f"{entry.machine.name}: {entry.machine.cpu}, {entry.machine.cores} cores"
+        numbers = (str(entry.rows), str(entry.statuses.get("ok", 0)))
+        table.add_row(entry.short, when(entry.at), entry.commit, machine, entry.versions, *numbers)
     return table
 
 
-def show(console: Console, shown: Shown, column: str) -> None:
+def show(console: Console, series: Series, column: str) -> None:
     """Print a series as a table with bars, and what was found in it."""
-    series = shown.series
     console.print(Text(series.title, style="bold"))
     table = plain_table()
-    unit = f" ({shown.unit})" if shown.unit and not column.endswith(f"_{shown.unit}") else ""
+    unit = f" ({series.unit})" if series.unit and not column.endswith(f"_{series.unit}") else ""
     for name in ("run", "when (UTC)", "commit"):
         table.add_column(name)
     table.add_column("times as fast" if series.anchor else f"{column}{unit}", justify="right")
     if series.anchor:
         table.add_column(column, justify="right")
     table.add_column("")
-    changed_at = {one.after for one in shown.changed}
-    most = max((point.value or 0.0 for point in series.points), default=0.0)
-    for point in series.points:
-        eighths = round(8 * BAR * (point.value or 0.0) / most) if most > 0 else 0
+    changed_at = {step.after for step in series.steps}
+    most = max(series.values, default=0.0)
+    for point, value in zip(series.points, series.values, strict=True):
+        eighths = round(8 * BAR * value / most) if most > 0 else 0
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
         ms = [wording.milliseconds(point.ms)] if series.anchor and point.ms else []
         mark = " ← change" if point in changed_at else ""
-        table.add_row(point.entry.short, when(point.at), point.entry.commit, _value(point, series, column), *ms, bar + mark)  # fmt: skip
+        run = (point.entry.short, when(point.at), point.entry.commit)
+        table.add_row(*run, _value(point, series, column), *ms, bar + mark)
     console.print(table)
-    for line in findings(shown, column):
+    for line in findings(series, column):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print()
 
 
-def findings(shown: Shown, column: str) -> list[str]:
+def findings(series: Series, column: str) -> list[str]:
     """What was found in a series, as lines."""
-    series, points = shown.series, shown.series.points
-    lines = []
+    points, lines = series.points, []
     if series.follows:
         lines.append(f"starts anew with another anchor, after {series.follows}")
-    for changed in shown.changed:
+    for step in series.steps:
         before, after = (
-            _value(point, series, column, False) for point in (changed.before, changed.after)
+            _value(point, series, column, False) for point in (step.before, step.after)
         )
         lines.append(
-            f"change in run {changed.after.entry.short} ({when(changed.after.at)}): {before} → {after}, {_interval(changed.ratio)}"
-            + _differs(changed.differs, changed.before)
+            f"change in run {_run(step.after)}: {before} → {after}, {_interval(step.ratio)}{_differs(step)}"
         )
-    if drift := shown.drift:
-        first, last = points[0], points[-1]
+    if drift := series.drift:
         lines.append(
-            f"slow drift from run {first.entry.short} ({when(first.at)}) to {last.entry.short} ({when(last.at)}): {_interval(drift.ratio)} over "
+            f"slow drift from run {_run(points[0])} to {_run(points[-1])}: {_interval(drift.ratio)} over "
             f"{len(points)} runs, × {drift.step:.4f} per run"
         )
-    if not shown.has_finding:
+    if not series.has_finding:
         few = f"; {len(points)} of the {LEAST} runs that a change needs"
         lines.append(NO_CHANGE + (few if len(points) < LEAST else ""))
     return lines
 
 
-def ended(of: Ended) -> str:
+def ended(step: Step) -> str:
     """A change in how a cell ends, as a line."""
-    text = f"{of.cell}: {of.before.ended} → {of.after.ended} in run {of.after.entry.short} ({when(of.after.at)})"
-    return text + _differs(of.differs, of.before)
+    before, after = step.before.ending.words, step.after.ending.words
+    return f"{step.cell}: {before} → {after} in run {_run(step.after)}{_differs(step)}"
 
 
-def _differs(differs: Iterable[str], before: Point) -> str:
-    known = ", ".join(differs)
-    return f"; since run {before.entry.short}: {known or 'nothing that the rows record'}"
+def _run(point: Point) -> str:
+    return f"{point.entry.short} ({when(point.at)})"
+
+
+def _differs(step: Step) -> str:
+    known = ", ".join(step.differs) or "nothing that the rows record"
+    return f"; since run {step.before.entry.short}: {known}"
 
 
 def _value(point: Point, series: Series, column: str, with_interval: bool = True) -> str:
@@ -121,41 +121,44 @@ def _value(point: Point, series: Series, column: str, with_interval: bool = True
     return f"{text} ({' to '.join(of_ends)})" if of_ends else text
 
 
-def _interval(of: Interval) -> str:
+def _interval(interval: Interval) -> str:
     """A ratio as text, with its interval if it has one."""
-    if of.low == of.high:
-        return f"× {of.ratio:.4g}"
-    return f"× {of.ratio:.3f} ({of.low:.3f} to {of.high:.3f})"
+    if interval.low == interval.high:
+        return f"× {interval.ratio:.4g}"
+    return f"× {interval.ratio:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
-def figure(shown: Sequence[Shown], column: str) -> Figure:
+def figure(shown: Sequence[Series], column: str) -> Figure:
     """Return a figure with a panel per series, with intervals and changes."""
-    chosen = sorted(shown, key=lambda one: not one.has_finding)[:PANELS]
+    chosen = sorted(shown, key=lambda series: not series.has_finding)[:PANELS]
     made = plotting.figure(WIDTH, 0.4 + 1.9 * max(1, len(chosen)))
     panels = made.subplots(max(1, len(chosen)), 1, squeeze=False)[:, 0]
     if not chosen:
         return plotting.nothing(panels[0], "no series")
-    for axes, one in zip(panels, chosen, strict=True):
-        _panel(axes, one, column)
+    for axes, series in zip(panels, chosen, strict=True):
+        _panel(axes, series, column)
     return made
 
 
-def _panel(axes: Axes, of: Shown, column: str) -> None:
-    points = of.series.points
-    values = [point.value or 0.0 for point in points]
+def _panel(axes: Axes, series: Series, column: str) -> None:
+    points, values = series.points, series.values
     ends = [point.ends or (value, value) for point, value in zip(points, values, strict=True)]
     errors = [
         [max(0.0, value - low) for value, (low, _) in zip(values, ends, strict=True)],
         [max(0.0, high - value) for value, (_, high) in zip(values, ends, strict=True)],
     ]
-    axes.errorbar(range(len(points)), values, yerr=errors, marker="o", markersize=3.5, color=plotting.color(2), elinewidth=0.8)  # fmt: skip
-    for one in of.changed:
-        axes.axvline(one.index - 0.5, color=plotting.color(5), linestyle="--")
-        axes.annotate(f" × {one.ratio.ratio:.3g}", (one.index - 0.5, 1.0), xycoords=("data", "axes fraction"), va="top")  # fmt: skip
-    if of.drift:
-        axes.annotate(f"drift × {of.drift.ratio.ratio:.3g}", (0.02, 0.95), xycoords="axes fraction", va="top")  # fmt: skip
-    axes.set_title(of.series.title, fontsize=8, loc="left")
-    axes.set_ylabel("times as fast" if of.series.anchor else column, fontsize=8)
-    step = max(1, len(points) // 8)
-    labels = [f"{point.entry.short}\n{when(point.at)}" for point in points[::step]]
-    axes.set_xticks(range(0, len(points), step), labels, fontsize=7)
+    style = {"marker": "o", "markersize": 3.5, "color": plotting.color(2), "elinewidth": 0.8}
+    axes.errorbar(range(len(points)), values, yerr=errors, **style)
+    for step in series.steps:
+        axes.axvline(step.index - 0.5, color=plotting.color(5), linestyle="--")
+        place = (step.index - 0.5, 1.0)
+        text = f" × {step.ratio.ratio:.3g}"
+        axes.annotate(text, place, xycoords=("data", "axes fraction"), va="top")
+    if series.drift:
+        text = f"drift × {series.drift.ratio.ratio:.3g}"
+        axes.annotate(text, (0.02, 0.95), xycoords="axes fraction", va="top")
+    axes.set_title(series.title, fontsize=8, loc="left")
+    axes.set_ylabel("times as fast" if series.anchor else column, fontsize=8)
+    step_width = max(1, len(points) // 8)
+    labels = [f"{point.entry.short}\n{when(point.at)}" for point in points[::step_width]]
+    axes.set_xticks(range(0, len(points), step_width), labels, fontsize=7)

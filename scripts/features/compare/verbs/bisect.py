@@ -1,7 +1,8 @@
 """Find the first release of IREE in which a cell behaves in another way.
 
-Takes the program, the flags and the golden outputs from results/, and makes a temporary environment for each release that it tries. If --good
-is newer than --bad, it finds the first release of an improvement, in the order from --good to --bad.
+Takes the program, the flags and the golden outputs from results/, and makes a temporary environment for each release
+that it tries. If --good is newer than --bad, it finds the first release of an improvement, in the order from --good
+to --bad.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from pathlib import Path
 from scripts.core import exits
 from scripts.features.compare.bisection import candidates, question, result, trial
 from scripts.features.compare.bisection.candidates import Candidate, NoCandidates
-from scripts.features.compare.bisection.question import NotTimed
 from scripts.features.compare.bisection.result import Result
 from scripts.features.compare.bisection.trial import Subject, Trial
+from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import NoCase
 from scripts.features.reproduce.issue import ISSUE
 from scripts.records.results_file import BadRecords
@@ -38,7 +39,7 @@ def main() -> None:
             found = bisect(subject, releases, args.question, Path(folder).absolute())
             out = (args.out or args.results / "bisect") / subject.case.name
             result.write(found, out)
-    except (NoCandidates, NoCase, BadRecords, NotTimed) as error:
+    except (NoCandidates, NoCase, BadRecords, NotMeasured) as error:
         exits.fail(str(error))
     except Interrupted as error:
         exits.fail(f"stopped: {error}")
@@ -50,13 +51,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cell", required=True, help="such as bert/torchmlir-torch/llvm-cpu")
     parser.add_argument("--good", metavar="VERSION", help="an end where it is as it should be")
     parser.add_argument("--bad", metavar="VERSION", help="an end where it is not")
-    parser.add_argument(
-        "--if",
-        dest="question",
-        choices=tuple(question.QUESTIONS),
-        default="broken",
-        help="what is bad: it fails (broken, the default), has wrong results, fails for another reason, its module is larger, or it is slower",
+    asked = (
+        "what is bad: it fails (broken, the default), has wrong results, fails for another reason, "
+        "its module is larger, or it is slower"
     )
+    choices = tuple(question.QUESTIONS)
+    parser.add_argument("--if", dest="question", choices=choices, default="broken", help=asked)
     parser.add_argument("--wheels", nargs="+", type=Path, help="own wheels instead of the index's")
     parser.add_argument("--pre", action="store_true", help="with pre-releases of the index")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds of a stage (600)")
@@ -76,8 +76,7 @@ def bisect(subject: Subject, releases: Sequence[Candidate], name: str, folder: P
     def tried(number: int) -> Trial:
         release = releases[number]
         made = trials[number] = trial.run(subject, release, folder / release.version)
-        detail = f": {made.outcome.detail[:200]}" if made.outcome.detail else ""
-        print(f"  {release.version}: {made.words}{detail}", flush=True)
+        print(f"  {release.version}: {made.ended}", flush=True)
         return made
 
     good, bad = tried(0), tried(len(releases) - 1)

@@ -32,7 +32,8 @@ def main() -> int:
         found = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
         found = [pair for pair in found if cell.selects(args.cell, pair.cell)]
         if not found:
-            raise BadRecords(f"no cell matches --cell {' '.join(args.cell)}" if args.cell else "there are no rows")  # fmt: skip
+            asked = f"no cell matches --cell {' '.join(args.cell)}"
+            raise BadRecords(asked if args.cell else "there are no rows")
         made = compare(found, before, after, thresholds)
         if args.remeasure:
             again = _again(args, made.measurable, found)
@@ -48,42 +49,22 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "rows",
-        nargs="*",
-        type=Path,
-        metavar="BEFORE AFTER",
-        help="two folders results/, or two files results.jsonl; with --toolchain one, or none for results/",
-    )
-    parser.add_argument(
-        "--toolchain", nargs=2, metavar=("BEFORE", "AFTER"), help="two toolchains of one run"
-    )
-    parser.add_argument("--format", choices=formats.FORMATS, default="text")
-    parser.add_argument(
-        "--all", action="store_true", help="show also latencies of which no change was found"
-    )
-    parser.add_argument(
-        "--save", type=Path, metavar="FILE", help=f"also write the comparison as JSON, such as {RESULTS}/comparison.json for results/report.html"
-    )  # fmt: skip
-    parser.add_argument(
-        "--configfile",
-        nargs="*",
-        type=Path,
-        default=[],
-        help="files over config.yaml, for the thresholds in `compare`",
-    )
-    parser.add_argument(
-        "--remeasure",
-        action="store_true",
-        help="time undecided cells again, both programs in turns, on this machine",
-    )
-    parser.add_argument(
-        "--budget",
-        type=float,
-        default=Rule.budget_s,
-        metavar="SECONDS",
-        help=f"turns of a cell that is timed again (default: {Rule.budget_s:g})",
-    )
+    option = parser.add_argument
+    two = "two folders results/, or two files results.jsonl; with --toolchain one, or none for results/"
+    option("rows", nargs="*", type=Path, metavar="BEFORE AFTER", help=two)
+    names = ("BEFORE", "AFTER")
+    option("--toolchain", nargs=2, metavar=names, help="two toolchains of one run")
+    option("--format", choices=formats.FORMATS, default="text")
+    shown = "show also latencies of which no change was found"
+    option("--all", action="store_true", help=shown)
+    saved = f"also write the comparison as JSON, such as {RESULTS}/comparison.json for results/report.html"
+    option("--save", type=Path, metavar="FILE", help=saved)
+    over = "files over config.yaml, for the thresholds in `compare`"
+    option("--configfile", nargs="*", type=Path, default=[], help=over)
+    again = "time undecided cells again, both programs in turns, on this machine"
+    option("--remeasure", action="store_true", help=again)
+    seconds = f"turns of a cell that is timed again (default: {Rule.budget_s:g})"
+    option("--budget", type=float, default=Rule.budget_s, metavar="SECONDS", help=seconds)
     cell.add_arguments(parser)
     args = parser.parse_args()
     if len(args.rows) != 2 and not (args.toolchain and len(args.rows) < 2):

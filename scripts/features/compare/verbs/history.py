@@ -1,5 +1,6 @@
-"""Print how the results changed from run to run: the runs that were kept, series of cells, changes with the run in which they
-happened, and slow drifts. `--sql` queries all of it: `runs` has a line per run, `rows` the rows of latency.csv of all runs.
+"""Print how the results changed from run to run: the runs that were kept, series of cells, changes with the run in
+which they happened, and slow drifts. `--sql` queries all of it: `runs` has a line per run, `rows` the rows of
+latency.csv of all runs.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from scripts.core import exits
 from scripts.features.compare.history import series, store, words
-from scripts.features.compare.history.series import LATENCY, Ended, NoSuchValue, Shown
+from scripts.features.compare.history.series import LATENCY, NoSuchValue, Series, Step
 from scripts.features.compare.history.store import Damaged, Kept
 from scripts.matrix import cell
 from scripts.records import fields, plotting
@@ -54,34 +56,40 @@ def main() -> None:
         if args.sql:
             answer(kept, args.sql)
             return
-        of = series.value_field(args.value)
-        outcomes, values = series.read(kept, [of], functools.partial(cell.selects, args.cell))
+        column = series.value_field(args.value)
+        outcomes, values = series.read(kept, [column], functools.partial(cell.selects, args.cell))
     except (Damaged, NoSuchValue) as error:
         exits.fail(str(error))
     if args.cell and not outcomes:
         exits.fail(f"no cell in {len(kept)} runs matches --cell {' '.join(args.cell)}")
-    shown = [series.shown(one, of) for one in values[args.value]]
-    ended = series.endings(outcomes)
+    found = values[args.value]
+    ended = [step for cell_series in outcomes for step in cell_series.steps]
     if args.json:
-        endings = [
-            {
-                "cell": one.cell,
-                "before": {"run": one.before.entry.id, "ended": one.before.ended},
-                "after": {"run": one.after.entry.id, "ended": one.after.ended, "detail": one.after.detail},
-                "differs": one.differs,
-            }
-            for one in ended
-        ]  # fmt: skip
-        found = {"series": [*map(series.to_json, shown)], "outcomes": endings}
-        print(json.dumps(found, indent=2, allow_nan=False))
+        whole = {"series": [one.to_json() for one in found], "outcomes": [*map(_ended, ended)]}
+        print(json.dumps(whole, indent=2, allow_nan=False))
     elif args.plot:
-        plotting.save(functools.partial(words.figure, shown, args.value), args.plot)
+        plotting.save(functools.partial(words.figure, found, args.value), args.plot)
     else:
-        show(kept, shown, ended, args.value, whole=bool(args.cell))
+        show(kept, found, ended, args.value, whole=bool(args.cell))
+
+
+def _ended(step: Step) -> dict[str, Any]:
+    """A change in how a cell ends as JSON."""
+    before, after = step.before, step.after
+    return {
+        "cell": step.cell,
+        "before": {"run": before.entry.id, "ended": before.ending.words},
+        "after": {
+            "run": after.entry.id,
+            "ended": after.ending.words,
+            "detail": after.ending.detail,
+        },
+        "differs": step.differs,
+    }
 
 
 def show(
-    kept: list[Kept], shown: list[Shown], ended: list[Ended], column: str, whole: bool
+    kept: list[Kept], shown: list[Series], ended: list[Step], column: str, whole: bool
 ) -> None:
     """Print findings, after the series (`whole`) or the runs."""
     console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
@@ -90,14 +98,15 @@ def show(
             words.show(console, one, column)
     else:
         console.print(words.runs([one.entry for one in kept]))
-        found = [(one, line) for one in shown if one.has_finding for line in words.findings(one, column)]  # fmt: skip
+        with_finding = [one for one in shown if one.has_finding]
+        found = [(one.title, line) for one in with_finding for line in words.findings(one, column)]
         console.print(f"\n{column}: {len(found)} changes and drifts in {len(shown)} series")
-        for one, line in found:
-            console.print(f"{one.series.title}\n  {line}", highlight=False, soft_wrap=True)
+        for title, line in found:
+            console.print(f"{title}\n  {line}", highlight=False, soft_wrap=True)
     if ended:
         console.print(f"\n{len(ended)} changes in how a cell ends")
-    for of in ended:
-        console.print(words.ended(of), highlight=False, soft_wrap=True)
+    for step in ended:
+        console.print(words.ended(step), highlight=False, soft_wrap=True)
 
 
 def answer(kept: Sequence[Kept], sql: str) -> None:

@@ -1,10 +1,9 @@
 """Small programs, modules that contain several of them as functions, and whose error is whose.
 
-A program is a text file that `normalise` writes: functions without a surrounding module, whose
-entry is `@main`. A module of several programs is the concatenation of their texts, with a different
-name for each entry. So each line of the module belongs to one program, and so does a diagnostic of
-the compiler that points at a line. A diagnostic without a line may still name a function, because
-the compiler names its products after functions.
+A program is a text file that `normalise` writes: functions without a surrounding module, whose entry is `@main`. A
+module of several programs is the concatenation of their texts, with a different name for each entry. So each line of
+the module belongs to one program, and so does a diagnostic of the compiler that points at a line. A diagnostic without
+a line may still name a function, because the compiler names its products after functions.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.iree import float64_flags
+from scripts.iree import added_flags
 
 ENTRY = "main"
 """The entry of a single program. Its other functions are `main.1`, `main.2` and so on."""
@@ -39,7 +38,7 @@ _NUMBER = re.compile(r"(?<![\w.])program_(?P<number>\d+)(?!\d)")
 
 @dataclass(frozen=True)
 class Program:
-    """A program in a file. `name`: the cell of its outcome, unique in a batch. `log`: path for the
+    """A program in a file. `name`: that of its problem, unique in a batch. `log`: path for the
     compiler's output. `text`: the content of the file at `path`."""
 
     name: str
@@ -61,7 +60,7 @@ class Program:
         """
         is_small = len(self.text) <= MODULE_CHARS
         has_resources = RESOURCES in self.text or RESOURCE in self.text
-        return is_small and not has_resources and not float64_flags.in_interface(self.text)
+        return is_small and not has_resources and not added_flags.has_float64_interface(self.text)
 
 
 @dataclass(frozen=True)
@@ -151,9 +150,8 @@ def _diagnostics(log: str) -> Iterator[list[_Part]]:
 
 
 def _owner(diagnostic: list[_Part], combined: Combined, module: str) -> int | None:
-    """Return the number of the program that an error belongs to, or None. It is the program that
-    the error points at, else the only one that it names, else the only one that its notes point at
-    or name."""
+    """Return the number of the program that an error belongs to, or None. It is the program that the error points at,
+    else the only one that it names, else the only one that its notes point at or name."""
     error, *notes = diagnostic
     if error.file == module and (number := combined.owner(error.line)) is not None:
         return number

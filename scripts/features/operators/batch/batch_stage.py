@@ -1,15 +1,13 @@
 """The work of a stage on a batch of problems: its tasks, and the file with their outcomes.
 
-A problem is a task of the stage if all stages before it ended well for this problem. Otherwise it is
-skipped, with the reason of the first failure. Unlike a model, each problem of a batch has its own
-outcome in every stage.
+A problem is a task of the stage if all stages before it ended well for this problem. Otherwise it is skipped, with the
+reason of the first failure. Unlike a model, each problem of a batch has its own outcome in every stage.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +17,12 @@ from typing import Any
 
 from scripts.features.operators.batch import artifacts
 from scripts.features.operators.batch.host import Host
-from scripts.features.operators.problems.problem import Problem
+from scripts.features.operators.problems.problem import Problem, read_problems
 from scripts.run import fingerprint
-from scripts.supervise import damage, outcome, outcomes, supervise
+from scripts.supervise import outcome, outcomes, supervise
 from scripts.supervise.caplog import CappedLog
-from scripts.supervise.damage import Damage
 from scripts.supervise.job import Job
-from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcome import Damage, Outcome
 from scripts.supervise.outcomes import Line, cell_of
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended
@@ -66,9 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def of_arguments(args: argparse.Namespace, job: Job) -> Batch:
     """Return the batch of the options."""
     retry = frozenset(filter(None, args.retry.split(",")))
-    lines = args.problems.read_text(encoding="utf-8").splitlines()
     return Batch(
-        [Problem.from_json(json.loads(line)) for line in lines],
+        read_problems(args.problems),
         {path.parts[path.parts.index("results") + 1]: path for path in args.before},
         args.pins,
         lambda ended: fingerprint.is_wanted(ended, job.fingerprint, retry),
@@ -85,7 +81,7 @@ def work(batch: Batch, do: Do) -> supervise.Work:
     """Return the work of a job: it does `do` with a batch, and writes the job's artifact."""
 
     def run(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
-        if damaged := damage.first([str(path) for path in batch.before.values()], ()):
+        if damaged := outcome.first_damage([str(path) for path in batch.before.values()]):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         known, skipped = _sorted_out(job, batch)
         if damaged := _damage(known, batch):
@@ -114,9 +110,8 @@ def write(job: Job, scratch: Path, log: CappedLog, lines: Sequence[Line]) -> Non
 
 
 def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
-    """Handle problems by the command of a job, which is that of a worker (see worker.py). The
-    worker writes the files of a problem into the folder of the job, in a folder with the name of
-    the problem."""
+    """Handle problems by the command of a job, which is that of a worker (see worker.py). The worker writes the files
+    of a problem into the folder of the job, in a folder with the name of the problem."""
     folder = job.status_path.parent
     under = [batch.pins, shlex.join(job.command)]
     tasks = {

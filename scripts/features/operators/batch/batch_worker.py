@@ -1,13 +1,11 @@
 """The worker of a batch: a process that handles one task after another.
 
-    parser = argparse.ArgumentParser(…)
-    worker.add_arguments(parser)
+    parser = worker.parser("<name>", __doc__)
     worker.serve(parser.parse_args(), handle, load)
 
-`handle(payload, facts)` is like the body of a stage's script: if its task fails, it raises an
-exception or calls exits.fail. Its output goes to the log of the task. The values that it stores in
-`facts` are the result of the task. The process may end at any time; the journal contains all tasks
-that have ended.
+`handle(payload, facts)` is like the body of a stage's script: if its task fails, it raises an exception or calls
+exits.fail. Its output goes to the log of the task. The values that it stores in `facts` are the result of the task. The
+process may end at any time; the journal contains all tasks that have ended.
 
 With --serve, it times the calls of programs that `load` loads (timing/worker.py).
 """
@@ -37,8 +35,14 @@ Load = Callable[[Any], timing_worker.Program]
 """Loads a program, given what the verification of its task has said of it (`program`)."""
 
 
+def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """The parser of a worker in scripts/stages, with the options that the host of a batch passes to it."""
+    parser = argparse.ArgumentParser(prog=f"python -m scripts.stages.{name}", description=doc)
+    add_arguments(parser)
+    return parser
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that the host of a batch passes to its worker."""
     parser.add_argument("--tasks", type=Path, help="JSON: a list of tasks")
     parser.add_argument("--journal", type=Path, help="JSONL: how each one ends")
     parser.add_argument("--serve", action="store_true", help="time calls on request")

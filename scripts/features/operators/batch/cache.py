@@ -3,10 +3,9 @@
     <folder>/<2 digits>/<key>.json an outcome; of one that is ok, the module and the function
     <folder>/modules/<2 digits>/<digest>.vmfb a module, which may hold many functions
 
-Each file is written whole or not at all, and its name identifies its content. So runs may share the
-folder, also at the same time: if two runs compile the same program, the later entry stays. A
-damaged or missing file counts as not cached. Nothing outside the folder refers to it, so it may be
-deleted while no run is in progress.
+Each file is written whole or not at all, and its name identifies its content. So runs may share the folder, also at the
+same time: if two runs compile the same program, the later entry stays. A damaged or missing file counts as not cached.
+Nothing outside the folder refers to it, so it may be deleted while no run is in progress.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ FORMAT = 2
 class Entry:
     """The result of compiling a program.
 
-    `status`, `reason`, `detail` and `limit`: as in an outcome. `log`: the compiler's output for a
-    failure, which names the file `source`. `code`: fingerprint of the code that it ended under.
-    `module`: digest of the module's content. `function`: the program's name in it. `made`: size and
-    checksum of its file. `seconds`: time of the compiler's process, divided by its number of programs
-    `together`.
+    `status`, `reason`, `detail` and `limit`: as in an outcome. `log`: the compiler's output for a failure, which names
+    the file `source`. `code`: fingerprint of the code that it ended under. `module`: digest of the module's content.
+    `function`: the program's name in it. `made`: size and checksum of its file. `seconds`: time of the compiler's
+    process, divided by its number of programs `together`.
     """
 
     status: str

@@ -1,9 +1,8 @@
 """The host of a batch: it starts workers that handle the tasks, and records the tasks' outcomes.
 
-Each task has its own time limit. If a worker crashes, hangs or takes too much memory, this is the
-outcome of the task that it was handling, and a new worker continues with the next task. If that
-task was not the first one of its worker, a new worker first handles it again, because earlier tasks
-may have caused the failure, for example by using memory.
+Each task has its own time limit. If a worker crashes, hangs or takes too much memory, this is the outcome of the task
+that it was handling, and a new worker continues with the next task. If that task was not the first one of its worker, a
+new worker first handles it again, because earlier tasks may have caused the failure, for example by using memory.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import msgspec
 
 from scripts.core import atomic
 from scripts.features.operators.batch.batch_worker import MARK
-from scripts.supervise import journal, outcomes, verdict
+from scripts.supervise import journal, outcomes, supervise
 from scripts.supervise.caplog import LINE_BYTES, CappedLog
 from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.job import CannotStart, Job
@@ -34,9 +33,8 @@ FRUITLESS = 2
 
 
 class Host:
-    """Handles the tasks of a batch. A task is known by its id: a digest of its cell and payload, so
-    that a changed task has another id. The journal keeps the ends of tasks that are not among the
-    given ones."""
+    """Handles the tasks of a batch. A task is known by its id: a digest of its cell and payload, so that a changed task
+    has another id. The journal keeps the ends of tasks that are not among the given ones."""
 
     def __init__(
         self,
@@ -45,11 +43,10 @@ class Host:
         done: Callable[[Line], None],
         again: Callable[[Line], bool] = lambda _: False,
     ) -> None:
-        """`job`: the job of a worker: its command (to which the options of worker.add_arguments are
-        added), its limits (`timeout_s` is the limit of each task) and the common values of the
-        outcomes. `work`: the folder of the journal. `done` is called with the end of each task, in
-        the order in which they end. A task that is in the journal, and whose outcome stands, is not
-        handled again unless `again` is true of it.
+        """`job`: the job of a worker: its command (to which the options of worker.add_arguments are added), its limits
+        (`timeout_s` is the limit of each task) and the common values of the outcomes. `work`: the folder of the
+        journal. `done` is called with the end of each task, in the order in which they end. A task that is in the
+        journal, and whose outcome stands, is not handled again unless `again` is true of it.
         """
         self._job, self._work, self._done, self._again = job, work, done, again
         self._names: dict[str, str] = {}
@@ -61,9 +58,8 @@ class Host:
     def run(self, tasks: Mapping[str, Mapping[str, Any]]) -> list[Ended]:
         """Run workers until all tasks have ended. Return how each worker ended.
 
-        `tasks`: their payloads, JSON, by the name of the problem. Raises job.Interrupted if the run
-        is stopped or its parent has died, and OSError if `work` cannot be written. The tasks that
-        have ended are in the journal.
+        `tasks`: their payloads, JSON, by the name of the problem. Raises job.Interrupted if the run is stopped or its
+        parent has died, and OSError if `work` cannot be written. The tasks that have ended are in the journal.
         """
         for name, payload in tasks.items():
             text = json.dumps([cell_of(self._job, name), payload], sort_keys=True, allow_nan=False)
@@ -124,9 +120,9 @@ class Host:
 
     def _fail(self, task: str, ended: Ended) -> None:
         job = self._job_of(task)
-        said = verdict.of(job, ended, self._work)
+        said = supervise.verdict(job, ended, self._work)
         said = said or Diagnosis("error", "no-outcome", "the worker exited 0 before the task ended")
-        limit = verdict.record(job, said).limit
+        limit = supervise.record(job, said).limit
         end = _End(task, self._job.fingerprint, verdict=said, limit=limit)
         self._journal.add(end)
         self._done(self._line(end))
@@ -139,7 +135,7 @@ class Host:
             is_log = job.log_path.is_file()
             log = job.log_path.read_text(encoding="utf-8", errors="replace") if is_log else ""
             said = diagnose(end.code, log)
-        ended = dataclasses.replace(verdict.record(job, said), fingerprint=end.under)
+        ended = dataclasses.replace(supervise.record(job, said), fingerprint=end.under)
         if end.verdict:
             ended = dataclasses.replace(ended, limit=end.limit)
         return Line(self._names[end.end], ended, end.seconds, end.result)
@@ -176,9 +172,8 @@ class Host:
 class _End:
     """The end of a task, a line of the journal. `end`: the id of the task.
 
-    `under`: fingerprint of its code. A task that ended by itself has an exit code, seconds and a
-    result; otherwise `verdict` is the diagnosis of its worker's end. `limit`: the limit that it
-    exceeded, in seconds or MiB.
+    `under`: fingerprint of its code. A task that ended by itself has an exit code, seconds and a result; otherwise
+    `verdict` is the diagnosis of its worker's end. `limit`: the limit that it exceeded, in seconds or MiB.
     """
 
     end: str
@@ -217,9 +212,8 @@ class _Journal:
         self.read()
 
     def read(self) -> tuple[list[_End], list[str]]:
-        """Return the ends since the last read, and the tasks that began. An incomplete line of a
-        killed process is ignored. A line feed is added to it, so that the next entry begins on a
-        new line."""
+        """Return the ends since the last read, and the tasks that began. An incomplete line of a killed process is
+        ignored. A line feed is added to it, so that the next entry begins on a new line."""
         ends, begun = [], []
         data = self.path.read_bytes()[self._read :] if self.path.exists() else b""
         if data and not data.endswith(b"\n"):

@@ -12,14 +12,14 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from scripts.features.operators.batch import batch_stage
 from scripts.features.operators.batch.batch_stage import Batch
-from scripts.supervise import damage, outcome, outcomes, supervise, verdict
+from scripts.supervise import outcome, outcomes, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.group import MEMBERS, TWIN, Given, log_name
@@ -31,7 +31,6 @@ from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios
 from scripts.timing.group_timing import GroupTiming, part_of
-from scripts.timing.hostload import shares
 from scripts.timing.turns import Group, MemberEnded, Rule
 from scripts.timing.worker import LOAD
 
@@ -95,7 +94,7 @@ class _Work:
         ends = {m: outcome.read_or_damaged(f / outcome.STATUS) for m, f in folders.items()}
         files = {m: str(f / self._job.artifacts[0].name) for m, f in folders.items()}
         whole = [files[member] for member, one in ends.items() if one.status == outcome.OK]
-        if damaged := damage.first(whole, ()):
+        if damaged := outcome.first_damage(whole):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         problems = self._problems(ends, files)
         lines = outcomes.read_if_whole(self._folder / TIMED)
@@ -177,14 +176,22 @@ class _Work:
         for _ in range(self._rule.generations):
             with pools.opened(len(timed)):
                 for one in timed:
-                    one.generation(self._rule.budget_s / self._rule.generations)
+                    begun = time.monotonic()
+                    one.group.generation(self._rule.budget_s / self._rule.generations)
+                    one.seconds += time.monotonic() - begun
 
     def _turns(self, name: str, programs: Mapping[str, Any], pools: _Pools) -> _Turns:
         def said(text: str) -> None:
             if not text.startswith("generation"):
                 self._log.note(f"# {name}: {text}")
 
-        return _Turns(programs, self._given.anchor, self._rule, pools, said)
+        def start(member: str) -> _Loaded:
+            return pools.program(member, programs[member.removesuffix(TWIN)])
+
+        anchor = self._given.anchor
+        control = anchor if anchor in programs else next(iter(programs))
+        members = [*programs, control + TWIN]
+        return _Turns(Group(members, start, self._rule, lambda _: False, said), control)
 
     def _command(self, member: str, line: Line) -> Member:
         folder = Path(self._given.members[member])
@@ -194,8 +201,8 @@ class _Work:
         return Member(member, tuple(command), log, member in self._given.forked)
 
     def _line(self, of: _Problem, timed: _Turns, empty_ms: Mapping[str, float]) -> Line:
-        load, group = timed.group.load, timed.group
-        others = shares(load.busy_s - load.own_s, load.steal_s, load.wall_s * (os.cpu_count() or 1))
+        group = timed.group
+        others = group.load.others()
         anchor = self._given.anchor if self._given.anchor in of.lines else ""
         part, members = part_of(group.timed, timed.control, timed.control + TWIN, anchor, 0)
         timing = GroupTiming(
@@ -213,30 +220,17 @@ class _Work:
         first = next((Diagnosis(one.status, one.reason, one.detail) for one in failed), None)
         job = replace(self._job, cell=cell_of(self._job, of.name))
         result = {"timing": asdict(timing), "empty_ms": {m: empty_ms.get(m) for m in of.lines}}
-        return Line(of.name, verdict.record(job, first), round(timed.seconds, 3), result)
+        return Line(of.name, supervise.record(job, first), round(timed.seconds, 3), result)
 
 
+@dataclass
 class _Turns:
     """The turns of one problem. `control`: the member that is there twice."""
 
-    def __init__(
-        self,
-        programs: Mapping[str, Any],
-        anchor: str,
-        rule: Rule,
-        pools: _Pools,
-        said: Callable[[str], None],
-    ) -> None:
-        self.control = anchor if anchor in programs else next(iter(programs))
-        twin = self.control + TWIN
-        of = {**programs, twin: programs[self.control]}
-        self.group = Group(list(of), lambda name: pools.program(name, of[name]), rule, lambda _: False, said)  # fmt: skip
-        self.started, self.seconds = time.time(), 0.0
-
-    def generation(self, seconds: float) -> None:
-        begun = time.monotonic()
-        self.group.generation(seconds)
-        self.seconds += time.monotonic() - begun
+    group: Group
+    control: str
+    started: float = field(default_factory=time.time)
+    seconds: float = 0.0
 
 
 class _Pools:

@@ -1,9 +1,7 @@
-"""The call of an operator problem, as a function from tensors to tensors for eager and all
-exporters.
+"""The call of an operator problem, as a function from tensors to tensors for eager and all exporters.
 
-All arguments except tensors are constants of the function. The function does not change its
-arguments: an operator that works in place or writes to `out` works on copies, which the function
-returns.
+All arguments except tensors are constants of the function. The function does not change its arguments: an operator that
+works in place or writes to `out` works on copies, which the function returns.
 """
 
 from __future__ import annotations
@@ -104,12 +102,11 @@ class Call:
         return [*tensors_in(returned), *tensors_in(apart)]
 
     def bound(self, *inputs: torch.Tensor) -> Callable[[], Any]:
-        """Return a function that makes the call and nothing else, to be timed; it returns what the
-        operator returns.
+        """Return a function that makes the call and nothing else, to be timed; it returns what the operator returns.
 
-        An operator that works in place is replaced by its functional form, which computes what a
-        program of this problem computes; so no call depends on the one before. Other arguments that
-        are written, such as `out`, are copies that all calls share.
+        An operator that works in place is replaced by its functional form, which computes what a program of this
+        problem computes; so no call depends on the one before. Other arguments that are written, such as `out`, are
+        copies that all calls share.
         """
         functional = _functional(self.operator)
         operator = functional or self.operator
@@ -259,10 +256,8 @@ def _constant(name: str, leaf: Any) -> Any:
     """Return a value that is not a tensor, as torch takes it."""
     match leaf:
         case argument_values.Name(path):
-            found = getattr(
-                torch, argument_values.DTYPES.get(path) or path.rpartition(".")[2], None
-            )
-            if found is None:
+            known_as = argument_values.DTYPES.get(path) or path.rpartition(".")[2]
+            if (found := getattr(torch, known_as, None)) is None:
                 raise NotCallable(f"unknown-operator: argument {name}: torch has no {path}")
             return found
         case argument_values.Device():

@@ -1,8 +1,7 @@
 """The reference of an operator problem: inputs, eager and float64 results, and what is known of them.
 
-A comparison with some results detects few errors: such results are marked. A problem is weak if
-wrong answers pass its verification. An answer that is bitwise equal to eager's is not wrong (the
-result of `fill_` is a constant).
+A comparison with some results detects few errors: such results are marked. A problem is weak if wrong answers pass its
+verification. An answer that is bitwise equal to eager's is not wrong (the result of `fill_` is a constant).
 """
 
 from __future__ import annotations
@@ -36,10 +35,9 @@ Answer = Sequence[np.ndarray]
 def make(call: Call, seed: int, folder: Path) -> dict[str, Any]:
     """Write the reference of a problem into a folder; return its properties, as JSON.
 
-    `weak`: wrong answers that pass this project's verification, `weak_backendbench`: those that pass
-    BackendBench's criterion. `bytes`: size of inputs and outputs. `flops`: floating-point
-    operations, as PyTorch counts them for products and convolutions; None for other operators.
-    Raises NotCallable.
+    `weak`: wrong answers that pass this project's verification, `weak_backendbench`: those that pass BackendBench's
+    criterion. `bytes`: size of inputs and outputs. `flops`: floating-point operations, as PyTorch counts them for
+    products and convolutions; None for other operators. Raises NotCallable.
     """
     made = make_inputs.make(call, seed)
     stored = {str(i): convert.to_numpy(tensor) for i, tensor in enumerate(made)}
@@ -79,9 +77,8 @@ def make(call: Call, seed: int, folder: Path) -> dict[str, Any]:
 def observe(call: Call, inputs: Sequence[torch.Tensor]) -> Expected:
     """Run a problem in eager mode twice, and once in float64 if torch can.
 
-    The dtype of the result, which sets the tolerance, is the narrowest type in the computation.
-    Raises NotCallable if this version of torch cannot run it or its results cannot be compared.
-    Other exceptions of the call are passed on.
+    The dtype of the result, which sets the tolerance, is the narrowest type in the computation. Raises NotCallable if
+    this version of torch cannot run it or its results cannot be compared. Other exceptions of the call are passed on.
     """
     with torch.no_grad():
         try:

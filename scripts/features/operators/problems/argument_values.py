@@ -96,8 +96,7 @@ class Device:
 
 
 def show(value: Any) -> str:
-    """Return the text of a value, which `read` reads. Raises TypeError if the format does not
-    support the value."""
+    """Return the text of a value, which `read` reads. Raises TypeError if the format does not support the value."""
     match value:
         case Tensor() | SparseTensor() | Name() | Device():
             return str(value)

@@ -1,4 +1,4 @@
-"""Read BackendBench's dataset of operator problems: parquet or JSON, from a path or the hub.
+"""Read BackendBench's dataset of operator problems: parquet or JSON, from a path or the hub. Traces may take its place.
 
 https://huggingface.co/datasets/GPUMODE/backendbench_tests. A second file of the dataset, the
 mapping, lists the models that each problem was seen in.
@@ -10,12 +10,13 @@ import ast
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.features.operators.problems import traces
 from scripts.features.operators.problems.argument_values import ArgumentsError, read_arguments
-from scripts.features.operators.problems.problem import Facts, Problem
+from scripts.features.operators.problems.problem import Facts, Problem, merged
 
 PROBLEMS = "backend_bench_problems.parquet"
 MAPPING = "operator_input_models_mapping.parquet"
@@ -65,10 +66,17 @@ def located(named: str, file: str) -> Path:
         raise DatasetError(f"{named}: the hub gave no {file}: {error}") from error
 
 
-def read_named(named: str, mapping: str | None) -> tuple[list[Problem], list[str]]:
-    """Read a dataset and perhaps its mapping, each a path or the id of a dataset on the hub."""
-    models = located(mapping, MAPPING) if mapping else None
-    return read(located(named, PROBLEMS), models)
+def read_source(
+    named: str | None, mapping: str | None, files: Sequence[Path]
+) -> tuple[list[Problem], list[str]]:
+    """Read a dataset and perhaps its mapping, each a path or the id of a dataset on the hub; without a dataset, trace
+    files. Return the problems, and notes for the user. Raises DatasetError, TraceError and OSError."""
+    if named:
+        models = located(mapping, MAPPING) if mapping else None
+        return read(located(named, PROBLEMS), models)
+    empty = [file for file in files if not file.stat().st_size]
+    notes = [f"{file} is empty: its model could not be traced" for file in empty]
+    return list(merged(problem for file in files for problem in traces.read(file))), notes
 
 
 def read(path: Path, mapping: Path | None = None) -> tuple[list[Problem], list[str]]:

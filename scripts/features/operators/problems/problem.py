@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 from scripts.features.operators.problems import argument_values
 from scripts.features.operators.problems.argument_values import Arguments
@@ -18,9 +19,8 @@ from scripts.features.operators.problems.argument_values import Arguments
 class Facts:
     """The fields of a problem in BackendBench's dataset, with the names that they have there.
 
-    `runtime_ms`: milliseconds on the GPU of its authors. `relative_runtime_to_kernel_launch`: the
-    same time as a multiple of the time of an empty launch. Both are None if the dataset has no
-    number.
+    `runtime_ms`: milliseconds on the GPU of its authors. `relative_runtime_to_kernel_launch`: the same time as a
+    multiple of the time of an empty launch. Both are None if the dataset has no number.
     """
 
     runnable: bool
@@ -36,10 +36,9 @@ class Facts:
 class Problem:
     """An operator (`aten.add.Tensor`) and its arguments as text.
 
-    `count`: number of calls in its source. `models`: the models that call it; () if they are not
-    known. `calls`: the calls of each of these models; () if only their sum is known. `facts`: the
-    facts of a problem of the dataset, else None. `source_uuid`: its uuid in the source, if a dtype
-    was replaced here.
+    `count`: number of calls in its source. `models`: the models that call it; () if they are not known. `calls`: the
+    calls of each of these models; () if only their sum is known. `facts`: the facts of a problem of the dataset, else
+    None. `source_uuid`: its uuid in the source, if a dtype was replaced here.
     """
 
     op: str
@@ -84,16 +83,16 @@ class Problem:
             self, args=argument_values.show(changed), source_uuid=self.source_uuid or self.uuid
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+    def line(self) -> str:
+        """The problem as a line of JSON, which `read_problems` reads."""
+        return json.dumps(dataclasses.asdict(self), allow_nan=False) + "\n"
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Problem:
-        facts = data.get("facts")
-        if facts is not None:
-            facts = Facts(**{**facts, "why_excluded": tuple(facts["why_excluded"])})
-        lists = {key: tuple(data.get(key, ())) for key in ("models", "calls")}
-        return cls(**{**data, **lists, "facts": facts})
+
+def read_problems(path: Path) -> list[Problem]:
+    """The problems of a file with a line of JSON for each."""
+    import msgspec  # the environments of the stages do not have it
+
+    return [msgspec.json.decode(line, type=Problem) for line in path.read_bytes().splitlines()]
 
 
 def merged(problems: Iterable[Problem]) -> Iterator[Problem]:

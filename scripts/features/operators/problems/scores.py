@@ -65,9 +65,8 @@ class Result:
 
 @dataclass(frozen=True)
 class OperatorScore:
-    """The scores of one operator. `correctness`: the share of its problems that are correct.
-    `performance`: the geometric mean of their speed-ups; a problem that is wrong or was not timed
-    counts as 1."""
+    """The scores of one operator. `correctness`: the share of its problems that are correct. `performance`: the
+    geometric mean of their speed-ups; a problem that is wrong or was not timed counts as 1."""
 
     op: str
     problems: int
@@ -83,10 +82,9 @@ class OperatorScore:
 class Scores:
     """The scores of a suite. Each operator has the same weight, whatever its number of problems.
 
-    `correctness`: mean of the operators' correctness. `fully_correct`: share of the operators whose
-    problems are all correct (BackendBench's main.py prints it as its correctness score).
-    `performance`: geometric mean of the operators' performance. `perf_at_p`: share of the operators
-    that are fully correct with a performance above `p`.
+    `correctness`: mean of the operators' correctness. `fully_correct`: share of the operators whose problems are all
+    correct (BackendBench's main.py prints it as its correctness score). `performance`: geometric mean of the operators'
+    performance. `perf_at_p`: share of the operators that are fully correct with a performance above `p`.
     """
 
     operators: tuple[OperatorScore, ...]

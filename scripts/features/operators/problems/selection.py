@@ -15,10 +15,9 @@ KINDS = ("included", "overhead", "synthetic", "runnable", "all")
 class Selection:
     """The options of a selection.
 
-    `select`: one of KINDS. `operators`, `source_models`: globs; () selects all. `smallest`,
-    `largest`: number of problems per operator, by their elements; None selects all. `max_elements`:
-    maximum number of elements of all tensor arguments of a problem. `dtype`: replaces
-    floating-point dtypes; "" keeps them.
+    `select`: one of KINDS. `operators`, `source_models`: globs; () selects all. `smallest`, `largest`: number of
+    problems per operator, by their elements; None selects all. `max_elements`: maximum number of elements of all tensor
+    arguments of a problem. `dtype`: replaces floating-point dtypes; "" keeps them.
     """
 
     select: str = "included"
@@ -73,9 +72,8 @@ def _matches(names: Iterable[str], globs: tuple[str, ...]) -> bool:
 
 
 def _extremes(problems: list[Problem], smallest: int, largest: int) -> set[str]:
-    """Return the uuids of the smallest and largest problems of each operator; ties have a fixed
-    order. Problems with an empty tensor are left out if there are others, because their results are
-    mostly empty."""
+    """Return the uuids of the smallest and largest problems of each operator; ties have a fixed order. Problems with an
+    empty tensor are left out if there are others, because their results are mostly empty."""
     by_operator: dict[str, list[Problem]] = {}
     for problem in problems:
         by_operator.setdefault(problem.op, []).append(problem)

@@ -3,8 +3,7 @@
     Operator: aten.add.Tensor
     cnt: 156, ((T([1, 512, 768], f16), T([1, 512, 768], f16)), {})
 
-This is the format of PyTorch's operator traces, as BackendBench reads them. A count of 0 marks
-synthetic arguments.
+This is the format of PyTorch's operator traces, as BackendBench reads them. A count of 0 marks synthetic arguments.
 """
 
 from __future__ import annotations

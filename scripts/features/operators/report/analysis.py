@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.scores import Result, Scores
@@ -121,25 +123,43 @@ def _best(rows: Sequence[Row], correct: Callable[[Row], bool]) -> Result:
     return Result(rows[0].problem.op, bool(right), max(speedups, default=None))
 
 
+Key = tuple[str, str, str, str, str]
+"""Fault, stage, status, reason and kind of detail (coverage.kind_of)."""
+
+
 @dataclass(frozen=True)
 class Fix:
-    """The rows that fail for one reason.
+    """The `rows` that fail for one reason.
 
-    `detail`: that of the first row. `problems`: their problems. `blocked`: those of them that pass
-    on no lowering path of a target on which they fail for this reason. `alone`: models, on a
-    column, none of whose problems fails for another reason there.
+    `blocked`: their problems that pass on no lowering path of a target on which they fail for this reason. `alone`:
+    models, on a column, none of whose problems fails for another reason there.
     """
 
-    fault: str
-    stage: str
-    status: str
-    reason: str
-    detail: str
-    columns: tuple[Column, ...]
-    operators: tuple[str, ...]
-    problems: tuple[Problem, ...]
-    blocked: tuple[Problem, ...]
-    alone: tuple[tuple[str, Column], ...]
+    rows: Sequence[Row]
+    blocked: Sequence[Problem]
+    alone: Sequence[tuple[str, Column]]
+
+    @property
+    def first(self) -> Row:
+        """The row whose fault, stage, status and reason are those of all."""
+        return self.rows[0]
+
+    @property
+    def detail(self) -> str:
+        """The detail of the first row."""
+        return coverage.readable(self.first.detail)
+
+    @functools.cached_property
+    def columns(self) -> list[Column]:
+        return list(dict.fromkeys(row.column for row in self.rows))
+
+    @functools.cached_property
+    def problems(self) -> list[Problem]:
+        return _distinct(self.rows)
+
+    @functools.cached_property
+    def operators(self) -> list[str]:
+        return list(dict.fromkeys(problem.op for problem in self.problems))
 
     @property
     def calls(self) -> int:
@@ -151,13 +171,9 @@ class Fix:
         return sum(problem.count for problem in self.blocked)
 
 
-Key = tuple[str, str, str, str, str]
-"""Fault, stage, status, reason and kind of detail (coverage.kind_of)."""
-
-
 def fixes(table: Table) -> list[Fix]:
-    """Return what to fix: the failures of compilers and runtimes, grouped by their reasons. The
-    first one frees the most calls. Of equal ones, that which lets more models pass is first."""
+    """Return what to fix: the failures of compilers and runtimes, grouped by their reasons. The first one frees the
+    most calls. Of equal ones, that which lets more models pass is first."""
     passing = {(row.problem.name, row.column.target) for row in table.rows if table.passes(row)}
     groups = defaultdict[Key, list[Row]](list)
     reasons = defaultdict[tuple[str, Column], set[Key]](set)
@@ -167,40 +183,22 @@ def fixes(table: Table) -> list[Fix]:
             groups[key].append(row)
             for model in row.problem.calls:
                 reasons[model, row.column].add(key)
-    alone = defaultdict[Key, list[tuple[str, Column]]](list)
-    for model_on, keys in reasons.items():
-        if len(keys) == 1:
-            alone[next(iter(keys))].append(model_on)
     found = []
     for key, rows in groups.items():
-        fault, stage, status, reason, _ = key
         blocked = [row for row in rows if (row.problem.name, row.column.target) not in passing]
-        found.append(
-            Fix(
-                fault,
-                stage,
-                status,
-                reason,
-                coverage.readable(rows[0].detail),
-                columns=tuple(dict.fromkeys(row.column for row in rows)),
-                operators=tuple(dict.fromkeys(row.problem.op for row in rows)),
-                problems=_distinct(rows),
-                blocked=_distinct(blocked),
-                alone=tuple(alone[key]),
-            )
-        )
+        alone = [model_on for model_on, keys in reasons.items() if keys == {key}]
+        found.append(Fix(rows, _distinct(blocked), alone))
     return sorted(found, key=lambda fix: (-fix.calls, -len(fix.alone), -len(fix.problems)))
 
 
-def _distinct(rows: Iterable[Row]) -> tuple[Problem, ...]:
-    return tuple({row.problem.name: row.problem for row in rows}.values())
+def _distinct(rows: Iterable[Row]) -> list[Problem]:
+    return list({row.problem.name: row.problem for row in rows}.values())
 
 
 @dataclass
 class OperatorTime:
-    """The time of all calls of an operator in a model, in milliseconds. `best_ms`: with the fastest
-    verified lowering path of each problem, and eager's latency where none is verified; such calls
-    are counted in `unverified`."""
+    """The time of all calls of an operator in a model, in milliseconds. `best_ms`: with the fastest verified lowering
+    path of each problem, and eager's latency where none is verified; such calls are counted in `unverified`."""
 
     op: str
     calls: int = 0
@@ -211,12 +209,11 @@ class OperatorTime:
 
 @dataclass
 class ModelTime:
-    """The time of the operators of a model. `calls`: all of its calls. `timed`: those whose problem
-    was timed in eager mode."""
+    """The time of the operators of a model, of those calls whose problem was timed in eager mode. `calls`: all of its
+    calls."""
 
     model: str
     calls: int = 0
-    timed: int = 0
     by_operator: dict[str, OperatorTime] = field(default_factory=dict)
 
     @property
@@ -224,13 +221,9 @@ class ModelTime:
         """The longest first."""
         return sorted(self.by_operator.values(), key=lambda operator: -operator.eager_ms)
 
-    @property
-    def eager_ms(self) -> float:
-        return sum(operator.eager_ms for operator in self.operators)
-
-    @property
-    def best_ms(self) -> float:
-        return sum(operator.best_ms for operator in self.operators)
+    def total(self, value: str) -> Any:
+        """The sum of a value over the operators."""
+        return sum(getattr(operator, value) for operator in self.by_operator.values())
 
 
 def model_times(table: Table, target: str) -> list[ModelTime]:
@@ -247,7 +240,6 @@ def model_times(table: Table, target: str) -> list[ModelTime]:
             of_model = found.setdefault(model, ModelTime(model))
             of_model.calls += calls
             if eager is not None:
-                of_model.timed += calls
                 time = of_model.by_operator.setdefault(op, OperatorTime(op))
                 time.calls += calls
                 time.eager_ms += calls * eager

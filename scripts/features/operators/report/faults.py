@@ -96,9 +96,8 @@ RULES = (
 
 
 def of(ended: Outcome, tool: str) -> str:
-    """Return the fault of a row, given the outcome of the stage that failed. `tool`: the exporter
-    of the frontend, or the runtime of the baseline. Raises ValueError for a stage that no rule
-    knows."""
+    """Return the fault of a row, given the outcome of the stage that failed. `tool`: the exporter of the frontend, or
+    the runtime of the baseline. Raises ValueError for a stage that no rule knows."""
     for rule in RULES:
         if rule.applies(ended, tool):
             return rule.fault

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from scripts.features.operators.report import analysis, page, records_file
+from scripts.features.operators.report import analysis, page
 from scripts.features.operators.report.analysis import Fix, Scored
 from scripts.features.operators.report.table import Table
 from scripts.records import wording
 from scripts.records.screen import plain_table
-from scripts.run import outputs
 
 FIXES = 5
 """Failures on the screen; results/operators.md has all."""
@@ -76,11 +74,4 @@ def _counted(fix: Fix) -> str:
     count, others = len(fix.problems), len(fix.operators) - 1
     more = f" and {others} more operator{'s' * (others > 1)}" if others else ""
     problems = f"{count} problem{'s' * (count > 1)} of {fix.operators[0]}{more}"
-    return f"{fix.fault}: {fix.calls:,} calls, {problems}"
-
-
-def summary(since: float) -> Iterator[RenderableType]:
-    """Yield the summary of a run that wrote results/operators.csv after `since`."""
-    if outputs.is_written(records_file.CSV, since):
-        yield Screen(Table(records_file.data(records_file.JSONL)))
-        yield from ("", f"results: {records_file.CSV}, {records_file.PAGE}")
+    return f"{fix.first.fault}: {fix.calls:,} calls, {problems}"

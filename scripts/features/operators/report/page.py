@@ -113,16 +113,17 @@ def _fixes(found: Sequence[Fix]) -> str:
 
 def _fix(fix: Fix) -> list[str]:
     models = dict.fromkeys(model for model, _ in fix.alone)
-    status = "" if fix.status == "error" else f"{fix.status}: "
+    first = fix.first
+    status = "" if first.status == "error" else f"{first.status}: "
     return [
         f"{fix.calls:,}",
         f"{fix.blocked_calls:,}",
         f"{len(fix.problems):,}",
         text(_some(fix.operators)),
         text(_some(models)),
-        fix.fault,
-        fix.stage.removeprefix("operator_"),
-        text(status + fix.reason),
+        first.fault,
+        first.stage.removeprefix("operator_"),
+        text(status + first.reason),
         code(fix.detail),
         text(", ".join(wording.path(column) for column in fix.columns)),
     ]
@@ -180,9 +181,8 @@ def _blocked(table: Table) -> Iterator[str]:
 
 
 def blocked(table: Table, target: str, most: int) -> str:
-    """Return the table of the problems that pass on no lowering path of a target, with the reasons.
-    Those with the most calls are first. If there are more than `most`, a note says how many. "" if
-    there are none."""
+    """Return the table of the problems that pass on no lowering path of a target, with the reasons. Those with the most
+    calls are first. If there are more than `most`, a note says how many. "" if there are none."""
     problems = table.by_problem(table.paths_of(target))
     found = [rows for rows in problems if not any(map(table.passes, rows))]
     found.sort(key=lambda rows: (-rows[0].problem.count, rows[0].problem.op))
@@ -224,23 +224,23 @@ def _times(table: Table) -> Iterator[str]:
 
 
 def _time(of: ModelTime) -> str:
+    eager_ms = of.total("eager_ms")
     head = ["operator", "calls", "eager, ms", "share", "best path, ms", "calls without a path"]
     rows = [
         [
             text(one.op),
             f"{one.calls:,}",
             wording.milliseconds(one.eager_ms),
-            f"{one.eager_ms / of.eager_ms:.0%}",
+            f"{one.eager_ms / eager_ms:.0%}",
             wording.milliseconds(one.best_ms),
             f"{one.unverified:,}" if one.unverified else "",
         ]
         for one in of.operators[:MOST_OPERATORS]
     ]
     shown = markdown.table(head, rows, right=range(1, len(head)))
-    sums = f"{wording.milliseconds(of.eager_ms)} ms in eager mode, {wording.milliseconds(of.best_ms)} ms by the best paths"  # fmt: skip
-    return (
-        f"### {text(of.model)}\n\n{of.timed:,} of {of.calls:,} calls were timed: {sums}.\n\n{shown}"
-    )
+    best, timed = wording.milliseconds(of.total("best_ms")), of.total("calls")
+    sums = f"{wording.milliseconds(eager_ms)} ms in eager mode, {best} ms by the best paths"
+    return f"### {text(of.model)}\n\n{timed:,} of {of.calls:,} calls were timed: {sums}.\n\n{shown}"
 
 
 def _weak(table: Table) -> str:

@@ -20,18 +20,17 @@ from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.report import faults
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
-from scripts.features.toolchains.build_trees import COMPILER
 from scripts.matrix import plugins, stages, training
 from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
-from scripts.records import latency_section, shapes, speedups, versions
+from scripts.records import latency_section, speedups, stage_files, versions
 from scripts.records import record as of_model
 from scripts.records.fields import names
-from scripts.records.stage_files import deciding
 from scripts.run import fingerprint, unmeasured
-from scripts.supervise import damage, outcome, outcomes
+from scripts.supervise import outcome, outcomes
 from scripts.supervise.outcome import Outcome
 from scripts.supervise.outcomes import Line
 from scripts.timing.group_timing import GroupTiming
@@ -55,10 +54,10 @@ _OF_RUN = [name for name in _KEYS["run"] if name not in _NOT_OF_STAGE]
 class Row:
     """The rows of one batch on one lowering path, or under one baseline.
 
-    `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or runtime. `versions`: the
-    versions that the environments of the row pin. `code`: the hash of the code of the last stage.
-    `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed, and
-    `timed`, how that ended by problem; empty if they are only compiled.
+    `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or
+    runtime. `versions`: the versions that the environments of the row pin. `code`: the hash of the code of the last
+    stage. `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed,
+    and `timed`, how that ended by problem; empty if they are only compiled.
     """
 
     cell: Cell
@@ -73,22 +72,19 @@ class Row:
 
 def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]) -> list[Record]:
     """Return the records of a batch, by problem: first IREE's, then the baselines'."""
-    read: dict[tuple[str, Cell], Mapping[str, Line]] = {}
-    names_of = [problem.name for problem in problems]
+    listed = [problem.name for problem in problems]
 
-    def ends(stage: Stage, cell: Cell) -> Mapping[str, Line]:
-        key = stage.name, cell
-        if key not in read:
-            read[key] = ended_in(root, stage, cell, names_of)
-        return read[key]
+    @functools.cache
+    def ends(stage: str, cell: Cell) -> Mapping[str, Line]:
+        return ended_in(root, STAGES[stage], cell, listed)
 
     rows: dict[str, Row] = {}
     for cell in part(matrix).rows():
-        if cell["batch"] == batch:
-            row = _row(matrix, cell, [(s, ends(s, c)) for s, c in matrix.chain(cell)])
+        if cell.batch == batch:
+            row = _row(matrix, cell, [(s, ends(s.name, c)) for s, c in matrix.chain(cell)])
             if row.ends[-1][0].measures:
                 stage, group = matrix.timed(cell)
-                row = replace(row, group=str(group), timed=ends(stage, group))
+                row = replace(row, group=str(group), timed=ends(stage.name, group))
             rows[str(cell)] = row
     found = []
     for problem in problems:
@@ -105,7 +101,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
     operators = part(matrix)
     pinned: Record = {"versions": {}}
     if cell.kind is Kind.BATCH_IREE:
-        frontend, target = operators.frontends[cell["frontend"]], operators.targets[cell["target"]]
+        frontend, target = operators.frontends[cell.frontend], operators.targets[cell.target]
         experiment = of_model.of_target(cell, target) | {
             "device": target.device_kind,
             "exporter": frontend.exporter,
@@ -115,7 +111,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
         tool, env, baseline = frontend.exporter, frontend.env, None
         declared = plugins.exporter(tool).versions
     else:
-        baseline = operators.baselines[cell["baseline"]]
+        baseline = operators.baselines[cell.baseline]
         experiment = of_model.of_baseline(cell, baseline) | {
             "device": baseline.device,
             "precision": baseline.precision,
@@ -144,7 +140,7 @@ def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> 
             timing = msgspec.convert(line.result["timing"], GroupTiming)
         else:
             chain.append(ended)
-    decisive = deciding(root, chain)
+    decisive = stage_files.deciding(root, chain)
     results = {stage.name: end.result for stage, end in ends}
     whole = ends[-1][0].measures and decisive.status != outcome.DAMAGED
     measured = last.result if whole and "verification" in last.result else {}
@@ -240,9 +236,8 @@ def _add_overhead(of_problem: Sequence[Record]) -> None:
 
 
 def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> dict[str, Line]:
-    """Return how a stage ended for the problems of a batch, by their names. If the job of the batch
-    failed before it came to a problem, the outcome is that of the job. If the file is damaged, all
-    outcomes are `damaged`."""
+    """Return how a stage ended for the problems of a batch, by their names. If the job of the batch failed before it
+    came to a problem, the outcome is that of the job. If the file is damaged, all outcomes are `damaged`."""
     job = outcome.read_or_damaged(root / stage.path(batch, STATUS))
     path = root / stage.path(batch, OUTCOMES)
     found: dict[str, Line] = {}
@@ -263,7 +258,7 @@ def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> 
 
 def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
     """Return the lines of a file. Raises OSError or ValueError if it is damaged."""
-    if what := damage.difference(path):
+    if what := outcome.difference(path):
         raise ValueError(what)
     found = outcomes.read(path)
     if left := [name for name in wanted if name not in found]:
@@ -271,10 +266,10 @@ def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
     for line in found.values() if stage.measures else ():
         what = ""
         if "timing" in line.result:
-            what = shapes.problem(STAGES["time"], line.result["timing"])
+            what = stage_files.problem(STAGES["time"], line.result["timing"])
         elif "verification" in line.result:
-            what = shapes.problem(stage, line.result)
-            what = what or shapes.contradiction(line.result, line.outcome.status)
+            what = stage_files.problem(stage, line.result)
+            what = what or stage_files.contradiction(line.result, line.outcome.status)
         if what:
             raise ValueError(f"{path}: {line.problem}: {what}; the next run makes it again")
     return found

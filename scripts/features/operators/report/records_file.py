@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.records.results_file import BadRecords
 from scripts.records.results_table import Column
-from scripts.run import outputs
 
 JSONL = Path("results/operators/operators.jsonl")
-CSV = outputs.files_of("operators")[0]
-PAGE = CSV.with_suffix(".md")
 COMMAND = "snakemake --cores <n> results/operators.csv"
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorRecord:
-    """One line of the file, with the keys by which scripts.features.report.verbs.export selects."""
+    """One line of the file, with the keys by which `vmfbench export` selects."""
 
     data: Mapping[str, Any]
 
     def __getitem__(self, key: str) -> Any:
         """The value of a key of the section `experiment`, or `cell`: the name of the row."""
         return name_of(self.data) if key == "cell" else self.data["experiment"].get(key)
-
-
-def data(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a file one at a time, because many take gigabytes."""
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        yield from map(json.loads, lines)
 
 
 def read(path: Path) -> list[OperatorRecord]:

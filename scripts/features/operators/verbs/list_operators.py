@@ -7,7 +7,6 @@ vmfbench operators --dataset problems.parquet --select overhead --out overhead.t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,18 +17,14 @@ from rich.table import Table
 
 from scripts.core import atomic, exits
 from scripts.features.operators.problems import argument_values, dataset, selection, traces
-from scripts.features.operators.problems.problem import Problem, merged
+from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.problems.selection import Selection
 
 
 def main() -> None:
     args = _arguments()
-    notes: list[str] = []
     try:
-        if args.traces:
-            problems = list(merged(p for path in args.traces for p in traces.read(path)))
-        else:
-            problems, notes = dataset.read_named(args.dataset, args.mapping)
+        problems, notes = dataset.read_source(args.dataset, args.mapping, args.traces or ())
     except (dataset.DatasetError, traces.TraceError, OSError) as error:
         exits.fail(str(error))
     for note in notes:
@@ -94,8 +89,7 @@ def _table(problems: Iterable[Problem]) -> Table:
 
 def _write(path: Path, problems: Iterable[Problem]) -> None:
     if path.suffix == ".jsonl":
-        lines = (json.dumps(problem.to_json(), allow_nan=False) for problem in problems)
-        atomic.write_text(path, "".join(f"{line}\n" for line in lines))
+        atomic.write_text(path, "".join(problem.line() for problem in problems))
     else:
         traces.write(path, {(problem.op, problem.args): problem.count for problem in problems})
     print(path)

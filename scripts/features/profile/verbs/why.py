@@ -1,6 +1,8 @@
-"""Print where the time of a CPU cell goes: by nn.Module beside eager and inductor, and by dispatch; and what to look at first.
+"""Print where the time of a CPU cell goes: by nn.Module beside eager and inductor, and by dispatch; and what to look
+at first.
 
-It reads what `snakemake profile` wrote. The column "limit ms" needs the limits of the machine (results/machine_limits/cpu/limits.json).
+It reads what `snakemake profile` wrote. The column "limit ms" needs the limits of the machine
+(results/machine_limits/cpu/limits.json).
 """
 
 from __future__ import annotations

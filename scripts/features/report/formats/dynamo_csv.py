@@ -12,7 +12,7 @@ import io
 
 from scripts.features.report.formats import Export, distinct, named
 from scripts.records.results_file import BadRecords, Record
-from scripts.records.speedups import runtime_of
+from scripts.records.speedups import comparable, runtime_of
 
 PERFORMANCE = (
     "dev", "name", "batch_size", "speedup", "abs_latency", "compilation_latency",
@@ -45,7 +45,7 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
     records = _on_devices_here(export)
     distinct(records, lambda record: (_stem(record), record["model"]), "one row of one file")
     eager_gb = {
-        _comparable(record): _peak_gb(record)
+        comparable(record.data): _peak_gb(record)
         for record in export.everything
         if runtime_of(record.data) == "eager" and record.latency is not None
     }
@@ -60,7 +60,9 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
         files.setdefault(_stem(record), []).append(record)
     rendered = {}
     for stem, rows in files.items():
-        performance = [_performance(record, eager_gb.get(_comparable(record))) for record in rows]
+        performance = [
+            _performance(record, eager_gb.get(comparable(record.data))) for record in rows
+        ]
         rendered[f"{stem}_performance.csv"] = _csv(PERFORMANCE, performance)
         accuracy = [(*_first(record), _accuracy(record)) for record in rows]
         rendered[f"{stem}_accuracy.csv"] = _csv(ACCURACY, accuracy)
@@ -131,11 +133,6 @@ def _accuracy(record: Record) -> str:
     if code == "VERIFIER_SKIPPED":
         return "pass_due_to_skip"
     return _OF_CODE.get(code) or {"oom": "OOM", "timeout": "timeout"}.get(status, "fail_to_run")
-
-
-def _comparable(record: Record) -> tuple:
-    keys = ("model", "test", "dtype", "precision", "batch_size", "device")
-    return (*(record[key] for key in keys), record.data["run"].get("threads"))
 
 
 def _csv(columns: tuple[str, ...], rows: list[tuple]) -> str:

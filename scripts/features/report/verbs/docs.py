@@ -1,22 +1,87 @@
-"""Write the pages of docs/ that are made from declarations: columns.md, and tables of flag sets and remedies."""
+"""Write the pages of docs/ that are made from declarations: columns.md and columns.csv, and tables of flag sets and remedies."""
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
 
 from scripts.core import atomic, checkout, exits
-from scripts.features.report import columns_page
-from scripts.features.variants import document
+from scripts.matrix import feature, schemas
+from scripts.records import fields, markdown, row_set
+from scripts.records.fields import Field
+from scripts.records.row_set import RowSet
+from scripts.verify.codes import CODES
+
+INTRODUCTION = """\
+# Columns and fields
+
+<!-- Made by `vmfbench docs`. -->
+
+An empty value of the CSV is null in the JSON, or a field that is left out. MiB are
+2<sup>20</sup> bytes. [columns.csv](columns.csv) has every field of the JSON lines, with the column that it is. *Varies* marks values that may differ in another run of the same program on the same machine.
+"""
+
+FIELD_HEAD = "file,field,column of the CSV,type,may be,unit,varies,what it is\n"
 
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     docs = checkout.ROOT / "docs"
-    atomic.write_text(docs / "columns.md", columns_page.page(columns_page.TABLES))
-    atomic.write_text(docs / "columns.csv", columns_page.fields_csv(columns_page.TABLES))
-    for part in document.PARTS:
-        page = docs / part.page
+    atomic.write_text(docs / "columns.md", page(row_set.loaded()))
+    atomic.write_text(docs / "columns.csv", fields_csv(row_set.loaded()))
+    for part in (part for module in feature.modules("docs") for part in module.PARTS):
+        path = docs / part.page
         try:
-            atomic.write_text(page, part.within(page.read_text(encoding="utf-8")))
+            atomic.write_text(path, part.within(path.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
-            exits.fail(f"{page}: {error}")
+            exits.fail(f"{path}: {error}")
+
+
+def page(sets: Iterable[RowSet]) -> str:
+    """The whole page, as Markdown."""
+    return "\n".join([INTRODUCTION, *(part for one in sets for part in _parts(one))])
+
+
+def _parts(shown: RowSet) -> Iterator[str]:
+    """The parts of the page about a CSV."""
+    yield f"## {shown.csv.name}\n"
+    yield f"{shown.about} Declared in `{shown.declared_in}`.\n"
+    rows = [
+        (f"`{one.column}`", _type(one), one.unit, "yes" if one.varies else "", one.description)
+        for one in fields.columns(shown.described)
+    ]
+    yield _markdown(("column", "type", "unit", "varies", "what it is"), rows)
+    if shown.name == "latency":
+        yield "### verification\n"
+        codes = [(f"`{code}`", meaning) for code, meaning in CODES.items()]
+        yield _markdown(("code", "what it says of the cell"), codes)
+
+
+def fields_csv(sets: Iterable[RowSet]) -> str:
+    """Every field of the JSON lines, as CSV."""
+    text = io.StringIO()
+    text.write(FIELD_HEAD)
+    lines = csv.writer(text, lineterminator="\n")
+    for one_set in sets:
+        lines.writerows(
+            (
+                *(one_set.jsonl.name, one.path, one.column, _type(one).replace("`", "")),
+                ", ".join(["null"] * one.nullable + ["left out"] * one.optional),
+                *(one.unit, "yes" if one.varies else "", one.description),
+            )
+            for one in sorted(one_set.described, key=lambda one: one.path.partition(".")[0])
+            if one.path
+        )
+    return text.getvalue()
+
+
+def _type(one: Field) -> str:
+    """The kind of a field, or its values if they are a fixed set."""
+    allowed = schemas.values()[one.choices] if one.choices else one.checks.get("enum")
+    return ", ".join(f"`{value}`" for value in allowed if value) if allowed else one.kind.words
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return markdown.table(head, rows).replace("  |", " |")

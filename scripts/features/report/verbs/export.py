@@ -12,10 +12,9 @@ from pathlib import Path
 from types import ModuleType
 
 from scripts.core import atomic, exits
-from scripts.features.operators.report import records_file
 from scripts.features.report import formats as record_formats
 from scripts.features.report.formats import CELL_KEYS, Export, as_text, named
-from scripts.matrix import cell
+from scripts.matrix import cell, feature
 from scripts.records.results_file import BadRecords, Record, read
 
 RESULTS = Path("results/results.jsonl")
@@ -42,10 +41,13 @@ def main() -> None:
 
 def formats() -> dict[str, ModuleType]:
     """Every format by its name on the command line: the name of its module, with dashes."""
-    return {
-        name.replace("_", "-"): importlib.import_module(f"{record_formats.__name__}.{name}")
-        for name in sorted(module.name for module in pkgutil.iter_modules(record_formats.__path__))
-    }
+    names = (
+        f"{record_formats.__name__}.{one.name}"
+        for one in pkgutil.iter_modules(record_formats.__path__)
+    )
+    modules = [*map(importlib.import_module, names), *feature.modules("format")]
+    named = {one.__name__.rpartition(".")[2].replace("_", "-"): one for one in modules}
+    return dict(sorted(named.items()))
 
 
 def select(records: list[Record], cells: list[str], only: list[tuple[str, str]]) -> list[Record]:
@@ -106,7 +108,7 @@ def _arguments() -> tuple[argparse.Namespace, ModuleType]:
     parser.add_argument(
         "--results",
         type=Path,
-        help=f"default: {RESULTS}; for formats of operator problems {records_file.JSONL}",
+        help=f"default: {RESULTS}, or the file that the format is made of",
     )
     parser.add_argument(
         "--out",

@@ -13,10 +13,10 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import msgspec
+
 from scripts.core import atomic, exits
-from scripts.features.operators.batch import timing
-from scripts.features.variants import tuned_matrix
-from scripts.matrix import cell, stages, toolchains
+from scripts.matrix import cell, feature, stages, toolchains
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import OUTCOMES, REPORT
@@ -24,6 +24,7 @@ from scripts.records import remedied
 from scripts.supervise import group, outcome, outcomes
 from scripts.supervise.outcome import Outcome
 from scripts.supervise.outcomes import Line
+from scripts.timing.group_timing import MemberTiming
 
 TASKS = "--tasks"
 """The option for the tasks of a batch's worker, which are in the folder of the stage."""
@@ -97,9 +98,9 @@ def remedy(results: Path, matrix: Matrix | None, one: Outcome) -> tuple[str, str
         return nothing
     if matrix is not None:
         of = Cell.parse(one.cell, Kind.IREE)
-        part = matrix.matrix_of(of["model"])
-        target = part.target(of["model"], of["frontend"], of["target"])
-        if not part.attempts(of["frontend"], target):
+        part = matrix.matrix_of(of.model)
+        target = part.target(of.model, of.frontend, of.target)
+        if not part.attempts(of.frontend, target):
             return nothing
     try:
         found = atomic.read_json(results.parent / instead.path(one.cell, REPORT))
@@ -162,7 +163,9 @@ def _left(line: Line) -> Iterator[Outcome]:
     """The outcomes of the rows that left the group in which a problem of a batch was timed."""
     for member, of in line.result.get("timing", {}).get("members", {}).items():
         if of["status"] != outcome.OK:
-            yield replace(timing.member_outcome(line, member), cell=f"{member}: {line.problem}")
+            left = msgspec.convert(of, MemberTiming)
+            cell = f"{member}: {line.problem}"
+            yield replace(group.member_outcome(member, left, line.outcome), cell=cell)
 
 
 def _is_env(one: Outcome, matrix: Matrix | None) -> bool:
@@ -203,6 +206,6 @@ def _cells(matrix: Matrix) -> set[tuple[str, str]]:
         for of in part.of_kind(Kind.MODULE)
     }
     found |= {("time", str(of)) for part in matrix.matrices for of in part.groups()}
-    found |= {("time_tuned", str(of)) for of in tuned_matrix.groups(matrix)}
-    rows = [stage for row in tuned_matrix.rows(matrix) for stage in matrix.chain(row)]
-    return found | {(stage.folder, str(of)) for stage, of in rows}
+    of_features = [row for rows in feature.rows() for row in rows.cells(matrix, Kind.IREE)]
+    chains = [(*matrix.chain(row), matrix.timed(row)) for row in of_features]
+    return found | {(stage.folder, str(of)) for chain in chains for stage, of in chain}

@@ -26,7 +26,7 @@ def main() -> None:
             row = imported.row(data, str(path))
         except (OSError, ValueError) as error:
             exits.fail(f"{path}: {error}")
-        kept = imported.place(args.results, data)
+        kept = imported.place(args.results, imported.read(data))
         kept.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_json(kept, data)
         ended = row["outcome"]

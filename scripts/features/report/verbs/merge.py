@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import exits
-from scripts.records import aggregates, latency_page, results_file, speedups, writing
-from scripts.records.columns import COLUMNS, FIELDS
+from scripts.records import latency_page, results_file, speedups
 from scripts.records.results_file import BadRecords, cell_of
-from scripts.records.results_table import Table
 
 Record = dict[str, Any]
 FIRST, LAST, NEWEST = "first", "last", "newest"
@@ -55,14 +53,13 @@ def main() -> None:
             f"{len(conflicts)} cells have different rows; nothing was written. "
             f"--prefer {'|'.join(CHOICES)} says which ones to take"
         )
-    found = aggregates.checked(merged, FIELDS)
+    csv, content = args.out / "latency.csv", latency_page.content(merged)
     try:
         args.out.mkdir(parents=True, exist_ok=True)
-        page = latency_page.page(Table.of(found))
-        writing.write(found, COLUMNS, page, out, args.out / "latency.md", args.out / "latency.csv")
+        latency_page.ROW_SET.write(content, out, csv, csv.with_suffix(".md"))
     except OSError as error:
         exits.fail(str(error))
-    print(f"{args.out}: {len(found)} rows of {len(args.results)} files")
+    print(f"{args.out}: {len(merged)} rows of {len(args.results)} files")
 
 
 def merge(

@@ -18,6 +18,8 @@ from scripts.records.row import Row
 from scripts.supervise import outcome
 
 Record = Mapping[str, Any]
+AGAIN = "then make this page again: "
+"""Of `View.missing`."""
 Run = dict[str, Any]
 """A stage of a row that has an outcome: name, cell, status, seconds, peak in MiB and log."""
 
@@ -69,8 +71,8 @@ class Source:
 def _stages(row: Row, record: Record) -> Iterator[tuple[Stage, Cell]]:
     """Yield the stages that a row may have had, each with its cell; last the one that times it."""
     yield from of_row(row.cell)
-    device = threads.named(speedups.device_of(record)[0], threads.of(str(row.cell)))
-    test = training.test_of(row.cell)
+    device = threads.named(speedups.device_of(record)[0], row.cell.threads)
+    test = row.cell.test
     yield STAGES["time"], Cell.of(Kind.GROUP, model=row.model, device=device, test=test)
 
 
@@ -79,7 +81,7 @@ def of_row(row: Cell) -> Iterator[tuple[Stage, Cell]]:
     names = [stage.name for stage in stages.before(stages.LAST[row.kind])]
     if row.kind is Kind.IREE:
         names.insert(names.index("compile") + 1, "remedy")
-    if training.test_of(row) == training.TRAIN:
+    if row.test == training.TRAIN:
         names.insert(names.index("reference") + 1, "gradients")
     for name in names:
         yield STAGES[name], row.to(STAGES[name].kind)

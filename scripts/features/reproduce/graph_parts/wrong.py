@@ -21,10 +21,10 @@ from torch import fx
 from scripts.core import archive, tensors
 from scripts.features.reproduce.reduction import failures
 from scripts.features.reproduce.reduction.mismatch import differs
-from scripts.iree import float64_flags
+from scripts.iree import added_flags
 from scripts.iree.backends import BACKENDS, compile_flags
-from scripts.iree.compiler import Compiler
 from scripts.iree.session import Module, Session
+from scripts.iree.tools import Compiler
 from scripts.lowering import capture, link
 from scripts.torch_model import convert
 from scripts.torch_model.loading import LoadedModel
@@ -127,7 +127,7 @@ class Lowering:
         text = link.link(lowered, types).decode()
         limit_s = max(1.0, self.deadline - time.monotonic())
         vmfb, weights = self.folder / "module.vmfb", self.folder / "weights.irpa"
-        compiler = Compiler((*PLAIN, *float64_flags.of_text(text, PLAIN)), self.folder)
+        compiler = Compiler((*PLAIN, *added_flags.keeping_float64(text, PLAIN)), self.folder)
         compiled = compiler.run(text, limit_s, vmfb)
         if compiled.returncode is None:
             return Program(text, lowered.rewrites, why=f"more than {limit_s:.0f} s")

@@ -16,6 +16,7 @@ from torch import fx
 from scripts.core import atomic
 from scripts.features.reproduce import issue
 from scripts.features.reproduce.graph_parts.wrong import CPU, PLAIN, Found
+from scripts.features.reproduce.reduction import mismatch
 from scripts.iree import shell
 from scripts.iree.backends import BACKENDS
 from scripts.lowering import locations
@@ -64,15 +65,11 @@ def write(found: Found, model: str, tool: Frontend, options: Mapping[str, Any], 
     """Write the files of a wrong operator of a model into a folder that exists; return the report. `options`: of the exporter."""
     part = found.part
     (folder / PROGRAM).write_text(found.program.text, encoding="utf-8")
-    for number, tensor in enumerate(part.inputs):
-        np.save(folder / f"input_{number}.npy", convert.to_numpy(tensor))
-    np.save(folder / "expected_0.npy", convert.to_numpy(found.eager))
-    run = ["iree-run-module", "--module=wrong.vmfb", "--function=main"]
-    run += [f"--device={BACKENDS[CPU].device}"]
-    run += [f"--input=@input_{number}.npy" for number in range(len(part.inputs))]
+    mismatch.save(folder, map(convert.to_numpy, part.inputs), [convert.to_numpy(found.eager)])
     # The tool compares tensors of equal types: half types are saved as float32.
     is_plain = all(tensor.dtype is not torch.bfloat16 for tensor in (*part.inputs, found.eager))
-    run += ["--expected_output=@expected_0.npy"] if is_plain else ["--output=-"]
+    run = mismatch.calling("wrong.vmfb", BACKENDS[CPU].device, len(part.inputs), int(is_plain))
+    run += [] if is_plain else ["--output=-"]
     shell.write(
         folder / "run_wrong.sh",
         f"Exits with 1 if {PROGRAM} computes other values than PyTorch.",

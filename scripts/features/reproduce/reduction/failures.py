@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from scripts.iree.compiler import Compiled
+from scripts.iree.tools import Compiled
 from scripts.supervise.diagnose import Diagnosis, diagnose
 
 _NOISE = (

@@ -8,15 +8,14 @@ from __future__ import annotations
 import math
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from scripts.iree.compiler import Compiler
 from scripts.iree.session import runtime_flags
-from scripts.iree.tools import tool
+from scripts.iree.tools import Compiler, tool
 
 RELATIVE = 0.01
 """Values differ if they are further apart than this share of the largest value of the output."""
@@ -32,6 +31,22 @@ _KINDS = {
 }
 
 
+def save(folder: Path, inputs: Iterable[np.ndarray], right: Iterable[np.ndarray]) -> None:
+    """Write inputs and right outputs: input_<n>.npy, expected_<n>.npy."""
+    for name, arrays in (("input", inputs), ("expected", right)):
+        for number, array in enumerate(arrays):
+            np.save(folder / f"{name}_{number}.npy", array)
+
+
+def calling(module: str, device: str, inputs: int, outputs: int) -> list[str]:
+    """The command that calls a module with saved inputs, and compares its results with the saved outputs."""
+    return [
+        *("iree-run-module", f"--module={module}", "--function=main", f"--device={device}"),
+        *(f"--input=@input_{number}.npy" for number in range(inputs)),
+        *(f"--expected_output=@expected_{number}.npy" for number in range(outputs)),
+    ]
+
+
 @dataclass(frozen=True)
 class Difference:
     """`output`: its number. `largest`: the largest difference; `scale`: the largest value of the right output.
@@ -42,12 +57,6 @@ class Difference:
     scale: float
     inputs: list[np.ndarray]
     right: list[np.ndarray]
-
-    def save(self, folder: Path) -> None:
-        """Write the inputs and the right outputs: input_<n>.npy, expected_<n>.npy."""
-        for name, arrays in (("input", self.inputs), ("expected", self.right)):
-            for number, array in enumerate(arrays):
-                np.save(folder / f"{name}_{number}.npy", array)
 
 
 @dataclass(frozen=True)

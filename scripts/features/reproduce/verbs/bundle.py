@@ -22,42 +22,32 @@ from scripts.supervise import outcome
 
 
 def main() -> None:
-    args = _arguments()
-    root = args.results.absolute().parent
-    out = args.out or args.results / "bundles"
-    try:
-        records = results_file.read(args.results / "results.jsonl")
-        if args.measure:
-            record = cases.named(records, args.cell)
-            folder = out / f"{args.cell.replace('/', '__')}__measure"
-            shutil.rmtree(folder, ignore_errors=True)
-            elsewhere.write(root, record, folder)
-            print(f"{folder}: ./run.sh measures {args.cell} on another machine")
-            print(f"    {bundling.pack(folder)}")
-            return
-        chosen = (
-            list(_one_per_group(root, records))
-            if args.failed
-            else [cases.of(root, cases.named(records, args.cell))]
-        )
-    except (NoCase, results_file.BadRecords) as error:
-        exits.fail(str(error))
-    for case in chosen:
-        folder = out / case.name
-        shutil.rmtree(folder, ignore_errors=True)
-        bundling.write(case, folder, args.weights)
-        if args.reduce:
-            bundling.add_reduced(root, case, folder, args.budget)
-        print(
-            f"{folder}: {case.ended.stage} {case.cell}: {case.ended.status} ({case.ended.reason or 'no failure'})"
-        )
-        print(f"    {bundling.pack(folder)}")
-    if not chosen:
-        print("no stage of an IREE cell has failed")
+    parser = _parser(__doc__)
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="instead, write what verifies and times the cell on another machine, with IREE's runtime only",
+    )
+    args = parser.parse_args()
+    if args.measure and not args.cell:
+        parser.error("--measure needs a cell")
+    if args.measure:
+        _write_measuring(args)
+    else:
+        _write_cases(args)
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+def reduce() -> None:
+    """Write a reproducer, as `vmfbench bundle` does, and add a program of few operations that fails in the same way."""
+    parser = _parser(reduce.__doc__)
+    text = "time for a reduction (default: 300)"
+    parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS", help=text)
+    args = parser.parse_args()
+    _write_cases(args, args.budget)
+
+
+def _parser(description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("cell", nargs="?", help="such as bert/torchmlir-stablehlo/cuda")
     chosen.add_argument(
@@ -72,22 +62,50 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="add the weights even if the failure does not depend on them",
     )
-    parser.add_argument(
-        "--measure",
-        action="store_true",
-        help="instead, write what verifies and times the cell on another machine, with IREE's runtime only",
-    )
-    parser.add_argument(
-        "--reduce",
-        action="store_true",
-        help="add a program of few operations that fails in the same way",
-    )
-    time = "time for a reduction (default: 300)"
-    parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS", help=time)
-    args = parser.parse_args()
-    if args.measure and not args.cell:
-        parser.error("--measure needs a cell")
-    return args
+    return parser
+
+
+def _write_measuring(args: argparse.Namespace) -> None:
+    """Write what measures a cell on another machine."""
+    try:
+        record = cases.named(results_file.read(args.results / "results.jsonl"), args.cell)
+        folder = _emptied(args, f"{args.cell.replace('/', '__')}__measure")
+        elsewhere.write(args.results.absolute().parent, record, folder)
+    except (NoCase, results_file.BadRecords) as error:
+        exits.fail(str(error))
+    print(f"{folder}: ./run.sh measures {args.cell} on another machine")
+    print(f"    {bundling.pack(folder)}")
+
+
+def _write_cases(args: argparse.Namespace, reduce_s: float | None = None) -> None:
+    """Write the reproducers that are asked for. `reduce_s`: seconds for a reduction; None: they are not reduced."""
+    root = args.results.absolute().parent
+    try:
+        records = results_file.read(args.results / "results.jsonl")
+        if args.failed:
+            chosen = list(_one_per_group(root, records))
+        else:
+            chosen = [cases.case_of(root, cases.named(records, args.cell))]
+    except (NoCase, results_file.BadRecords) as error:
+        exits.fail(str(error))
+    for case in chosen:
+        folder = _emptied(args, case.name)
+        bundling.write(case, folder, args.weights)
+        if reduce_s is not None:
+            bundling.add_reduced(root, case, folder, reduce_s)
+        print(
+            f"{folder}: {case.ended.stage} {case.cell}: {case.ended.status} ({case.ended.reason or 'no failure'})"
+        )
+        print(f"    {bundling.pack(folder)}")
+    if not chosen:
+        print("no stage of an IREE cell has failed")
+
+
+def _emptied(args: argparse.Namespace, name: str) -> Path:
+    """The folder of a bundle, which does not exist any more."""
+    folder = (args.out or args.results / "bundles") / name
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
 
 
 def _one_per_group(root: Path, records: Iterable[Record]) -> Iterator[Case]:
@@ -97,7 +115,7 @@ def _one_per_group(root: Path, records: Iterable[Record]) -> Iterator[Case]:
         if not record.is_iree:
             continue
         try:
-            case = cases.of(root, record)
+            case = cases.case_of(root, record)
         except NoCase as error:
             print(f"note: {error}")
             continue

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic
-from scripts.features.variants.candidates import Candidate, Search
+from scripts.features.variants.candidates import Candidate, Search, TriedWay
 from scripts.features.variants.search.report import Line, Timing
 from scripts.supervise import outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.job import Interrupted, Job
-from scripts.supervise.outcome import Outcome
 
 MODULE, REPORT, VERIFY = "module.vmfb", "report.json", "verify"
 """Files of a candidate, and the folder of its verification, in its own."""
@@ -27,30 +26,20 @@ POLL_SECONDS = 0.2
 
 
 @dataclass
-class Tried:
-    """A candidate and what has become of it. `digest`: of its module; `same_as`: the candidate before it with this module.
-    `spec`: the text of its tuning spec."""
+class Tried(TriedWay[Candidate]):
+    """A candidate with its files in `folder`. `step`: the last one that was tried. `digest`: of its module; `same_as`: the
+    candidate before it with this module. `spec`: the text of its tuning spec."""
 
-    candidate: Candidate
-    folder: Path
+    folder: Path = Path()
     step: str = "compile"
-    ended: Outcome | None = None
     digest: str = ""
     same_as: str = ""
     timing: Timing | None = None
     spec: str = ""
 
     @property
-    def name(self) -> str:
-        return self.candidate.name
-
-    @property
     def module(self) -> Path:
         return self.folder / MODULE
-
-    @property
-    def is_ok(self) -> bool:
-        return self.ended is not None and self.ended.status == outcome.OK
 
     @property
     def is_new(self) -> bool:
@@ -59,7 +48,7 @@ class Tried:
 
     def line(self) -> Line:
         """What the report says of it."""
-        ended, way = self.ended, self.candidate
+        ended, way = self.ended, self.way
         assert ended is not None
         report = self.folder / REPORT
         return Line(
@@ -69,13 +58,9 @@ class Tried:
         )  # fmt: skip
 
     def said(self) -> str:
-        """What the log says of it."""
-        ended = self.ended
-        assert ended is not None
-        why = "" if self.is_ok else f" ({ended.reason}): {ended.detail}"
         time = f": {self.timing.ms:.4g} ms" if self.timing else ""
         same = f", the module of {self.same_as}" if self.same_as else ""
-        return f"{self.name}: {ended.status}{why}{same}{time}"
+        return f"{super().said()}{same}{time}"
 
 
 def why_not(search: Search, candidate: Candidate, program: bytes) -> str:
@@ -96,7 +81,7 @@ def why_not(search: Search, candidate: Candidate, program: bytes) -> str:
 def why_none(tried: Collection[Tried]) -> Diagnosis:
     """Why no candidate has passed: the first configured one, or else the first one that was tried."""
     failed = [one for one in tried if one.ended and one.ended.status != outcome.SKIPPED]
-    first = next((one for one in failed if one.candidate.configured), next(iter(failed), None))
+    first = next((one for one in failed if one.way.configured), next(iter(failed), None))
     if first is None or first.ended is None:
         said = next((one.ended.detail for one in tried if one.ended), "there is none")
         return Diagnosis("error", NO_CANDIDATE, f"no candidate could be tried: {said}")

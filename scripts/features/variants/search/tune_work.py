@@ -21,10 +21,17 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
-from scripts.features.variants.candidates import Search
+from scripts.features.variants.candidates import Search, step
 from scripts.features.variants.search.race import AT_ONCE, Race
 from scripts.features.variants.search.report import NOT_APPLICABLE, OUT_OF_BUDGET, Report, Specs
-from scripts.features.variants.search.tried import REPORT, VERIFY, Tried, beside, why_none, why_not
+from scripts.features.variants.search.tried import (
+    REPORT,
+    VERIFY,
+    Tried,
+    beside,
+    why_none,
+    why_not,
+)
 from scripts.supervise import members, outcome, supervise
 from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis
@@ -81,7 +88,8 @@ class _Tuner:
         self._folder = job.status_path.parent
         shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
         self._tried = {
-            way.name: Tried(way, self._folder / FOLDER / way.name) for way in search.candidates
+            way.name: Tried(way, folder=self._folder / FOLDER / way.name)
+            for way in search.candidates
         }
         self._specs: list[Specs] = []
         self._race = Race(search.keep, said=lambda text: log.note(f"# {text}"))
@@ -134,7 +142,7 @@ class _Tuner:
             tried
             for tried in self._tried.values()
             if self._original(tried).name in self._race.ms
-            and (tried.candidate.configured or not configured)
+            and (tried.way.configured or not configured)
         ]
         return min(passed, key=lambda tried: rank(self._original(tried).name), default=None)
 
@@ -144,13 +152,13 @@ class _Tuner:
 
     def _leave_out(self) -> None:
         """Skip the candidates that do not apply to their programs, or are known to hang."""
-        programs = {tried.candidate.program for tried in self._tried.values()}
+        programs = {tried.way.program for tried in self._tried.values()}
         texts = {path: Path(path).read_bytes() for path in programs if Path(path).is_file()}
         for tried in self._tried.values():
-            text = texts.get(tried.candidate.program)
-            if tried.candidate.hang:
-                tried.ended = self._skipped("known-hang", tried.candidate.hang)
-            elif text and (why := why_not(self._search, tried.candidate, text)):
+            text = texts.get(tried.way.program)
+            if tried.way.hang:
+                tried.ended = self._skipped("known-hang", tried.way.hang)
+            elif text and (why := why_not(self._search, tried.way, text)):
                 tried.ended = self._skipped(NOT_APPLICABLE, why)
 
     def _compile(self, candidates: Collection[Tried], share: float) -> None:
@@ -161,7 +169,7 @@ class _Tuner:
 
         def wanted() -> Iterator[Job]:
             for tried in todo:
-                if tried.candidate.configured or self._left(share) > 0:
+                if tried.way.configured or self._left(share) > 0:
                     yield self._compile_job(tried)
 
         for done in beside(wanted(), self._at_once, self._owner):
@@ -191,7 +199,7 @@ class _Tuner:
                 continue
             if without_device:
                 tried.ended = without_device
-            elif not tried.candidate.configured and self._left(share) <= 0:
+            elif not tried.way.configured and self._left(share) <= 0:
                 tried.ended = self._late(share)
             else:
                 tried.step = "verify"
@@ -206,7 +214,7 @@ class _Tuner:
         todo = [tried.name for tried in candidates if tried.is_new]
         if not todo:
             return
-        configured = [tried.name for tried in self._tried.values() if tried.candidate.configured]
+        configured = [tried.name for tried in self._tried.values() if tried.way.configured]
         late = self._late(share)
         watch = Watch(self._job, self._owner, self._folder, self._log)
         with watch.stop_requests():
@@ -248,7 +256,7 @@ class _Tuner:
         chosen = [
             self._tried[name]
             for name in sorted(self._race.ms, key=self._race.rank)
-            if not any(flag.startswith(given) for flag in self._tried[name].candidate.flags)
+            if not any(flag.startswith(given) for flag in self._tried[name].way.flags)
         ][:WITH_SPECS]
         # Three runs of the compiler on the whole program (two of them without code generation), a verification, and
         # both modules are timed.
@@ -286,7 +294,7 @@ class _Tuner:
         given = {key: self._options[key] for key in GIVEN if key in self._options}
         command = [
             *(self._job.command[0], "-m", "scripts.stages.tune_dispatches"),
-            *("--program", tried.candidate.program, *tried.candidate.options, "--vmfb", str(tried.module)),
+            *("--program", tried.way.program, *tried.way.options, "--vmfb", str(tried.module)),
             *(word for pair in given.items() for word in pair),
             *("--budget-s", f"{budget_s:.1f}", "--out-spec", str(spec), "--out-report", str(report)),
         ]  # fmt: skip
@@ -304,9 +312,10 @@ class _Tuner:
         self._specs.append(made)
         if not any(operation.found for operation in made.operations):
             return None
-        candidate = tried.candidate.with_spec(self._search.spec_flag, spec)
+        candidate = tried.way.with_spec(self._search.spec_flag, spec)
         text = spec.read_text(encoding="utf-8")
-        return Tried(candidate, self._folder / FOLDER / candidate.name, spec=text)
+        folder = self._folder / FOLDER / candidate.name
+        return Tried(candidate, folder=folder, spec=text)
 
     def _share(self) -> None:
         """Give the outcome and the timing of a module to all candidates that have it."""
@@ -322,7 +331,7 @@ class _Tuner:
         made = [tried.module, tried.folder / REPORT]
         command = [
             *(self._job.command[0], "-m", "scripts.stages.compile_iree"),
-            *("--program", tried.candidate.program, *tried.candidate.options),
+            *("--program", tried.way.program, *tried.way.options),
             *("--out-vmfb", str(made[0]), "--out-report", str(made[1])),
         ]
         # Started by itself: forked from a process that belongs to this one, it would need one of its own.
@@ -345,20 +354,10 @@ class _Tuner:
     ) -> Job:
         """The job of a step of a candidate, with its files in `folder`."""
         limit_s = self._job.timeout_s
-        if not tried.candidate.configured:
+        if not tried.way.configured:
             limit_s = min(limit_s, AT_MOST * self._search.budget_s)
-        values: dict[str, Any] = {
-            "command": command,
-            "status_path": folder / outcome.STATUS,
-            "log_path": folder / self._job.log_path.name,
-            "artifacts": made,
-            "upstream": [Path(tried.candidate.export)],
-            "timeout_s": limit_s,
-            "more_time": False,
-            "more_memory": False,
-            "owner": self._owner,
-        }
-        return dataclasses.replace(self._job, **(values | changes))
+        values = {"timeout_s": limit_s, "more_time": False, "more_memory": False, "owner": self._owner}  # fmt: skip
+        return step(self._job, tried.way, folder, command, made, **(values | changes))
 
     def _account(self, job: Job) -> float:
         """The seconds that a step has taken."""

@@ -4,7 +4,7 @@ configuration decides about each."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,15 +138,16 @@ def read(text: str) -> tuple[tuple[str, ...], Operation | None, set[LoweringConf
     functions: list[str] = []
     configs: set[LoweringConfig] = set()
 
-    def visit(op: ir.Operation) -> None:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "hal.executable.export":
             functions.append(ir.StringAttr(op.attributes["sym_name"]).value)
         if config := _config(op):
             configs.add(config)
+        return ir.WalkResult.ADVANCE
 
     with ir.Context():
         module = ir.Module.parse(text)
-        _walk(module, visit)
+        module.operation.walk(visit)
         roots = iree_codegen.get_tuner_root_ops(module)
         if len(roots) != 1 or not (config := _config(roots[0])):
             return tuple(functions), None, configs
@@ -160,16 +161,17 @@ def with_config(text: str, config: LoweringConfig) -> str:
     are where a tuning spec has set that of the root."""
     from iree.compiler import ir
 
-    def change(op: ir.Operation) -> None:
+    def change(op: ir.Operation) -> ir.WalkResult:
         if CONFIG in op.attributes:
             if ROOT in op.attributes:
                 op.attributes[CONFIG] = ir.Attribute.parse(str(config))
             else:
                 del op.attributes[CONFIG]
+        return ir.WalkResult.ADVANCE
 
     with ir.Context():
         module = ir.Module.parse(text)
-        _walk(module, change)
+        module.operation.walk(change)
         return str(module)
 
 
@@ -177,17 +179,6 @@ def benchmarked(text: str) -> str:
     """The name of the first function that iree-benchmark-module can call."""
     found = re.search(r"util\.func public @(\"[^\"]+\"|[\w$.-]+)\(", text)
     return found[1].strip('"') if found else ""
-
-
-def _walk(module: ir.Module, visit: Callable[[ir.Operation], None]) -> None:
-    """Call `visit` with every operation."""
-    from iree.compiler import ir
-
-    def visited(op: ir.Operation) -> ir.WalkResult:
-        visit(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visited)
 
 
 def _config(root: ir.Operation) -> LoweringConfig | None:

@@ -21,9 +21,8 @@ from pathlib import Path
 from scripts.core import process
 from scripts.features.variants.specs import dispatches
 from scripts.features.variants.specs.dispatches import Dispatch, LoweringConfig, Operation
-from scripts.iree import gbench
-from scripts.iree.backends import allocator_flags
-from scripts.iree.session import runtime_flags
+from scripts.iree import benchmark
+from scripts.iree.session import Module
 from scripts.iree.tools import tool
 
 SHARE = 0.03
@@ -118,11 +117,9 @@ class DispatchTrials:
         """Milliseconds per call of the fastest repetition of a process; None if it fails."""
         report = self._folder / "run.json"
         report.unlink(missing_ok=True)
+        called = Module(module, None, self._device, self._function)
         command = [
-            *(tool("iree-benchmark-module"), f"--module={module}", f"--function={self._function}"),
-            f"--device={self._device}",
-            *runtime_flags(self._device, self._threads),
-            *allocator_flags(self._device),
+            *benchmark.command_line(called, [], self._threads),
             *("--benchmark_min_warmup_time=0.01", f"--benchmark_min_time={calls}x"),
             "--benchmark_repetitions=3",
             *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
@@ -131,9 +128,9 @@ class DispatchTrials:
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=RUN_S, preexec_fn=setup)  # fmt: skip
             if done.returncode:
-                raise gbench.BenchmarkError((done.stderr or done.stdout).strip()[-500:])
-            return min(gbench.read_ms(report))
-        except (subprocess.TimeoutExpired, gbench.BenchmarkError, OSError, LookupError, ValueError) as error:  # fmt: skip
+                raise benchmark.BenchmarkError((done.stderr or done.stdout).strip()[-500:])
+            return min(benchmark.read_ms(report))
+        except (subprocess.TimeoutExpired, benchmark.BenchmarkError, OSError, LookupError, ValueError) as error:  # fmt: skip
             print(f"not run: {error}", flush=True)
             return None
 

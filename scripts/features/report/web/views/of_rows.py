@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from scripts.features.report import thread_scaling
 from scripts.features.report.web.page_source import Record, Run, Source
 from scripts.features.report.web.rows import FAILED_CHARS, end_of
-from scripts.features.variants import remedies
+from scripts.matrix import feature
 from scripts.matrix.stages import STAGES, status_path
 from scripts.matrix.training import EVAL, TRAIN
 from scripts.records import speedups, wording
@@ -143,7 +144,12 @@ def failures(source: Source) -> dict[str, Any]:
 
 def _cluster(source: Source, of: Cluster) -> dict[str, Any]:
     """Return a cluster with its first failure as the example."""
-    known = remedies.table().remedies if of.stage == "compile" else {}
+    known = [
+        (name, one.does)
+        for module in feature.modules("remedies")
+        for name, one in module.remedies().remedies.items()
+        if of.stage == "compile" and of.reason in one.reasons
+    ]
     failed = [(row, row.failed) for row in of.rows if row.failed]
     first, example = failed[0]
     return {
@@ -160,7 +166,7 @@ def _cluster(source: Source, of: Cluster) -> dict[str, Any]:
             "log": example.log,
             "log_end": end_of(source.root / example.log, FAILED_CHARS),
         },
-        "remedies": [(name, one.does) for name, one in known.items() if of.reason in one.reasons],
+        "remedies": known,
         "blocks": [[model, target, by] for (model, target), by in of.blocks.items()],
     }
 
@@ -186,4 +192,4 @@ def _of_stage(source: Source, one: Run, model: str) -> dict[str, Any]:
     path = source.root / status_path(STAGES[one["stage"]].folder, one["cell"])
     series = memory_series.read(path)
     kept = {key: one[key] for key in ("stage", "cell", "status", "seconds", "mb")}
-    return kept | {"model": model, "series": series.to_json() if series else None, "rows": []}
+    return kept | {"model": model, "series": asdict(series) if series else None, "rows": []}

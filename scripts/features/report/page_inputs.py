@@ -10,6 +10,7 @@ import hashlib
 from pathlib import Path
 
 from scripts.core import checkout
+from scripts.matrix import feature
 from scripts.run import fingerprint, outputs
 
 BESIDE = (
@@ -34,7 +35,9 @@ def data() -> str:
 
 def code() -> str:
     """Return a hash of the code of the page."""
-    digest = hashlib.sha256(fingerprint.of_modules(["scripts.stages.write_report"]).encode())
+    views = [one.modules["views"] for one in feature.LOADED.values() if "views" in one.modules]
+    modules = ["scripts.stages.write_report", *views]
+    digest = hashlib.sha256(fingerprint.of_modules(modules).encode())
     for path in sorted((checkout.ROOT / PAGE).rglob("*")):
         if path.suffix in (".js", ".css", ".html"):
             digest.update(path.read_bytes() + b"\0")

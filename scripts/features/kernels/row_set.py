@@ -1,0 +1,45 @@
+"""The rows of results/kernels.csv."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from scripts.features.kernels import columns, kernel_plots, page, rows
+from scripts.matrix.matrix import Matrix
+from scripts.records import limit_shares
+from scripts.records.row_set import Content, RowSet
+from scripts.run import outputs
+
+
+def content(matrix: Matrix, args: argparse.Namespace) -> Content:
+    part = matrix.parts.get("kernels")
+    if part is None or not part.models:
+        raise ValueError(
+            "the configuration selects no kernel; set kernels.select, or raise kernels.max_bytes"
+        )
+    limits = limit_shares.read(part.devices())
+
+    def write_plots(records: list[rows.Record]) -> None:
+        for name in dict.fromkeys(one["kernel"]["name"] for one in records):
+            of_kernel = [one for one in records if one["kernel"]["name"] == name]
+            kernel_plots.write(name, of_kernel, args.out_plots)
+
+    found = rows.records(part, limits)
+    return Content(found, lambda records: page.page(records, limits), write_plots)
+
+
+ROW_SET = RowSet(
+    name="kernels",
+    jsonl=outputs.files_of("kernels")[2],
+    about="One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.",
+    declared_in="scripts/features/kernels/columns.py",
+    fields=columns.FIELDS,
+    columns=columns.COLUMNS,
+    described=(*columns.COLUMNS, columns.OWN[0]),
+    content=content,
+    screen=lambda records: page.Screen(page.Kernels.of(records)),
+    add_options=lambda parser: parser.add_argument(
+        "--out-plots", required=True, type=Path, help="folder of the plots"
+    ),
+)

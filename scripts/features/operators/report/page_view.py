@@ -1,0 +1,66 @@
+"""The view of the report page that shows operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.features.operators.report import analysis, page, records_file
+from scripts.features.operators.report.table import Table
+from scripts.features.report.web.page_source import AGAIN, Source, View
+from scripts.records import row_set, wording
+
+MOST_FIXES = 300
+"""Failures of operators that are kept; operators.csv has all."""
+
+
+def operators(source: Source) -> dict[str, Any] | None:
+    """Return the pass rates of operators by target, and their failures by cause."""
+    path = source.root / records_file.JSONL
+    if not path.is_file():
+        return None
+    table = Table(row_set.Stored(path))
+    if not table.rows:
+        return None
+    return {
+        "title": page.title(table),
+        "targets": [_rates(table, target) for target in table.targets],
+        "fixes": [_fix(one) for one in analysis.fixes(table)[:MOST_FIXES]],
+        "speedups": [
+            [row.problem.op, wording.path(row.column), row.speedup]
+            for row in table.rows
+            if row.speedup is not None and row.column.target
+        ],
+    }
+
+
+def _rates(table: Table, target: str) -> dict[str, Any]:
+    found = analysis.rates(table, target)
+    return {
+        "target": target,
+        "ran": found.has_run,
+        "columns": [column.name for column in found.columns],
+        "operators": [
+            [of.op, of.calls, [[one.passed, one.of] for one in (*of.by_column, of.best)]]
+            for of in (found.all, *found.operators)
+        ],
+    }
+
+
+def _fix(fix: analysis.Fix) -> dict[str, Any]:
+    return {
+        **{key: getattr(fix.first, key) for key in ("fault", "status", "reason")},
+        "detail": fix.detail,
+        "calls": fix.calls,
+        "stage": fix.first.stage.removeprefix("operator_"),
+        "blocked": fix.blocked_calls,
+        "problems": len(fix.problems),
+        "operators": fix.operators,
+        "example": fix.problems[0].args,
+        "where": [wording.path(column) for column in fix.columns],
+        "models": list(dict.fromkeys(model for model, _ in fix.alone)),
+    }
+
+
+VIEWS = (
+    View("operators", "Operators", operators, f"No operators were run. Run them, {AGAIN}snakemake --cores 8 results/operators.csv"),
+)  # fmt: skip

@@ -1,0 +1,54 @@
+"""The view of the report page that shows where the time of cells goes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from scripts.features.profile import profile_files
+from scripts.features.profile.account import account
+from scripts.features.profile.page import worth_looking_at
+from scripts.features.report.web.page_source import AGAIN, Source, View
+from scripts.matrix import stages
+from scripts.matrix.cell import Cell, Kind
+
+MOST_PARTS = 60
+"""Modules and dispatches of a profiled cell that are kept, those with the most time."""
+
+
+def why(source: Source) -> dict[str, Any] | None:
+    """Return the account of every cell that has a profile: its dispatches and modules, beside PyTorch and the machine's
+    limit."""
+    below = source.root / stages.STAGES["profile_iree"].path(".")
+    found = []
+    for path in sorted(below.glob(f"*/iree/**/{profile_files.PROFILE}")):
+        dump = path.parent.relative_to(below).as_posix()
+        if path.stat().st_size and (
+            one := _account(source, str(Cell.parse(dump, Kind.IREE_DUMP).row))
+        ):
+            found.append(one)
+    return {"cells": found} if found else None
+
+
+def _account(source: Source, name: str) -> dict[str, Any] | None:
+    """Return the account of a cell; None if a file of it is damaged."""
+    try:
+        profiles = profile_files.read(source.results, name)
+        found = account(profiles)
+    except (profile_files.NoProfile, ValueError, LookupError, TypeError):
+        return None
+    threads = profiles.iree["threads"]
+    return {
+        "cell": name,
+        "threads": threads,
+        "call_ms": dict(found.call_ms),
+        "limit_ms": found.limit_ms,
+        "parts": [asdict(one) for one in found.parts[:MOST_PARTS]],
+        "kernels": [asdict(one) for one in found.kernels[:MOST_PARTS]],
+        "first": worth_looking_at(found, threads),
+    }
+
+
+VIEWS = (
+    View("why", "Why slow", why, f"There are no profiles. Make them, {AGAIN}snakemake --cores 8 profile --config models=vit"),
+)  # fmt: skip

@@ -1,0 +1,135 @@
+"""vmfbench run, doctor and completion: the words for Snakemake, what a machine lacks, and what a shell completes."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from scripts.command import doctor, run, verbs
+from scripts.core import checkout
+from scripts.run import environments
+
+GB = 10**9
+
+
+@pytest.fixture
+def snakemake(tmp_path, monkeypatch):
+    """The command that a command line of `vmfbench run` executes, in a folder with `mine.py`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    executed = []
+    monkeypatch.setattr(run.os, "execv", lambda _, command: executed.append(command))
+
+    def words(*given):
+        monkeypatch.setattr(sys, "argv", ["vmfbench run", *given])
+        run.main()
+        return executed.pop()
+
+    return words
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([], ["results/latency.csv"]),
+        (["mine.py", "gpt2*"], ["results/latency.csv", "--config", "file=mine.py", "models=gpt2*"]),
+        (["gone.py"], ["results/latency.csv", "--config", "file=gone.py"]),
+        (["--quick", "--targets", "a,b"], ["results/latency.csv", "--config", "targets=a,b", "quick=true"]),
+        (["--make", "x", "--config", "tests=eval", "-n"], ["x", "--dry-run", "--config", "tests=eval"]),
+        (["--", "--profile", "p"], ["results/latency.csv", "--profile", "p"]),
+    ],
+)  # fmt: skip
+def test_the_words_of_a_run_are_those_of_snakemake(snakemake, given, words):
+    command = snakemake(*given)
+    assert command[command.index("--cores") :] == ["--cores", "all", *words]
+
+
+def test_a_package_in_the_working_folder_hides_none_of_the_runs(snakemake, tmp_path):
+    command = snakemake()
+    (tmp_path / "snakemake").mkdir()
+    (tmp_path / "snakemake" / "__init__.py").write_text("raise SystemExit('of the working folder')")
+    done = subprocess.run([*command[:4], "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine that lacks nothing of what the default run needs."""
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(doctor.environments, "whole", lambda _: "")
+
+    def has(memory_gb: float = 8, disk_gb: float = 20):
+        for module, name, found in (
+            (doctor.psutil, "virtual_memory", SimpleNamespace(available=memory_gb * GB)),
+            (doctor.shutil, "disk_usage", SimpleNamespace(free=disk_gb * GB)),
+        ):
+            monkeypatch.setattr(module, name, lambda *_, found=found: found)
+
+    has()
+    return has
+
+
+def lacking(capsys) -> dict[str, str]:
+    """What the machine lacks of what the default run needs, with the advice."""
+    with pytest.raises(SystemExit) as end:
+        doctor.main()
+    findings = json.loads(capsys.readouterr().out)
+    lacks = {f["what"]: f["advice"] for f in findings if f["needed"] and f["advice"]}
+    assert bool(end.value.code) == bool(lacks)
+    return lacks
+
+
+@pytest.fixture(autouse=True)
+def as_json(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["vmfbench doctor", "--json"])
+
+
+def test_a_machine_that_lacks_nothing_is_fit(machine, capsys):
+    assert lacking(capsys) == {}
+
+
+@pytest.mark.parametrize(("has", "what", "advice"), [
+    ({"memory_gb": 4}, "memory", "the default run takes 8 GB: select fewer models"),
+    ({"disk_gb": 19}, "disk", "the default run takes 20 GB: docs/disk.md says what can be deleted"),
+])  # fmt: skip
+def test_memory_and_disk_are_needed(machine, capsys, has, what, advice):
+    machine(**has)
+    assert lacking(capsys) == {what: advice}
+
+
+def test_environments_that_are_made_need_no_disk(machine, monkeypatch, capsys):
+    monkeypatch.setattr(doctor.environments, "whole", lambda f: environments.pins_digest(f.name))
+    machine(disk_gb=5)
+    assert lacking(capsys) == {}
+
+
+def test_the_default_run_needs_a_compiler_for_inductor(machine, monkeypatch, capsys):
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    assert lacking(capsys).keys() == {"C++ compiler"}
+
+
+def test_findings_are_lines_for_people(machine, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["vmfbench doctor"])
+    machine(memory_gb=4)
+    with pytest.raises(SystemExit):
+        doctor.main()
+    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    assert lines["memory"].strip() == "4 GB free → the default run takes 8 GB: select fewer models"
+
+
+@pytest.mark.parametrize(("typed", "completed"), [(["doc"], {"doctor", "docs"}), (["doctor", "--j"], {"--json"})])  # fmt: skip
+def test_bash_completes_verbs_and_their_options(typed, completed, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["vmfbench completion"])
+    verbs.completion()
+    words = " ".join(["vmfbench", *typed])
+    asked = f"""
+vmfbench() {{ {sys.executable} -m scripts.command "$@"; }}
+COMP_WORDS=({words}); COMP_CWORD={len(typed)}; _vmfbench; echo "${{COMPREPLY[@]}}"
+"""
+    script = capsys.readouterr().out + asked
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=checkout.ROOT, capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) == completed
