@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from benchmarks import candidates
 from benchmarks.candidates import Arrays, Difference
 from scripts.torch_model import convert, golden, loading
+from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.loading import ModelFile
 from scripts.torch_model.step import EvalStep
 from scripts.torch_model.weights import named_weights, with_arrays
@@ -45,7 +46,7 @@ def judge_model(
     `wrong`: the same of wrong ones, and whether each is material.
     """
     start = time.perf_counter()
-    loaded = loading.load(name, file, options)
+    loaded = loading.load(ModelChoice(name, file, options))
     right = {"eager again": _outputs(loaded)} | dict(_correct(loaded))
     wrong = dict(_of_the_model(loaded, parameters))
     found = golden.observe(loaded, EvalStep, Path(file), options.get("dtype", "f32"))
@@ -137,7 +138,7 @@ class SplitSums(TorchFunctionMode):
 def _of_the_model(loaded: loading.LoadedModel, parameters: int) -> Iterator[tuple[str, Arrays]]:
     """Outputs of other weights, inputs and seeds, and of the model with a parameter zeroed."""
     other = ModelFile(loaded.file.path, {**loaded.file.options, "seed": loaded.file.seed + 1})
-    model = loading.load(loaded.name, other.path, other.options)
+    model = loading.load(ModelChoice(loaded.name, other.path, other.options))
     own = [convert.to_numpy(tensor) for _, tensor in loaded.inputs]
     yield "outputs of another seed", _outputs(model)
     yield "outputs of other weights", _outputs(with_arrays(model, own))

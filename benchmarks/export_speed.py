@@ -20,6 +20,7 @@ from scripts.core import archive
 from scripts.exporters import torch_mlir as exporter
 from scripts.lowering import link
 from scripts.torch_model import convert, loading
+from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.weights import named_weights
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -37,7 +38,7 @@ def main() -> None:
     args = parser.parse_args()
     results = {"machine": timing.machine(PACKAGES), "export": []}
     for name in args.models:
-        loaded = loading.load(name, MODELS / f"{name}.py", {})
+        loaded = loading.load(ModelChoice(name, MODELS / f"{name}.py", {}))
         for dialect in args.dialects:
             results["export"].append(compare(loaded, dialect, args.repeats))
             _print(results["export"][-1])

@@ -19,6 +19,7 @@ from benchmarks import loop_timing, timing
 from scripts.core.machine import physical_cores
 from scripts.timing.calls import run_calls
 from scripts.torch_model import loading
+from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.step import EvalStep, placed
 from scripts.torch_runtime.runtime import settle
 
@@ -59,7 +60,7 @@ def opened(name: str, runtime_name: str) -> tuple[Any, Any, EvalStep]:
     """The runtime, its device, and the model's forward pass there."""
     runtime = importlib.import_module(f"scripts.baselines.{runtime_name}")
     device = runtime.Device("cpu", physical_cores())
-    loaded = placed(loading.load(name, MODELS / f"{name}.py", {}), device.device)
+    loaded = placed(loading.load(ModelChoice(name, MODELS / f"{name}.py", {})), device.device)
     step = EvalStep(loaded)
     step.call = runtime.prepare(loaded)
     device.finish()

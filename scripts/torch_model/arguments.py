@@ -11,7 +11,7 @@ from typing import Any
 from scripts.core.options import option
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ModelChoice:
     """A model file and the options of its entry. `name` is its name in the matrix.
 

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from scripts.features.kernels import kernels
 from scripts.torch_model import loading, trees
+from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_runtime import kernel_library
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ EPS = 1e-5
 def observed(name: str, shape: str, dtype: str) -> dict:
     """Bytes of the tensors of a kernel, declared and there, and whether its results are finite."""
     kernel = kernels.read(name, ROOT)
-    loaded = loading.load(name, ROOT / kernel.file, {"shape": shape, "dtype": dtype})
+    loaded = loading.load(ModelChoice(name, ROOT / kernel.file, {"shape": shape, "dtype": dtype}))
     results = [tensor for _, tensor in trees.flat_tensors(loaded.module(**loaded.kwargs))]
     declared = kernel.tensor_bytes(shape, dtype)
     return {
@@ -45,7 +46,7 @@ def observed(name: str, shape: str, dtype: str) -> dict:
 def gradient_error(name: str, shape: str) -> float:
     """The largest difference of a backward kernel's gradients from those of autograd, in float64."""
     kernel = kernels.read(name, ROOT)
-    loaded = loading.load(name, ROOT / kernel.file, {"shape": shape})
+    loaded = loading.load(ModelChoice(name, ROOT / kernel.file, {"shape": shape}))
     given = trees.cast_floats(loaded.kwargs, torch.float64)
     forward, leaves = FORWARD[name](given)
     forward.backward(given["gradient"])
@@ -93,7 +94,9 @@ def in_triton(shape: str) -> dict[str, float]:
 
     found = {}
     for name, function in triton.functions().items():
-        loaded = loading.load(name, ROOT / kernels.read(name, ROOT).file, {"shape": shape})
+        loaded = loading.load(
+            ModelChoice(name, ROOT / kernels.read(name, ROOT).file, {"shape": shape})
+        )
         with torch.no_grad():
             difference = function(**loaded.kwargs) - loaded.module(**loaded.kwargs)
         found[name] = float(difference.abs().max())
@@ -108,11 +111,13 @@ def refused(file: str, missing: bool) -> tuple[int, str]:
             raise ImportError("No module named 'a_library'")
         return {"swiglu": print}
 
-    work = SimpleNamespace(model=SimpleNamespace(file=Path(file), name="m"), runtime="a_library")
+    work = SimpleNamespace(
+        model=SimpleNamespace(model_file=Path(file), name="m"), runtime="a_library"
+    )
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            kernel_library.open_session(work, None, None, "a-library", functions)
+            kernel_library.open_session(work, None, "a-library", functions)
     except SystemExit as stop:
         return stop.code, said.getvalue()
     return 0, ""

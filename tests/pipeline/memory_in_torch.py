@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import torch
 
 from scripts.core import exits
 from scripts.torch_model import footprint, in_float64, loading, trees
+from scripts.torch_model.arguments import ModelChoice
 
 FILES = {
     "gpt2": ("models/gpt2.py", {"size": "tiny", "seq_len": 8}),
@@ -29,7 +31,7 @@ def observed(file: str, options: dict) -> dict:
     """Compare float64 results by blocks with those of one pass, and the count with the weights."""
     opened = loading.ModelFile(file, options)
     counted = footprint.count(lambda: opened.call("get_model"), options.get("dtype", "f32"))
-    loaded = loading.load("it", file, options)
+    loaded = loading.load(ModelChoice("it", Path(file), options))
     weights = [*loaded.module.parameters(), *loaded.module.buffers()]
     held = [sum(t.numel() for t in weights), sum(t.numel() * t.element_size() for t in weights)]
     before = {name: t.clone() for name, t in loaded.module.state_dict().items()}

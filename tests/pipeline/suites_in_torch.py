@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 from models.suites import _untrained as untrained
 from scripts.features.suites.verbs import list_suites
 from scripts.torch_model import errors, loading, trees
+from scripts.torch_model.arguments import ModelChoice
 
 
 def main() -> None:
@@ -31,7 +33,7 @@ def loads(models: list[list[Any]]) -> list[dict[str, Any]]:
 def load(file: str, options: dict[str, Any]) -> dict[str, Any]:
     """What a model and its inputs are; or the error of its building."""
     try:
-        loaded = loading.load("m", file, options)
+        loaded = loading.load(ModelChoice("m", Path(file), options))
     except errors.ModelError as error:
         return {"error": str(error)}
     with torch.no_grad():

@@ -1,13 +1,12 @@
 """backends: everything about a compiler backend comes from its one declaration."""
 
-import argparse
-
 import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from scripts.iree import backends, session
+from scripts.iree import backends, compile_options, session
 from scripts.iree.backends import BACKENDS, Backend
+from scripts.iree.compile_options import TargetOptions
 from scripts.matrix import expansion, schemas, sections, settings
 from scripts.run import fingerprint
 from scripts.supervise.diagnose import diagnose
@@ -47,10 +46,7 @@ def test_a_backend_is_added_in_one_place(made_up, monkeypatch):
 
 
 def test_a_backend_that_is_added_has_its_flags_in_every_command(made_up):
-    parser = argparse.ArgumentParser()
-    backends.add_arguments(parser)
-    args = parser.parse_args(["--program", "p.mlir", "--backend", made_up.name])
-    flags = backends.compile_flags(args.backend, args.arch, args.opt_level, args.flags)
+    flags = TargetOptions(backend=made_up.name).compiler_flags()
     assert flags == [
         "--iree-hal-target-device=metal",
         "--iree-metal-target=m2",
@@ -155,16 +151,14 @@ def test_a_flag_is_written_as_the_release_of_the_compiler_calls_it(release, flag
 def test_an_architecture_that_the_release_does_not_know_is_an_error_of_its_own(
     monkeypatch, capsys, release, arch, fails
 ):
-    monkeypatch.setattr(backends.tools, "tool", str)
-    monkeypatch.setattr(backends.tools, "release", lambda compiler: release)
-    parser = argparse.ArgumentParser()
-    backends.add_target_arguments(parser)
-    args = parser.parse_args(["--backend", "vulkan", "--arch", arch, "--toolchain", "old"])
+    monkeypatch.setattr(compile_options.tools, "tool", str)
+    monkeypatch.setattr(compile_options.tools, "release", lambda compiler: release)
+    target = TargetOptions(backend="vulkan", arch=arch, toolchain="old")
     if not fails:
-        assert f"--iree-vulkan-target={arch}" in backends.flags_of(args)
+        assert f"--iree-vulkan-target={arch}" in target.compiler_flags()
         return
     with pytest.raises(SystemExit):
-        backends.flags_of(args)
+        target.compiler_flags()
     found = diagnose(1, capsys.readouterr().err)
     assert (found.status, found.reason) == ("error", "unknown-target")
     assert "since 3.12, the toolchain old has 3.11.0" in found.detail

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import exits
+from scripts.core import exits, options
 from scripts.timing.calls import Counters, run_calls
 from scripts.torch_model.arguments import Optimizer
 from scripts.torch_runtime import arguments
@@ -30,13 +30,16 @@ ADAM = '{"name": "Adam", "betas": [0.8, 0.9]}'
 
 
 def work(*given: str) -> arguments.Work:
-    parser = arguments.argument_parser("x", "")
-    return arguments.work(parser.parse_args([*REQUIRED, *given]), Path("scratch"))
+    return options.parse(arguments.Work, [*REQUIRED, *given])
 
 
 def test_a_command_line_is_parsed_at_the_door():
     found = work("--runtime", "eager", "--threads", "3", "--optimizer", ADAM)
-    assert (found.model.name, found.model.file, found.model.options) == ("m", Path("m.py"), {})
+    assert (found.model.name, found.model.model_file, found.model.options) == (
+        "m",
+        Path("m.py"),
+        {},
+    )
     assert (found.runtime, found.device, found.threads, found.test) == ("eager", "cpu", 3, "eval")
     assert found.optimizer == Optimizer("Adam", 0.01, {"betas": [0.8, 0.9]})
     assert found.program is None

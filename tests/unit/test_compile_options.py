@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 
+from scripts.core import options
 from scripts.matrix import choices, expansion, settings
 from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline
@@ -18,7 +19,8 @@ from scripts.records.results_table import Table
 from scripts.records.row import Column
 from scripts.run.options import Options
 from scripts.timing.calls import Counters
-from scripts.torch_runtime import arguments, verify_session
+from scripts.torch_runtime import verify_session
+from scripts.torch_runtime.arguments import Work
 from tests.rows import record as row
 from tests.rows import steady
 
@@ -75,14 +77,13 @@ def test_what_torch_compile_does_not_take_is_refused(entry, said):
 
 
 def test_the_command_line_of_a_baseline_takes_them():
-    parser = arguments.argument_parser("x", "")
     files = ("name", "model-file", "weights", "inputs", "golden", "signature")
     given = [f"--{name}=x" for name in files] + [
         "--runtime=inductor",
         '--compile={"dynamic": true}',
     ]
-    assert arguments.work(parser.parse_args(given), Path("s")).compile == {"dynamic": True}
-    assert arguments.work(parser.parse_args(given[:-1]), Path("s")).compile == {}
+    assert options.parse(Work, given).compile == {"dynamic": True}
+    assert options.parse(Work, given[:-1]).compile == {}
 
 
 def test_a_record_has_them_and_its_target_is_the_name_of_the_entry(results):

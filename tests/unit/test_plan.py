@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.core import options
+from scripts.core.machine import physical_cores
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, of_axes
 from scripts.matrix.entries import Baseline, Override, Target, TargetOverride
@@ -16,10 +18,11 @@ from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES, status_path
 from scripts.run import fingerprint
 from scripts.run.plan import Plan, parse_retry
-from scripts.stages import verify_baseline
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.turns import Rule
+from scripts.torch_model.arguments import Optimizer
+from scripts.torch_runtime.arguments import Work
 
 
 @pytest.mark.parametrize(
@@ -216,30 +219,27 @@ def changed(plan: Plan, **changes) -> Plan:
     return Plan(dataclasses.replace(plan.matrix, **changes), frozenset(), with_conda=False)
 
 
-def parsed(options: str) -> dict:
+def parsed(text: str) -> Work:
     """The values of options as scripts.stages.verify_baseline takes them from a shell's words."""
-    parser = verify_baseline.argument_parser("x", "")
     files = [f"--{name}=x" for name in ("name", "model-file", "weights", "inputs", "golden", "signature")]  # fmt: skip
     words = subprocess.run(
-        ["sh", "-c", f"printf '%s\\0' {options}"], stdout=subprocess.PIPE, text=True, check=True
+        ["sh", "-c", f"printf '%s\\0' {text}"], stdout=subprocess.PIPE, text=True, check=True
     ).stdout.split("\0")[:-1]
-    return vars(parser.parse_args([*files, *words]))
+    return options.parse(Work, [*files, *words])
 
 
 def test_a_step_is_the_models_options_and_the_baselines_runtime_device_and_precision(plan):
-    options = parsed(plan.options.step(cell("tiny")))
-    assert options["options"] == {"batch_size": 4, "dtype": "f16"}
-    assert [options[k] for k in ("runtime", "device", "test", "precision")] == [
-        *("eager", "cpu", "eval", "none"),
-    ]
-    assert (options["matmul_precision"], options["xla_flags"]) == ("highest", "")
-    assert (options["optimizer"], options["threads"]) == ({}, None)
+    work = parsed(plan.options.step(cell("tiny")))
+    assert work.model.options == {"batch_size": 4, "dtype": "f16"}
+    assert (work.runtime, work.device, work.test) == ("eager", "cpu", "eval")
+    assert (work.precision, work.matmul_precision, work.xla_flags) == ("none", "highest", "")
+    assert (work.optimizer, work.threads) == (Optimizer(), physical_cores())
 
 
 def test_only_a_training_step_has_an_optimizer(plan):
     trains = changed(plan, tests=("eval", "train"), train={"name": "Adam", "lr": 0.5})
-    options = parsed(trains.options.step(cell(test="train")))
-    assert (options["test"], options["optimizer"]) == ("train", {"name": "Adam", "lr": 0.5})
+    work = parsed(trains.options.step(cell(test="train")))
+    assert (work.test, work.optimizer) == ("train", Optimizer("Adam", 0.5))
     assert "--optimizer" not in trains.options.step(cell())
 
 
@@ -247,8 +247,8 @@ def test_what_is_measured_with_is_in_the_step_and_not_in_the_rule(plan):
     measure = {"matmul_precision": "medium", "threads": 3, "generations": 5}
     measure |= {"collect": ["operators", "profiler"], "budget_s": 1.5}
     other = changed(plan, measure=measure)
-    options = parsed(other.options.step(cell()))
-    assert (options["matmul_precision"], options["threads"]) == ("medium", 3)
+    work = parsed(other.options.step(cell()))
+    assert (work.matmul_precision, work.threads) == ("medium", 3)
     assert other.groups.rule("conv") == Rule(generations=5, budget_s=1.5)
     assert json.loads(other.options.collect()) == ["operators", "profiler"]
     assert plan.options.collect() == "[]"
@@ -267,7 +267,7 @@ def test_a_step_of_the_policy_is_in_the_precision_that_the_file_came_to(plan):
             "conv/eager/train": Override(precision="amp-fp16"),
         },
     )
-    found = [parsed(other.options.step(cell(test=test)))["precision"] for test in ("eval", "train")]
+    found = [parsed(other.options.step(cell(test=test))).precision for test in ("eval", "train")]
     assert found == ["bf16", "amp-fp16"]
 
 
@@ -289,10 +289,10 @@ def test_any_value_reaches_the_stage_as_it_stands_whatever_a_shell_would_make_of
     other = changed(
         plan, models={"conv": model}, baselines={"eager": baseline}, train={"name": text}
     )
-    options = parsed(other.options.step(cell(test="train")))
-    assert options["xla_flags"] == text
-    assert options["options"] == {"size": text}
-    assert options["optimizer"] == {"name": text}
+    work = parsed(other.options.step(cell(test="train")))
+    assert work.xla_flags == text
+    assert work.model.options == {"size": text}
+    assert work.optimizer == Optimizer(text)
     assert not Path("pwned").exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from scripts.core import exits
+from scripts.core import exits, options
 from scripts.matrix import expansion, plugins, settings
 from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline
@@ -15,6 +15,7 @@ from scripts.records import fields, record
 from scripts.records.columns import FIELDS
 from scripts.run.options import Options
 from scripts.torch_runtime import arguments
+from scripts.torch_runtime.arguments import Work
 
 ROOT = Path(__file__).parents[2]
 NAME = "project-before-aggregation"
@@ -66,14 +67,11 @@ def test_what_cannot_run_a_rewritten_graph_is_refused(given, said):
 
 
 def test_a_training_step_of_a_rewritten_graph_is_unsupported(capsys):
-    parser = arguments.argument_parser("x", "")
     files = ("name", "model-file", "weights", "inputs", "golden", "signature")
     given = [f"--{name}=x" for name in files] + ["--runtime=eager", "--rewrites=speed"]
-    arguments.prepare_process(arguments.work(parser.parse_args(given), Path("s")))
+    arguments.prepare_process(options.parse(Work, given))
     with pytest.raises(SystemExit) as refused:
-        arguments.prepare_process(
-            arguments.work(parser.parse_args([*given, "--test=train"]), Path("s"))
-        )
+        arguments.prepare_process(options.parse(Work, [*given, "--test=train"]))
     assert refused.value.code == exits.UNSUPPORTED
     assert "rewritten for eval, not for train" in capsys.readouterr().err
 
