@@ -12,7 +12,7 @@ locations, and `of_lines` reads them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,7 @@ def of_lines(linked: Any, parsed: Any) -> dict[int, str]:
     program as parsed from its text, which gives the lines. Raises ValueError if they are not the same.
     """
     found: dict[int, str] = {}
-    for ours, theirs in zip(_walk(linked), _walk(parsed), strict=True):
+    for ours, theirs in zip(below(linked), below(parsed), strict=True):
         if ours.name != theirs.name:
             raise ValueError(f"the printed program has {theirs.name} in the place of {ours.name}")
         name = _NAME.search(str(ours.location))
@@ -91,13 +91,15 @@ def of_lines(linked: Any, parsed: Any) -> dict[int, str]:
     return found
 
 
-def _walk(operation: Any) -> Iterator[Any]:
-    """Every operation below one, in the order of the text."""
+def below(operation: Any, inner_first: bool = False) -> list[Any]:
+    """Every operation below one of MLIR's, in the order of the text, or each after those inside it."""
+    found = []
     for region in operation.regions:
         for block in region.blocks:
             for op in block.operations:
-                yield op.operation
-                yield from _walk(op.operation)
+                inside = below(op.operation, inner_first)
+                found += [*inside, op.operation] if inner_first else [op.operation, *inside]
+    return found
 
 
 def to_json(lines: Mapping[int, str], origins: Origins) -> dict[str, Any]:

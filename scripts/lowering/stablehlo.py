@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from scripts.lowering import locations
 from scripts.lowering.link import BARRIER, Argument, Parameter
 
 KERNELS_FIRST = "kernels-transposed-first"
@@ -29,7 +30,8 @@ def for_iree(text: str, changing: Collection[int] = ()) -> tuple[str, list[str]]
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         names: list[str] = []
-        for operation in _operations(module.operation):
+        # Replacing an operation moves its body.
+        for operation in locations.below(module.operation, inner_first=True):
             with operation.location:  # of what a rewrite creates
                 for rewrite in _REWRITES:
                     if name := rewrite(ir, operation):
@@ -47,17 +49,6 @@ def changing_positions(arguments: Sequence[Argument], changing: Collection[str])
         for number, argument in enumerate(arguments)
         if isinstance(argument, Parameter) and argument.type.name in changing
     )
-
-
-def _operations(root) -> list:
-    """Every operation below `root`, inner ones first, because replacing an operation moves its body."""
-    found = []
-    for region in root.regions:
-        for block in region.blocks:
-            for op in block.operations:
-                found += _operations(op.operation)
-                found.append(op.operation)
-    return found
 
 
 # PyTorch/XLA writes operations of CHLO (StableHLO's client dialect) that older XLA did not know

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from scripts.core import archive
 from scripts.core.archive import SCOPE
+from scripts.lowering import locations
 
 _DIALECTS = ("func", "stablehlo", "chlo", "builtin")
 """The types that XLA accepts."""
@@ -50,7 +51,9 @@ def unlink(program: Path) -> Unlinked:
         if main is None:
             raise UnlinkError(f"{program} has no function @main")
         loaded = _weights_as_arguments(ir, main)
-        _only_stablehlo(module.operation)
+        for operation in locations.below(module.operation):
+            if operation.name.split(".")[0] not in _DIALECTS:
+                raise UnlinkError(f"{operation.name} is no operation of StableHLO")
         return Unlinked(str(module), tuple(keys[symbol] for symbol in loaded))
 
 
@@ -80,12 +83,3 @@ def _weights_as_arguments(ir, main) -> list[str]:
     inputs = [argument.type for argument in block.arguments]
     main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, kind.results))
     return list(values)
-
-
-def _only_stablehlo(operation) -> None:
-    for region in operation.regions:
-        for block in region.blocks:
-            for op in block.operations:
-                if op.operation.name.split(".")[0] not in _DIALECTS:
-                    raise UnlinkError(f"{op.operation.name} is no operation of StableHLO")
-                _only_stablehlo(op.operation)
