@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from scripts.features.suites import torchbench_models
+from scripts.features.suites import suite_models, torchbench_models
 from scripts.matrix.feature import Feature, Verb
 
 FEATURE = Feature(
     "suites",
-    models=torchbench_models.models,
+    models=suite_models.models,
     extend=torchbench_models.extend,
     batch_size=torchbench_models.batch_size,
     absolute_model=torchbench_models.absolute,

@@ -17,11 +17,6 @@ from typing import Any
 
 import yaml
 
-from scripts.matrix import feature
-from scripts.matrix.entries import Model
-from scripts.matrix.feature import Draft
-from scripts.matrix.models import model_of, variants
-
 FOLDER = Path("models/suites")
 NAMES = FOLDER / "names"
 RENAMED = " -> "
@@ -71,34 +66,6 @@ class Entry:
     @property
     def file(self) -> str:
         return f"{FOLDER}/{self.suite}.py"
-
-
-def of_suites(draft: Draft) -> dict[str, Model]:
-    """The models that `suites:` names. Errors are added to those of the draft."""
-    checkout = (draft.config.get(TORCHBENCH) or {}).get("path")
-    try:
-        named = [entry for entry in draft.config.get("suites") or [] if not _is_anothers(entry)]
-        listed = entries(named, draft.root, checkout)
-    except SuiteError as error:
-        draft.problems.append(str(error))
-        return {}
-    models: dict[str, Model] = {}
-    for entry in listed:
-        options = {"name": entry.name} | entry.options
-        for name, family, variant in variants(entry.cell, options):
-            if name in draft.known["models"] or name in models:
-                draft.problems.append(f"suites.{entry.where}: {name} is the name of another model")
-            models[name] = model_of(
-                name, family, variant, file=entry.file, suite=entry.suite, known_as=entry.name
-            )
-    return models
-
-
-def _is_anothers(entry: str | Mapping[str, Any]) -> bool:
-    """Whether an entry of `suites:` is of a suite that another feature has: `kernel/<name>`."""
-    name = entry if isinstance(entry, str) else next(iter(entry))
-    own = {declared.suite for declared in feature.LOADED.values() if declared.suite}
-    return str(name).partition("/")[0] in own
 
 
 def entries(

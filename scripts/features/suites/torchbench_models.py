@@ -25,12 +25,6 @@ from scripts.torch_model import source
 from scripts.verify import tolerances
 
 
-def models(draft: Draft) -> dict[str, Model]:
-    """The models that `suites:` names. Errors, also those in the file, are added to the draft's."""
-    read(draft.config.get(TORCHBENCH), draft.root, draft.problems)
-    return suites.of_suites(draft)
-
-
 def extend(draft: Draft, matrix: Matrix) -> Matrix:
     """The matrix with the changes of a TorchBench file, if there is one, and with the batch sizes of TorchBench's
     models as options."""

@@ -1,14 +1,15 @@
-"""Write the names of the suites' models, models/suites/names/*.txt, from the installed packages.
-
-Run it with the Python of the environment that makes references.
-"""
+"""Write the names of the suites' models, models/suites/names/*.txt, from the packages of the environment torch-mlir."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
+import os
+import sys
 from pathlib import Path
 
+from scripts.core import checkout, exits
 from scripts.features.suites.suites import NAMES, RENAMED
 
 
@@ -16,12 +17,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=NAMES, help="folder of the files")
     args = parser.parse_args()
+    if not importlib.util.find_spec("timm"):
+        _run_in_environment()
     args.out.mkdir(parents=True, exist_ok=True)
     for suite, (package, lines) in listings().items():
         version = importlib.metadata.version(package)
         head = f"# Names of {package} {version}; written by vmfbench suites"
         text = "\n".join([head, *lines])
         (args.out / f"{suite}.txt").write_text(f"{text}\n", encoding="utf-8")
+
+
+def _run_in_environment() -> None:
+    """Run this command with the Python of the environment that has the packages, in place of this process."""
+    python = Path(checkout.path(".venvs/torch-mlir/bin/python"))
+    if not python.exists():
+        exits.fail(f"no {python}; a run makes it: snakemake --cores 8 results/latency.csv")
+    variables = os.environ | {"PYTHONPATH": str(checkout.ROOT)}
+    os.execve(python, [str(python), "-m", __spec__.name, *sys.argv[1:]], variables)
 
 
 def listings() -> dict[str, tuple[str, list[str]]]:
@@ -48,3 +60,7 @@ def listings() -> dict[str, tuple[str, list[str]]]:
         "torchvision": ("torchvision", sorted(models.list_models())),
         "hf": ("transformers", hf_lines),
     }
+
+
+if __name__ == "__main__":
+    main()
