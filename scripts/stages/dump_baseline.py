@@ -36,10 +36,10 @@ the folder in which XLA saves the modules that it compiles."""
 
 def _formats(text: str) -> list[str]:
     """The formats that `--save-ir` names. argparse reports a wrong one."""
-    found = json.loads(text) if text.startswith("[") else [text]
-    if unknown := [name for name in found if name not in IR_FORMATS]:
+    formats = json.loads(text) if text.startswith("[") else [text]
+    if unknown := [name for name in formats if name not in IR_FORMATS]:
         raise argparse.ArgumentTypeError(f"{unknown[0]!r}: one of {', '.join(IR_FORMATS)}")
-    return found
+    return formats
 
 
 @dataclass(frozen=True, kw_only=True)

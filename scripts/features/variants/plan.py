@@ -167,13 +167,13 @@ class ModuleMaker(Maker):
         """The param `due` of the job (fingerprint.due). A change of the table counts as a change of the
         code for a cell that it concerns: what was asked for failed, and other attempts would be made
         now than those on record."""
-        attempts, found = self.attempts(cell), _outcome(REMEDY, cell)
+        attempts, before = self.attempts(cell), _outcome(REMEDY, cell)
         now = remedy_job.fingerprint(code, attempts)
-        if found is not None:
+        if before is not None:
             if self._concerned(cell, attempts, limits):
-                return fingerprint.after(found.due, now)
-            if remedy_job.code_of(found.fingerprint) == code:
-                now = found.fingerprint
+                return fingerprint.after(before.due, now)
+            if remedy_job.code_of(before.fingerprint) == code:
+                now = before.fingerprint
         return fingerprint.due(_status(REMEDY, cell), now, retry)
 
     @staticmethod
@@ -215,19 +215,19 @@ def _recorded(stage: Stage, cell: Cell) -> Recorded | None:
 
 
 def _outcome(stage: Stage, cell: Cell) -> Outcome | None:
-    found = _recorded(stage, cell)
-    return found.outcome if found else None
+    kept = _recorded(stage, cell)
+    return kept.outcome if kept else None
 
 
 def _compiled_as_asked(cell: Cell) -> bool:
-    found = _outcome(ASKED, cell)
-    return found is not None and found.status == outcome.OK
+    kept = _outcome(ASKED, cell)
+    return kept is not None and kept.status == outcome.OK
 
 
 def _report(cell: Cell) -> Mapping[str, Any]:
     """The report of the remedies of a cell; {} if there is none. One that is not whole is made again anyway."""
-    found = _recorded(REMEDY, cell)
-    if found is None or not found.whole:
+    kept = _recorded(REMEDY, cell)
+    if kept is None or not kept.whole:
         return {}
     return atomic.read_json(REMEDY.path(cell.to(Kind.MODULE), REPORT))
 
