@@ -225,7 +225,15 @@ def test_a_warm_up_of_long_calls_has_five_or_takes_a_second(time, seconds, calls
     machine = Machine(a=always(seconds))
     found = time(machine, Rule(budget_s=20, generations=4))
     assert found.timed["a"].ended is None
-    assert {one.warmup for one in found.timed["a"].generations} == {calls}
+    first, *later = (one.warmup for one in found.timed["a"].generations)
+    assert first == calls
+    assert set(later) <= {1}, "as fast as in the first generation, so it is warm"
+
+
+def test_in_later_generations_a_slower_process_warms_up_as_the_first_one_did(time):
+    machine = Machine(a=[always(0.1), always(0.12)], b=always(0.001))
+    found = time(machine, Rule(budget_s=20, generations=4))
+    assert {one.warmup for one in found.timed["a"].generations} == {turns.LEAST_CALLS}
 
 
 def test_what_each_generation_starts_is_closed_and_all_meet_the_same_generations(time):
