@@ -58,8 +58,6 @@ LEAST_CALLS, LEAST_S, LONG = 5, 1.0, 3
 """A warm-up has so many calls, or takes so many seconds: an LSTM of PyTorch still prepares in the fourth call. A member whose
 calls take LONG slices is steady as soon as a call is not faster than the one before. In later generations, one that is as fast as
 it was when warm needs no more than that."""
-LEAST_TURNS, AT_MOST = 8, 0.25
-"""A generation has so many turns, unless they take more than this share of the budget."""
 SHARE = 0.25
 """Slices are at least this share of the slowest member's call, so that fast members make more than one in a slow turn."""
 HANG_S = 60.0
@@ -156,13 +154,12 @@ class Group:
         budget_s, spent_s = rule.most_s, 0.0
         while self._left:
             each_s = rule.budget_s / rule.generations
-            each_s = max(each_s, min(LEAST_TURNS * self._turn_s, AT_MOST * rule.budget_s))
             spent_s += self.generation(min(each_s, max(budget_s - spent_s, each_s / 2)))
             taken = max(len(member.generations) for member in self.timed.values())
             # One that would begin within the budget and end far beyond it is left out. What an interval needs may take
             # twice the budget.
             at_most_s = budget_s * (1 if taken >= min(LEAST, rule.generations) else 2)
-            if spent_s + min(each_s, max(self._turn_s, each_s / 2)) > at_most_s:
+            if spent_s + max(self._turn_s, each_s / 2) > at_most_s:
                 return
             if self._enough(self.timed):
                 return

@@ -256,13 +256,12 @@ def test_turns_take_the_budget(time, generations):
     )
 
 
-def test_slow_members_have_fewer_generations_rather_than_no_turns(time):
+def test_slow_members_have_a_turn_in_each_generation(time):
     machine = Machine(a=always(0.5), b=always(0.4))
     found = time(machine, Rule(budget_s=20, generations=20))
-    first, *count = [one.turns for one in found.timed["a"].generations]
-    assert first == 1, "the length of a turn is not known yet"
-    assert count == [5] * 4
-    assert found.load.wall_s < 1.2 * 20
+    count = [one.turns for one in found.timed["a"].generations]
+    assert set(count) == {1}
+    assert 20 <= len(count) <= 22
 
 
 def test_one_turn_is_taken_however_long_it_is(time):
