@@ -124,8 +124,8 @@ def paired(
 
     A few generations say little about how much their ratio varies, so the noise of the group counts as PRIOR further degrees
     of freedom of it (a moderated t statistic; Smyth 2004, "Linear models and empirical Bayes methods for assessing
-    differential expression in microarray experiments"). It does not count for a ratio that varies more than nine of ten would
-    with this noise: then one of the two is noisier than the others (as in the robust form of Phipson et al. 2016).
+    differential expression in microarray experiments"). But it does not reduce the variance of a ratio that varies more than
+    nine of ten would with this noise: then one of the two is noisier than the others. docs/timing.md has the error rates of both.
     """
     own = of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)])
     if not own or not noise:
@@ -133,10 +133,9 @@ def paired(
     from scipy.special import chdtri
 
     typical = 2 * noise**2 / len(row)
-    if own.scale**2 > typical * float(chdtri(own.df, 0.1)) / own.df:
-        return own
-    df = own.df + PRIOR
-    spread = (PRIOR * typical + own.df * own.scale**2) / df
+    df, spread = own.df + PRIOR, own.scale**2
+    if spread <= typical * float(chdtri(own.df, 0.1)) / own.df:
+        spread = (PRIOR * typical + own.df * spread) / df
     return Difference(own.value, math.sqrt(spread), df)
 
 
