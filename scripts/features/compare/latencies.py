@@ -63,8 +63,8 @@ class Estimate:
 class Decision:
     """`ratio`: latency after / latency before, with its interval. `q`: the smallest rate of false discoveries at
     which the cell is found to differ. `smallest`: a slow-down by this factor would have been found with the
-    probability POWER. `verdict`: SLOWER or FASTER if the interval excludes 1, SAME if it is within the threshold on
-    both sides, UNDECIDED if it contains 1 and changes above the threshold too."""
+    probability POWER. `verdict`: SLOWER or FASTER if the interval excludes 1; else SAME if the 99 % interval of this cell alone
+    is within the threshold on both sides, or UNDECIDED."""
 
     ratio: float
     low: float
@@ -174,7 +174,8 @@ def decide(differences: Sequence[Difference], rate: float, threshold: float) -> 
         if q <= rate:
             verdict = SLOWER if difference.value > 0 else FASTER
         else:
-            verdict = SAME if 1 / threshold < at.low and at.high < threshold else UNDECIDED
+            alone = difference.interval()
+            verdict = SAME if 1 / threshold < alone.low and alone.high < threshold else UNDECIDED
         detectable = smallest(difference, alpha)
         decisions.append(Decision(at.ratio, at.low, at.high, q, detectable, verdict))
     return decisions
