@@ -99,14 +99,14 @@ class Reduction:
         if not whole.returncode:
             raise NotReducible("it compiles; there is no failure to reduce it for")
         limit_s = self._limit_s(started)
-        wanted = failures.signature(next(failures.diagnoses(whole)))
+        wanted = failures.kind_of(next(failures.diagnoses(whole)))
 
         def fails(text: str) -> bool:
             left_s = self.deadline - time.monotonic()
             if left_s < 0:
                 return False
             compiled = compiler.run(text, min(limit_s, max(1.0, left_s)))
-            return wanted in map(failures.signature, failures.diagnoses(compiled))
+            return wanted in map(failures.kind_of, failures.diagnoses(compiled))
 
         def bypassed(
             of: Program, kept: Collection[int]
