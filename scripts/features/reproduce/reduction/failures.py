@@ -36,6 +36,11 @@ def kind_of(failure: Diagnosis) -> tuple[str, str, str]:
     return failure.status, failure.reason, signature(failure.detail)
 
 
+def kinds(compiled: Compiled) -> list[tuple[str, str, str]]:
+    """The kinds of the failures of a compilation, without those of one that reached its time limit."""
+    return [kind_of(failure) for failure in diagnoses(compiled)]
+
+
 def lines(log: str) -> set[int]:
     """The lines of the program that the diagnostics of a compiler name."""
     return {int(line) for line in _LOCATED.findall(log)}
