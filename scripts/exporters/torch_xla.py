@@ -28,6 +28,7 @@ OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES = {
     "fold-constant-nonzero": ("stablehlo",),
     "scan-of-booleans-in-int64": ("stablehlo",),
+    "lstm-states-in-shape": ("stablehlo",),
     "scatter-mean-as-sum": ("stablehlo",),
     "scatter-without-self": ("stablehlo",),
     "scatter-sum-as-add": ("stablehlo",),

@@ -46,7 +46,12 @@ EXPECTED = {
     "stablehlo": TORCH_MLIR
     | {"index-from-the-front", "max-pool-with-end-padding", "slice-scatter-as-concatenation"},
     "xla": EVERYWHERE
-    | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64", "batch-norm-by-deviations"},
+    | {
+        "scatter-reduce-by-columns",
+        "scan-of-booleans-in-int64",
+        "batch-norm-by-deviations",
+        "lstm-states-in-shape",
+    },
     "speed": {
         "project-before-aggregation",
         "weight-gradients-by-offsets",
