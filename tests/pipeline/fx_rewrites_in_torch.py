@@ -47,7 +47,11 @@ def judge(path: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
     """Names of the rewrites, whether anything changed, and whether the results are the same."""
     want = module(*[tensor.clone() for tensor in inputs])
     program = torch.export.export(module.eval(), inputs, strict=False)
-    if path in ("xla", "speed"):
+    if path == "xla":
+        from scripts.exporters import torch_xla
+
+        program = program.run_decompositions(dict(torch_xla.DECOMPOSITIONS))
+    elif path == "speed":
         program = program.run_decompositions({})
     else:
         from torch_mlir.extras.fx_decomp_util import get_decomposition_table

@@ -46,12 +46,7 @@ EXPECTED = {
     "stablehlo": TORCH_MLIR
     | {"index-from-the-front", "max-pool-with-end-padding", "slice-scatter-as-concatenation"},
     "xla": EVERYWHERE
-    | {
-        "scatter-reduce-by-columns",
-        "scan-of-booleans-in-int64",
-        "batch-norm-by-deviations",
-        "lstm-states-in-shape",
-    },
+    | {"scatter-reduce-by-columns", "scan-of-booleans-in-int64", "batch-norm-by-deviations"},
     "speed": {
         "project-before-aggregation",
         "weight-gradients-by-offsets",

@@ -28,7 +28,6 @@ from scripts.lowering.fx_rewrites import (
 REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "fold-constant-nonzero": values.fold_constant_nonzero,
     "scan-of-booleans-in-int64": operators.scan_of_booleans_in_int64,
-    "lstm-states-in-shape": operators.lstm_states_in_shape,
     "index-from-the-front": values.index_from_the_front,
     "scatter-mean-as-sum": scatters.mean_as_sum,
     "scatter-without-self": scatters.without_self,

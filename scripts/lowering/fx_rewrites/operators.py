@@ -138,23 +138,6 @@ def empty_as_zeros(node: fx.Node) -> fx.Node | None:
     return Builder(node).full(list(value(node).shape), 0, value(node).dtype)
 
 
-def lstm_states_in_shape(program: ExportedProgram) -> bool:
-    """The last states of an LSTM are viewed in the shape that they have, [layers, batch, size].
-
-    PyTorch 2.9 decomposes the operator into one whose states are [layers, 1, batch, size]
-    (one_layer_lstm drops the dimension of the batch in place of the one that it has added). PyTorch/XLA 2.9 applies this.
-    """
-    changed = False
-    for node in calls(program, aten.lstm.input):
-        for user in [user for user in node.users if user.args[1] and value(user).shape[-2] != 1]:
-            states = Builder(user.next, like=user)(aten.view.default, user, list(value(user).shape))
-            user.replace_all_uses_with(
-                states, delete_user_cb=lambda one, new=states: one is not new
-            )
-            changed = True
-    return changed
-
-
 def scan_of_booleans_in_int64(program: ExportedProgram) -> bool:
     """A cumulative sum or product of booleans, of the same values as int64.
 
