@@ -15,6 +15,7 @@ from typing import Any
 os.environ.setdefault("PJRT_DEVICE", "CPU")
 
 import torch
+from torch._decomp import decomposition_table
 from torch_xla import stablehlo
 
 from scripts.core.tensors import TensorType
@@ -47,8 +48,24 @@ MEMORY_FACTOR = 2.4
 FORKABLE = True
 
 ENTRY = "main"
+LSTM = "lstm-states-in-shape"
+"""The rewrite of a graph with an LSTM."""
 
 _NOT_CAPTURABLE = "This model contains ops not capturable by Pytorch/XLA: "
+
+
+def _lstm(inputs: torch.Tensor, states: list[torch.Tensor], *options: Any) -> tuple:
+    """PyTorch's decomposition of an LSTM, with its last states in the shape of the first ones, [layers, batch, size].
+
+    In PyTorch 2.9 they are [layers, 1, batch, size]: `one_layer_lstm` drops the dimension of the batch, if that is 1, in place of
+    the one that it has added.
+    """
+    output, *last = decomposition_table[torch.ops.aten.lstm.input](inputs, states, *options)
+    return output, *(new.view(old.shape) for new, old in zip(last, states, strict=True))
+
+
+DECOMPOSITIONS = {torch.ops.aten.lstm.input: _lstm}
+"""Operators that PyTorch/XLA lets PyTorch decompose, and PyTorch does so wrongly."""
 
 
 def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
@@ -66,9 +83,11 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
         captured = capture.capture(loaded)
     with timed(seconds, "functionalize"):
         # Only a functional graph shows what it changes; PyTorch/XLA drops such changes silently.
-        program = capture.functional(captured, {})
+        table = {} if options["rewrites"] == "none" else DECOMPOSITIONS
+        program = capture.functional(captured, table)
         capture.results(program)
-    rewrites: list[str] = []
+    called = {node.target for node in captured.program.graph.nodes}
+    rewrites = [LSTM] if called & table.keys() else []
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             speed = fx_rewrites.SPEED if options["rewrites"] == "all" else ()

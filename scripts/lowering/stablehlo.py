@@ -213,6 +213,39 @@ def _sort_with_own_positions(ir, operation) -> str:
     return "sort with positions of its own" if start else "sort positions i64 to i32"
 
 
+_PRODUCT = "stablehlo.dot_general"
+
+
+def _unsigned_operand_before_product(ir, operation) -> str:
+    """An operand of a product that is converted from booleans or unsigned integers is converted before the product.
+
+    IREE 3.13 takes a widening conversion into the product, and then reads the narrow type as signed: from O2 on, True counts as -1,
+    and at every level, 255 of 8 bits counts as -1. It does not look through an absolute value, which changes nothing here.
+    """
+    if operation.name != "stablehlo.convert":
+        return ""
+    before, after = (
+        ir.RankedTensorType(value.type).element_type
+        for value in (operation.operands[0], operation.results[0])
+    )
+    if not isinstance(before, ir.IntegerType) or not (before.is_unsigned or before.width == 1):
+        return ""
+    if isinstance(after, ir.IntegerType) and not after.is_signless:
+        return ""  # it has no absolute value
+    uses = [use for use in operation.results[0].uses if use.owner.operation.name == _PRODUCT]
+    if not uses:
+        return ""
+    with ir.InsertionPoint.after(operation):
+        new = ir.Operation.create(
+            "stablehlo.abs",
+            results=[operation.results[0].type],
+            operands=[operation.results[0]],
+        )
+    for use in uses:
+        use.owner.operands[use.operand_number] = new.result
+    return f"{before} converted before the product"
+
+
 def _carried_positions(ir, operation) -> list[int]:
     """The operands of a sort that are positions and take no part in the comparison."""
     arguments = operation.regions[0].blocks[0].arguments
@@ -247,6 +280,7 @@ _REWRITES = (
     _unsigned_window_in_signed,
     _scatter_indices_in_i32,
     _sort_with_own_positions,
+    _unsigned_operand_before_product,
 )
 
 

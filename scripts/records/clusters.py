@@ -1,8 +1,7 @@
-"""Failures by cause: those whose details differ only in numbers, names and values are one cluster."""
+"""Failures by cause: those that are the same (same_failure.py) are one cluster."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,32 +10,13 @@ from typing import Any
 
 from scripts.iree.backends import compile_flags, renamed
 from scripts.matrix import stages
-from scripts.records import coverage
 from scripts.records.row import Row
 from scripts.supervise.outcome import Outcome
+from scripts.supervise.same_failure import signature
 
 Record = Mapping[str, Any]
 Key = tuple[str, str, str]
 """What the failures of a cluster have in common: stage, reason and signature."""
-
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_NAMES = (
-    (re.compile(r"%[\w$.#-]+"), "%"),  # an SSA value
-    (re.compile(r"@[\w$.-]+"), "@"),  # a symbol
-    (re.compile(r"function '\w+'"), "function"),
-    (re.compile(r"[\w./-]+\.(?:mlir|py|so|irpa|npz)\b(?::N)*"), "file"),
-)
-
-
-def signature(detail: str) -> str:
-    """Return a detail without its numbers, types, files, symbols and SSA values, and without the source line.
-
-    Names of operations stay, because they are what failed.
-    """
-    found = coverage.kind_of(_ADDRESS.sub("N", detail))
-    for pattern, instead in _NAMES:
-        found = pattern.sub(instead, found)
-    return found
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -109,33 +108,6 @@ def _mark(ended: Outcome, ending: str) -> str:
         return ending
     status = "" if ended.status == "error" else f" {ended.status}"
     return words.get(ending, f"✗ {ended.stage}{status}")
-
-
-def readable(detail: str) -> str:
-    """A detail on one line, without absolute folders, which differ between machines."""
-    return _ABSOLUTE.sub("…/", " ".join(detail.split()))
-
-
-def kind_of(detail: str) -> str:
-    """A detail without its numbers, types and source line: equal for details of the same kind.
-
-    Two dispatches that both need too much shared memory differ in their numbers and in the
-    source line that is quoted in brackets at the end. They share a row of the report.
-    """
-    kind = readable(detail)
-    for pattern, instead in _PARTICULARS:
-        kind = pattern.sub(instead, kind)
-    return kind
-
-
-# Two folders or more: a single one, such as "/usr", is the same on every machine.
-_ABSOLUTE = re.compile(r"(?<![\w./:>-])/(?:[^\s/'\"`:;,()\[\]<>|]+/){2,}")
-_PARTICULARS = (
-    (re.compile(r" \[\S+:\d+: .*$"), ""),  # diagnose.py's source line
-    (re.compile(r"<[^<>]*>"), "<>"),
-    (re.compile(r"[\w$]*dispatch_\d\w*"), "dispatch"),
-    (re.compile(r"(?<![A-Za-z_])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?:x\d+)*"), "N"),  # not f32, conv2d
-)
 
 
 def _reached(record: Record, ended: Outcome, referenced: bool) -> str:

@@ -19,8 +19,8 @@ from scripts.run import outputs
 INTERVALS = """\
 Milliseconds of a call that nothing disturbed and, in brackets, the 99 % interval (docs/timing.md says how they are found).
 **Bold**: the fastest of a model on a device, and every latency that cannot be told from it, because the interval of their
-ratio contains 1. Rows of a model are timed in turns, so ratios are known better than latencies: intervals of latencies may
-overlap where that of the ratio does not contain 1.
+ratio contains 1. Nothing is bold where such an interval is wider than ±25 %, because it decides nothing. Rows of a model are timed in
+turns, so ratios are known better than latencies: intervals of latencies may overlap where that of the ratio does not contain 1.
 """
 NO_INTERVALS = """\
 Milliseconds of a call that nothing disturbed (docs/timing.md). There are no intervals, as no row was timed in 3 generations, and

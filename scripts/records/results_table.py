@@ -148,7 +148,7 @@ def _fastest(line: ModelRows) -> Iterator[Column]:
     """Yield the columns of the fastest latencies among those that can be compared.
 
     These are the lowest latency, and all others for which the interval of the ratio to the lowest contains 1. There is
-    no fastest latency if no other one has such an interval.
+    no fastest latency if no other one has such an interval, or if one of them is too wide to tell (Interval.is_telling).
     """
     groups: dict[Any, dict[Column, Timing]] = {}
     for column, row in line.entries.items():
@@ -156,14 +156,14 @@ def _fastest(line: ModelRows) -> Iterator[Column]:
             groups.setdefault(row.conditions, {})[column] = row.timing
     for group in groups.values():
         best = min(group, key=lambda column: group[column].ms)
-        slower = {
-            column: found.interval().low
+        others = {
+            column: found.interval()
             for column, one in group.items()
             if column != best and (found := speedups.difference(one.latency, group[best].latency))
         }
-        if slower:
+        if others and all(ratio.is_telling for ratio in others.values()):
             yield best
-        yield from (column for column, low in slower.items() if low <= 1)
+            yield from (column for column, ratio in others.items() if ratio.low <= 1)
 
 
 def in_order(lines: Sequence[ModelRows]) -> list[Column]:

@@ -114,7 +114,7 @@ def plain_table(*head: str, gap: int = 2) -> RichTable:
 def _legend(table: Table) -> Iterator[str]:
     if table.has_intervals:
         yield "±: 99 % interval, its wider side"
-        yield f"{FASTEST}: the fastest on its device, and what cannot be told from it"
+        yield f"{FASTEST}: the fastest on its device, and what cannot be told from it; none where a ratio is not known to 25 %"
     else:
         yield "no intervals: they need 3 generations; so nothing is called the fastest"
     if table.doubts:

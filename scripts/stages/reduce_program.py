@@ -7,12 +7,13 @@ Two failures to compile are the same if they have the same reason and the same m
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from scripts.iree.tools import Compiler
 SLOWER = 3.0
 """A part may take this many times as long as the whole program, and at least LEAST_S."""
 LEAST_S = 30.0
+OPT_LEVEL = "--iree-opt-level="
+OPT_LEVELS = ("O0", "O1", "O2", "O3")
 
 
 def main() -> None:
@@ -99,14 +102,13 @@ class Reduction:
         if not whole.returncode:
             raise NotReducible("it compiles; there is no failure to reduce it for")
         limit_s = self._limit_s(started)
-        wanted = failures.signature(next(failures.diagnoses(whole)))
+        wanted = failures.kind_of(next(failures.diagnoses(whole)))
 
         def fails(text: str) -> bool:
             left_s = self.deadline - time.monotonic()
             if left_s < 0:
                 return False
-            compiled = compiler.run(text, min(limit_s, max(1.0, left_s)))
-            return wanted in map(failures.signature, failures.diagnoses(compiled))
+            return wanted in failures.kinds(compiler.run(text, min(limit_s, max(1.0, left_s))))
 
         def bypassed(
             of: Program, kept: Collection[int]
@@ -136,7 +138,16 @@ class Reduction:
         kept, instead = bypassed(small, small.operations)
         if instead:
             text = small.part(kept, None, instead)
-        return self._reduced(text, steps, {"signature": list(wanted)})
+
+        def ending(at: Compiler) -> str:
+            compiled = at.run(text, limit_s)
+            if not compiled.returncode:
+                return "reaches the time limit" if compiled.returncode is None else "compiles"
+            kinds = failures.kinds(compiled)
+            return "fails in the same way" if wanted in kinds else f"fails with {kinds[0][1]}"
+
+        said = {"signature": list(wanted), "opt_levels": _by_level(compiler, ending)}
+        return self._reduced(text, steps, said)
 
     def of_mismatch(self, comparison: Comparison, folder: Path) -> Reduced:
         """Reduce a program that computes other values with one set of flags than with the other.
@@ -171,8 +182,18 @@ class Reduction:
         difference = comparison.difference(text, limit_s)
         if difference is None:
             raise NotReducible("its reduced program does not show the difference again")
-        mismatch.save(folder, difference.inputs, difference.right)
+        mismatch.save(
+            folder,
+            input=difference.inputs,
+            expected=difference.right,
+            computed=difference.computed,
+        )
+
+        def ending(at: Compiler) -> str:
+            return dataclasses.replace(comparison, wrong=at).ending(text, limit_s)
+
         said = {
+            "opt_levels": _by_level(comparison.wrong, ending),
             "output": difference.output,
             "largest_difference": difference.largest,
             "largest_value": difference.scale,
@@ -195,6 +216,19 @@ class Reduction:
             **said,
         }
         return Reduced(text, report)
+
+
+def _by_level(compiler: Compiler, ending: Callable[[Compiler], str]) -> dict[str, str]:
+    """How a compiler ends at each opt level, with its other flags as they are; {} if they name none."""
+    if not any(flag.startswith(OPT_LEVEL) for flag in compiler.flags):
+        return {}
+    found = {}
+    for level in OPT_LEVELS:
+        flags = (
+            f"{OPT_LEVEL}{level}" if flag.startswith(OPT_LEVEL) else flag for flag in compiler.flags
+        )
+        found[level] = ending(dataclasses.replace(compiler, flags=tuple(flags)))
+    return found
 
 
 def _is_valid(text: str) -> bool:

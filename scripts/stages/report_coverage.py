@@ -19,6 +19,7 @@ from scripts.records.coverage import COLUMNS, ENDINGS
 from scripts.records.markdown import text
 from scripts.records.provenance import Provenance
 from scripts.records.results_file import BadRecords, Record, read
+from scripts.supervise import same_failure
 
 LOWERING_PATH = ["frontend", "target"]
 MODEL = ["suite", "model"]
@@ -173,7 +174,7 @@ def reasons(cells: pd.DataFrame) -> pd.DataFrame:
     """Why cells are not verified, the most frequent reason first, each with the cells concerned."""
     names = cells.groupby("model")["suite"].transform("nunique")
     label = cells["model"].where(names == 1, cells["suite"] + "/" + cells["model"])
-    labelled = cells.assign(label=label, kind=cells["detail"].map(coverage.kind_of))
+    labelled = cells.assign(label=label, kind=cells["detail"].map(same_failure.signature))
     every = labelled.groupby("label")[LOWERING_PATH].apply(
         lambda group: list(group.itertuples(index=False, name=None))
     )
@@ -182,7 +183,7 @@ def reasons(cells: pd.DataFrame) -> pd.DataFrame:
     for (stage, status, reason, _), group in stopped.groupby(
         ["stopped_at", "status", "reason", "kind"], sort=False
     ):
-        detail = coverage.readable(group["detail"].iloc[0])
+        detail = same_failure.readable(group["detail"].iloc[0])
         rows.append((len(group), stage, status, reason, detail, where(group, every)))
     columns = ["cells", "stage", "status", "reason", "detail", "where"]
     found = pd.DataFrame(rows, columns=columns)

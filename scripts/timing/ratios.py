@@ -28,6 +28,9 @@ PRIOR = 4
 """The degrees of freedom for which the noise of a group counts in the interval of a ratio (`of_logs`)."""
 SAME = 1.05
 """Two latencies are the same if the interval of their ratio is within 1 / SAME and SAME."""
+CLOSE = 1.25
+"""Two latencies are close if the interval of their ratio contains 1 and reaches no further than by this factor to both sides of
+the ratio. A wider one says nothing about them."""
 
 FASTER, SLOWER, ALIKE, UNDECIDED = "faster", "slower", "same", "undecided"
 VERDICTS = (FASTER, SLOWER, ALIKE, UNDECIDED)
@@ -45,6 +48,11 @@ class Interval:
     def half_width(self) -> float:
         """Half the length of the interval of the logarithm: 0.05 is ±5 %."""
         return math.log(self.high / self.low) / 2
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it says which of two latencies is lower, or that they are close."""
+        return self.low > 1 or self.high < 1 or self.half_width <= math.log(CLOSE)
 
     @property
     def verdict(self) -> str:

@@ -47,7 +47,11 @@ def judge(path: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
     """Names of the rewrites, whether anything changed, and whether the results are the same."""
     want = module(*[tensor.clone() for tensor in inputs])
     program = torch.export.export(module.eval(), inputs, strict=False)
-    if path in ("xla", "speed"):
+    if path == "xla":
+        from scripts.exporters import torch_xla
+
+        program = program.run_decompositions(dict(torch_xla.DECOMPOSITIONS))
+    elif path == "speed":
         program = program.run_decompositions({})
     else:
         from torch_mlir.extras.fx_decomp_util import get_decomposition_table
@@ -57,13 +61,17 @@ def judge(path: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
     names = fx_rewrites.apply(program, wanted(path))
     shapes = [node.meta.get("val") for node in program.graph.nodes if node.op == "call_function"]
     dynamic = sum(not isinstance(s, int) for v in shapes if hasattr(v, "shape") for s in v.shape)
+    touched = str(program.graph) != before
+    ops = sorted({str(n.target) for n in program.graph.nodes if n.op == "call_function"})
+    if path == "xla":
+        program = program.run_decompositions()  # as PyTorch/XLA does it
     got = program.module()(*[tensor.clone() for tensor in inputs])
     return {
         "rewrites": names,
-        "touched": str(program.graph) != before,
+        "touched": touched,
         "dynamic": dynamic,
         "equal": same(got, want),
-        "ops": sorted({str(n.target) for n in program.graph.nodes if n.op == "call_function"}),
+        "ops": ops,
     }
 
 
@@ -194,6 +202,23 @@ def boolean_scan(rng: random.Random):
     shape = tuple(rng.randint(1, 6) for _ in range(2))
     dim = rng.randrange(-2, 2)
     return lambda x: scan(x > 0, dim), (torch.randn(shape),)
+
+
+class LastStates(torch.nn.Module):
+    """The last states of an LSTM, hidden and cell."""
+
+    def __init__(self, **options) -> None:
+        super().__init__()
+        self.lstm = torch.nn.LSTM(3, 4, **options)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack(self.lstm(x)[1])
+
+
+def last_states(rng: random.Random):
+    flags = {name: rng.random() < 0.5 for name in ("batch_first", "bidirectional")}
+    model = LastStates(num_layers=rng.randint(1, 3), **flags)
+    return model, (torch.randn(rng.randint(2, 4), rng.randint(2, 4), 3),)
 
 
 def constant_nonzero(rng: random.Random):
@@ -533,7 +558,7 @@ def unset_values(rng: random.Random):
 
 FAMILIES = (
     *(scatter_reduce, rows, many_rows, masked_graph, counted_mask, negative_index),
-    *(arange_index, boolean_scan, constant_nonzero, plain, bags, uneven_bags),
+    *(arange_index, boolean_scan, last_states, constant_nonzero, plain, bags, uneven_bags),
     *(
         aggregated,
         kept_aggregation,

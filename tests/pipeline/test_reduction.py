@@ -94,6 +94,7 @@ def test_a_program_that_does_not_compile_is_reduced_to_the_operation_at_fault_wi
     found, text = reduce(FAILING, "--flags", json.dumps(FLAGS))
     assert found["operations"] == {"stablehlo.custom_call": 1}
     assert (found["of"], found["complete"]) == (7, True)
+    assert found["opt_levels"] == dict.fromkeys(("O0", "O1", "O2", "O3"), "fails in the same way")
     assert "(%arg0: tensor<1xf32>, %arg1: tensor<1xf32>) -> tensor<1xf32>" in text
 
 
@@ -102,7 +103,9 @@ def test_a_program_with_wrong_values_is_reduced_to_the_operation_that_computes_t
     assert found["report"]["operations"] == {"stablehlo.tanh": 1}
     assert found["report"]["of"] == 6
     assert "stablehlo.tanh" in found["text"]
-    assert found["shapes"] == {"input_0.npy": [4, 1], "expected_0.npy": [4, 1]}
+    shown = ("input_0.npy", "expected_0.npy", "computed_0.npy")
+    assert found["shapes"] == {name: [4, 1] for name in shown}
+    assert found["report"]["opt_levels"] == {"O0": "right", "O1": "right", "O2": "wrong", "O3": "wrong"}  # fmt: skip
 
 
 def test_a_program_with_the_same_values_is_not_reduced(parts):

@@ -83,10 +83,12 @@ def run(
     *values: np.ndarray,
     flags: tuple[str, ...] = (),
     changing: tuple[int, ...] = (),
+    compiles: bool = True,
 ) -> dict:
-    """Rewrite, compile and call a program in the iree environment. `changing`: arguments that are weights and change."""
+    """Rewrite, compile (if `compiles`) and call a program in the iree environment. `changing`: arguments that are weights and
+    change."""
     inputs = [{"values": value.tolist(), "dtype": str(value.dtype)} for value in values]
-    case = {"text": text, "inputs": inputs, "flags": flags, "changing": changing}
+    case = {"text": text, "inputs": inputs, "flags": flags, "changing": changing, "compiles": compiles}  # fmt: skip
     return in_environment(environments / "iree/bin/python", "rewrites_in_iree", case=case)
 
 
@@ -126,6 +128,83 @@ def test_sorts_of_one_tensor_do_not_share_the_positions_that_they_carry(environm
     assert found["rewrites"] == ["sort positions i64 to i32", "sort with positions of its own"]
     up = np.argsort(values, axis=1)
     assert found["values"] == np.concatenate([up, up[:, :-4:-1]], axis=1).tolist()
+
+
+ONE_HOT = """
+module @m {{
+  func.func @main(%labels: tensor<4xi32>, %table: tensor<3x2xi32>) -> tensor<4x2xf32> {{
+    %classes = stablehlo.iota dim = 1 : tensor<4x3xi32>
+    %wide = stablehlo.broadcast_in_dim %labels, dims = [0] : (tensor<4xi32>) -> tensor<4x3xi32>
+    %hit = stablehlo.compare EQ, %wide, %classes : (tensor<4x3xi32>, tensor<4x3xi32>) -> tensor<4x3xi1>
+    %one_hot = stablehlo.convert %hit : (tensor<4x3xi1>) -> tensor<4x3x{kind}>
+    %w = stablehlo.convert %table : (tensor<3x2xi32>) -> tensor<3x2x{kind}>
+    %0 = stablehlo.dot_general %one_hot, %w, contracting_dims = [1] x [0] : (tensor<4x3x{kind}>, tensor<3x2x{kind}>) -> tensor<4x2x{kind}>
+    %1 = stablehlo.convert %0 : (tensor<4x2x{kind}>) -> tensor<4x2xf32>
+    return %1 : tensor<4x2xf32>
+  }}
+}}
+"""
+BYTES = """
+module @m {
+  func.func @main(%bytes: tensor<4x3xi8>, %w: tensor<2x4xf32>) -> tensor<2x3xf32> {
+    %unsigned = stablehlo.bitcast_convert %bytes : (tensor<4x3xi8>) -> tensor<4x3xui8>
+    %x = stablehlo.convert %unsigned : (tensor<4x3xui8>) -> tensor<4x3xf32>
+    %0 = stablehlo.dot_general %w, %x, contracting_dims = [1] x [0] : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+    return %0 : tensor<2x3xf32>
+  }
+}
+"""
+LEVELS = pytest.mark.parametrize("level", ["O0", "O1", "O2", "O3"])
+
+
+@LEVELS
+@pytest.mark.parametrize("kind", ["f32", "i32"])
+def test_a_product_with_converted_booleans_is_right_at_every_level(environments, level, kind):
+    labels, table = np.array([2, 0, 1, 2], np.int32), np.array([[1, 2], [3, 4], [5, 6]], np.int32)
+    text, flag = ONE_HOT.format(kind=kind), f"--iree-opt-level={level}"
+    found = run(environments, text, labels, table, flags=(flag,))
+    assert found["rewrites"] == ["i1 converted before the product"]
+    assert found["values"] == table[labels].tolist()
+
+
+@LEVELS
+def test_a_product_with_converted_unsigned_integers_is_right_at_every_level(environments, level):
+    values = np.array([[255, 128, 127], [3, 200, 0], [1, 2, 129], [254, 0, 9]], np.uint8)
+    w = np.array([[1, -2, 3, 4], [0, 5, -6, 7]], np.float32)
+    flag = f"--iree-opt-level={level}"
+    found = run(environments, BYTES, values.view(np.int8), w, flags=(flag,))
+    assert found["rewrites"] == ["ui8 converted before the product"]
+    assert found["values"] == (w @ values).tolist()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rewritten"),
+    [
+        ("i1", "f32", True),
+        ("i1", "i64", True),
+        ("ui8", "f16", True),
+        ("ui16", "i32", True),
+        ("i8", "f32", False),
+        ("f16", "f32", False),
+        ("i1", "ui32", False),
+    ],
+)
+@pytest.mark.parametrize("use", ["dot_general", "multiply"])
+def test_only_booleans_and_unsigned_operands_of_products_have_an_absolute_value(
+    environments, before, after, rewritten, use
+):
+    kind = f"tensor<2x2x{after}>"
+    product = {"dot_general": f"%c, %c, contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}", "multiply": f"%c, %c : {kind}"}  # fmt: skip
+    text = f"""
+    func.func @main(%a: tensor<2x2x{before}>) -> ({kind}, {kind}) {{
+      %c = stablehlo.convert %a : (tensor<2x2x{before}>) -> {kind}
+      %0 = stablehlo.{use} {product[use]}
+      return %0, %c : {kind}, {kind}
+    }}"""
+    found = run(environments, text, compiles=False)
+    names = [f"{before} converted before the product"]
+    assert found["rewrites"] == (names if rewritten and use == "dot_general" else [])
+    assert found["text"].count("stablehlo.abs") == len(found["rewrites"])
 
 
 def test_a_program_that_needs_none_has_no_rewrite(environments):

@@ -272,6 +272,19 @@ def test_the_first_release_that_fails_is_found_with_reproducers_and_an_issue(rel
     assert "/bisect-" not in issue
 
 
+def test_the_issue_has_the_reduced_program_of_a_bundle_of_the_same_program(releases, run):
+    releases |= {"3.8.0": {}, "3.9.0": {"error": ERROR}, "3.10.0": {"error": ERROR}}
+    bundle = Path("results/bundles/conv__mlir__llvm-cpu")
+    bundle.mkdir(parents=True)
+    test_bundle.reduction(bundle)
+    for program, is_same in (("func.func @main()\n", True), ("func.func @other()\n", False)):
+        (bundle / "program.mlir").write_text(program)
+        run("--good", "3.8.0", "--bad", "3.10.0")
+        issue = Path("results/bisect/conv__mlir__llvm-cpu/ISSUE.md").read_text()
+        assert ("| O2 | wrong |" in issue) is is_same
+        assert "| 3.8.0 | ok, 100 bytes |" in issue
+
+
 def test_an_improvement_is_found_from_the_newer_end(releases, run):
     releases |= {v: {"error": ERROR} for v in ("3.8.0", "3.9.0")} | {v: {} for v in ("3.10.0", "3.11.0", "3.12.0")}  # fmt: skip
     said = run("--good", "3.12.0", "--bad", "3.8.0")

@@ -13,7 +13,9 @@ from scripts.core import atomic, tensors
 from scripts.core.tensors import Signature, TensorType
 from scripts.features.reproduce import bundling
 from scripts.features.reproduce import case as cases
+from scripts.features.reproduce.reduction import mismatch
 from scripts.features.reproduce.verbs import bundle as command
+from scripts.iree import shell
 from scripts.records import results_file
 from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
@@ -169,6 +171,42 @@ def test_a_cell_without_a_failure_is_not_reduced_and_has_a_reproducer(tree, monk
     said = capsys.readouterr().out
     assert f"note: {CELL}: only failures to compile and wrong results on a CPU are reduced" in said
     assert Path("results/bundles/conv__mlir__llvm-cpu.tar.zst").exists()
+
+
+def reduction(folder: Path, **report) -> None:
+    """Write what a reduction leaves in the folder of a bundle."""
+    (folder / "reduced.mlir").write_text("func.func @main() // small\n")
+    levels = {"O1": "right", "O2": "wrong"}
+    atomic.write_json(folder / "reduction.json", {"of": 40, "opt_levels": levels, **report})
+
+
+def test_the_issue_of_wrong_values_has_the_reduced_program_its_opt_levels_and_values(tmp_path):
+    reduction(tmp_path, output=0)
+    arrays = {"input": 3.0, "expected": 1.5, "computed": -1.5}
+    mismatch.save(tmp_path, **{name: [np.full(2, value)] for name, value in arrays.items()})
+    said = bundling.described_reduction(tmp_path)
+    assert "Reduced from 40 operations" in said
+    assert "```mlir\nfunc.func @main() // small\n```" in said
+    assert "| O1 | right |\n| O2 | wrong |" in said
+    assert "right (O0) =\n[1.5 1.5]\ncomputed =\n[-1.5 -1.5]" in said
+    mismatch.save(tmp_path, input=[np.zeros(1000)])
+    assert "The largest difference is at [0]: -1.5, expected 1.5." in bundling.described_reduction(tmp_path)  # fmt: skip
+
+
+def test_the_issue_gives_the_commands_of_the_reduced_program_first(tree, run, ended):
+    records = tree(ended("error", "compile", CELL, "shared-memory-limit", DETAIL))
+    run(CELL)
+    [record] = [one for one in results_file.read(records) if one["cell"] == CELL]
+    folder = Path("results/bundles/conv__mlir__llvm-cpu")
+    assert "`./run.sh` in the attached" in (folder / "ISSUE.md").read_text()
+    reduction(folder)
+    commands = [["iree-compile", "reduced.mlir"]]
+    shell.write(folder / bundling.REDUCED_SCRIPT, "", "3", commands)
+    bundling.write_issue(cases.case_of(Path.cwd(), record), folder)
+    issue = (folder / "ISSUE.md").read_text()
+    assert "`./run_reduced.sh` in the attached" in issue
+    assert "```sh\niree-compile \\\n    reduced.mlir\n```" in issue
+    assert "right (O0)" not in issue
 
 
 def test_failures_with_the_same_message_have_one_reproducer(tree, run, ended):

@@ -3,14 +3,12 @@
 import re
 import time
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.features.reproduce.reduction import failures, shrinking
 from scripts.features.reproduce.reduction.shrinking import Search
 from scripts.iree.tools import Compiled, Compiler
-from scripts.supervise.diagnose import Diagnosis
 
 LATER = 1e9
 
@@ -76,29 +74,6 @@ def test_no_part_is_tested_twice():
 def test_results_that_are_not_needed_are_left_out():
     assert shrinking.fewer("abcde", lambda some: {"b", "d"} <= set(some)) == ["b", "d"]
     assert shrinking.fewer("abc", lambda some: True) == ["c"]
-
-
-SHARED = "function 'main_dispatch_4_conv_56x56x64x3x3x64_f32' uses 81920 bytes of shared memory; exceeded the limit of 65536 bytes [program.mlir:227: %8 = stablehlo.convolution(%7)]"
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (SHARED, "function 'main_dispatch_0_matmul' uses 70000 bytes of shared memory; exceeded the limit of 65536 bytes"),
-        ("failed to legalize 'torch.operator' : tensor<3x4xf32>", "failed to legalize 'torch.aten.x' : tensor<f16>"),
-        ('failed to bufferize op [program.mlir:586: %145 = x "y"]', "failed to bufferize op"),
-        ("no value %3 for @main$async", "no value %12 for @other"),
-    ],
-)  # fmt: skip
-def test_names_numbers_and_types_do_not_make_another_failure(one, other):
-    assert failures.normalised(one) == failures.normalised(other)
-
-
-def test_other_words_or_another_reason_are_another_failure():
-    of = failures.signature(Diagnosis("error", "shared-memory-limit", SHARED))
-    assert of[2] == "function '…' uses N bytes of shared memory; exceeded the limit of N bytes"
-    assert of != failures.signature(Diagnosis("error", "distribution", SHARED))
-    assert of != failures.signature(Diagnosis("error", "shared-memory-limit", "uses shared memory"))
 
 
 def test_the_lines_that_a_compiler_names_are_those_of_the_program():

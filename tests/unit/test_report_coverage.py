@@ -135,38 +135,6 @@ def wrapped(rows: list[dict]) -> list[Record]:
     return [Record(Path("r.jsonl"), line, row) for line, row in enumerate(rows, start=1)]
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("uses 131072 bytes [p.mlir:7: %3 = a.b]", "uses 1 bytes [p.mlir:9: %4 = c.d]", True),
-        ("function 'main$async_dispatch_8_add_7x5xf32'", "function 'main_dispatch_9_mul'", True),
-        ("max error 1.5e-03 of (1, 2)", "max error 7 of (3, 4)", True),
-        ("op 'a.b' : tensor<1x2xf32>", "op 'a.b' : tensor<?x7xbf16>", True),
-        ("in run (/a/b/x.py:9)", "in run (/c/d/e/x.py:7)", True),
-        ("failed to legalize 'a.b'", "failed to legalize 'a.c'", False),
-        ("no kernel for f32", "no kernel for f16", False),
-        ("conv2d failed", "conv3d failed", False),
-        ("not [a:b] here", "not [a:c] here", False),
-    ],
-)
-def test_details_that_differ_in_numbers_types_or_place_are_of_one_kind(one, other, same):
-    assert (coverage.kind_of(one) == coverage.kind_of(other)) is same
-
-
-@pytest.mark.parametrize(
-    ("detail", "shown"),
-    [
-        ("at /home/me/venv/lib/x.py:3", "at …/x.py:3"),
-        ("('/opt/a/b.so' missing)", "('…/b.so' missing)"),
-        ("c/runtime/src/iree/q.c:28: DATA_LOSS", "c/runtime/src/iree/q.c:28: DATA_LOSS"),
-        ("see https://iree.dev/a/b/c", "see https://iree.dev/a/b/c"),
-        ("and/or  'a'/'b'\n/usr/x", "and/or 'a'/'b' /usr/x"),
-    ],
-)
-def test_a_detail_is_one_line_without_the_folders_of_a_machine(detail, shown):
-    assert coverage.readable(detail) == shown
-
-
 def two_lowering_paths(results) -> None:
     """A second frontend, so that a model has four cells; not the second by name."""
     other = Frontend("exp", "torch_xla", "torch-mlir", {})

@@ -24,7 +24,7 @@ from scripts.features.report.web.views import of_rows
 from scripts.matrix import feature
 from scripts.matrix.stages import status_path
 from scripts.records import latency_page, row_set, speedups
-from scripts.records.clusters import clusters, signature
+from scripts.records.clusters import clusters
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import Table
 from scripts.records.row import COMPILED, FAILED, NO_DEVICE, OTHER_PATH, VERIFIED
@@ -205,20 +205,6 @@ def test_the_means_are_those_of_latency_md(source):
     quantiles = dict(found["quantiles"])
     assert quantiles[0] == pytest.approx(2.57583, abs=1e-4)
     assert quantiles[0.2] == pytest.approx(4.03214, abs=1e-4)  # five degrees of freedom
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("'func.func' op failed to distribute [p.mlir:5: %1 = x]", "'func.func' op failed to distribute", True),
-        ("%12 uses 81920 bytes of @foo", "%3 uses 65536 bytes of @bar_1", True),
-        ("function 'main_dispatch_4_conv_56x56' uses 1 bytes", "function 'main_dispatch_9_x' uses 2 bytes", True),
-        ("failed to legalize operation 'torch.aten.sort'", "failed to legalize operation 'torch.aten.topk'", False),
-        ("tensor<4xf32> at 0x7f01 in /a/b/c.py:12", "tensor<8xf16> at 0x9a in /d/e/f.py:7", True),
-    ],
-)  # fmt: skip
-def test_failures_of_one_cause_have_one_signature(one, other, same):
-    assert (signature(one) == signature(other)) is same
 
 
 def test_clusters_have_their_cells_commands_remedies_and_what_they_alone_block(source):

@@ -61,12 +61,17 @@ def test_the_fastest_is_marked_alone_where_no_other_can_be_taken_for_it():
 def test_what_cannot_be_told_from_the_fastest_is_marked_too():
     rows = [record(EAGER, steady(5.05, 1)), record(TORCH, steady(5)), record(HLO, steady(9))]
     assert fastest(*rows) == {EAGER, TORCH}
-    restless = [
-        record(EAGER, unsteady(6, 1)),
-        record(TORCH, steady(5)),
-        record(HLO, unsteady(6, 2)),
-    ]
-    assert fastest(*restless) == {EAGER, TORCH, HLO}
+
+
+def test_nothing_is_called_the_fastest_where_the_interval_of_a_ratio_to_it_is_wide():
+    steadier = [record(TORCH, steady(5)), record(INDUCTOR, steady(9))]
+    assert fastest(record(EAGER, unsteady(6, 1)), *steadier) == set()
+    assert fastest(record(EAGER, unsteady(4, 1)), *steadier) == set()
+    assert fastest(record(EAGER, unsteady(6, 1)), *steadier, record(HLO, steady(0.1))) == {HLO}
+
+
+def test_a_wide_interval_says_which_is_faster_where_it_excludes_1():
+    assert fastest(record(EAGER, unsteady(600, 1)), record(TORCH, steady(5))) == {TORCH}
 
 
 def test_latencies_that_move_together_are_told_apart():
@@ -93,15 +98,19 @@ latencies = st.lists(st.floats(0.5, 50), min_size=6, max_size=6)
 
 
 @given(st.lists(latencies, min_size=2, max_size=5))
-def test_a_latency_without_a_mark_differs_from_the_fastest_beyond_the_interval(values):
+def test_a_mark_means_that_the_ratio_to_the_fastest_is_known_to_be_about_1(values):
     columns = [Column(f"f{number}", "cpu") for number in range(len(values))]
     [row] = Table.of(map(record, columns, values)).rows
     known = {column: entry.timing.latency for column, entry in row.entries.items()}
     best = min(known, key=lambda column: known[column]["ms"])
-    assert best in row.fastest
-    for column, one in known.items():
-        differs = speedups.difference(one, known[best]).interval().low > 1
-        assert (column in row.fastest) == (not differs or column == best)
+    ratios_to_it = {
+        column: speedups.difference(one, known[best]).interval()
+        for column, one in known.items()
+        if column != best
+    }
+    close = {column for column, ratio in ratios_to_it.items() if ratio.low <= 1}
+    is_known = all(ratios_to_it[column].half_width <= math.log(1.25) for column in close)
+    assert row.fastest == ({best, *close} if is_known else set())
 
 
 def mean_of(table: Table, column: Column, test="eval"):

@@ -10,7 +10,7 @@ from scripts.records import screen, wording
 from scripts.records.results_table import Table
 from scripts.records.row import Column
 from scripts.records.screen import Screen
-from tests.rows import real, record, steady
+from tests.rows import real, record, steady, unsteady
 
 EAGER, TORCH, HLO = Column("eager"), Column("torch", "cpu"), Column("stable-hlo", "cpu")
 
@@ -52,6 +52,14 @@ def test_the_fastest_has_a_star_and_a_doubt_a_dagger():
     assert "9.00 " in (text := shown(Table.of(rows), 100))
     assert "*†5.00 " in text
     assert "*9.00" not in text
+
+
+def test_nothing_has_a_star_where_a_ratio_is_hardly_known():
+    rows = [record(EAGER, unsteady(4, 1)), record(TORCH, unsteady(5, 2))]
+    text = shown(Table.of(rows), 100)
+    assert "±" in text
+    assert "*4.00" not in text
+    assert "*5.00" not in text
 
 
 def test_a_failed_cell_shows_its_reason_which_breaks_at_hyphens_where_it_has_to():

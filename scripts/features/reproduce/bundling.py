@@ -19,10 +19,12 @@ from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.matrix import stages, threads, training
 from scripts.matrix.cell import frontend_test
+from scripts.records import markdown
 from scripts.supervise import outcome
 
 SCRIPT, LOG = "run.sh", "log.txt"
-PROGRAM, REDUCED, WEIGHTS = "program.mlir", "reduced.mlir", "weights.irpa"
+PROGRAM, WEIGHTS = "program.mlir", "weights.irpa"
+REDUCED, REDUCED_SCRIPT, REDUCTION = "reduced.mlir", "run_reduced.sh", "reduction.json"
 SPLATS = "weights.flags"
 """Flags of iree-create-parameters, one per weight."""
 SPLAT = "0.01"
@@ -100,9 +102,8 @@ def _write_tensors(folder: Path, file: Path, prefix: str, types: tuple[TensorTyp
         tensors.as_native(stored[f"{prefix}{number}"], kind.dtype).tofile(folder / f"{number}.bin")
 
 
-def write_issue(case: Case, folder: Path, reduced: str = "") -> None:
-    """Write the issue of a case beside its run.sh and log. `reduced`: the program of few operations that fails in the same
-    way, if there is one."""
+def write_issue(case: Case, folder: Path) -> None:
+    """Write the issue of a case beside its run.sh and log. It has the reduced program of the folder, if there is one."""
     if case.ended.stage == COMPILE:
         what = "does not compile"
     elif case.ended.reason == WRONG_RESULT:
@@ -113,10 +114,10 @@ def write_issue(case: Case, folder: Path, reduced: str = "") -> None:
         what = f"compiles, and fails when it runs ({case.ended.status})"
     log = issue.clipped((folder / LOG).read_text(encoding="utf-8"), case.ended.detail)
     happened = f"A program that {case.exporter} exported (input dialect: {case.dialect}) {what}:\n\n{issue.fenced('text', log)}"
-    small = ""
-    if reduced:
-        happened += f"\n\nReduced to few operations that fail in the same way:\n\n{issue.fenced('mlir', reduced)}"
-        small = " (`./run_reduced.sh`: the reduced program)"
+    script, whole = SCRIPT, ""
+    if reduced := described_reduction(folder):
+        happened += f"\n\n{reduced}"
+        script, whole = REDUCED_SCRIPT, f" (`./{SCRIPT}`: with the whole program)"
     versions = dict(case.versions)
     issue.write(
         folder,
@@ -124,14 +125,35 @@ def write_issue(case: Case, folder: Path, reduced: str = "") -> None:
         f"[{case.ended.reason or case.ended.status}] {issue.shortened(case.ended.detail, case.cell)}",
         {
             "What happened?": happened,
-            "Steps to reproduce your issue": f"`./{SCRIPT}` in the attached folder does this, with nothing but the wheels of IREE{small}:\n\n"
-            + issue.fenced("sh", shell.steps(folder / SCRIPT)),
+            "Steps to reproduce your issue": f"`./{script}` in the attached folder does this, with nothing but the wheels of IREE{whole}:\n\n"
+            + issue.fenced("sh", shell.steps(folder / script)),
             "Version information": issue.listed(
                 {case.exporter if name == "frontend" else name: versions[name] for name in versions}
             ),
             "Additional context": f"Cell `{case.cell}` of vmfbench: {case.ended.status} ({case.ended.reason or 'no failure'}).",
         },
     )
+
+
+def described_reduction(folder: Path) -> str:
+    """What an issue says of the reduced program in the folder of a bundle: its text, the opt levels, and the values if they are
+    wrong; "" if there is none."""
+    if not (folder / REDUCED).is_file():
+        return ""
+    report = atomic.read_json(folder / REDUCTION)
+    program = (folder / REDUCED).read_text(encoding="utf-8")
+    parts = [
+        f"Reduced from {report['of']} operations to few that fail in the same way:",
+        issue.fenced("mlir", program),
+    ]
+    if levels := report["opt_levels"]:
+        found = markdown.table(("--iree-opt-level", "reduced program"), levels.items())
+        parts.append(f"With the other flags as below:\n\n{found.strip()}")
+    if right := mismatch.saved(folder, "expected"):
+        n = report["output"]
+        inputs, wrong = mismatch.saved(folder, "input"), mismatch.saved(folder, "computed")
+        parts.append(issue.values(inputs, right[n], wrong[n], ("right (O0)", "computed")))
+    return "\n\n".join(parts)
 
 
 def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
@@ -151,7 +173,7 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
         )
         return
     place = folder.absolute()
-    out, report = place / REDUCED, place / "reduction.json"
+    out, report = place / REDUCED, place / REDUCTION
     options = [
         *("--program", str(place / PROGRAM), "--flags", json.dumps(case.flags)),
         *("--budget", f"{budget_s:g}", "--out", str(out), "--out-report", str(report), *mode),
@@ -166,7 +188,7 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
         print(f"note: {case.cell}: {error}")
         return
     steps = [compiling(case, REDUCED, "reduced.vmfb")]
-    inputs, outputs = (len([*folder.glob(f"{name}_*.npy")]) for name in ("input", "expected"))
+    inputs, outputs = (len(mismatch.saved(folder, name)) for name in ("input", "expected"))
     if outputs:
         # The difference from which the search has called values different.
         tolerance = mismatch.RELATIVE * atomic.read_json(report)["largest_value"]
@@ -178,12 +200,12 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
             ]
         )
     shell.write(
-        folder / "run_reduced.sh",
+        folder / REDUCED_SCRIPT,
         f"{case.cell}: the few operations of {REDUCED}, which fail in the same way.",
         str(case.versions["iree"]),
         steps,
     )
-    write_issue(case, folder, out.read_text(encoding="utf-8"))
+    write_issue(case, folder)
 
 
 def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 ISSUE = "ISSUE.md"
 IREE = "https://github.com/iree-org/iree/issues"
@@ -11,6 +13,8 @@ IREE = "https://github.com/iree-org/iree/issues"
 LOG_LINES = 40
 LINE_CHARS = 400
 TITLE_CHARS = 120
+SHOWN = 64
+"""Tensors of at most this many values are printed in an issue."""
 
 
 def write(folder: Path, tracker: str, title: str, sections: Mapping[str, str]) -> None:
@@ -25,6 +29,23 @@ def fenced(kind: str, code: str) -> str:
     """A block of code in a language."""
     body = code.strip("\n")
     return f"```{kind}\n{body}\n```"
+
+
+def values(
+    inputs: Sequence[np.ndarray], right: np.ndarray, wrong: np.ndarray, names: tuple[str, str]
+) -> str:
+    """Inputs and a right and a wrong result, if they are small; else the largest difference. `names`: of the results."""
+    shown = {f"input {n}": one for n, one in enumerate(inputs)} | dict(
+        zip(names, (right, wrong), strict=True)
+    )
+    if all(array.size <= SHOWN for array in shown.values()):
+        texts = (f"{name} =\n{np.array2string(array, precision=4)}" for name, array in shown.items())  # fmt: skip
+        return fenced("text", "\n".join(texts))
+    if right.shape != wrong.shape:
+        return f"The result has shape {list(wrong.shape)}, expected {list(right.shape)}."
+    error = np.nan_to_num(np.abs(wrong.astype(np.float64) - right.astype(np.float64)), nan=np.inf)
+    at = tuple(int(i) for i in np.unravel_index(int(error.argmax()), error.shape))
+    return f"The largest difference is at {list(at)}: {wrong[at]:g}, expected {right[at]:g}."
 
 
 def listed(versions: Mapping[str, str | None]) -> str:

@@ -14,9 +14,9 @@ from scripts.features.compare import remeasuring
 from scripts.features.compare.bisection.trial import Trial
 from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import VERIFY, WRONG_RESULT
-from scripts.records.clusters import signature
 from scripts.supervise import in_turns
 from scripts.supervise.members import Member
+from scripts.supervise.same_failure import signature
 from scripts.timing import ratios
 from scripts.timing.ratios import Interval
 from scripts.timing.turns import Rule

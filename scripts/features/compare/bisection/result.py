@@ -72,8 +72,9 @@ class Result:
         return f"{text}. Between the two, {', '.join(self.between)} could not be judged"
 
 
-def write(result: Result, folder: Path) -> None:
-    """Write the result into a folder, which is emptied first."""
+def write(result: Result, folder: Path, bundle: Path) -> None:
+    """Write the result into a folder, which is emptied first. `bundle`: the folder of the cell's bundle, whose reduced program
+    the issue has if there is one of the same program."""
     shutil.rmtree(folder, ignore_errors=True)
     for trial in (result.before, result.after):
         below = folder / trial.version
@@ -97,7 +98,12 @@ def write(result: Result, folder: Path) -> None:
         ],
     }  # fmt: skip
     atomic.write_json(folder / REPORT, report)
-    _write_issue(result, folder)
+    program = bundle / bundling.PROGRAM
+    is_same = (
+        program.is_file()
+        and program.read_bytes() == result.subject.case.files[program.name].read_bytes()
+    )
+    _write_issue(result, folder, bundling.described_reduction(bundle) if is_same else "")
 
 
 def _side(case: Case, trial: Trial) -> Case:
@@ -113,8 +119,8 @@ def _side(case: Case, trial: Trial) -> Case:
     )
 
 
-def _write_issue(result: Result, folder: Path) -> None:
-    """Write the issue about the change, with the commands that show the bad side."""
+def _write_issue(result: Result, folder: Path, reduced: str) -> None:
+    """Write the issue about the change, with the commands that show the bad side. `reduced`: about the reduced program."""
     case, before, after = result.subject.case, result.before, result.after
     last, first = result.in_time
     tried = [(trial.version, trial.words) for trial in result.by_version]
@@ -130,6 +136,8 @@ def _write_issue(result: Result, folder: Path) -> None:
     elif not after.is_ok:
         log = after.log.read_text(encoding="utf-8", errors="replace") if after.log.is_file() else ""
         happened += f"\n\n{issue.fenced('text', issue.clipped(log, after.outcome.detail))}"
+    if reduced:
+        happened += f"\n\n{reduced}"
     what = f"{'no longer ' if result.is_improvement else ''}{result.asked}"
     steps = issue.fenced("sh", shell.steps(folder / after.version / bundling.SCRIPT))
     issue.write(

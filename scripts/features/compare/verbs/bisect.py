@@ -38,7 +38,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="bisect-") as folder:
             found = bisect(subject, releases, args.question, Path(folder).absolute())
             out = (args.out or args.results / "bisect") / subject.case.name
-            result.write(found, out)
+            result.write(found, out, args.results / "bundles" / subject.case.name)
     except (NoCandidates, NoCase, BadRecords, NotMeasured) as error:
         exits.fail(str(error))
     except Interrupted as error:

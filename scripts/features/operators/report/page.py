@@ -13,8 +13,9 @@ from scripts.features.operators.problems.scores import Scores
 from scripts.features.operators.report import analysis, faults
 from scripts.features.operators.report.analysis import Fix, ModelTime, Rate, Rates
 from scripts.features.operators.report.table import Row, Table
-from scripts.records import coverage, markdown, wording
+from scripts.records import markdown, wording
 from scripts.records.markdown import code, text
+from scripts.supervise import same_failure
 
 MOST = 100
 """Lines of a table of failures; operators.csv has all."""
@@ -197,13 +198,13 @@ def _blocked_row(rows: Sequence[Row]) -> list[str]:
     problem = rows[0].problem
     failures: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
-        kind = row.fault, row.reason, coverage.kind_of(row.detail)
+        kind = row.fault, row.reason, same_failure.signature(row.detail)
         failures.setdefault(kind, []).append(row)
     whys = []
     for same in failures.values():  # by some paths, which share a reason
         names = text(", ".join(row.column.name for row in same))
         why = "" if len(failures) == 1 else f"{names}: "
-        if detail := coverage.readable(same[0].detail):
+        if detail := same_failure.readable(same[0].detail):
             why += f"{text(same[0].reason)}: {code(detail, DETAIL_CHARS)}"
         whys.append(why)
     found = ", ".join(dict.fromkeys(row.fault or row.status for row in rows))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import fx
 
@@ -25,8 +24,6 @@ from scripts.matrix import plugins
 from scripts.torch_model import convert
 
 PROGRAM, SCRIPT, REPORT = "wrong.mlir", "wrong.py", "wrong.json"
-SHOWN = 64
-"""Tensors of at most this many values are printed in the issue."""
 PROGRAM_CHARS = 6000
 
 
@@ -65,7 +62,9 @@ def write(found: Found, model: str, tool: Frontend, options: Mapping[str, Any], 
     """Write the files of a wrong operator of a model into a folder that exists; return the report. `options`: of the exporter."""
     part = found.part
     (folder / PROGRAM).write_text(found.program.text, encoding="utf-8")
-    mismatch.save(folder, map(convert.to_numpy, part.inputs), [convert.to_numpy(found.eager)])
+    mismatch.save(
+        folder, input=map(convert.to_numpy, part.inputs), expected=[convert.to_numpy(found.eager)]
+    )
     # The tool compares tensors of equal types: half types are saved as float32.
     is_plain = all(tensor.dtype is not torch.bfloat16 for tensor in (*part.inputs, found.eager))
     run = mismatch.calling("wrong.vmfb", BACKENDS[CPU].device, len(part.inputs), int(is_plain))
@@ -136,7 +135,12 @@ def _write_issue(
     shows = [
         f"The {tool.dialect} program that {tool.name} makes of this operator computes other values than PyTorch:",
         issue.fenced("python", operator),
-        _values(found),
+        issue.values(
+            [convert.to_numpy(one) for one in found.part.inputs],
+            convert.to_numpy(found.eager),
+            found.computed,
+            ("PyTorch", "the program"),
+        ),
         "It becomes:",
         issue.fenced("mlir", program),
         f"The program was rewritten before or after lowering: {rewrites}." if rewrites else "",
@@ -160,18 +164,3 @@ def _write_issue(
             "Where it was found": f"In {report['model']}, as node `{found.node.name}` of {where}. {compared}",
         },
     )
-
-
-def _values(found: Found) -> str:
-    """Inputs, expected and computed values, if they are small; else the largest difference."""
-    right, wrong = convert.to_numpy(found.eager), found.computed
-    shown = {f"input {n}": convert.to_numpy(one) for n, one in enumerate(found.part.inputs)}
-    shown |= {"PyTorch": right, "the program": wrong}
-    if all(array.size <= SHOWN for array in shown.values()):
-        texts = (f"{name} =\n{np.array2string(array, precision=4)}" for name, array in shown.items())  # fmt: skip
-        return issue.fenced("text", "\n".join(texts))
-    if right.shape != wrong.shape:
-        return f"The result has shape {list(wrong.shape)}, expected {list(right.shape)}."
-    error = np.nan_to_num(np.abs(wrong.astype(np.float64) - right.astype(np.float64)), nan=np.inf)
-    at = tuple(int(i) for i in np.unravel_index(int(error.argmax()), error.shape))
-    return f"The largest difference is at {list(at)}: {wrong[at]:g}, expected {right[at]:g}."

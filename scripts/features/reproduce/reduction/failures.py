@@ -1,4 +1,4 @@
-"""When two failures to compile are the same: status, reason, and the message without numbers and names.
+"""The failures of a compilation that a reduction compares.
 
 A part of a program has other shapes and names than the whole one, so these do not count. The words of the
 message do: a reduction must not drift to another failure.
@@ -11,15 +11,8 @@ from collections.abc import Iterator
 
 from scripts.iree.tools import Compiled
 from scripts.supervise.diagnose import Diagnosis, diagnose
+from scripts.supervise.same_failure import signature
 
-_NOISE = (
-    (re.compile(r"\s*\[(?:program|case|reduced)\.mlir:.*$", re.DOTALL), ""),  # the quoted operation
-    (re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`"), "'…'"),
-    (re.compile(r"[%@#!][\w$.]+"), "…"),
-    (re.compile(r"<[^<>]*>"), "<…>"),
-    (re.compile(r"\b\d[\w.]*"), "N"),
-    (re.compile(r"\s+"), " "),
-)
 _LOCATED = re.compile(r"\.mlir:(\d+):\d+: ")
 _ERROR = re.compile(r":\d+:\d+: error: ")
 
@@ -38,16 +31,14 @@ def diagnoses(compiled: Compiled) -> Iterator[Diagnosis]:
         yield diagnose(compiled.returncode, "\n".join(lines[place:]))
 
 
-def signature(failure: Diagnosis) -> tuple[str, str, str]:
+def kind_of(failure: Diagnosis) -> tuple[str, str, str]:
     """What failures must have in common to be the same."""
-    return failure.status, failure.reason, normalised(failure.detail)
+    return failure.status, failure.reason, signature(failure.detail)
 
 
-def normalised(message: str) -> str:
-    """A message without numbers, names, types and quoted operations."""
-    for pattern, instead in _NOISE:
-        message = pattern.sub(instead, message)
-    return message.strip()
+def kinds(compiled: Compiled) -> list[tuple[str, str, str]]:
+    """The kinds of the failures of a compilation, without those of one that reached its time limit."""
+    return [kind_of(failure) for failure in diagnoses(compiled)]
 
 
 def lines(log: str) -> set[int]:

@@ -31,11 +31,18 @@ _KINDS = {
 }
 
 
-def save(folder: Path, inputs: Iterable[np.ndarray], right: Iterable[np.ndarray]) -> None:
-    """Write inputs and right outputs: input_<n>.npy, expected_<n>.npy."""
-    for name, arrays in (("input", inputs), ("expected", right)):
-        for number, array in enumerate(arrays):
+def save(folder: Path, **arrays: Iterable[np.ndarray]) -> None:
+    """Write lists of arrays by name: input=[…] as input_0.npy and so on."""
+    for name, several in arrays.items():
+        for number, array in enumerate(several):
             np.save(folder / f"{name}_{number}.npy", array)
+
+
+def saved(folder: Path, name: str) -> list[np.ndarray]:
+    """The arrays that `save` has written by a name."""
+    return [
+        np.load(folder / f"{name}_{n}.npy") for n in range(len([*folder.glob(f"{name}_*.npy")]))
+    ]
 
 
 def calling(module: str, device: str, inputs: int, outputs: int) -> list[str]:
@@ -50,13 +57,14 @@ def calling(module: str, device: str, inputs: int, outputs: int) -> list[str]:
 @dataclass(frozen=True)
 class Difference:
     """`output`: its number. `largest`: the largest difference; `scale`: the largest value of the right output.
-    `inputs`, `right`: what shows it."""
+    `inputs`, `right`, `computed`: what shows it."""
 
     output: int
     largest: float
     scale: float
     inputs: list[np.ndarray]
     right: list[np.ndarray]
+    computed: list[np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -71,19 +79,31 @@ class Comparison:
     def difference(self, text: str, limit_s: float) -> Difference | None:
         """The first output that differs; None if none does, or one of the two does not compile or run, or an input has a type that is
         not supported."""
+        given, right, wrong = self._results(text, limit_s)
+        for number, (expected, computed) in enumerate(zip(right, wrong, strict=False)):
+            if differs(expected, computed):
+                return Difference(number, *_distance(expected, computed), given, right, wrong)
+        return None
+
+    def ending(self, text: str, limit_s: float) -> str:
+        """`right` or `wrong`, or that a program does not compile or run."""
+        _, right, wrong = self._results(text, limit_s)
+        if not right or not wrong:
+            return "does not compile or run"
+        return "wrong" if any(map(differs, right, wrong)) else "right"
+
+    def _results(
+        self, text: str, limit_s: float
+    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+        """Inputs, right outputs and those to compare; the outputs are empty where there are none."""
         main = next(line for line in text.splitlines() if "func.func @main(" in line)
         arguments, _, results = main.partition(" -> ")
         given, count = _inputs(arguments), len(_types(results))
         if given is None:
-            return None
-        right = self._outputs(self.right, text, given, count, limit_s)
-        wrong = right and self._outputs(self.wrong, text, given, count, limit_s)
-        if not right or not wrong:
-            return None
-        for number, (expected, computed) in enumerate(zip(right, wrong, strict=True)):
-            if differs(expected, computed):
-                return Difference(number, *_distance(expected, computed), given, right)
-        return None
+            return [], [], []
+        right = self._outputs(self.right, text, given, count, limit_s) or []
+        wrong = self._outputs(self.wrong, text, given, count, limit_s) if right else None
+        return given, right, wrong or []
 
     def _outputs(
         self, compiler: Compiler, text: str, given: Sequence[np.ndarray], count: int, limit_s: float

@@ -15,10 +15,10 @@ from scripts.core import exits
 from scripts.features.reproduce import bundling, elsewhere
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import Case, NoCase
-from scripts.features.reproduce.reduction.failures import normalised
 from scripts.records import results_file
 from scripts.records.results_file import Record
 from scripts.supervise import outcome
+from scripts.supervise.same_failure import signature
 
 
 def main() -> None:
@@ -119,7 +119,7 @@ def _one_per_group(root: Path, records: Iterable[Record]) -> Iterator[Case]:
         except NoCase as error:
             print(f"note: {error}")
             continue
-        group = (case.ended.stage, case.ended.reason, normalised(case.ended.detail))
+        group = (case.ended.stage, case.ended.reason, signature(case.ended.detail))
         if case.ended.status in outcome.FAILED and group not in seen:
             seen.add(group)
             yield case
