@@ -26,7 +26,7 @@ from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import TESTS
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.training import EVAL
-from scripts.torch_model import source
+from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 
 def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path) -> Matrix:
@@ -168,10 +168,10 @@ def _regex(pattern: str) -> re.Pattern:
 def _with_size(model: Model, root: Path, problems: list[str]) -> Model:
     """A model with its default batch size, or with what is wrong with its file."""
     try:
-        return models.with_default_size(model, root)
-    except source.BrokenModelFile as error:  # a row of its own, once its reference has failed
+        return models.checked(model, root)
+    except BrokenModelFile as error:  # a row of its own, once its reference has failed
         return dataclasses.replace(model, broken=str(error))
-    except source.ModelFileError as error:
+    except ModelFileError as error:
         problems.append(f"{model.where}: {error}")
         return model
 

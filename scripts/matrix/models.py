@@ -12,7 +12,8 @@ from typing import Any
 from scripts.matrix import feature, schemas
 from scripts.matrix.entries import Model
 from scripts.matrix.reading import ConfigError
-from scripts.torch_model import source
+from scripts.sources.registry import model_file, source_of
+from scripts.torch_model.source import shipped
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default")
 """Keys of a model's entry that are not options of its functions."""
@@ -22,7 +23,7 @@ AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 
 def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model]:
     """Every file of models/, then the entries that name a file of their own."""
-    found = source.shipped(root)
+    found = shipped(root)
     models: dict[str, Model] = {}
     entries_of = [
         variant
@@ -32,24 +33,28 @@ def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model
     for name, family, entry in entries_of:
         if name in models:
             raise ConfigError(f"models.{family}: its variant {name} is the name of another model")
-        file = str(Path(entry.get("file", f"models/{family}.py")).expanduser())
+        file = str(model_file(entry.get("file", f"models/{family}.py")))
         inside = (root / file).resolve().is_relative_to(root / "models")
         suite = "vmfbench" if inside else "user"
         models[name] = model_of(name, family, entry, file=file, suite=suite, known_as=family)
     return models
 
 
-def with_default_size(model: Model, root: Path) -> Model:
-    """The model with its batch size where its entry sets none: its file's, or its suite's.
+def checked(model: Model, root: Path) -> Model:
+    """The model with what its file says of it: its batch size where its entry sets none (its file's, or its suite's) and its dtype.
 
     Raises ModelFileError for options that its file does not take, BrokenModelFile where there is
     something wrong with the file.
     """
     path = (root / model.file).resolve()
-    source.check_options(path, model.options)
+    source = source_of(path)
+    source.check(path, model.options)
+    facts = source.facts(path, model.options)
+    if model.dtype != facts.dtype:
+        model = dataclasses.replace(model, options=model.options | {"dtype": facts.dtype})
     if "batch_size" in model.options:
         return model
-    default = source.default_batch_size(path)
+    default = facts.batch_size
     for batch_size in feature.hooks("batch_size"):
         default = batch_size(model, root) or default
     return dataclasses.replace(model, default_batch_size=default)

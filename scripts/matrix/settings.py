@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.sections import SELECTABLE, check
-from scripts.torch_model import source
+from scripts.sources import registry
+from scripts.torch_model.source import shipped as shipped_models
 
 TEXTS = ("suites", "filter", "exclude", "retry")
 """Other keys whose value on the command line is text. An empty text counts as not given."""
@@ -27,6 +28,7 @@ ENTRIES = ("models", "frontends", "targets", "baselines")
 """Keys whose entries a later file may leave out of runs that do not select them by name."""
 PATHS = (
     ("models", "*", "file"),
+    ("models", "*", "inputs"),
     ("toolchains", "*", "iree"),
     ("toolchains", "*", "torch-mlir"),
     ("toolchains", "*", "find_links"),
@@ -83,7 +85,7 @@ def load(
     Snakefile. `typed_in`: the folder in which the command was typed, if it is another. Raises
     ConfigError with all problems found.
     """
-    shipped = source.shipped(root)
+    shipped = shipped_models(root)
     declared: dict[str, Any] = {}
     for file in files:
         merge(declared, located(reading.read(file), Path(file).parent, root), shipped)
@@ -229,12 +231,12 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     models have.
     """
     models = declared["models"] = dict(declared.get("models") or {})
-    shipped = source.shipped(root)
+    shipped = shipped_models(root)
     names: list[str] = []
     problems: list[str] = []
     for path in filter(None, (part.strip() for part in paths.split(","))):
-        file = Path(os.path.abspath(typed_in / Path(path).expanduser()))
-        name = file.stem
+        given = Path(os.path.abspath(typed_in / Path(path).expanduser()))
+        file, name = registry.model_file(given), registry.model_name(given)
         entry = dict(models.get(name) or {})
         other = root / Path(entry.get("file", shipped.get(name, file))).expanduser()
         if problem := _problem(file, name, other):
@@ -249,10 +251,10 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
 
 def _problem(file: Path, name: str, other: Path) -> str:
     """Return why a file cannot be the model `name`, whose present file is `other`; "" if it can."""
-    if file.is_dir():
-        return f"{file} is a folder; expected a Python file with get_model() and get_dummy_input()"
     if not file.is_file():
-        return f"no file {file}; expected a Python file with get_model() and get_dummy_input()"
+        return f"no file {file}; expected {registry.expected()}"
+    if not any(source.takes(file) for source in registry.SOURCES):
+        return f"{file.name} is no model by its name; expected {registry.expected()}"
     if not _NAME.fullmatch(name):
         return (
             f"the model would be named {name!r}; expected letters, digits, '.', '_' and '-': rename "

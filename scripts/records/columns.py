@@ -174,7 +174,7 @@ COLUMNS = (
 
 OTHERS = (
     Field("model", OBJECT, "The model."),
-    Field("model.file", TEXT, "Its Python file."),
+    Field("model.file", TEXT, "Its file: Python, an exported program (`.pt2`), or `config.json` of a folder of Hugging Face."),
     Field("model.options", OBJECT, "Options that its functions were called with."),
     Field("experiment", OBJECT, "What was run, and how."),
     Field("experiment.matmul_precision", TEXT, "Precision of float32 products, of a baseline.", optional=True, choices="matmul_precision"),
@@ -191,7 +191,7 @@ OTHERS = (
     Field("reference.digests", OBJECT, "What a model is made of: `vmfbench compare` compares latencies only where these agree.", optional=True, checks=CLOSED),
     Field("reference.digests.weights", TEXT, "Size and CRC-32 of the archive of its weights.", optional=True),
     Field("reference.digests.inputs", TEXT, "The same of its inputs.", optional=True),
-    Field("reference.digests.code", TEXT, "Hash of its Python file and of the files beside it or in `models/` that it imports, without comments.", optional=True),
+    Field("reference.digests.code", TEXT, "Hash of its Python file and of the files beside it or in `models/` that it imports, without comments; of another file, the hash of its bytes.", optional=True),
     Field("reference.quantization", OBJECT, "How far a quantized model is from its float model.", optional=True),
     Field("reference.work", OBJECT, "What a call of the model has to do.", optional=True, checks=CLOSED),
     Field("reference.work.flop", INTEGER, "Floating-point operations.", unit="FLOP", checks=FROM_0),

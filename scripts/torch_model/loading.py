@@ -1,4 +1,4 @@
-"""Loads a model file as the reference, export and baseline stages all do: one way.
+"""Loads a model from its Python file.
 
 Seeded before the weights, seeded again before the inputs, so that what a stage rebuilds is
 what the reference stage stored.
@@ -171,8 +171,13 @@ def load(model: ModelChoice, stage: str = "", memory_factor: float = 1.0) -> Loa
     if not file.options.get("pretrained"):  # its loader wants values, and fetches them
         counted = footprint.count(lambda: file.call("get_model"), model.dtype)
         footprint.require(counted, stage, memory_factor)
+    return loaded_from(file, model.name)
+
+
+def loaded_from(file: ModelFile, name: str) -> LoadedModel:
+    """The model that a file builds, whose weights are known to fit into memory, with its inputs. Raises ModelError as `load` does."""
     built = file.build("get_model")
-    return LoadedModel(model.name, built, *inputs_of(file, built), file)
+    return LoadedModel(name, built, *inputs_of(file, built), file)
 
 
 def inputs_of(file: ModelFile, built: torch.nn.Module) -> tuple[tuple, dict[str, Any]]:

@@ -63,8 +63,8 @@ def test_a_file_that_is_a_model_keeps_its_options(home):
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("nowhere.py", r"file=nowhere.py: no file .*/nowhere\.py; expected a Python file with get_"),
-        ("sub", r"file=sub: .*/sub is a folder; expected a Python file"),
+        ("nowhere.py", r"file=nowhere.py: no file .*/nowhere\.py; expected a Python file \(.py\) with get_"),
+        ("sub", r"file=sub: no file .*/sub/config.json; expected a Python file"),
         ("bert.py", r"file=bert\.py: bert is the model of .*/models/bert\.py, .* rename the file, or .*my-bert: \{file: .*/bert\.py\}"),
         ("größe.py", r"file=größe\.py: the model would be named 'größe'; .*rename the file, or"),
         ("mine.py,sub/mine.py", r"file=sub/mine\.py: mine is the model of .*/mine\.py"),
