@@ -1,4 +1,4 @@
-"""ONNX Runtime on its CPU provider: the model through torch.onnx.export, with the archive's weights.
+"""ONNX Runtime on its CPU provider: an ONNX file, or a PyTorch model through torch.onnx.export with the archive's weights.
 
 Export and session are made before the first call; both are in compile_s. Weights are initializers of
 the ONNX graph, which the session may fold and pack.
@@ -14,11 +14,14 @@ from typing import Any
 
 import onnxruntime
 import torch
-from onnxruntime.capi import onnxruntime_pybind11_state as errors
+from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from scripts.core import exits
 from scripts.lowering.flat_model import FlatModel
-from scripts.torch_model import trees
+from scripts.sources.load_onnx import OnnxModule
+from scripts.sources.load_onnx import open_session as open_onnx
+from scripts.sources.registry import source_of
+from scripts.torch_model import errors, trees
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
@@ -26,6 +29,7 @@ from scripts.torch_runtime.torch_session import TorchSession
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 
+SOURCES = ("module", "onnx")
 DEVICES = ("cpu",)
 TESTS = ("eval",)
 TAKES = ()
@@ -42,7 +46,7 @@ FORKABLE = True
 _compilations: list[float] = []
 """Seconds of each export with its session, in this process."""
 
-_REFUSALS = (errors.Fail, errors.InvalidGraph, errors.NotImplemented, errors.InvalidArgument)
+_REFUSALS = (state.Fail, state.InvalidGraph, state.NotImplemented, state.InvalidArgument)
 """What ONNX Runtime raises if it does not support a model."""
 
 
@@ -79,15 +83,24 @@ def _to_torch(value: onnxruntime.OrtValue) -> torch.Tensor:
 
 def open_session(work: Work, device: Device) -> TorchSession:
     """The model as a session of ONNX Runtime. Exits as unsupported if it cannot be converted."""
-    # The first export of a process imports half of torch and onnxscript.
-    torch.onnx.export(torch.nn.ReLU().eval(), (torch.zeros(1),), dynamo=True, verbose=False)
+    if source_of(work.model.model_file).kind == "module":
+        # The first export of a process imports half of torch and onnxscript.
+        torch.onnx.export(torch.nn.ReLU().eval(), (torch.zeros(1),), dynamo=True, verbose=False)
     prepare = functools.partial(_prepare, threads=work.threads)
     return TorchSession(work, device, prepare)
 
 
 def _prepare(loaded: LoadedModel, threads: int) -> OnnxModel:
-    inputs = tuple(tensor for _, tensor in loaded.inputs)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
     start = time.perf_counter()
+    if isinstance(loaded.module, OnnxModule):
+        with errors.reported():
+            session = open_onnx(loaded.module.path, options)
+        _compilations.append(time.perf_counter() - start)
+        return OnnxModel(session)
+    inputs = tuple(tensor for _, tensor in loaded.inputs)
     try:
         with torch.no_grad():
             program = torch.onnx.export(
@@ -95,9 +108,6 @@ def _prepare(loaded: LoadedModel, threads: int) -> OnnxModel:
             )
     except torch.onnx.OnnxExporterError as error:
         exits.fail(f"torch.onnx.export: {_cause(error)}", exits.UNSUPPORTED)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
     with tempfile.TemporaryDirectory(prefix="onnx-") as folder:
         file = Path(folder, "model.onnx")
         program.save(file, external_data=True)  # one file holds 2 GB at most

@@ -2,7 +2,7 @@
 
 vmfbench run                              results/latency.csv of the whole matrix
 vmfbench run ~/mine.py --quick            one model file, timed shortly
-vmfbench run exported.pt2 ~/llama-1b/      an exported program, a folder of Hugging Face
+vmfbench run exported.pt2 resnet.onnx      an exported program, an ONNX file (docs/sources.md)
 vmfbench run resnet 'gpt2*' --targets llvm-cpu --config tests=eval,train
 vmfbench run --make results/report.html -- --profile workflow/profiles/slurm
 """
@@ -21,7 +21,7 @@ from scripts.sources.registry import model_file
 SELECTED = ("targets", "frontends", "baselines", "tests", "toolchains")
 """Keys of `--config` that are options here."""
 MAIN = "results/latency.csv"
-ENDS = (".py", ".pt2")
+ENDS = (".py", ".pt2", ".onnx")
 """Of the names of files that a model may be made of."""
 
 

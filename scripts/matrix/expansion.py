@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import checks, feature, models, reading, stages, threads, toolchains
+from scripts.matrix import checks, feature, models, plugins, reading, stages, threads, toolchains
 from scripts.matrix.entries import (
     Baseline,
     Frontend,
@@ -23,9 +23,11 @@ from scripts.matrix.entries import (
 )
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
+from scripts.matrix.plugins import Exporter, Runtime
 from scripts.matrix.precision import TESTS
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.training import EVAL
+from scripts.sources.source import ModelKind
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 
@@ -111,9 +113,9 @@ def _declare(draft: Draft) -> None:
     config, problems = draft.config, draft.problems
     draft.known = {
         "models": models.listed(config["models"], draft.root),
-        "frontends": {k: _frontend(k, v, config) for k, v in config["frontends"].items()},
+        "frontends": {k: _frontend(k, v, draft) for k, v in config["frontends"].items()},
         "targets": {k: _target(k, v, config, problems) for k, v in config["targets"].items()},
-        "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
+        "baselines": {k: _baseline(k, v, draft) for k, v in config["baselines"].items()},
     }
     for further in feature.hooks("models"):
         draft.known["models"] |= further(draft)
@@ -232,15 +234,33 @@ def _remedied_by(draft: Draft) -> tuple[str, ...]:
     )
 
 
+def _baseline(name: str, entry: Mapping[str, Any], draft: Draft) -> Baseline:
+    """The baseline of an entry. If it is in runs by default for some kinds of models only, it takes these, unless it is selected by name."""
+    sources = _sources(lambda: plugins.runtime(entry["runtime"], draft.root))
+    default = entry.get("default")
+    if isinstance(default, list) and "baselines" not in draft.selections:
+        sources = tuple(kind for kind in sources if kind in default)
+    return Baseline(name=name, sources=sources, **_own(entry))
+
+
+def _sources(declared: Callable[[], Exporter | Runtime]) -> tuple[ModelKind, ...]:
+    """The kinds of models that an exporter or runtime takes. The checks of entries say what is wrong with its file."""
+    try:
+        return declared().sources
+    except (OSError, plugins.DeclarationError):
+        return ("module",)
+
+
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
     """An entry without what says when it is selected."""
     return {key: value for key, value in entry.items() if key != "default"}
 
 
-def _frontend(name: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> Frontend:
+def _frontend(name: str, entry: Mapping[str, Any], draft: Draft) -> Frontend:
     """The frontend of an entry; with `speed_rewrites: false`, without the rewrites for speed."""
-    found = Frontend(name=name, **_own(entry))
-    if config.get("speed_rewrites", True) or found.options.get("rewrites") != "all":
+    sources = _sources(lambda: plugins.exporter(entry["exporter"], draft.root))
+    found = Frontend(name=name, sources=sources, **_own(entry))
+    if draft.config.get("speed_rewrites", True) or found.options.get("rewrites") != "all":
         return found
     return dataclasses.replace(found, options=found.options | {"rewrites": "needed"})
 

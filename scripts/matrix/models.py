@@ -89,6 +89,7 @@ def model_of(
         tolerance=dict(entry.get("tolerance", {})),
         torchbench=entry.get("torchbench", known_as),
         family=family,
+        source=source_of(file).kind,
     )
 
 

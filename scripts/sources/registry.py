@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.sources import exported_program, hugging_face, python_file
+from scripts.sources import exported_program, hugging_face, onnx_file, python_file
 from scripts.sources.source import Source
 
 SOURCES: tuple[Source, ...] = (
     exported_program.SOURCE,
     hugging_face.SOURCE,
+    onnx_file.SOURCE,
     python_file.SOURCE,
 )
 """In the order in which they are asked."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-Kind = Literal["module", "onnx"]
+ModelKind = Literal["module", "onnx"]
 """What a source gives: a module of PyTorch, or an ONNX graph. Exporters and runtimes declare which of these they take."""
-KINDS = get_args(Kind)
+MODEL_KINDS = get_args(ModelKind)
 
 Options = Mapping[str, Any]
 """The options of a model's entry."""
@@ -34,7 +34,7 @@ class Source:
     """
 
     name: str
-    kind: Kind
+    kind: ModelKind
     expected: str
     takes: Callable[[Path], bool]
     check: Callable[[Path, Options], None]

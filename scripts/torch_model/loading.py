@@ -122,8 +122,11 @@ class ModelFile:
 class LoadedModel:
     """A model in eval mode, its call arguments, and the flat tensors among those.
 
-    `file`: where it is from, for what else that file can tell of it; None for a model of no file.
+    `file`: the Python file it is from, for what else that can tell of it; None for a model of another source.
     `training`: the step to capture in place of the forward pass (step.for_capture).
+    `about`: what its inputs were made of, where `file` does not tell.
+    `opaque`: whether PyTorch sees none of its operators, so that it cannot be captured, nor its work be counted, nor computed
+    in float64.
     """
 
     name: str
@@ -132,6 +135,8 @@ class LoadedModel:
     kwargs: dict[str, Any]
     file: ModelFile | None
     training: Training | None = None
+    about: str | None = None
+    opaque: bool = False
 
     @property
     def inputs(self) -> list[tuple[str, torch.Tensor]]:
@@ -144,8 +149,10 @@ class LoadedModel:
         return self.training.results_of(tensors.CHANGE) if self.training else frozenset()
 
     def input_description(self) -> str | None:
-        """What describe_inputs() of the model's file returns; None where the file has none."""
-        if self.file is None or "describe_inputs" not in self.file.functions:
+        """What describe_inputs() of the model's file returns, or `about`; None where there is none."""
+        if self.file is None:
+            return self.about
+        if "describe_inputs" not in self.file.functions:
             return None
         with torch.no_grad():
             text = self.file.call("describe_inputs", self.module)
