@@ -82,7 +82,7 @@ def check(path: Path, options: Options) -> None:
     if not path.is_file():
         raise ModelFileError(f"{path}: no such file; expected an exported program there")
     given = options.get("inputs")
-    if given is not None and not Path(str(given)).expanduser().is_file():
+    if given is not None and not Path(str(given)).is_file():
         raise ModelFileError(f"{path}: inputs: no file {given}; expected an .npz with the program's inputs")  # fmt: skip
     archive = read(path)
     if not options.get("trust"):
@@ -256,6 +256,9 @@ SOURCE = Source(
     takes=lambda path: path.suffix == ".pt2",
     check=check,
     facts=_facts,
-    parts=lambda _, options: [Path(options["inputs"])] if options.get("inputs") else [],
+    parts=lambda _, options: (
+        [Path(options["inputs"]).expanduser()] if options.get("inputs") else []
+    ),
     digest=_digest,
+    path_options=("inputs",),
 )

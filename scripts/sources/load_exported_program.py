@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from scripts.core import tensors
 from scripts.sources import exported_program
@@ -41,7 +42,10 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     with of(Fault.WEIGHTS):
         check_weights(f"{path}: has", module)
     module.eval().requires_grad_(False)
-    args, kwargs = program.example_inputs or ((), {})
+    # A tensor that requires a gradient is a leaf of a graph that no stage wants.
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor, torch.Tensor.detach, program.example_inputs or ((), {})
+    )
     loaded = LoadedModel(choice.name, module, tuple(args), dict(kwargs), None)
     with of(Fault.INPUTS):
         if not trees.flat_tensors((args, kwargs)):
