@@ -28,6 +28,8 @@ OPTIONS = ("batch_size", "inputs", "seed", "trust")
 TRUST = "set `trust: true` in the model's entry if you trust the file"
 SAMPLES = "data/sample_inputs/model.pt"
 _MODEL = "models/model.json"
+_LARGEST_TEXT = 500_000_000
+"""Bytes of JSON that are read; the graph of a language model has some millions."""
 _CONFIGS = {kind: f"data/{kind}/model_{kind}_config.json" for kind in ("weights", "constants")}
 
 # Values of ScalarType in the schema: (bytes per element, name in rows if results are compared by its tolerance).
@@ -118,6 +120,9 @@ def _archive(path: Path, file: zipfile.ZipFile) -> Archive:
         for name in (config, SAMPLES):
             if name not in sizes:
                 raise BrokenModelFile(f"{path}: it has no {name}; it is cut, or of another version of torch.export.save")  # fmt: skip
+    for name in (_MODEL, *_CONFIGS.values()):
+        if sizes[name] > _LARGEST_TEXT:
+            raise BrokenModelFile(f"{path}: {name} has {sizes[name]} bytes; at most {_LARGEST_TEXT} are read")  # fmt: skip
     texts = {name: file.read(f"{root}/{name}") for name in (_MODEL, *_CONFIGS.values())}
     graph = _json(path, _MODEL, texts[_MODEL])
     payloads = []

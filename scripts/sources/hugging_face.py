@@ -22,7 +22,7 @@ INDEX = "model.safetensors.index.json"
 MODEL = checkout.ROOT / "models/suites/hf_folder.py"
 """The Python file that loads a folder."""
 _HEADER_BYTES = 100 << 20
-"""The largest header that the safetensors format allows."""
+"""The largest header that the safetensors format allows, and the largest JSON that is read."""
 
 
 def check(path: Path, options: Options) -> None:
@@ -106,9 +106,13 @@ def elements(path: Path) -> int:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
+        if (size := path.stat().st_size) > _HEADER_BYTES:
+            raise BrokenModelFile(f"{path}: {size} bytes; at most {_HEADER_BYTES} are read")
         value = json.loads(path.read_bytes())
     except OSError as error:
         raise BrokenModelFile(f"{path}: cannot be read ({error.strerror}); expected the folder of a model of Hugging Face") from error  # fmt: skip
+    except BrokenModelFile:
+        raise
     except (ValueError, RecursionError) as error:
         raise BrokenModelFile(f"{path}: no JSON ({error})") from error
     if not isinstance(value, dict):

@@ -162,6 +162,13 @@ def test_what_is_damaged_is_named_with_what_was_expected(tmp_path, name):
             check(path, options)
 
 
+def test_a_program_larger_than_memory_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(exported_program, "_LARGEST_TEXT", 1000)
+    path = programs.write(tmp_path / "big.pt2", programs.entries())
+    with pytest.raises(BrokenModelFile, match=r"big\.pt2: models/model.json has \d+ bytes; at most 1000 are read"):  # fmt: skip
+        check(path, {})
+
+
 def archive(*names: str, root: str = "m/", **how) -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", **how) as file:
