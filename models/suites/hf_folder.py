@@ -14,20 +14,27 @@ from torch import nn
 from models.suites import _hf_inputs, _untrained
 from models.suites.hf import for_export
 
+PROBLEMS = {
+    "missing_keys": "of {} are not in the files",
+    "unexpected_keys": "of the files are not in {}",
+    "mismatched_keys": "have another shape in {}",
+}
+"""By the key of what transformers reports."""
 
-def get_model(folder: str = "") -> nn.Module:
-    """The model with the weights of the folder, in float32.
 
-    Raises ValueError if transformers does not have its class, or if weights are missing or left over: transformers would
+def get_model(folder: str = "", architecture: str = "") -> nn.Module:
+    """The model with the weights of the folder, in float32. `architecture`: its class, in place of that of the configuration.
+
+    Raises ValueError if transformers does not have the class, or if weights are missing or left over: transformers would
     fill them with random values, or ignore them, with a warning.
     """
     config = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
-    named = config.architectures[0]
-    cls = getattr(transformers, named, None)
-    if cls is None or not issubclass(cls, transformers.PreTrainedModel):
-        raise ValueError(f"architectures of config.json: transformers {transformers.__version__} has no model class {named}")  # fmt: skip
+    name = architecture or config.architectures[0]
+    cls = getattr(transformers, name, None)
+    if not (isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)):
+        raise ValueError(f"transformers {transformers.__version__} has no model class {name}")
     for_export(config)
     model, report = cls.from_pretrained(
         folder,
@@ -38,10 +45,11 @@ def get_model(folder: str = "") -> nn.Module:
         use_safetensors=True,
         output_loading_info=True,
     )
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+    for kind, problem in PROBLEMS.items():
         if keys := sorted(map(str, report.get(kind) or ())):
             raise ValueError(
-                f"{len(keys)} weights are {kind.removesuffix('_keys')}, first {keys[0]}: the files are not those of {named}"
+                f"{len(keys)} weights {problem.format(name)}, first {keys[0]}; expected the weights of {name}, or an "
+                "`architecture` that has those of the files"
             )
     return model
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -46,10 +47,11 @@ def checked(model: Model, root: Path) -> Model:
     Raises ModelFileError for options that its file does not take, BrokenModelFile where there is
     something wrong with the file.
     """
-    path = (root / model.file).resolve()
-    source = source_of(path)
-    source.check(path, model.options)
-    facts = source.facts(path, model.options)
+    # No link is followed: a name tells the source, and a folder of a hub's cache has links to files of other names.
+    path = Path(os.path.abspath(root / model.file))
+    source, options = source_of(path), _with_paths(model, root)
+    source.check(path, options)
+    facts = source.facts(path, options)
     if model.dtype != facts.dtype:
         model = dataclasses.replace(model, options=model.options | {"dtype": facts.dtype})
     if "batch_size" in model.options:
@@ -71,7 +73,14 @@ def with_absolute_paths(model: Model, root: Path) -> Model:
     """The model for a run in another folder than `root`, the folder of the Snakefile."""
     for absolute in feature.hooks("absolute_model"):
         model = absolute(model, root)
-    return dataclasses.replace(model, file=str(root / model.file))
+    return dataclasses.replace(model, file=str(root / model.file), options=_with_paths(model, root))
+
+
+def _with_paths(model: Model, root: Path) -> dict[str, Any]:
+    """The options of a model, with absolute paths of files."""
+    paths = [key for key in source_of(model.file).path_options if key in model.options]
+    absolute = {key: str(root / Path(str(model.options[key])).expanduser()) for key in paths}
+    return model.options | absolute
 
 
 def model_of(

@@ -14,7 +14,7 @@ from typing import Any
 from scripts.core import checkout
 from scripts.sources.source import Facts, Options, Source
 from scripts.torch_model import source
-from scripts.torch_model.errors import BrokenModelFile
+from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -22,20 +22,31 @@ INDEX = "model.safetensors.index.json"
 MODEL = checkout.ROOT / "models/suites/hf_folder.py"
 """The Python file that loads a folder."""
 _HEADER_BYTES = 100 << 20
-"""The largest header that the safetensors format allows."""
+"""The largest header that the safetensors format allows, and the largest JSON that is read."""
 
 
 def check(path: Path, options: Options) -> None:
     """Raise BrokenModelFile for a folder that is not whole, ModelFileError for an option that it does not take."""
-    source.check_options(MODEL, {key: value for key, value in options.items() if key != "folder"})
+    if "folder" in options:
+        raise ModelFileError(f"{path}: takes no option 'folder'; `file` is the folder")
+    source.check_options(MODEL, options)
+    if not path.is_file():
+        raise ModelFileError(
+            f"{path}: no such file; expected the folder of a model of Hugging Face"
+        )
     config = _json(path)
     named = config.get("architectures")
     if not (isinstance(named, list) and named and isinstance(named[0], str)):
         raise BrokenModelFile(
             f"{path}: architectures: found {named!r}, expected a list with the name of a class of transformers"
         )
+    attention = config.get("attn_implementation")
+    if isinstance(attention, str) and "/" in attention:  # transformers would fetch and run it
+        raise BrokenModelFile(
+            f"{path}: attn_implementation: found {attention!r}, a kernel of the hub; expected eager or sdpa"
+        )
     for file in weight_files(path.parent):
-        check_safetensors(file)
+        elements(file)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -51,8 +62,8 @@ def weight_files(folder: Path) -> list[Path]:
     if not (isinstance(shards, dict) and shards):
         raise BrokenModelFile(f"{index}: weight_map: found {shards!r}, expected the file of each weight")  # fmt: skip
     files = []
-    for name in dict.fromkeys(shards.values()):
-        if not isinstance(name, str) or Path(name).name != name:
+    for name in dict.fromkeys(map(str, shards.values())):
+        if Path(name).name != name:
             raise BrokenModelFile(f"{index}: weight_map names {name!r}, expected a file of the same folder")  # fmt: skip
         if not (folder / name).is_file():
             raise BrokenModelFile(f"{index}: weight_map names {name}, which is not in {folder}")
@@ -60,8 +71,9 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def check_safetensors(path: Path) -> None:
-    """Raise BrokenModelFile if a file of safetensors is cut, or if its header does not describe it.
+def elements(path: Path) -> int:
+    """The number of elements in a file of safetensors. Raises BrokenModelFile if it is cut, or if its header does not
+    describe it.
 
     The format: 8 bytes with the length of the header (little-endian), the header as JSON, the tensors.
     """
@@ -70,34 +82,37 @@ def check_safetensors(path: Path) -> None:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, _HEADER_BYTES):
             raise BrokenModelFile(f"{path}: {size} bytes; no file of safetensors, or cut inside its header")  # fmt: skip
-        try:
-            header = json.loads(file.read(length))
-            tensors = [entry for name, entry in header.items() if name != "__metadata__"]
-            ends = [entry["data_offsets"][1] for entry in tensors]
-            counts = [math.prod(entry["shape"]) for entry in tensors]
-        except (
-            ValueError,
-            KeyError,
-            IndexError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ) as error:
-            raise BrokenModelFile(f"{path}: its header cannot be read ({error}); no file of safetensors") from error  # fmt: skip
-    end = 8 + length + max(ends, default=0)
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+        tensors = [entry for name, entry in header.items() if name != "__metadata__"]
+        end = 8 + length + max((int(entry["data_offsets"][1]) for entry in tensors), default=0)
+        count = sum(math.prod(map(int, entry["shape"])) for entry in tensors)
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise BrokenModelFile(f"{path}: its header cannot be read ({error}); no file of safetensors") from error  # fmt: skip
     if end != size:
         raise BrokenModelFile(f"{path}: {size} bytes, but its header describes {end}: it is cut or damaged")  # fmt: skip
-    if (
-        sum(counts) > size
-    ):  # each element of a tensor takes a byte or more (F4 and F6 are not loaded)
-        raise BrokenModelFile(f"{path}: its header describes {sum(counts)} elements in {size} bytes")  # fmt: skip
+    if count > 2 * size:  # the smallest type has 4 bits
+        raise BrokenModelFile(f"{path}: its header describes {count} elements in {size} bytes")
+    return count
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
+        if (size := path.stat().st_size) > _HEADER_BYTES:
+            raise BrokenModelFile(f"{path}: {size} bytes; at most {_HEADER_BYTES} are read")
         value = json.loads(path.read_bytes())
     except OSError as error:
         raise BrokenModelFile(f"{path}: cannot be read ({error.strerror}); expected the folder of a model of Hugging Face") from error  # fmt: skip
+    except BrokenModelFile:
+        raise
     except (ValueError, RecursionError) as error:
         raise BrokenModelFile(f"{path}: no JSON ({error})") from error
     if not isinstance(value, dict):

@@ -30,7 +30,8 @@ class Source:
     `expected`: what such a file is, for error messages. `takes`: whether a path is one, by its name alone. `check` raises
     ModelFileError for an option that it does not have, and BrokenModelFile for a file that cannot be used. `facts`
     is called for a file that has passed `check`. `parts`: the further files that the model is made of; a change of one
-    is a change of the model. `digest`: a hash of what the results depend on.
+    is a change of the model. `digest`: a hash of what the results depend on. `path_options`: its options that are paths of
+    files.
     """
 
     name: str
@@ -41,3 +42,4 @@ class Source:
     facts: Callable[[Path, Options], Facts]
     parts: Callable[[Path, Options], list[Path]]
     digest: Callable[[Path], str]
+    path_options: tuple[str, ...] = ()
