@@ -5,6 +5,7 @@ All errors that can be found without running a stage are reported here, before a
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -223,7 +224,7 @@ def located(content: Mapping[str, Any], folder: Path, root: Path) -> dict[str, A
 
 
 def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path) -> list[str]:
-    """Declare a model for each file of a comma-separated list, and return the names of the models.
+    """Declare a model for each file of a comma-separated list of paths and globs, and return the names of the models.
 
     A model has the name of its file. A relative path is relative to `typed_in`; `root` is the
     folder of the Snakefile. If the file is a model already, its options are kept. Raises
@@ -234,8 +235,17 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     shipped = shipped_models(root)
     names: list[str] = []
     problems: list[str] = []
+    given_files: list[tuple[str, str]] = []
     for path in filter(None, (part.strip() for part in paths.split(","))):
-        given = Path(os.path.abspath(typed_in / Path(path).expanduser()))
+        if glob.has_magic(path) and not (typed_in / path).exists():
+            matching = sorted(glob.glob(str(typed_in / Path(path).expanduser()), recursive=True))
+            if not matching:
+                problems.append(f"file={path}: matches no file")
+        else:
+            matching = [path]
+        given_files += [(path, match) for match in matching]
+    for path, match in given_files:
+        given = Path(os.path.abspath(typed_in / Path(match).expanduser()))
         file, name = registry.model_file(given), registry.model_name(given)
         entry = dict(models.get(name) or {})
         other = root / Path(entry.get("file", shipped.get(name, file))).expanduser()

@@ -29,9 +29,10 @@ def model_file(path: str | Path) -> Path:
 
 
 def model_name(path: str | Path) -> str:
-    """The name of a model that has no entry: that of its file or folder."""
+    """The name of a model that has no entry: that of its file; that of the folder for a folder and for `model.onnx`."""
     file = model_file(path)
-    return file.parent.name if source_of(file) is hugging_face.SOURCE else file.stem
+    of_folder = source_of(file) is hugging_face.SOURCE or file.name == "model.onnx"
+    return file.parent.name if of_folder else file.stem
 
 
 def expected() -> str:
