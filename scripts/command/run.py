@@ -21,7 +21,7 @@ from scripts.sources.registry import model_file
 SELECTED = ("targets", "frontends", "baselines", "tests", "toolchains")
 """Keys of `--config` that are options here."""
 MAIN = "results/latency.csv"
-ENDS = (".py", ".pt2", ".onnx")
+ENDS = (".py", ".pt2", ".onnx", ".mlir", ".mlirbc", ".stablehlo")
 """Of the names of files that a model may be made of."""
 
 

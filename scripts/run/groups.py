@@ -40,7 +40,7 @@ class Groups:
         given = Given(
             members={str(row): _verified(row) for row in rows},
             rule=dataclasses.asdict(self.rule_of(group)),
-            anchor=plain.get(bases[0], ""),
+            anchor=plain.get(bases[0], "") if bases else "",
             bases=tuple(plain.values()),
             forked=tuple(str(row) for row in rows if self._forked(row)),
         )

@@ -21,6 +21,8 @@ def load_model(choice: ModelChoice, stage: str = "", memory_factor: float = 1.0)
             from scripts.sources.load_hugging_face import load
         case "onnx":
             from scripts.sources.load_onnx import load
+        case "mlir":
+            from scripts.sources.load_mlir import load
         case _:
             from scripts.torch_model.loading import load
     return load(choice, stage, memory_factor)

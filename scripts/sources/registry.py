@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.sources import exported_program, hugging_face, onnx_file, python_file
+from scripts.sources import exported_program, hugging_face, mlir_file, onnx_file, python_file
 from scripts.sources.source import Source
 
 SOURCES: tuple[Source, ...] = (
     exported_program.SOURCE,
     hugging_face.SOURCE,
     onnx_file.SOURCE,
+    mlir_file.SOURCE,
     python_file.SOURCE,
 )
 """In the order in which they are asked."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-ModelKind = Literal["module", "onnx"]
-"""What a source gives: a module of PyTorch, or an ONNX graph. Exporters and runtimes declare which of these they take."""
+ModelKind = Literal["module", "onnx", "mlir"]
+"""What a source gives: a module of PyTorch, an ONNX graph, or a program of MLIR. Exporters and runtimes declare which of these they take."""
 MODEL_KINDS = get_args(ModelKind)
 
 Options = Mapping[str, Any]
