@@ -13,7 +13,8 @@ from typing import Any
 from scripts.matrix import feature, schemas
 from scripts.matrix.entries import Model
 from scripts.matrix.reading import ConfigError
-from scripts.sources.registry import model_file, source_of
+from scripts.sources.registry import model_file, source_of, unknown
+from scripts.torch_model.errors import ModelFileError
 from scripts.torch_model.source import shipped
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default")
@@ -49,6 +50,8 @@ def checked(model: Model, root: Path) -> Model:
     """
     # No link is followed: a name tells the source, and a folder of a hub's cache has links to files of other names.
     path = Path(os.path.abspath(root / model.file))
+    if path.is_file() and (problem := unknown(path)):
+        raise ModelFileError(problem)
     source, options = source_of(path), _with_paths(model, root)
     source.check(path, options)
     facts = source.facts(path, options)

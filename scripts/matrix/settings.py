@@ -263,8 +263,8 @@ def _problem(file: Path, name: str, other: Path) -> str:
     """Return why a file cannot be the model `name`, whose present file is `other`; "" if it can."""
     if not file.is_file():
         return f"no file {file}; expected {registry.expected()}"
-    if not any(source.takes(file) for source in registry.SOURCES):
-        return f"{file.name} is no model by its name; expected {registry.expected()}"
+    if problem := registry.unknown(file):
+        return problem
     if not _NAME.fullmatch(name):
         return (
             f"the model would be named {name!r}; expected letters, digits, '.', '_' and '-': rename "

@@ -36,6 +36,13 @@ def model_name(path: str | Path) -> str:
     return file.parent.name if of_folder else file.stem
 
 
+def unknown(path: Path) -> str:
+    """An error message for a file whose name no source takes; "" if one does."""
+    if any(source.takes(path) for source in SOURCES):
+        return ""
+    return f"{path} is no model by its name; expected {expected()}"
+
+
 def expected() -> str:
     """What a model may be made of, for error messages."""
     *others, last = (source.expected for source in SOURCES[::-1])
