@@ -76,14 +76,20 @@ def with_absolute_paths(model: Model, root: Path) -> Model:
     """The model for a run in another folder than `root`, the folder of the Snakefile."""
     for absolute in feature.hooks("absolute_model"):
         model = absolute(model, root)
-    return dataclasses.replace(model, file=str(root / model.file), options=_with_paths(model, root))
+    options = _with_paths(model.file, model.options, root)
+    return dataclasses.replace(model, file=str(root / model.file), options=options)
 
 
-def _with_paths(model: Model, root: Path) -> dict[str, Any]:
-    """The options of a model, with absolute paths of files."""
-    paths = [key for key in source_of(model.file).path_options if key in model.options]
-    absolute = {key: str(root / Path(str(model.options[key])).expanduser()) for key in paths}
-    return model.options | absolute
+def _with_paths(file: str, options: dict[str, Any], root: Path) -> dict[str, Any]:
+    """The options of a model, with the paths among them below `root` if they are relative."""
+
+    def path(value: Any) -> Any:
+        if isinstance(value, list):
+            return [path(item) for item in value]
+        return str(root / Path(str(value)).expanduser())
+
+    names = [name for name in source_of(file).path_options if options.get(name)]
+    return options | {name: path(options[name]) for name in names}
 
 
 def model_of(
@@ -97,7 +103,7 @@ def model_of(
         name=name,
         file=file,
         suite=suite,
-        options=options,
+        options=_with_paths(file, options, Path()),
         tolerance=dict(entry.get("tolerance", {})),
         torchbench=entry.get("torchbench", known_as),
         family=family,

@@ -28,8 +28,8 @@ WITH_OPTIONS = ("models", "suites", "frontends", "baselines")
 ENTRIES = ("models", "frontends", "targets", "baselines")
 """Keys whose entries a later file may leave out of runs that do not select them by name."""
 PATHS = (
+    *(("models", "*", name) for source in registry.SOURCES for name in source.path_options),
     ("models", "*", "file"),
-    ("models", "*", "inputs"),
     ("toolchains", "*", "iree"),
     ("toolchains", "*", "torch-mlir"),
     ("toolchains", "*", "find_links"),
@@ -284,9 +284,9 @@ def _named(name: str, file: Path) -> str:
 
 
 def _quick_selections(declared: Mapping[str, Any]) -> dict[str, str]:
-    """Return the selections of a quick run, as comma-separated lists.
+    """Return the selections of a quick run, as comma-separated lists, and leave out baselines of `declared`, in place.
 
-    These are the CPU targets and PyTorch's eager mode. `declared`: a checked configuration. Raises
+    What stays are the CPU targets, PyTorch's eager mode, and the baselines that are for some kinds of models by default. `declared`: a checked configuration. Raises
     ConfigError if there is no such target.
     """
     targets = _by_default(declared["targets"], {"backend": QUICK_BACKEND})
@@ -296,7 +296,10 @@ def _quick_selections(declared: Mapping[str, Any]) -> dict[str, str]:
             "targets: targets=…"
         )
     eager = _by_default(declared["baselines"], QUICK_RUNTIME)
-    return {"targets": ",".join(targets)} | ({"baselines": ",".join(eager)} if eager else {})
+    for name, entry in declared["baselines"].items() if eager else ():
+        if name not in eager and not isinstance(entry.get("default"), list):
+            entry["default"] = False
+    return {"targets": ",".join(targets)}
 
 
 def _by_default(entries: Mapping[str, Mapping], wanted: Mapping[str, str]) -> list[str]:

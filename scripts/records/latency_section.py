@@ -46,7 +46,6 @@ def of(
         "control_low": checked and checked.low,
         "control_high": checked and checked.high,
         "noise": noise and noise.sd,
-        "noise_df": noise and noise.df,
         "started": timing.started,
         "foreign": timing.foreign,
         "steal": timing.steal,
@@ -61,7 +60,7 @@ def of(
     return section
 
 
-def _noise(timing: GroupTiming, number: int) -> ratios.Noise | None:
+def _noise(timing: GroupTiming, number: int) -> float | None:
     """The noise of a part of a group: of its members, with the second process of the control."""
     part = timing.parts[number]
     values = {
@@ -87,7 +86,7 @@ def doubt(
     timing: GroupTiming,
     own: MemberTiming,
     control: ratios.Interval | None,
-    noise: ratios.Noise | None = None,
+    noise: float | None = None,
 ) -> str:
     """Why the ratios of a row have no interval or a wide one, or may be wrong; "" if nothing was seen."""
     part = timing.parts[own.part]

@@ -33,9 +33,9 @@ def difference(base: Latency, row: Latency) -> Difference | None:
     return ratios.combined([(1, own), (-1, other)]) if own and other else None
 
 
-def noise(latency: Latency) -> ratios.Noise | None:
+def noise(latency: Latency) -> float | None:
     """The noise of the group of a latency; None where it is not known: a group of two, or a record of an older version."""
-    return ratios.Noise(latency["noise"], latency["noise_df"]) if latency.get("noise") else None
+    return latency.get("noise")
 
 
 def point(base: Latency, row: Latency) -> float | None:

@@ -7,6 +7,7 @@ re-run.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import shlex
 import sys
@@ -18,7 +19,7 @@ from scripts.core import checkout
 from scripts.matrix import feature, plugins, reading, stages, threads, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.matrix import Matrix, compact
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.run import environments, fingerprint, recorded, resources
@@ -39,18 +40,19 @@ def parse_retry(wanted: str | None) -> frozenset[str]:
 
 
 @functools.cache
-def _parts(file: str, inputs: str) -> tuple[list[str], str]:
+def _parts(file: str, paths: str) -> tuple[list[str], str]:
     """The further files that a model is made of, and an error message if one of them cannot be used. They are
-    found once for all cells of the model. `inputs`: the option of that name."""
+    found once for all cells of the model. `paths`: its options that are paths, as JSON."""
     try:
-        parts = source_of(file).parts(Path(file), {"inputs": inputs} if inputs else {})
+        parts = source_of(file).parts(Path(file), json.loads(paths))
         return [os.path.relpath(path) if checkout.is_here() else str(path) for path in parts], ""
     except BrokenModelFile as error:
         return [], str(error)
 
 
 def _parts_of(model: Model) -> tuple[list[str], str]:
-    return _parts(model.file, str(model.options.get("inputs") or ""))
+    names = source_of(model.file).path_options
+    return _parts(model.file, compact({n: model.options[n] for n in names if n in model.options}))
 
 
 def _size_mb(file: str) -> float | None:

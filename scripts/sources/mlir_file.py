@@ -50,13 +50,13 @@ def check(path: Path, options: Options) -> None:
 def parameter_files(options: Options) -> list[Path]:
     """The files with the parameters of the program."""
     given = options.get("parameters") or []
-    return [Path(str(file)).expanduser() for file in (given if isinstance(given, list) else [given])]  # fmt: skip
+    return [Path(str(file)) for file in (given if isinstance(given, list) else [given])]  # fmt: skip
 
 
 def given_files(options: Options) -> list[Path]:
     """All files that the entry names."""
     named = (options[name] for name in ("inputs", "golden") if options.get(name))
-    return [*(Path(str(file)).expanduser() for file in named), *parameter_files(options)]
+    return [*(Path(str(file)) for file in named), *parameter_files(options)]
 
 
 @functools.cache
@@ -74,4 +74,5 @@ SOURCE = Source(
     facts=lambda _, options: Facts(int(options.get("batch_size", 1))),
     parts=lambda _, options: given_files(options),
     digest=_digest,
+    path_options=("inputs", "golden", "parameters"),
 )

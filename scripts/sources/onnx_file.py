@@ -44,4 +44,5 @@ SOURCE = Source(
     facts=_facts,
     parts=_parts,
     digest=_digest,
+    path_options=("inputs",),
 )

@@ -24,7 +24,7 @@ FIRST_LOOK = 4
 """The generations after which it is asked for the first time whether everything is decided."""
 DISTURBED = 1.15
 """How much slower than the second fastest a generation may be, to count (`counted`)."""
-PRIOR = 6
+PRIOR = 4
 """The degrees of freedom for which the noise of a group counts in the interval of a ratio (`paired`)."""
 SAME = 1.05
 """Two latencies are the same if the interval of their ratio is within 1 / SAME and SAME."""
@@ -89,55 +89,54 @@ def log_mean(values: Sequence[float]) -> float:
     return statistics.fmean(map(math.log, values))
 
 
-@dataclass(frozen=True)
-class Noise:
-    """How much the logarithm of a latency varies from generation to generation, beside what all members of a group have in
-    common: its standard deviation `sd`, known with `df` degrees of freedom."""
+def noise(values: Values) -> float | None:
+    """How much the logarithm of a latency typically varies from generation to generation, beside what all members of a group
+    have in common: a standard deviation. `values`: the latencies of all members in the same generations. None for fewer than
+    three members or generations.
 
-    sd: float
-    df: float
-
-
-def noise(values: Values) -> Noise | None:
-    """The noise of a group, from the latencies of all of its members in the same generations; None for fewer than three
-    members, whose noise is that of their ratio.
-
-    It is the root of the mean square of the interaction of members and generations in an analysis of variance without
-    replicates. One pair of the members does not count among the degrees of freedom, because its own ratio is weighed
-    against the noise (`paired`).
+    It is the median over the members, so that one whose processes differ much does not speak for the others. What they have
+    in common in a generation is the median too.
     """
     rows = [list(map(math.log, row)) for row in values.values()]
-    if len(rows) < 3 or len(rows[0]) < 2:
+    if len(rows) < 3 or len(rows[0]) < LEAST:
         return None
-    count = len(rows[0])
-    columns = [statistics.fmean(column) for column in zip(*rows, strict=True)]
-    whole = statistics.fmean(columns)
-    square = math.fsum(
-        (value - column - statistics.fmean(row) + whole) ** 2
+    means = [statistics.fmean(row) for row in rows]
+    common = [
+        statistics.median(row[at] - mean for row, mean in zip(rows, means, strict=True))
+        for at in range(len(rows[0]))
+    ]
+    variances = [
+        statistics.variance([value - shared for value, shared in zip(row, common, strict=True)])
         for row in rows
-        for value, column in zip(row, columns, strict=True)
-    )
-    variance = square / ((len(rows) - 1) * (count - 1))
-    return Noise(math.sqrt(variance), (len(rows) - 2) * (count - 1))
+    ]
+    from scipy.special import chdtri
+
+    df = len(common) - 1
+    # The median of a variance is below its mean: that of a chi-square with `df` degrees of freedom.
+    return math.sqrt(statistics.median(variances) * df / float(chdtri(df, 0.5)))
 
 
 def paired(
-    base: Sequence[float], row: Sequence[float], noise: Noise | None = None
+    base: Sequence[float], row: Sequence[float], noise: float | None = None
 ) -> Difference | None:
     """How many times faster `row` is than `base`, as a logarithm. Both have one latency per generation, and the same
     generations. None for fewer than LEAST generations.
 
     A few generations say little about how much their ratio varies, so the noise of the group counts as PRIOR further degrees
-    of freedom of it, or as many as it has (a moderated t statistic; Smyth 2004, "Linear models and empirical Bayes methods
-    for assessing differential expression in microarray experiments").
+    of freedom of it (a moderated t statistic; Smyth 2004, "Linear models and empirical Bayes methods for assessing
+    differential expression in microarray experiments"). But it does not reduce the variance of a ratio that varies more than
+    nine of ten would with this noise: then one of the two is noisier than the others. docs/timing.md has the error rates of both.
     """
-    found = of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)])
-    if not found or not noise:
-        return found
-    further = min(PRIOR, noise.df)
-    df = found.df + further
-    spread = (further * 2 * noise.sd**2 / len(row) + found.df * found.scale**2) / df
-    return Difference(found.value, math.sqrt(spread), df)
+    own = of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)])
+    if not own or not noise:
+        return own
+    from scipy.special import chdtri
+
+    typical = 2 * noise**2 / len(row)
+    df, spread = own.df + PRIOR, own.scale**2
+    if spread <= typical * float(chdtri(own.df, 0.1)) / own.df:
+        spread = (PRIOR * typical + own.df * spread) / df
+    return Difference(own.value, math.sqrt(spread), df)
 
 
 def of_logs(logs: Sequence[float]) -> Difference | None:

@@ -56,9 +56,8 @@ WARMUP_S = 10.0
 """Seconds in which a member has to become warm."""
 LEAST_CALLS, LEAST_S, LONG = 5, 1.0, 3
 """A warm-up has so many calls, or takes so many seconds: an LSTM of PyTorch still prepares in the fourth call. A member whose
-calls take LONG slices is steady as soon as a call is not faster than the one before."""
-LEAST_TURNS, AT_MOST = 8, 0.25
-"""A generation has so many turns, unless they take more than this share of the budget."""
+calls take LONG slices is steady as soon as a call is not faster than the one before. In later generations, one that is as fast as
+it was when warm needs no more than that."""
 SHARE = 0.25
 """Slices are at least this share of the slowest member's call, so that fast members make more than one in a slow turn."""
 HANG_S = 60.0
@@ -115,11 +114,12 @@ class Timed:
 
 @dataclass
 class _Running:
-    """A member in a generation. `call_s`: its fastest call so far; `calls`: those of a slice; `is_timed`: whether its
-    turns have begun."""
+    """A member in a generation. `warm_s`: its fastest call in earlier generations; `call_s`: in this one; `calls`: those of a
+    slice; `is_timed`: whether its turns have begun."""
 
     worker: Worker
     now: Generation
+    warm_s: float = 0.0
     call_s: float = math.inf
     calls: int = 1
     peak_mb: float | None = None
@@ -144,6 +144,7 @@ class Group:
         self._random = random.Random(seed)
         self._turn_s, self._slice_s = 0.0, rule.slice_s
         self._left = list(members)
+        self._warm_s: dict[str, float] = {}
         self.load = Load()
         self.timed = {name: Timed() for name in members}
 
@@ -153,13 +154,12 @@ class Group:
         budget_s, spent_s = rule.most_s, 0.0
         while self._left:
             each_s = rule.budget_s / rule.generations
-            each_s = max(each_s, min(LEAST_TURNS * self._turn_s, AT_MOST * rule.budget_s))
             spent_s += self.generation(min(each_s, max(budget_s - spent_s, each_s / 2)))
             taken = max(len(member.generations) for member in self.timed.values())
             # One that would begin within the budget and end far beyond it is left out. What an interval needs may take
             # twice the budget.
             at_most_s = budget_s * (1 if taken >= min(LEAST, rule.generations) else 2)
-            if spent_s + min(each_s, max(self._turn_s, each_s / 2)) > at_most_s:
+            if spent_s + max(self._turn_s, each_s / 2) > at_most_s:
                 return
             if self._enough(self.timed):
                 return
@@ -171,7 +171,8 @@ class Group:
             running: dict[str, _Running] = {}
             for name in list(self._left):
                 try:
-                    running[name] = _Running(self._start(name), Generation())
+                    warm_s = self._warm_s.get(name, 0.0)
+                    running[name] = _Running(self._start(name), Generation(), warm_s)
                     opened.callback(running[name].worker.rest)
                 except MemberEnded as error:
                     self._left_by(name, error)
@@ -199,6 +200,7 @@ class Group:
             for name, member in running.items():
                 self.timed[name].generations.append(member.now)
                 self.timed[name].peak_rss_mb = member.peak_mb
+                self._warm_s[name] = min(member.call_s, member.warm_s or math.inf)
             return taken
 
     def _each(
@@ -218,7 +220,7 @@ class Group:
         self._left.remove(name)
 
     def _warm_up(self, member: _Running) -> None:
-        """Make slices until they no longer get faster."""
+        """Make slices until they no longer get faster, or are as fast as in earlier generations."""
         begun, spent_s = time.monotonic(), 0.0
         steady = 0
         # What is prepared in the first calls does not matter if a call is long.
@@ -230,6 +232,8 @@ class Group:
             member.now.warmup += len(made)
             member.call_s = min(member.call_s, *made)
             member.calls = self._planned(member)
+            if made[-1] <= member.warm_s * (1 + STEADY):
+                return
             steady = 0 if member.call_s < before * (1 - STEADY) else steady + 1
             spent_s = time.monotonic() - begun
             if spent_s > WARMUP_S:

@@ -21,7 +21,7 @@ WHOLE = "properties: {{big: [x]}}\nopt_levels: {{llvm-cpu: [O3]}}\npreprocessing
 
 def test_the_page_has_the_tables_of_the_file():
     page = (ROOT / "docs/tuning.md").read_text(encoding="utf-8")
-    assert document.PARTS[1].within(page) == page, "run vmfbench docs flag-sets"
+    assert document.PARTS[1].within(page) == page, "run vmfbench docs"
 
 
 @pytest.mark.parametrize(

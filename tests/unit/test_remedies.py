@@ -54,7 +54,7 @@ LOWER = remedy("O1", opt_level="O1")
 
 def test_the_page_has_the_tables_of_the_file():
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-    assert document.PARTS[0].within(page) == page, "run vmfbench docs remedies"
+    assert document.PARTS[0].within(page) == page, "run vmfbench docs"
 
 
 def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_shipped():
