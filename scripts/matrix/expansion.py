@@ -139,6 +139,15 @@ def _chosen(draft: Draft) -> dict[str, dict]:
         problems.append(str(error))
         names = [*chosen["models"]]
     sized = {name: _with_size(chosen["models"][name], draft.root, problems) for name in names}
+    kinds = {model.source for model in sized.values()}
+    for kind in ("frontends", "baselines"):
+        taking = {name: one for name, one in chosen[kind].items() if kinds & {*one.sources}}
+        if kind in wanted and sized and chosen[kind] and not taking:
+            problems.append(
+                f"{kind}={wanted[kind]}: takes none of the models {', '.join(sized)}; for models of {', '.join(sorted(kinds))} there are: "
+                f"{', '.join(n for n, one in known[kind].items() if kinds & {*one.sources}) or 'none'}"
+            )
+        chosen[kind] = taking
     return chosen | {"models": sized}
 
 
@@ -183,9 +192,12 @@ def _by_default(
 ) -> dict:
     """What is selected where nothing is: all but the entries with `default: false`."""
     entry_of = {name: config.get(getattr(one, "family", "") or name) for name, one in known.items()}
-    left = {
-        name: known[name] for name, entry in entry_of.items() if (entry or {}).get("default", True)
-    }
+    default = {name: (entry or {}).get("default", True) for name, entry in entry_of.items()}
+    left = {name: known[name] for name, is_in in default.items() if is_in}
+    for name, kinds in default.items():
+        if isinstance(kinds, list):  # for these kinds of models alone
+            sources = tuple(kind for kind in known[name].sources if kind in kinds)
+            left[name] = dataclasses.replace(known[name], sources=sources)
     if known and not left and kind != "baselines":
         problems.append(
             f"{kind}: every one is left out (default: false, or null); leave one in, or name some: "
@@ -235,11 +247,7 @@ def _remedied_by(draft: Draft) -> tuple[str, ...]:
 
 
 def _baseline(name: str, entry: Mapping[str, Any], draft: Draft) -> Baseline:
-    """The baseline of an entry. If it is in runs by default for some kinds of models only, it takes these, unless it is selected by name."""
     sources = _sources(lambda: plugins.runtime(entry["runtime"], draft.root))
-    default = entry.get("default")
-    if isinstance(default, list) and "baselines" not in draft.selections:
-        sources = tuple(kind for kind in sources if kind in default)
     return Baseline(name=name, sources=sources, **_own(entry))
 
 

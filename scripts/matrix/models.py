@@ -52,7 +52,7 @@ def checked(model: Model, root: Path) -> Model:
     path = Path(os.path.abspath(root / model.file))
     if path.is_file() and (problem := unknown(path)):
         raise ModelFileError(problem)
-    source, options = source_of(path), _with_paths(model, root)
+    source, options = source_of(path), _with_paths(model.file, model.options, root)
     source.check(path, options)
     facts = source.facts(path, options)
     if model.dtype != facts.dtype:
