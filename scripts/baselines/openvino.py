@@ -6,17 +6,13 @@ may fold and pack.
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-
-# convert_model would send statistics over the network; without this package it uses a stub.
-sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
-
-import openvino
 
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime import converted
@@ -34,6 +30,10 @@ LAZY = False
 VERSIONS = {"openvino": "openvino", "torch": "torch"}
 MEMORY_FACTOR = 4.0
 FORKABLE = True
+
+# convert_model would send statistics over the network. Without this package, it does not.
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+openvino = importlib.import_module("openvino")
 
 _FILE = "model.xml"
 _SUMMARY = re.compile(r"^-- (?:No conversion rule found for operations|Conversion is failed for): .+$", re.MULTILINE)  # fmt: skip
