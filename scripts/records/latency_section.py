@@ -45,7 +45,7 @@ def of(
         "control_ratio": checked and checked.ratio,
         "control_low": checked and checked.low,
         "control_high": checked and checked.high,
-        "noise": noise and noise.sd,
+        "noise": noise,
         "started": timing.started,
         "foreign": timing.foreign,
         "steal": timing.steal,

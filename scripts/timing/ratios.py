@@ -25,7 +25,7 @@ FIRST_LOOK = 4
 DISTURBED = 1.15
 """How much slower than the second fastest a generation may be, to count (`counted`)."""
 PRIOR = 4
-"""The degrees of freedom for which the noise of a group counts in the interval of a ratio (`paired`)."""
+"""The degrees of freedom for which the noise of a group counts in the interval of a ratio (`of_logs`)."""
 SAME = 1.05
 """Two latencies are the same if the interval of their ratio is within 1 / SAME and SAME."""
 
@@ -120,31 +120,29 @@ def paired(
     base: Sequence[float], row: Sequence[float], noise: float | None = None
 ) -> Difference | None:
     """How many times faster `row` is than `base`, as a logarithm. Both have one latency per generation, and the same
-    generations. None for fewer than LEAST generations.
+    generations. None for fewer than LEAST generations. `noise`: that of the group, see `of_logs`."""
+    return of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)], noise)
 
-    A few generations say little about how much their ratio varies, so the noise of the group counts as PRIOR further degrees
-    of freedom of it (a moderated t statistic; Smyth 2004, "Linear models and empirical Bayes methods for assessing
+
+def of_logs(logs: Sequence[float], noise: float | None = None) -> Difference | None:
+    """The mean of independent logarithms of ratios. None for fewer than LEAST.
+
+    A few of them say little about how much they vary, so the `noise` of a group, if it is given, counts as PRIOR further degrees
+    of freedom (a moderated t statistic; Smyth 2004, "Linear models and empirical Bayes methods for assessing
     differential expression in microarray experiments"). But it does not reduce the variance of a ratio that varies more than
-    nine of ten would with this noise: then one of the two is noisier than the others. docs/timing.md has the error rates of both.
+    nine of ten would with this noise: then one of the two programs is noisier than the others. docs/timing.md has the error rates.
     """
-    own = of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)])
-    if not own or not noise:
-        return own
-    from scipy.special import chdtri
-
-    typical = 2 * noise**2 / len(row)
-    df, spread = own.df + PRIOR, own.scale**2
-    if spread <= typical * float(chdtri(own.df, 0.1)) / own.df:
-        spread = (PRIOR * typical + own.df * spread) / df
-    return Difference(own.value, math.sqrt(spread), df)
-
-
-def of_logs(logs: Sequence[float]) -> Difference | None:
-    """The mean of independent logarithms. None for fewer than LEAST."""
     if len(logs) < LEAST:
         return None
-    scale = statistics.stdev(logs) / math.sqrt(len(logs))
-    return Difference(statistics.fmean(logs), scale, len(logs) - 1)
+    value, spread, df = statistics.fmean(logs), statistics.variance(logs) / len(logs), len(logs) - 1
+    if noise:
+        from scipy.special import chdtri
+
+        typical = 2 * noise**2 / len(logs)
+        if spread <= typical * float(chdtri(df, 0.1)) / df:
+            spread = (PRIOR * typical + df * spread) / (PRIOR + df)
+        df += PRIOR
+    return Difference(value, math.sqrt(spread), df)
 
 
 def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from scripts.features.compare import pairs
 from scripts.features.compare.pairs import Pair, Record
 from scripts.matrix import toolchains
+from scripts.records import speedups
 from scripts.timing import ratios
 from scripts.timing.ratios import ALIKE as SAME
 from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Difference
@@ -33,10 +34,12 @@ BY = ("path", "target", "suite")
 @dataclass(frozen=True)
 class Term:
     """A part of the error of a change. `turns`: the name of what was timed in turns. `logs`: the logarithm of latency
-    after / latency before, or the part of it that these turns tell, in each generation."""
+    after / latency before, or the part of it that these turns tell, in each generation. `noise`: that of what was timed
+    in them (ratios.noise), if it is known."""
 
     turns: str
     logs: tuple[float, ...]
+    noise: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class Estimate:
 class Decision:
     """`ratio`: latency after / latency before, with its interval. `q`: the smallest rate of false discoveries at
     which the cell is found to differ. `smallest`: a slow-down by this factor would have been found with the
-    probability POWER. `verdict`: SLOWER or FASTER if the interval excludes 1, SAME if it is within the threshold on
-    both sides, UNDECIDED if it contains 1 and changes above the threshold too."""
+    probability POWER. `verdict`: SLOWER or FASTER if the interval excludes 1; else SAME if the 99 % interval of this cell alone
+    is within the threshold on both sides, or UNDECIDED."""
 
     ratio: float
     low: float
@@ -112,23 +115,30 @@ def of_pair(pair: Pair, in_turns: Estimate | None = None) -> Estimate | NotCompa
     if min(counts) < ratios.LEAST and not (shared and before["values_ms"] == after["values_ms"]):
         why = f"{counts[0]} generations before, {counts[1]} after; an interval needs {ratios.LEAST}"
         return NotCompared(pair.cell, why, True)
-    terms = [term(before["group"], before["values_ms"], after["values_ms"])] if shared else [
-        term(before["group"], before["values_ms"], before["anchor_ms"]),
-        term(after["group"], after["anchor_ms"], after["values_ms"]),
+    noises = [speedups.noise(latency) for latency in (before, after)]
+    terms = [term(before["group"], before["values_ms"], after["values_ms"], noises[0])] if shared else [
+        term(before["group"], before["values_ms"], before["anchor_ms"], noises[0]),
+        term(after["group"], after["anchor_ms"], after["values_ms"], noises[1]),
     ]  # fmt: skip
     return Estimate(pair, TURNS if shared else ANCHOR, before["ms"], after["ms"], tuple(terms))
 
 
-def term(turns: str, before_ms: Sequence[float], after_ms: Sequence[float]) -> Term:
+def term(
+    turns: str,
+    before_ms: Sequence[float],
+    after_ms: Sequence[float],
+    noise: float | None = None,
+) -> Term:
     """The term of two series of latencies, one per generation, that were timed in the same turns."""
-    return Term(turns, tuple(math.log(b / a) for a, b in zip(before_ms, after_ms, strict=True)))
+    logs = tuple(math.log(b / a) for a, b in zip(before_ms, after_ms, strict=True))
+    return Term(turns, logs, noise)
 
 
 def _sum(terms: Sequence[Term]) -> Difference:
     """The sum of independent terms. One measurement, compared with itself, has no error however few generations it
     has."""
     exact = Difference(0.0, 0.0, 1.0)
-    return ratios.combined([(1, ratios.of_logs(term.logs) or exact) for term in terms])
+    return ratios.combined([(1, ratios.of_logs(term.logs, term.noise) or exact) for term in terms])
 
 
 def decided(estimates: Sequence[Estimate], rate: float, threshold: float) -> list[LatencyChange]:
@@ -164,7 +174,8 @@ def decide(differences: Sequence[Difference], rate: float, threshold: float) -> 
         if q <= rate:
             verdict = SLOWER if difference.value > 0 else FASTER
         else:
-            verdict = SAME if 1 / threshold < at.low and at.high < threshold else UNDECIDED
+            alone = difference.interval()
+            verdict = SAME if 1 / threshold < alone.low and alone.high < threshold else UNDECIDED
         detectable = smallest(difference, alpha)
         decisions.append(Decision(at.ratio, at.low, at.high, q, detectable, verdict))
     return decisions
