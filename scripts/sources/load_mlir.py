@@ -176,7 +176,7 @@ def _externalised(module: ir.Module) -> dict[str, np.ndarray]:
     def note(operation: Any) -> ir.WalkResult:
         if operation.operation.name in _LITERALS:
             value = operation.operation.attributes["value"]
-            if ir.DenseElementsAttr.isinstance(value) and not ir.DenseElementsAttr(value).is_splat:
+            if isinstance(value, ir.DenseElementsAttr) and not value.is_splat:
                 large.append(operation.operation)
         return ir.WalkResult.ADVANCE
 
