@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ FRONTENDS = {
         "exporter": "onnx_importer",
         "env": "torch-mlir",
         "options": {"dialect": "torch"},
-    },  # fmt: skip
+    },
     "mlir": {"exporter": "as_it_is", "env": "torch-mlir"},
 }
 BASELINES = {"onnxruntime": {"runtime": "onnxruntime", "device": "cpu", "env": "onnxruntime", "default": ["onnx"]}}  # fmt: skip
@@ -128,10 +127,13 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
         "--cores", "2", "results/latency.csv", "--config", "file=files/*.onnx,files/*.mlir",
         "models=branches,older,older-2,refused,stablehlo,parameters,broken",
     )  # fmt: skip
-    made.records = [json.loads(line) for line in (made.path / "results/results.jsonl").read_text().splitlines()]  # type: ignore[attr-defined]  # fmt: skip
-    programs = {path.parent.parent.name: path.read_text() for path in made.path.glob("results/export/*/*/program.mlir")}  # fmt: skip
-    for row in (found := {(row["model"], row["frontend"] or row["target"]): row for row in made.rows()}).values():  # fmt: skip
-        row["program"] = programs.get(row["model"], "")
+    found = {}
+    for row in made.rows():
+        program = made.path / f"results/export/{row['model']}/{row['frontend']}/program.mlir"
+        text = program.read_text() if program.is_file() else ""
+        found[row["model"], row["frontend"] or row["target"] or row["runtime"]] = row | {
+            "program": text
+        }
     return found
 
 
