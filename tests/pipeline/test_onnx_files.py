@@ -99,10 +99,14 @@ def refused(path: Path) -> None:
     nodes = [
         helper.make_node("Relu", ["image"], ["r"]),
         helper.make_node("GridSample", ["r", "grid"], ["y"], mode="bicubic"),
-        helper.make_node("Unique", ["x"], ["u"]),
+        helper.make_node("Col2Im", ["columns", "size", "block"], ["z"]),
     ]
-    inputs = [value("image", 1, 1, 4, 4), value("grid", 1, 2, 2, 2), value("x", 6)]
-    save(path, nodes, inputs, [value("y", 1, 1, 2, 2), value("u", "m")])
+    pairs = [
+        numpy_helper.from_array(np.array(pair), name)
+        for name, pair in (("size", [5, 5]), ("block", [1, 5]))
+    ]
+    inputs = [value("image", 1, 1, 4, 4), value("grid", 1, 2, 2, 2), value("columns", 1, 5, 5)]
+    save(path, nodes, inputs, [value("y", 1, 1, 2, 2), value("z", 1, 1, 5, 5)], pairs, opset=18)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +163,7 @@ def test_weights_are_parameters_also_those_of_branches_and_of_other_files(rows):
 def test_a_reason_names_all_operators_that_are_not_converted(rows):
     row = rows["refused", "onnx-torch"]
     assert (row["status"], row["stage"]) == ("unsupported", "export")
-    assert row["detail"] == "torch-mlir does not convert onnx.GridSample, onnx.Unique"
+    assert row["detail"] == "torch-mlir does not convert onnx.GridSample, onnx.Col2Im"
 
 
 def test_a_program_of_mlir_is_compared_with_itself_at_o0(rows):
