@@ -216,7 +216,7 @@ def require_whole(path: Path) -> None:
     with zipfile.ZipFile(path) as file:
         try:
             damaged = file.testzip()
-        except _UNREADABLE as error:
+        except (OSError, *_UNREADABLE) as error:
             raise BrokenModelFile(f"{path}: {error}; it is damaged") from error
     if damaged:
         raise BrokenModelFile(f"{path}: the checksum of {damaged} is wrong: it is damaged")
