@@ -138,7 +138,7 @@ KINDS = {
     "size": "a size is .*, which is no expression of sizes",
     "operator": "it calls 'torch.os.system', which is no operator of PyTorch",
     "argument": "a value has the name .*, which would be Python code",
-    "value": "a value has the name .*, which would be Python code",
+    "value": "a name is .*, which would be Python code",
 }
 
 
