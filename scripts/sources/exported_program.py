@@ -133,7 +133,8 @@ def _archive(path: Path, file: zipfile.ZipFile) -> Archive:
         for name, entry in entries.items():
             _check_payload(path, sizes, kind, name, entry)
         payloads.append(entries)
-    return Archive(graph, *payloads, sizes, texts)
+    weights, constants = payloads
+    return Archive(graph, weights, constants, sizes, texts)
 
 
 def _check_layout(path: Path, file: zipfile.ZipFile, root: str) -> None:
