@@ -133,7 +133,8 @@ def _archive(path: Path, file: zipfile.ZipFile) -> Archive:
         for name, entry in entries.items():
             _check_payload(path, sizes, kind, name, entry)
         payloads.append(entries)
-    return Archive(graph, *payloads, sizes, texts)
+    weights, constants = payloads
+    return Archive(graph, weights, constants, sizes, texts)
 
 
 def _check_layout(path: Path, file: zipfile.ZipFile, root: str) -> None:
@@ -216,7 +217,7 @@ def require_whole(path: Path) -> None:
     with zipfile.ZipFile(path) as file:
         try:
             damaged = file.testzip()
-        except _UNREADABLE as error:
+        except (OSError, *_UNREADABLE) as error:
             raise BrokenModelFile(f"{path}: {error}; it is damaged") from error
     if damaged:
         raise BrokenModelFile(f"{path}: the checksum of {damaged} is wrong: it is damaged")

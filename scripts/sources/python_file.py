@@ -9,7 +9,11 @@ from scripts.torch_model import source
 
 
 def _facts(path: Path, options: Options) -> Facts:
-    return Facts(source.default_batch_size(path), options.get("dtype", "f32"))
+    given = options.get("batch_size")
+    return Facts(
+        source.default_batch_size(path) if given is None else int(given),
+        options.get("dtype", "f32"),
+    )
 
 
 SOURCE = Source(

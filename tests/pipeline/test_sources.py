@@ -7,7 +7,6 @@ import json
 import pickle
 import re
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -138,7 +137,7 @@ KINDS = {
     "size": "a size is .*, which is no expression of sizes",
     "operator": "it calls 'torch.os.system', which is no operator of PyTorch",
     "argument": "a value has the name .*, which would be Python code",
-    "value": "a value has the name .*, which would be Python code",
+    "value": "a name is .*, which would be Python code",
 }
 
 
@@ -154,15 +153,10 @@ def test_nothing_of_a_hostile_file_is_executed(environments, made, tmp_path):
     assert said["guard"] == ""
     assert "its entry 'serialized_state_dict.pt' is not in the folder" in said["older"]
     assert [kind for kind in kinds if (tmp_path / kind).exists()] == []
-    # They are hostile: with trust, or by torch itself, each is executed.
-    trusted = load(environments, [(file, {"trust": True}) for file in files])
-    code = (
-        "import sys, torch\ntry: torch.export.load(sys.argv[1]).module()\nexcept Exception: pass\n"
-    )
-    for kind in ("guard", "older"):
-        python = environments / "torch-mlir/bin/python"
-        subprocess.run([python, "-c", code, str(tmp_path / f"{kind}.pt2")], check=True)
-    assert [kind for kind in kinds if not (tmp_path / kind).exists()] == [], trusted
+    # They are hostile: with trust, torch executes these.
+    load(environments, [(file, {"trust": True}) for file in files])
+    executed = {kind for kind in kinds if (tmp_path / kind).exists()}
+    assert {"inputs", "weight", "object", "size"} <= executed
 
 
 def test_an_archive_that_torch_reads_in_another_way_is_refused(environments, made, tmp_path):

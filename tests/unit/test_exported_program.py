@@ -7,7 +7,7 @@ import pickle
 import zipfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.sources import exported_program
@@ -182,7 +182,7 @@ def archive(*names: str, root: str = "m/", **how) -> bytes:
     [
         (b"", r"empty \(0 bytes; "),
         (b"#!/bin/sh\ntouch executed\n", r"no zip archive \(25 bytes; "),
-        (b"PK\x03\x04 and no more", r"cut or damaged \(19 bytes; "),
+        (b"PK\x03\x04 and no more", r"cut or damaged \(16 bytes; "),
         (archive("data.pkl", "version"), "it is a file of torch.save, which has weights and no program"),
         (archive("constants.pkl", "code/f.py", compression=zipfile.ZIP_DEFLATED), "it is a TorchScript archive"),
         (archive("serialized_exported_program.json", "version", root=""), "it is of torch.export.save before PyTorch 2.8"),
@@ -270,7 +270,6 @@ def test_a_digest_is_that_of_the_bytes(tmp_path):
     assert SOURCE.digest(paths[0]) != SOURCE.digest(paths[1])
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_damage_is_an_error_of_the_file_or_none(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzzed.pt2"
@@ -305,7 +304,6 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_value_in_the_place_of_another_is_an_error_of_the_file_or_none(tmp_path_factory, data):
     parts = programs.entries()

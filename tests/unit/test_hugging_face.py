@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.sources.hugging_face import SOURCE, check, elements, weight_files
@@ -109,7 +109,6 @@ def test_options_are_those_of_the_file_that_loads_folders(tmp_path):
         check(tmp_path / "b/config.json", {})
 
 
-@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_any_damage_of_weights_is_an_error_of_the_file_or_none(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzzed.safetensors"
