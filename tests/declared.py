@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from scripts.records import fields
 from scripts.records.columns import FIELDS
 from scripts.records.fields import Field
 
@@ -13,10 +15,12 @@ def undeclared(value: Any, table: Iterable[Field] = FIELDS) -> Iterator[str]:
     """Paths that no field declares; an object without declared fields may hold anything."""
     declared = {one.path for one in table}
     parents = {path.rpartition(".")[0] for path in declared}
+    patterns = [re.compile(fields.pattern(path)) for path in declared if "<" in path]
 
     def inside(value: Any, path: str) -> Iterator[str]:
         if path and path not in declared and not path.endswith("[]"):
-            yield path
+            if not any(one.match(path) for one in patterns):
+                yield path
         elif isinstance(value, dict) and path in parents:
             for key, inner in value.items():
                 yield from inside(inner, f"{path}.{key}" if path else key)

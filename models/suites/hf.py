@@ -130,7 +130,7 @@ def resolve(name: str, size: str = "auto") -> Resolved:
     if size not in ("auto", "config", "small"):
         raise ValueError(f"size {size!r}; one of auto, config, small")
     found = _resolve(name)
-    _for_export(found.config)
+    for_export(found.config)
     if size == "config" or (size == "auto" and weights_size(found) <= LARGEST):
         return found
     return Resolved(found.cls, found.config, _hf_small.shrink(found.config))
@@ -205,11 +205,11 @@ def _pretrained(name: str) -> nn.Module:
             f"{name}: a model type has no weights; name a hub id, or set pretrained: false"
         )
     found = _resolve(name)
-    _for_export(found.config)
+    for_export(found.config)
     return found.cls.from_pretrained(head, config=found.config)
 
 
-def _for_export(config: PretrainedConfig) -> None:
+def for_export(config: PretrainedConfig) -> None:
     """Settings for every program: no caches among the outputs, experts without a data-dependent loop over
     the tokens' choices, a pad token for batches of GPT classifiers."""
     text = config.get_text_config()

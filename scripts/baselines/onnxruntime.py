@@ -1,4 +1,4 @@
-"""ONNX Runtime on its CPU provider: the model through torch.onnx.export, with the archive's weights.
+"""ONNX Runtime on its CPU provider: an ONNX file, or a PyTorch model through torch.onnx.export with the archive's weights.
 
 Export and session are made before the first call; both are in compile_s. Weights are initializers of
 the ONNX graph, which the session may fold and pack.
@@ -6,26 +6,27 @@ the ONNX graph, which the session may fold and pack.
 
 from __future__ import annotations
 
-import functools
-import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import onnxruntime
 import torch
-from onnxruntime.capi import onnxruntime_pybind11_state as errors
+from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from scripts.core import exits
 from scripts.lowering.flat_model import FlatModel
-from scripts.torch_model import trees
+from scripts.sources.load_onnx import OnnxModule
+from scripts.sources.registry import source_of
 from scripts.torch_model.loading import LoadedModel
+from scripts.torch_runtime import converted
 from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.converted import cause, compile_seconds
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 
+SOURCES = ("module", "onnx")
 DEVICES = ("cpu",)
 TESTS = ("eval",)
 TAKES = ()
@@ -39,24 +40,24 @@ VERSIONS = {
 MEMORY_FACTOR = 2.0
 FORKABLE = True
 
-_compilations: list[float] = []
-"""Seconds of each export with its session, in this process."""
-
-_REFUSALS = (errors.Fail, errors.InvalidGraph, errors.NotImplemented, errors.InvalidArgument)
+_FILE = "model.onnx"
+_SOURCE = "source.txt"
+"""The path of a model that is an ONNX file: it stays where it is, beside its external data."""
+_REFUSALS = (state.Fail, state.InvalidGraph, state.NotImplemented, state.InvalidArgument)
 """What ONNX Runtime raises if it does not support a model."""
 
 
 class OnnxModel:
-    """A session that is called like the model and returns tensors."""
+    """A session that is called with flat inputs and returns tensors."""
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         self._session = session
         self._inputs = [argument.name for argument in session.get_inputs()]
         self._outputs = [result.name for result in session.get_outputs()]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         values = {}
-        for name, (_, tensor) in zip(self._inputs, trees.flat_tensors((args, kwargs)), strict=True):
+        for name, tensor in zip(self._inputs, inputs, strict=True):
             values[name] = _to_onnx(tensor.contiguous())
         results = self._session.run_with_ort_values(self._outputs, values)
         return [_to_torch(result) for result in results]
@@ -79,43 +80,37 @@ def _to_torch(value: onnxruntime.OrtValue) -> torch.Tensor:
 
 def open_session(work: Work, device: Device) -> TorchSession:
     """The model as a session of ONNX Runtime. Exits as unsupported if it cannot be converted."""
-    # The first export of a process imports half of torch and onnxscript.
+    is_onnx = source_of(work.model.model_file).kind == "onnx"
+    return converted.open_session(
+        work, device, _convert, _load, (lambda: None) if is_onnx else _warm_up
+    )
+
+
+def _warm_up() -> None:
+    """Export a trivial model: the first export of a process imports half of torch and onnxscript."""
     torch.onnx.export(torch.nn.ReLU().eval(), (torch.zeros(1),), dynamo=True, verbose=False)
-    prepare = functools.partial(_prepare, threads=work.threads)
-    return TorchSession(work, device, prepare)
 
 
-def _prepare(loaded: LoadedModel, threads: int) -> OnnxModel:
+def _convert(loaded: LoadedModel, folder: Path) -> None:
+    if isinstance(loaded.module, OnnxModule):
+        (folder / _SOURCE).write_text(str(loaded.module.path.absolute()), encoding="utf-8")
+        return
     inputs = tuple(tensor for _, tensor in loaded.inputs)
-    start = time.perf_counter()
     try:
-        with torch.no_grad():
-            program = torch.onnx.export(
-                FlatModel(loaded).eval(), inputs, dynamo=True, verbose=False
-            )
+        program = torch.onnx.export(FlatModel(loaded).eval(), inputs, dynamo=True, verbose=False)
     except torch.onnx.OnnxExporterError as error:
-        exits.fail(f"torch.onnx.export: {_cause(error)}", exits.UNSUPPORTED)
+        exits.fail(f"torch.onnx.export: {cause(error)}", exits.UNSUPPORTED)
+    program.save(folder / _FILE, external_data=True)  # one file holds 2 GB at most
+
+
+def _load(folder: Path, threads: int) -> OnnxModel:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    with tempfile.TemporaryDirectory(prefix="onnx-") as folder:
-        file = Path(folder, "model.onnx")
-        program.save(file, external_data=True)  # one file holds 2 GB at most
-        try:
-            session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])  # fmt: skip
-        except _REFUSALS as error:
-            exits.fail(f"ONNX Runtime: {_cause(error)}", exits.UNSUPPORTED)
-    _compilations.append(time.perf_counter() - start)
+    source = folder / _SOURCE
+    file = source.read_text(encoding="utf-8") if source.exists() else folder / _FILE
+    try:
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    except _REFUSALS as error:
+        exits.fail(f"ONNX Runtime: {cause(error)}", exits.UNSUPPORTED)
     return OnnxModel(session)
-
-
-def _cause(error: BaseException) -> str:
-    """The first line of the message of an error's first cause."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-
-
-def compile_seconds() -> float | None:
-    """Seconds that export and session creation have taken so far."""
-    return sum(_compilations) or None

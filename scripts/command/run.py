@@ -2,6 +2,7 @@
 
 vmfbench run                              results/latency.csv of the whole matrix
 vmfbench run ~/mine.py --quick            one model file, timed shortly
+vmfbench run exported.pt2 resnet.onnx      an exported program, an ONNX file (docs/sources.md)
 vmfbench run resnet 'gpt2*' --targets llvm-cpu --config tests=eval,train
 vmfbench run --make results/report.html -- --profile workflow/profiles/slurm
 """
@@ -13,20 +14,24 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from scripts.core import checkout
+from scripts.sources.registry import model_file
 
 SELECTED = ("targets", "frontends", "baselines", "tests", "toolchains")
 """Keys of `--config` that are options here."""
 MAIN = "results/latency.csv"
+ENDS = (".py", ".pt2", ".onnx", ".mlir", ".mlirbc", ".stablehlo")
+"""Of the names of files that a model may be made of."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="*", metavar="file|model", help="model files, names or globs")
+    parser.add_argument(
+        "what", nargs="*", metavar="file|model", help="files or folders of models, names or globs"
+    )
     for key in SELECTED:
         parser.add_argument(f"--{key}", metavar="NAMES", help="names or globs, with commas")
     parser.add_argument("--quick", action="store_true", help="one target and eager, timed shortly")
@@ -73,8 +78,8 @@ def _short(
 
 def words(args: argparse.Namespace) -> list[str]:
     """The words after `snakemake` for the options of `vmfbench run`."""
-    # A word with .py that is no file is not taken for a model: the workflow says that the file is missing.
-    files = [w for w in args.what if w.endswith(".py") or Path(w).expanduser().is_file()]
+    # A word that looks like a path is not taken for a model's name: the workflow says that the file is missing.
+    files = [w for w in args.what if w.endswith(ENDS) or os.sep in w or model_file(w).is_file()]
     models = [word for word in args.what if word not in files]
     config = {"file": ",".join(files), "models": ",".join(models)}
     config |= {key: getattr(args, key) for key in SELECTED}

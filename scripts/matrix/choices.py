@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scripts.sources.source import ModelKind
+
 BASELINE_DUMPS = ("profile", "xla_metrics", "ir", "hlo_modules", "dynamo_counters")
 """Kinds of dump for baselines."""
 
@@ -29,3 +31,5 @@ PROFILES = ("profiler", "operators", "dynamo_counters")
 """Possible values of `measure.collect`: profiles of a baseline, taken by one more call after the timing."""
 BASES = ("eager", "inductor")
 """The runtimes with which every latency is compared; each has a column."""
+BASES_OF: dict[ModelKind, tuple[str, ...]] = {"module": BASES, "onnx": ("onnxruntime",), "mlir": ()}
+"""Those of each kind of model. The first one is the anchor of its groups."""

@@ -14,6 +14,7 @@ from scripts.matrix import cell, plugins, threads, training
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.toolchains import PINNED, SEPARATOR, Toolchain
 from scripts.matrix.ways import Hang, Remedy, Variant
+from scripts.sources.source import ModelKind
 
 NODE = "cpu"
 """The kind of cluster node of an entry that names none."""
@@ -26,7 +27,7 @@ class Model:
     """A model file with options. `suite` groups models from one source, `family` the variants of one
     entry (dtypes, batch sizes, phases).
 
-    `torchbench` is its name in a TorchBench file. `skip` is the reason if that file excludes the model,
+    `source`: what its file gives (sources/source.py). `torchbench` is its name in a TorchBench file. `skip` is the reason if that file excludes the model,
     `skip_train` the reason if it excludes training. `broken` is the error message if the model's file
     cannot be used.
     """
@@ -42,6 +43,7 @@ class Model:
     skip_train: str = ""
     family: str = ""
     broken: str = ""
+    source: ModelKind = "module"
 
     @property
     def dtype(self) -> str:
@@ -65,7 +67,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Frontend:
-    """A lowering path from PyTorch to a program, for a test of precision.TESTS. The name of one for training ends
+    """A lowering path from a model of these sources to a program, for a test of precision.TESTS. The name of one for training ends
     with `+train` (matrix/training.py). With a toolchain that changes its environment, its name and
     that of the environment end with `@<toolchain>`."""
 
@@ -76,6 +78,7 @@ class Frontend:
     ir_format: str = "text"
     test: str = "eval"
     toolchain: str = PINNED
+    sources: tuple[ModelKind, ...] = ("module",)
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,7 @@ def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> di
 @dataclass(frozen=True)
 class Baseline:
     """A runtime on a device, in a precision (precision.PRECISIONS, or the policy `torchbench`), under
-    XLA flags. It runs the PyTorch model, or the program that the frontend `program` exports.
+    XLA flags. It runs models of these sources, or the program that the frontend `program` exports.
 
     `compile`: arguments of torch.compile that differ from this project's defaults.
     `rewrites`: "speed" for the captured graph of the model, rewritten for speed; "" for the model as it is.
@@ -242,6 +245,7 @@ class Baseline:
     node: str = NODE
     compile: dict[str, Any] = field(default_factory=dict)
     rewrites: str = ""
+    sources: tuple[ModelKind, ...] = ("module",)
 
     @property
     def on_cpu(self) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import checks, feature, models, reading, stages, threads, toolchains
+from scripts.matrix import checks, feature, models, plugins, reading, stages, threads, toolchains
 from scripts.matrix.entries import (
     Baseline,
     Frontend,
@@ -23,10 +23,12 @@ from scripts.matrix.entries import (
 )
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
+from scripts.matrix.plugins import Exporter, Runtime
 from scripts.matrix.precision import TESTS
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.training import EVAL
-from scripts.torch_model import source
+from scripts.sources.source import ModelKind
+from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 
 def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path) -> Matrix:
@@ -111,9 +113,9 @@ def _declare(draft: Draft) -> None:
     config, problems = draft.config, draft.problems
     draft.known = {
         "models": models.listed(config["models"], draft.root),
-        "frontends": {k: _frontend(k, v, config) for k, v in config["frontends"].items()},
+        "frontends": {k: _frontend(k, v, draft) for k, v in config["frontends"].items()},
         "targets": {k: _target(k, v, config, problems) for k, v in config["targets"].items()},
-        "baselines": {k: Baseline(name=k, **_own(v)) for k, v in config["baselines"].items()},
+        "baselines": {k: _baseline(k, v, draft) for k, v in config["baselines"].items()},
     }
     for further in feature.hooks("models"):
         draft.known["models"] |= further(draft)
@@ -137,6 +139,15 @@ def _chosen(draft: Draft) -> dict[str, dict]:
         problems.append(str(error))
         names = [*chosen["models"]]
     sized = {name: _with_size(chosen["models"][name], draft.root, problems) for name in names}
+    kinds = {model.source for model in sized.values()}
+    for kind in ("frontends", "baselines"):
+        taking = {name: one for name, one in chosen[kind].items() if kinds & {*one.sources}}
+        if kind in wanted and sized and chosen[kind] and not taking:
+            problems.append(
+                f"{kind}={wanted[kind]}: takes none of the models {', '.join(sized)}; for models of {', '.join(sorted(kinds))} there are: "
+                f"{', '.join(n for n, one in known[kind].items() if kinds & {*one.sources}) or 'none'}"
+            )
+        chosen[kind] = taking
     return chosen | {"models": sized}
 
 
@@ -168,10 +179,10 @@ def _regex(pattern: str) -> re.Pattern:
 def _with_size(model: Model, root: Path, problems: list[str]) -> Model:
     """A model with its default batch size, or with what is wrong with its file."""
     try:
-        return models.with_default_size(model, root)
-    except source.BrokenModelFile as error:  # a row of its own, once its reference has failed
+        return models.checked(model, root)
+    except BrokenModelFile as error:  # a row of its own, once its reference has failed
         return dataclasses.replace(model, broken=str(error))
-    except source.ModelFileError as error:
+    except ModelFileError as error:
         problems.append(f"{model.where}: {error}")
         return model
 
@@ -181,9 +192,12 @@ def _by_default(
 ) -> dict:
     """What is selected where nothing is: all but the entries with `default: false`."""
     entry_of = {name: config.get(getattr(one, "family", "") or name) for name, one in known.items()}
-    left = {
-        name: known[name] for name, entry in entry_of.items() if (entry or {}).get("default", True)
-    }
+    default = {name: (entry or {}).get("default", True) for name, entry in entry_of.items()}
+    left = {name: known[name] for name, is_in in default.items() if is_in}
+    for name, kinds in default.items():
+        if isinstance(kinds, list):  # for these kinds of models alone
+            sources = tuple(kind for kind in known[name].sources if kind in kinds)
+            left[name] = dataclasses.replace(known[name], sources=sources)
     if known and not left and kind != "baselines":
         problems.append(
             f"{kind}: every one is left out (default: false, or null); leave one in, or name some: "
@@ -232,15 +246,29 @@ def _remedied_by(draft: Draft) -> tuple[str, ...]:
     )
 
 
+def _baseline(name: str, entry: Mapping[str, Any], draft: Draft) -> Baseline:
+    sources = _sources(lambda: plugins.runtime(entry["runtime"], draft.root))
+    return Baseline(name=name, sources=sources, **_own(entry))
+
+
+def _sources(declared: Callable[[], Exporter | Runtime]) -> tuple[ModelKind, ...]:
+    """The kinds of models that an exporter or runtime takes. The checks of entries say what is wrong with its file."""
+    try:
+        return declared().sources
+    except (OSError, plugins.DeclarationError):
+        return ("module",)
+
+
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
     """An entry without what says when it is selected."""
     return {key: value for key, value in entry.items() if key != "default"}
 
 
-def _frontend(name: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> Frontend:
+def _frontend(name: str, entry: Mapping[str, Any], draft: Draft) -> Frontend:
     """The frontend of an entry; with `speed_rewrites: false`, without the rewrites for speed."""
-    found = Frontend(name=name, **_own(entry))
-    if config.get("speed_rewrites", True) or found.options.get("rewrites") != "all":
+    sources = _sources(lambda: plugins.exporter(entry["exporter"], draft.root))
+    found = Frontend(name=name, sources=sources, **_own(entry))
+    if draft.config.get("speed_rewrites", True) or found.options.get("rewrites") != "all":
         return found
     return dataclasses.replace(found, options=found.options | {"rewrites": "needed"})
 

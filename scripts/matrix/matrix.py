@@ -95,6 +95,8 @@ class Matrix:
         for model in self.models.values():
             targets = [target.of(model) for target in self.targets.values()]
             for frontend in self.frontends.values():
+                if model.source not in frontend.sources:
+                    continue
                 for target in targets:
                     if (frontend.name, target.name) in belong and target.takes(model, frontend):
                         yield model, frontend, target.by_path(model, frontend.name)
@@ -113,7 +115,7 @@ class Matrix:
         """(model, baseline, test) of every baseline cell."""
         for model in self.models.values():
             for baseline in self.baselines.values():
-                for test in self.tests:
+                for test in self.tests if model.source in baseline.sources else ():
                     yield model, baseline, test
 
     def rows(self) -> Iterator[Cell]:
@@ -154,15 +156,17 @@ class Matrix:
         has its overrides for the model). A remedy takes the program of the same test, and of the same toolchain
         where it has one."""
         own = next(iter({target.toolchain, toolchains.of(frontend)} - {PINNED}), PINNED)
+        kinds = {*(self.frontends.get(frontend) or self.programs[frontend]).sources}
+        alike = [name for name in self.remedied_by if kinds & {*self.programs[name].sources}]
         tried = []
         for remedy in target.remedies:
             if remedy.frontend:
                 shared = training.like(frontend, remedy.frontend, PINNED)
                 other = training.like(frontend, remedy.frontend, own)
-                taken = other if other in self.remedied_by else shared
+                taken = other if other in alike else shared
                 remedy = msgspec.structs.replace(remedy, frontend=taken)
             tried.append(remedy)
-        return list(ways.attempts(tried, target.asked(frontend), self.remedied_by))
+        return list(ways.attempts(tried, target.asked(frontend), alike))
 
     def runs_program(self, row: Cell) -> bool:
         """Whether a row belongs to a baseline that runs the exported program of a frontend."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any
 from scripts.matrix import feature, schemas
 from scripts.matrix.entries import Model
 from scripts.matrix.reading import ConfigError
-from scripts.torch_model import source
+from scripts.sources.registry import model_file, source_of, unknown
+from scripts.torch_model.errors import ModelFileError
+from scripts.torch_model.source import shipped
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default")
 """Keys of a model's entry that are not options of its functions."""
@@ -22,7 +25,7 @@ AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 
 def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model]:
     """Every file of models/, then the entries that name a file of their own."""
-    found = source.shipped(root)
+    found = shipped(root)
     models: dict[str, Model] = {}
     entries_of = [
         variant
@@ -32,24 +35,31 @@ def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model
     for name, family, entry in entries_of:
         if name in models:
             raise ConfigError(f"models.{family}: its variant {name} is the name of another model")
-        file = str(Path(entry.get("file", f"models/{family}.py")).expanduser())
+        file = str(model_file(entry.get("file", f"models/{family}.py")))
         inside = (root / file).resolve().is_relative_to(root / "models")
         suite = "vmfbench" if inside else "user"
         models[name] = model_of(name, family, entry, file=file, suite=suite, known_as=family)
     return models
 
 
-def with_default_size(model: Model, root: Path) -> Model:
-    """The model with its batch size where its entry sets none: its file's, or its suite's.
+def checked(model: Model, root: Path) -> Model:
+    """The model with what its file says of it: its batch size where its entry sets none (its file's, or its suite's) and its dtype.
 
     Raises ModelFileError for options that its file does not take, BrokenModelFile where there is
     something wrong with the file.
     """
-    path = (root / model.file).resolve()
-    source.check_options(path, model.options)
+    # No link is followed: a name tells the source, and a folder of a hub's cache has links to files of other names.
+    path = Path(os.path.abspath(root / model.file))
+    if path.is_file() and (problem := unknown(path)):
+        raise ModelFileError(problem)
+    source, options = source_of(path), _with_paths(model.file, model.options, root)
+    source.check(path, options)
+    facts = source.facts(path, options)
+    if model.dtype != facts.dtype:
+        model = dataclasses.replace(model, options=model.options | {"dtype": facts.dtype})
     if "batch_size" in model.options:
         return model
-    default = source.default_batch_size(path)
+    default = facts.batch_size
     for batch_size in feature.hooks("batch_size"):
         default = batch_size(model, root) or default
     return dataclasses.replace(model, default_batch_size=default)
@@ -66,7 +76,20 @@ def with_absolute_paths(model: Model, root: Path) -> Model:
     """The model for a run in another folder than `root`, the folder of the Snakefile."""
     for absolute in feature.hooks("absolute_model"):
         model = absolute(model, root)
-    return dataclasses.replace(model, file=str(root / model.file))
+    options = _with_paths(model.file, model.options, root)
+    return dataclasses.replace(model, file=str(root / model.file), options=options)
+
+
+def _with_paths(file: str, options: dict[str, Any], root: Path) -> dict[str, Any]:
+    """The options of a model, with the paths among them below `root` if they are relative."""
+
+    def path(value: Any) -> Any:
+        if isinstance(value, list):
+            return [path(item) for item in value]
+        return str(root / Path(str(value)).expanduser())
+
+    names = [name for name in source_of(file).path_options if options.get(name)]
+    return options | {name: path(options[name]) for name in names}
 
 
 def model_of(
@@ -80,10 +103,11 @@ def model_of(
         name=name,
         file=file,
         suite=suite,
-        options=options,
+        options=_with_paths(file, options, Path()),
         tolerance=dict(entry.get("tolerance", {})),
         torchbench=entry.get("torchbench", known_as),
         family=family,
+        source=source_of(file).kind,
     )
 
 

@@ -8,6 +8,7 @@ listed in a second place.
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import functools
 import importlib.metadata
 import inspect
@@ -16,10 +17,11 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from scripts.core import checkout, python_source
 from scripts.matrix.precision import Test
+from scripts.sources.source import ModelKind
 
 ROOT = checkout.ROOT
 EXPORTERS = "scripts/exporters"
@@ -42,7 +44,7 @@ class Exporter:
 
     `options`: what a frontend must set, and the possible values. `rewrites`: those of fx_rewrites that
     its programs need, and for which dialects. `versions`: distributions to report.
-    `tests`: what it exports; `train` needs capture.functional. `memory_factor`: peak resident memory as a
+    `tests`: what it exports; `train` needs capture.functional. `sources`: the kinds of models that it takes. `memory_factor`: peak resident memory as a
     multiple of the size of the weights, in addition to 1 GB for torch. `forkable`: whether its process may be forked from one that has imported the
     packages of its environment, has computed nothing and has one thread.
     """
@@ -54,11 +56,12 @@ class Exporter:
     versions: dict[str, str]
     memory_factor: float
     forkable: bool
+    sources: tuple[ModelKind, ...] = ("module",)
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A file of scripts/baselines. `versions`, `memory_factor` and `forkable` are as for an exporter.
+    """A file of scripts/baselines. `versions`, `memory_factor`, `forkable` and `sources` are as for an exporter.
 
     `devices`, `tests`: those that it supports; another test is `unsupported`. `takes`: optional keys of
     a baseline's entry that it supports. `lazy`: whether a call only traces, and execution happens when
@@ -73,6 +76,7 @@ class Runtime:
     versions: dict[str, str]
     memory_factor: float
     forkable: bool
+    sources: tuple[ModelKind, ...] = ("module",)
 
 
 Plugin = TypeVar("Plugin", Exporter, Runtime)
@@ -122,20 +126,26 @@ def _names(folder: str) -> list[str]:
 
 def _read(kind: type[Plugin], path: Path) -> Plugin:
     stat = path.stat()
-    return kind(name=path.stem, **_values(cast("Any", kind), path, stat.st_mtime_ns, stat.st_size))
+    return kind(name=path.stem, **_values(kind, path, stat.st_mtime_ns, stat.st_size))
 
 
 @functools.cache
-def _values(kind: type[Plugin], path: Path, *_: int) -> dict[str, Any]:
-    """The values of the fields of a plugin in its file, as it is now."""
+def _values(kind: Any, path: Path, *_: int) -> dict[str, Any]:
+    """The values of the fields of a plugin in its file, as it is now. A file may leave out those with a default."""
     forms = get_type_hints(kind)
-    return {name: _literal(path, name.upper(), forms[name]) for name in forms if name != "name"}
+    return {
+        field.name: _literal(path, field.name.upper(), forms[field.name], field.default)
+        for field in dataclasses.fields(kind)
+        if field.name != "name"
+    }
 
 
-def _literal(path: Path, name: str, form: Any) -> Any:
+def _literal(path: Path, name: str, form: Any, default: Any = dataclasses.MISSING) -> Any:
     missing = object()
     try:
         value = python_source.literal(path, name, missing)
+        if value is missing and default is not dataclasses.MISSING:
+            return default
     except SyntaxError as error:
         raise DeclarationError(f"{path}: {error.msg} in line {error.lineno}") from error
     except ValueError:

@@ -30,6 +30,7 @@ from scripts.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.matrix import choices, plugins, reading, schemas, stages
 from scripts.matrix.precision import DTYPES, MATMUL_PRECISIONS, POLICY, PRECISIONS, Test
 from scripts.matrix.reading import ConfigError
+from scripts.sources.source import MODEL_KINDS
 from scripts.supervise import outcome
 
 
@@ -203,7 +204,7 @@ class Compile(TypedDict, total=False):
 
 
 class Baseline(TypedDict, total=False):
-    default: Bool
+    default: Bool | Annotated[list[Annotated[str, _one_of(MODEL_KINDS)]], NOT_EMPTY]
     runtime: Required[Module]
     device: Required[plugins.Device]
     env: Required[Name]

@@ -5,6 +5,7 @@ All errors that can be found without running a stage are reported here, before a
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,8 @@ from typing import Any, Protocol
 from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.sections import SELECTABLE, check
-from scripts.torch_model import source
+from scripts.sources import registry
+from scripts.torch_model.source import shipped as shipped_models
 
 TEXTS = ("suites", "filter", "exclude", "retry")
 """Other keys whose value on the command line is text. An empty text counts as not given."""
@@ -26,6 +28,7 @@ WITH_OPTIONS = ("models", "suites", "frontends", "baselines")
 ENTRIES = ("models", "frontends", "targets", "baselines")
 """Keys whose entries a later file may leave out of runs that do not select them by name."""
 PATHS = (
+    *(("models", "*", name) for source in registry.SOURCES for name in source.path_options),
     ("models", "*", "file"),
     ("toolchains", "*", "iree"),
     ("toolchains", "*", "torch-mlir"),
@@ -83,7 +86,7 @@ def load(
     Snakefile. `typed_in`: the folder in which the command was typed, if it is another. Raises
     ConfigError with all problems found.
     """
-    shipped = source.shipped(root)
+    shipped = shipped_models(root)
     declared: dict[str, Any] = {}
     for file in files:
         merge(declared, located(reading.read(file), Path(file).parent, root), shipped)
@@ -221,7 +224,7 @@ def located(content: Mapping[str, Any], folder: Path, root: Path) -> dict[str, A
 
 
 def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path) -> list[str]:
-    """Declare a model for each file of a comma-separated list, and return the names of the models.
+    """Declare a model for each file of a comma-separated list of paths and globs, and return the names of the models.
 
     A model has the name of its file. A relative path is relative to `typed_in`; `root` is the
     folder of the Snakefile. If the file is a model already, its options are kept. Raises
@@ -229,12 +232,21 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     models have.
     """
     models = declared["models"] = dict(declared.get("models") or {})
-    shipped = source.shipped(root)
+    shipped = shipped_models(root)
     names: list[str] = []
     problems: list[str] = []
+    given_files: list[tuple[str, str]] = []
     for path in filter(None, (part.strip() for part in paths.split(","))):
-        file = Path(os.path.abspath(typed_in / Path(path).expanduser()))
-        name = file.stem
+        if glob.has_magic(path) and not (typed_in / path).exists():
+            matching = sorted(glob.glob(str(typed_in / Path(path).expanduser()), recursive=True))
+            if not matching:
+                problems.append(f"file={path}: matches no file")
+        else:
+            matching = [path]
+        given_files += [(path, match) for match in matching]
+    for path, match in given_files:
+        given = Path(os.path.abspath(typed_in / Path(match).expanduser()))
+        file, name = registry.model_file(given), registry.model_name(given)
         entry = dict(models.get(name) or {})
         other = root / Path(entry.get("file", shipped.get(name, file))).expanduser()
         if problem := _problem(file, name, other):
@@ -249,10 +261,10 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
 
 def _problem(file: Path, name: str, other: Path) -> str:
     """Return why a file cannot be the model `name`, whose present file is `other`; "" if it can."""
-    if file.is_dir():
-        return f"{file} is a folder; expected a Python file with get_model() and get_dummy_input()"
     if not file.is_file():
-        return f"no file {file}; expected a Python file with get_model() and get_dummy_input()"
+        return f"no file {file}; expected {registry.expected()}"
+    if problem := registry.unknown(file):
+        return problem
     if not _NAME.fullmatch(name):
         return (
             f"the model would be named {name!r}; expected letters, digits, '.', '_' and '-': rename "
@@ -272,9 +284,9 @@ def _named(name: str, file: Path) -> str:
 
 
 def _quick_selections(declared: Mapping[str, Any]) -> dict[str, str]:
-    """Return the selections of a quick run, as comma-separated lists.
+    """Return the selections of a quick run, as comma-separated lists, and leave out baselines of `declared`, in place.
 
-    These are the CPU targets and PyTorch's eager mode. `declared`: a checked configuration. Raises
+    What stays are the CPU targets, PyTorch's eager mode, and the baselines that are for some kinds of models by default. `declared`: a checked configuration. Raises
     ConfigError if there is no such target.
     """
     targets = _by_default(declared["targets"], {"backend": QUICK_BACKEND})
@@ -284,7 +296,10 @@ def _quick_selections(declared: Mapping[str, Any]) -> dict[str, str]:
             "targets: targets=…"
         )
     eager = _by_default(declared["baselines"], QUICK_RUNTIME)
-    return {"targets": ",".join(targets)} | ({"baselines": ",".join(eager)} if eager else {})
+    for name, entry in declared["baselines"].items() if eager else ():
+        if name not in eager and not isinstance(entry.get("default"), list):
+            entry["default"] = False
+    return {"targets": ",".join(targets)}
 
 
 def _by_default(entries: Mapping[str, Mapping], wanted: Mapping[str, str]) -> list[str]:

@@ -6,13 +6,13 @@ the values that a record takes from a measurement, and docs/columns.md are deriv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from scripts.matrix import stages
 from scripts.records import remedied
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
-from scripts.records.speedups import BASES
+from scripts.records.speedups import BASES, COLUMN
 from scripts.timing.machine_limits import COMPUTE, MEMORY
 
 POSITIVE = {"exclusiveMinimum": 0}
@@ -70,6 +70,25 @@ def _compile_s(record: Mapping[str, Any]) -> float | None:
     return (record["compile"] or {}).get("compile_s", record["run"]["compile_s"])
 
 
+def speedup_over(base: str) -> tuple[Field, ...]:
+    """The speed-up over a runtime, with its interval."""
+    name, ratio = f"{COLUMN}{base}", f"latency.{COLUMN}{base}"
+    return (
+        Field(ratio, NUMBER, f"Latency of {base} / latency of this cell; null without a comparable row of {base}.", unit="ratio", column=name, nullable=True, varies=True),
+        Field(f"{ratio}_low", NUMBER, f"Lower end of the 99 % interval of `{name}` ([how](timing.md#intervals)).", unit="ratio", column=f"{name}_low", nullable=True, varies=True),
+        Field(f"{ratio}_high", NUMBER, "Its upper end. If 1 is between the two, no difference was found.", unit="ratio", column=f"{name}_high", nullable=True, varies=True),
+    )  # fmt: skip
+
+
+def with_bases(table: Sequence[Field], records: Iterable[Mapping[str, Any]]) -> list[Field]:
+    """The columns with those of the speed-ups over further baselines of these records, after the other speed-ups."""
+    names = dict.fromkeys(key for record in records for key in record["latency"] or ())
+    bases = [n.removeprefix(COLUMN) for n in names if n.startswith(COLUMN) and f"{n}_low" in names]
+    further = [one for base in bases if base not in BASES for one in speedup_over(base)]
+    last = max(at for at, one in enumerate(table) if one.column.startswith(COLUMN))
+    return [*table[: last + 1], *further, *table[last + 1 :]]
+
+
 COLUMNS = (
     Field("model.name", TEXT, "Name of the model.", column="model"),
     Field("model.suite", TEXT, "Suite that the model is from: `vmfbench` (`models/`), `user` (a file elsewhere), `timm`, `hf`, `torchvision` or `torchbench`.", column="suite"),
@@ -120,15 +139,7 @@ COLUMNS = (
     Field("latency.p99_ms", NUMBER, "Their 99th percentile; null for fewer than 662 calls.", unit="ms", column="p99_ms", nullable=True, varies=True, checks=POSITIVE),
     Field("latency.generations", INTEGER, "Processes of this row that count, one after the other.", unit="count", column="generations", varies=True, checks=FROM_1),
     Field("latency.turns", INTEGER, "Slices of calls of these processes; the other rows of the model took turns with them.", unit="count", column="turns", varies=True, checks=FROM_1),
-    *(
-        field
-        for base in BASES
-        for field in (
-            Field(f"latency.speedup_vs_{base}", NUMBER, f"Latency of {base} / latency of this cell; null without a comparable row of {base}.", unit="ratio", column=f"speedup_vs_{base}", nullable=True, varies=True),
-            Field(f"latency.speedup_vs_{base}_low", NUMBER, f"Lower end of the 99 % interval of `speedup_vs_{base}` ([how](timing.md#intervals)).", unit="ratio", column=f"speedup_vs_{base}_low", nullable=True, varies=True),
-            Field(f"latency.speedup_vs_{base}_high", NUMBER, "Its upper end. If 1 is between the two, no difference was found.", unit="ratio", column=f"speedup_vs_{base}_high", nullable=True, varies=True),
-        )
-    ),
+    *(field for base in BASES for field in speedup_over(base)),
     Field("latency.verdict", TEXT, "What the interval of the ratio to the faster of eager and inductor says: `faster` or `slower` (it excludes 1), `same` (it is within ±5 %), or `undecided`; null without such a row.", column="verdict", nullable=True, varies=True, choices="verdict"),
     Field("latency.control_ratio", NUMBER, "Ratio of two processes of one program, timed in the same turns. If its interval excludes 1, the machine was not fit for timing.", unit="ratio", column="control_ratio", nullable=True, varies=True),
     Field("latency.control_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="control_low", nullable=True, varies=True),
@@ -174,7 +185,7 @@ COLUMNS = (
 
 OTHERS = (
     Field("model", OBJECT, "The model."),
-    Field("model.file", TEXT, "Its Python file."),
+    Field("model.file", TEXT, "Its file: Python, an exported program (`.pt2`), or `config.json` of a folder of Hugging Face."),
     Field("model.options", OBJECT, "Options that its functions were called with."),
     Field("experiment", OBJECT, "What was run, and how."),
     Field("experiment.matmul_precision", TEXT, "Precision of float32 products, of a baseline.", optional=True, choices="matmul_precision"),
@@ -191,7 +202,7 @@ OTHERS = (
     Field("reference.digests", OBJECT, "What a model is made of: `vmfbench compare` compares latencies only where these agree.", optional=True, checks=CLOSED),
     Field("reference.digests.weights", TEXT, "Size and CRC-32 of the archive of its weights.", optional=True),
     Field("reference.digests.inputs", TEXT, "The same of its inputs.", optional=True),
-    Field("reference.digests.code", TEXT, "Hash of its Python file and of the files beside it or in `models/` that it imports, without comments.", optional=True),
+    Field("reference.digests.code", TEXT, "Hash of its Python file and of the files beside it or in `models/` that it imports, without comments; of another file, the hash of its bytes.", optional=True),
     Field("reference.quantization", OBJECT, "How far a quantized model is from its float model.", optional=True),
     Field("reference.work", OBJECT, "What a call of the model has to do.", optional=True, checks=CLOSED),
     Field("reference.work.flop", INTEGER, "Floating-point operations.", unit="FLOP", checks=FROM_0),
@@ -219,6 +230,7 @@ OTHERS = (
     Field("verification.golden_losses", LIST, "The same in eager mode.", nullable=True, optional=True, checks={"items": {"type": "number"}}),
     Field("verification.greedy_expected", INTEGER, "Steps of a language model that were compared.", unit="count", nullable=True, optional=True, checks=FROM_1),
     Field("latency", OBJECT, "The timing; null unless the verification passed.", nullable=True),
+    Field("latency.speedup_vs_<runtime>", NUMBER, "The same as `speedup_vs_eager` for every other runtime of a baseline that has a latency in the run, such as `speedup_vs_openvino`, each with `_low` and `_high`. A baseline with own arguments of torch.compile or with rewrites counts as a runtime with the name of its entry. The CSV of such a run has columns of these names.", unit="ratio", nullable=True, optional=True, varies=True),
     Field("latency.calls", INTEGER, "Calls that count.", unit="count", varies=True, checks=FROM_1),
     Field("latency.values_ms", LIST, "Latency in each generation: the 5 % quantile of the calls of a process.", unit="ms", varies=True, checks={"minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}}),
     Field("latency.anchor_ms", LIST, "That of the anchor in the same generations; empty if the group has none.", unit="ms", varies=True, checks={"items": {"type": "number", "exclusiveMinimum": 0}}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +33,7 @@ class Field:
     """One value of a record, and a column of latency.csv if `column` names one.
 
     `path`: its place in a line of results.jsonl, such as `latency.ms`; `runs[].total_s` is a value of every object of a
-    list. A column that is not a single value of the record has a `value` instead, a function of the record. `nullable`: it
+    list, and `<runtime>` in a name stands for any text. A column that is not a single value of the record has a `value` instead, a function of the record. `nullable`: it
     may be null. `optional`: it may be left out. `choices`: the name of a set of values in schemas.values(). `checks`:
     further keywords of JSON Schema. `varies`: another run of the same program on the same machine may have another value.
     """
@@ -94,6 +95,11 @@ def names(table: Iterable[Field], section: str) -> list[str]:
     return [one.path.rpartition(".")[2] for one in table if one.path.rpartition(".")[0] == section]
 
 
+def pattern(path: str) -> str:
+    """A regular expression for the paths that a path stands for."""
+    return f"^{'.+'.join(map(re.escape, re.split('<[a-z]+>', path)))}$"
+
+
 def schema(table: Iterable[Field], rules: str = "record") -> dict[str, Any]:
     """The JSON Schema of a record: that of each field, and the rules about several fields in
     `<rules>.schema.json`."""
@@ -109,7 +115,8 @@ def schema(table: Iterable[Field], rules: str = "record") -> dict[str, Any]:
             kind = one.kind.json_type
             # The fields inside are added to the copy.
             body = {"type": [kind, "null"] if null else kind} | copy.deepcopy(dict(one.checks))
-        inside[above].setdefault("properties", {})[name] = body
+        names, key = ("patternProperties", pattern(name)) if "<" in name else ("properties", name)
+        inside[above].setdefault(names, {})[key] = body
         if not one.optional:
             inside[above].setdefault("required", []).append(name)
         inside[one.path] = body

@@ -112,7 +112,10 @@ def doubt(
     return "; ".join(causes) or "processes of this program differ"
 
 
-def anchor_text(name: str, versions: Mapping[str, str]) -> str:
+def anchor_text(cell: str, versions: Mapping[str, str]) -> str:
     """The name of an anchor with its version, such as `eager/eval, PyTorch 2.15.0`."""
-    _, _, path = name.partition("/")
-    return f"{path}, PyTorch {versions.get('torch', 'of unknown version')}"
+    _, _, path = cell.partition("/")
+    package, name = (
+        ("onnxruntime", "ONNX Runtime") if "onnxruntime" in versions else ("torch", "PyTorch")
+    )
+    return f"{path}, {name} {versions.get(package, 'of unknown version')}"

@@ -25,11 +25,12 @@ from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
 from scripts.records.fields import names
 from scripts.run import fingerprint, unmeasured
+from scripts.sources.registry import source_of
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 from scripts.timing.group_timing import GroupTiming
 from scripts.timing.measurement import Run
-from scripts.torch_model import source
+from scripts.torch_model.errors import ModelFileError
 from scripts.verify import codes
 
 # Fields that a record copies from an outcome, a measurement and a signature.
@@ -274,8 +275,8 @@ def _digests(root: Path, model: Model) -> dict[str, str]:
 
 @functools.cache
 def _code(file: str) -> str:
-    """A hash of the code of a model file; "" if it cannot be read."""
+    """A hash of what a model's file makes of it; "" if it cannot be read."""
     try:
-        return source.code_digest(file)
-    except (source.ModelFileError, OSError):
+        return source_of(file).digest(Path(file))
+    except (ModelFileError, OSError):
         return ""

@@ -19,7 +19,7 @@ import jsonschema
 from scripts.core import atomic, exits
 from scripts.matrix import feature
 from scripts.matrix.matrix import Matrix
-from scripts.records import fields
+from scripts.records import columns, fields
 from scripts.records.fields import Field
 from scripts.records.results_file import cell_of
 from scripts.run import outputs
@@ -64,12 +64,13 @@ class RowSet:
 
     `name`: results/<name>.csv and .md. `jsonl`: the file of the records. `about`: what the rows are, for docs/columns.md.
     `declared_in`: the file with the declaration of the fields. `fields`: every value of a record, with the rules about
-    several fields in `<rules>.schema.json`. `columns`: those of the CSV, in order. `described`: those in docs/columns.md.
+    several fields in `<rules>.schema.json`. `columns`: those of the CSV, in order; it has further ones if the run has further
+    baselines (columns.with_bases). `described`: those in docs/columns.md.
     `content`: returns what a run writes, for its matrix and the options of the stage; raises ValueError with a message.
     `add_options`: adds options of its own to the stage. `screen`: what is printed at the end of a run. `name_of`: the name
     of a record in messages. `alike`: of a set with very many records, what those of the same form have in common. Only some
     of each form are checked, because that takes as long as making the record; they are read again and not kept in memory;
-    and they are not kept in the history.
+    they are not kept in the history; and the CSV has no further columns.
     """
 
     name: str
@@ -108,7 +109,8 @@ class RowSet:
         checked = self.checked(content.records)
         records = Stored(jsonl) if self.alike else list(checked)
         atomic.write_parts(jsonl, lines(checked if self.alike else records))
-        atomic.write_parts(csv, to_csv(records, self.columns))
+        table = self.columns if self.alike else columns.with_bases(self.columns, records)
+        atomic.write_parts(csv, to_csv(records, table))
         atomic.write_text(md, content.page(records))
         content.write_beside(records)
         return records

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix.choices import BASES
+from scripts.matrix import threads
+from scripts.matrix.choices import BASES, BASES_OF
+from scripts.sources.registry import source_of
 from scripts.timing import ratios
 from scripts.timing.ratios import Difference
 
@@ -15,6 +17,8 @@ Record = dict[str, Any]
 Latency = Mapping[str, Any]
 """The section `latency` of a record."""
 Comparable = Callable[[Mapping[str, Any]], tuple]
+COLUMN = "speedup_vs_"
+"""How the names of speed-ups begin; the runtime follows."""
 
 
 def difference(base: Latency, row: Latency) -> Difference | None:
@@ -49,21 +53,27 @@ def point(base: Latency, row: Latency) -> float | None:
 
 
 def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None:
-    """Compare each latency with those of eager and inductor, if there are comparable rows.
+    """Compare each latency with those of all baselines that `found` has, and with eager and inductor in any case. A value is
+    None where there is no comparable row.
 
     `key`: the values that two latencies must share; those of `comparable` if it is None.
     """
     key = key or comparable
     bases: dict[tuple, dict[str, Record]] = {}
+    names = dict.fromkeys(BASES)
     for record in found:
-        if record["latency"] and (name := runtime_of(record)) in BASES:
+        if record["latency"] and record["experiment"]["runtime"] != "iree":
+            name = threads.shared(runtime_of(record))
             bases.setdefault(key(record), {}).setdefault(name, record)
+            names[name] = None
     for record in found:
         if record["latency"]:
             own = bases.get(key(record), {})
-            for name in BASES:
+            for name in names:
                 _compare(record, own.get(name), name)
-            record["latency"]["verdict"] = _verdict(record, own)
+            kind = source_of(record["model"]["file"]).kind
+            plain = {name: own[name] for name in BASES_OF[kind] if name in own}
+            record["latency"]["verdict"] = _verdict(record, plain)
 
 
 def _compare(record: Record, base: Record | None, name: str) -> None:
@@ -76,13 +86,12 @@ def _compare(record: Record, base: Record | None, name: str) -> None:
         ratio = point(base["latency"], latency), None, None
         if of and (at := of.interval()):
             ratio = at.ratio, at.low, at.high
-    column = f"speedup_vs_{name}"
+    column = f"{COLUMN}{name}"
     latency |= dict(zip((column, f"{column}_low", f"{column}_high"), ratio, strict=True))
 
 
 def _verdict(record: Record, bases: Mapping[str, Record]) -> str | None:
-    """What the ratio of a row to the faster of eager and inductor says; None for a row of one of these, and where it has
-    none."""
+    """What the ratio of a row to the fastest of these bases says; None for a row of one of them, and where there is none."""
     others = [one["latency"] for one in bases.values() if one is not record]
     if not others or any(one is record for one in bases.values()):
         return None

@@ -9,7 +9,7 @@ import msgspec
 
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.choices import BASES
+from scripts.matrix.choices import BASES_OF
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix
 from scripts.supervise.group import Given
@@ -35,11 +35,12 @@ class Groups:
     def given(self, group: Cell) -> str:
         """What is timed, as JSON for the command line of the job."""
         rows = self._rows[group]
-        plain = {base: name for base in BASES if (name := self._plain(rows, base))}
+        bases = BASES_OF[self._known.models[group.model].source]
+        plain = {base: name for base in bases if (name := self._plain(rows, base))}
         given = Given(
             members={str(row): _verified(row) for row in rows},
             rule=dataclasses.asdict(self.rule_of(group)),
-            anchor=plain.get(BASES[0], ""),
+            anchor=plain.get(bases[0], "") if bases else "",
             bases=tuple(plain.values()),
             forked=tuple(str(row) for row in rows if self._forked(row)),
         )

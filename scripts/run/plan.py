@@ -7,6 +7,7 @@ re-run.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import shlex
 import sys
@@ -18,7 +19,7 @@ from scripts.core import checkout
 from scripts.matrix import feature, plugins, reading, stages, threads, training
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.matrix import Matrix, compact
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.run import environments, fingerprint, recorded, resources
@@ -26,9 +27,10 @@ from scripts.run.aggregation import Aggregation
 from scripts.run.groups import Groups
 from scripts.run.makers import Maker
 from scripts.run.options import Options
+from scripts.sources.registry import source_of
 from scripts.supervise import group, outcome, outcomes
 from scripts.supervise.outcome import Outcome
-from scripts.torch_model import source
+from scripts.torch_model.errors import BrokenModelFile
 
 
 def parse_retry(wanted: str | None) -> frozenset[str]:
@@ -38,14 +40,19 @@ def parse_retry(wanted: str | None) -> frozenset[str]:
 
 
 @functools.cache
-def _parts(file: str) -> tuple[list[str], str]:
-    """The files that a model file imports, and an error message if one of them cannot be used. They are
-    read once for all cells of the model."""
+def _parts(file: str, paths: str) -> tuple[list[str], str]:
+    """The further files that a model is made of, and an error message if one of them cannot be used. They are
+    found once for all cells of the model. `paths`: its options that are paths, as JSON."""
     try:
-        found = source.own_imports(file)
-        return [os.path.relpath(path) if checkout.is_here() else str(path) for path in found], ""
-    except source.BrokenModelFile as error:
+        parts = source_of(file).parts(Path(file), json.loads(paths))
+        return [os.path.relpath(path) if checkout.is_here() else str(path) for path in parts], ""
+    except BrokenModelFile as error:
         return [], str(error)
+
+
+def _parts_of(model: Model) -> tuple[list[str], str]:
+    names = source_of(model.file).path_options
+    return _parts(model.file, compact({n: model.options[n] for n in names if n in model.options}))
 
 
 def _size_mb(file: str) -> float | None:
@@ -99,12 +106,12 @@ class Plan:
         return self.matrix.models[cell.model]
 
     def model_parts(self, cell: Cell) -> list[str]:
-        """The project and helper files that the model's file imports; a change of one counts as a change of it."""
-        return _parts(self.model(cell).file)[0]
+        """The further files that a model is made of; a change of one counts as a change of its file."""
+        return _parts_of(self.model(cell))[0]
 
     def broken_models(self) -> list[str]:
         """Error messages about model files that cannot be used, each once. Their references fail with them."""
-        problems = (model.broken or _parts(model.file)[1] for model in self.matrix.models.values())
+        problems = (model.broken or _parts_of(model)[1] for model in self.matrix.models.values())
         return list(dict.fromkeys(filter(None, problems)))
 
     def frontend(self, cell: Cell) -> Frontend:

@@ -24,6 +24,7 @@ FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "weights": {
         "reference": ("weights.irpa", "inputs.npz", "golden.npz"),
         "gradients": ("weights.irpa", "inputs.npz", "golden.npz"),
+        "baseline": ("*/*/cache/converted",),
     },
 }
 """By step and stage: globs of the files to delete in a model's folder; "" is the folder itself."""

@@ -15,7 +15,8 @@ from scripts.core.tensors import Signature
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
 from scripts.matrix.precision import TESTS
-from scripts.torch_model import errors, loading, step
+from scripts.sources.load_model import load_model
+from scripts.torch_model import errors, step
 from scripts.torch_model.arguments import ModelChoice, Optimizer
 
 
@@ -39,7 +40,7 @@ def main() -> None:
     channel.working()
     declared = plugins.exporter(args.exporter)
     with errors.reported():
-        loaded = loading.load(args.model, f"export {args.exporter}", declared.memory_factor)
+        loaded = load_model(args.model, f"export {args.exporter}", declared.memory_factor)
     signature = Signature.read(args.signature)
     if args.test == "train":
         loaded = step.for_capture(loaded, signature, args.optimizer)

@@ -20,7 +20,8 @@ from scripts.core.machine import physical_cores
 from scripts.core.options import option
 from scripts.features.reproduce.graph_parts import wrong, wrong_operator
 from scripts.lowering import capture
-from scripts.torch_model import errors, loading
+from scripts.sources.load_model import load_model
+from scripts.torch_model import errors
 from scripts.torch_model.arguments import ModelChoice
 
 
@@ -40,7 +41,7 @@ def main() -> None:
     deadline = time.monotonic() + args.budget
     try:
         with errors.reported(), tempfile.TemporaryDirectory() as folder:
-            loaded = loading.load(args.model)
+            loaded = load_model(args.model)
             cores = physical_cores()
             found = wrong.find(loaded, wrong.Lowering(exporter, how, Path(folder), cores, deadline))
     except (wrong.NotFound, capture.UnsupportedProgram) as error:

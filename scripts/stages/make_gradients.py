@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from scripts.core import archive, channel, options, tensors
+from scripts.sources.load_model import load_model
 from scripts.torch_model import convert, errors, golden, loading
 from scripts.torch_model.arguments import ModelChoice, Optimizer
 from scripts.torch_model.step import (
@@ -52,7 +53,7 @@ def main() -> None:
 
 def make_gradients(model: ModelChoice, optimizer: Optimizer, files: Options) -> None:
     """Write the golden results of a model's training step. Raises ModelError or ModelFileError."""
-    loaded = loading.load(model, "gradients")
+    loaded = load_model(model, "gradients")
     set_weights(loaded.module, files.weights)
     loaded = to_training(with_inputs(loaded, files.inputs))
     with golden.calling(loaded, model.model_file), torch.no_grad():

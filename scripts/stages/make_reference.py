@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 
 from scripts.core import archive, channel, options, tensors
-from scripts.torch_model import convert, errors, golden, loading, quantization, source
+from scripts.sources.load_model import load_model
+from scripts.sources.registry import source_of
+from scripts.torch_model import convert, errors, golden, quantization
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.step import EvalStep
 from scripts.torch_model.weights import named_weights
@@ -35,7 +37,7 @@ def main() -> None:
 
 def make_reference(model: ModelChoice, files: Options) -> None:
     """Write a model's reference. Raises ModelError or ModelFileError if the model cannot be used."""
-    loaded = loading.load(model, "reference")
+    loaded = load_model(model, "reference")
     # Stored before the first call: a model may write into its weights and its inputs.
     weights, aliases = named_weights(loaded.module)
     archive.write(files.out_weights, ((key, convert.to_bytes(w)) for key, w in weights.items()))
@@ -56,7 +58,8 @@ def make_reference(model: ModelChoice, files: Options) -> None:
         model=model.name,
         dtype=model.dtype,
         batch_size=int(
-            model.options.get("batch_size") or source.default_batch_size(model.model_file)
+            model.options.get("batch_size")
+            or source_of(model.model_file).facts(model.model_file, model.options).batch_size
         ),
         inputs=inputs,
         outputs=found.types,

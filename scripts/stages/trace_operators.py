@@ -10,6 +10,7 @@ import torch
 from scripts.core import channel, options
 from scripts.features.operators.calls.tracing import Trace
 from scripts.features.operators.problems import traces
+from scripts.sources.load_model import load_model
 from scripts.torch_model import errors, loading
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.step import EvalStep, TrainStep, make_cotangents, to_training
@@ -33,7 +34,7 @@ def trace_operators(model: ModelChoice, out_trace: Path) -> None:
 
     If a model cannot be trained, its trace has only the operators of its eval step.
     """
-    loaded = loading.load(model, "trace")
+    loaded = load_model(model, "trace")
     trace = Trace()
     try:
         with trace:

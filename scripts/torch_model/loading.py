@@ -1,4 +1,4 @@
-"""Loads a model file as the reference, export and baseline stages all do: one way.
+"""Loads a model from its Python file.
 
 Seeded before the weights, seeded again before the inputs, so that what a stage rebuilds is
 what the reference stage stored.
@@ -122,8 +122,11 @@ class ModelFile:
 class LoadedModel:
     """A model in eval mode, its call arguments, and the flat tensors among those.
 
-    `file`: where it is from, for what else that file can tell of it; None for a model of no file.
+    `file`: the Python file it is from, for what else that can tell of it; None for a model of another source.
     `training`: the step to capture in place of the forward pass (step.for_capture).
+    `about`: what its inputs were made of, where `file` does not tell.
+    `opaque`: whether PyTorch sees none of its operators, so that it cannot be captured, nor its work be counted, nor computed
+    in float64.
     """
 
     name: str
@@ -132,6 +135,8 @@ class LoadedModel:
     kwargs: dict[str, Any]
     file: ModelFile | None
     training: Training | None = None
+    about: str | None = None
+    opaque: bool = False
 
     @property
     def inputs(self) -> list[tuple[str, torch.Tensor]]:
@@ -144,8 +149,10 @@ class LoadedModel:
         return self.training.results_of(tensors.CHANGE) if self.training else frozenset()
 
     def input_description(self) -> str | None:
-        """What describe_inputs() of the model's file returns; None where the file has none."""
-        if self.file is None or "describe_inputs" not in self.file.functions:
+        """What describe_inputs() of the model's file returns, or `about`; None where there is none."""
+        if self.file is None:
+            return self.about
+        if "describe_inputs" not in self.file.functions:
             return None
         with torch.no_grad():
             text = self.file.call("describe_inputs", self.module)
@@ -171,8 +178,13 @@ def load(model: ModelChoice, stage: str = "", memory_factor: float = 1.0) -> Loa
     if not file.options.get("pretrained"):  # its loader wants values, and fetches them
         counted = footprint.count(lambda: file.call("get_model"), model.dtype)
         footprint.require(counted, stage, memory_factor)
+    return loaded_from(file, model.name)
+
+
+def loaded_from(file: ModelFile, name: str) -> LoadedModel:
+    """The model that a file builds, whose weights are known to fit into memory, with its inputs. Raises ModelError as `load` does."""
     built = file.build("get_model")
-    return LoadedModel(model.name, built, *inputs_of(file, built), file)
+    return LoadedModel(name, built, *inputs_of(file, built), file)
 
 
 def inputs_of(file: ModelFile, built: torch.nn.Module) -> tuple[tuple, dict[str, Any]]:

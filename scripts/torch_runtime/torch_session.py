@@ -14,7 +14,8 @@ import torch
 
 from scripts.core import exits, tensors
 from scripts.matrix import plugins, precision
-from scripts.torch_model import convert, errors, golden, loading, trees
+from scripts.sources.load_model import load_model
+from scripts.torch_model import convert, errors, golden, trees
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
 from scripts.torch_model.weights import named_weights, set_weights, with_arrays, with_inputs
@@ -123,7 +124,7 @@ def build(work: Work) -> LoadedModel:
     """The model as its file builds it."""
     factor = plugins.runtime(work.runtime).memory_factor
     with errors.reported():
-        return loading.load(work.model, f"baseline {work.runtime}", factor)
+        return load_model(work.model, f"baseline {work.runtime}", factor)
 
 
 def eager_in_precision(work: Work) -> Expected:

@@ -1,18 +1,36 @@
-"""ONNX Runtime and XLA: verified like every baseline, `unsupported` if they reject a program."""
+"""Other runtimes for CPUs: verified and timed like every baseline, `unsupported` if they reject a program."""
 
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
 from tests.by_hand import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
-from tests.checkouts import made_environments
+from tests.checkouts import (
+    EAGER,
+    ON_CPU,
+    QUICK,
+    ROOT,
+    Checkout,
+    in_environment,
+    keep_models,
+    made_environments,
+)
 
-NO_ONNX = """
+VERSIONS = {
+    "onnxruntime": {"onnxruntime", "onnx", "onnxscript", "torch"},
+    "openvino": {"openvino", "torch"},
+    "executorch": {"executorch", "torch"},
+    "litert": {"litert_torch", "ai_edge_litert", "torch"},
+}
+"""What each runtime that converts a model reports. Its environment has the same name."""
+BESSEL, AIRY = "bessel_j0", "airy_ai"
+NO_RULES = f"""
 class M(nn.Module):
     def forward(self, x):
-        return torch.special.bessel_j0(x)
+        return torch.special.{BESSEL}(x) + torch.special.{AIRY}(x)
 
 
 def get_model():
@@ -27,7 +45,55 @@ def get_dummy_input():
 @pytest.fixture(scope="module")
 def environments(environments):
     """Those of the stages, and the runtimes' own."""
-    return made_environments("onnxruntime", "xla-stablehlo")
+    return made_environments(*VERSIONS, "xla-stablehlo")
+
+
+@pytest.fixture(scope="module")
+def ran(make_checkout, environments) -> Checkout:
+    """A run of conv that times all of them in turns."""
+    further = {one: {"runtime": one, "device": "cpu", "env": one} for one in VERSIONS}
+    # The members of a group have the cores in turns, so few generations suffice.
+    checkout = make_checkout(
+        "runtimes", models={}, targets=ON_CPU, baselines=EAGER | further, measure=QUICK
+    )
+    keep_models(checkout, "conv")
+    for env in VERSIONS:
+        (checkout.path / ".venvs" / env).symlink_to(environments / env)
+        shutil.copytree(ROOT / "results/env" / env, checkout.path / "results/env" / env)
+    line = ("--cores", "2", "results/latency.csv", "--config", "frontends=torchmlir-torch")
+    checkout.snakemake(*line)
+    return checkout
+
+
+@pytest.mark.parametrize("runtime", VERSIONS)
+def test_conv_is_verified_and_timed_in_turns_and_every_row_compared_with_it(ran, runtime):
+    rows = {row["target"] or row["runtime"]: row for row in ran.rows()}
+    assert rows.keys() == {"llvm-cpu", "eager", *VERSIONS}
+    row = rows[runtime]
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert float(row["compile_s"]) > 0
+    assert float(row["max_abs_error"]) < 1e-5
+    for one in rows.values():
+        assert one["threads"] == row["threads"]
+        ratio = float(one["latency_ms"]) / float(row["latency_ms"])
+        assert float(one[f"speedup_vs_{runtime}"]) == pytest.approx(1 / ratio, rel=0.2)
+    assert float(row[f"speedup_vs_{runtime}"]) == 1
+
+
+@pytest.mark.parametrize("runtime", VERSIONS)
+def test_a_model_is_converted_once_for_all_processes(ran, runtime):
+    cell = f"conv/{runtime}/eval"
+    [made] = (ran.path / f"results/baseline/{cell}/cache").glob("converted")
+    verified = ran.path / f"results/baseline/{cell}/verification.json"
+    assert made.stat().st_mtime <= verified.stat().st_mtime
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("runtime", VERSIONS)
+def test_as_many_threads_compute_as_are_given(environments, runtime, threads):
+    python = environments / runtime / "bin/python"
+    found = in_environment(python, "threads_in_runtime", runtime, threads)
+    assert found == {"computing": threads, "right": True}
 
 
 @pytest.fixture
@@ -66,7 +132,7 @@ def measured(stages: Stages) -> dict:
     [(KEYWORDS_OUT_OF_ORDER, {"batch_size": 3}), (ARGS_AND_KWARGS, {})],
     ids=["keywords", "unused-and-tied"],
 )
-def test_both_are_verified_on_the_archives_weights_and_timed(make, source, options):
+def test_all_are_verified_on_the_archives_weights(make, source, options):
     stages = make(source, options)
     ok(stages.export("stablehlo", ir_format="bytecode"))
     ok(on_xla(stages))
@@ -74,15 +140,16 @@ def test_both_are_verified_on_the_archives_weights_and_timed(make, source, optio
     assert found["verification"]["code"] == "PASS"
     assert found["compile_s"] > 0
     assert found["versions"].keys() == {"jax", "jaxlib"}
-    ok(baseline(stages, "onnxruntime", "onnxruntime"))
-    found = measured(stages)
-    assert found["verification"]["code"] == "PASS"
-    assert found["compile_s"] > 0
-    assert found["versions"].keys() == {"onnxruntime", "onnx", "onnxscript", "torch"}
+    for runtime, versions in VERSIONS.items():
+        ok(baseline(stages, runtime, runtime))
+        found = measured(stages)
+        assert found["verification"]["code"] == "PASS"
+        assert found["compile_s"] > 0
+        assert found["versions"].keys() == versions
     assert sorted(path.name for path in stages.folder.glob("baseline-*")) == []
 
 
-def test_another_archive_gives_other_results_on_both(make):
+def test_another_archive_gives_other_results_on_all(make):
     stages = make(ARGS_AND_KWARGS)
     ok(stages.export("stablehlo"))
     archive = stages.folder / "weights.irpa"
@@ -90,12 +157,12 @@ def test_another_archive_gives_other_results_on_both(make):
     end = len(data.rstrip(b"\0"))
     data[end - 16 : end] = bytes(16)  # the end of its last weight
     archive.write_bytes(data)
-    for done in (on_xla(stages), baseline(stages, "onnxruntime", "onnxruntime")):
+    for done in (on_xla(stages), *(baseline(stages, one, one) for one in VERSIONS)):
         assert done.returncode == 4, done.stderr[-2000:]
         assert measured(stages)["verification"]["code"] == "FAIL"
 
 
-def test_bf16_runs_on_xla_and_is_unsupported_by_onnx_runtime_which_names_the_operator(make):
+def test_bf16_runs_on_xla_and_is_unsupported_by_the_others_which_say_why(make):
     stages = make(ARGS_AND_KWARGS, {"dtype": "bf16"})
     ok(stages.export("stablehlo"))
     ok(on_xla(stages))
@@ -104,14 +171,25 @@ def test_bf16_runs_on_xla_and_is_unsupported_by_onnx_runtime_which_names_the_ope
     assert done.returncode == 3, done.stderr[-2000:]
     assert "error: ONNX Runtime: NotImplemented: " in done.stderr
     assert "Could not find an implementation for Gemm" in done.stderr
+    for runtime in ("openvino", "executorch", "litert"):
+        done = baseline(stages, runtime, runtime)
+        assert done.returncode == 3, done.stderr[-2000:]
+        said = f"error: {runtime} runs models in float32, and first.weight is of bfloat16"
+        assert done.stderr.splitlines()[-1] == said
 
 
-def test_what_one_of_them_does_not_take_is_unsupported_and_says_why(make):
-    stages = make(NO_ONNX)
-    done = baseline(stages, "onnxruntime", "onnxruntime")
-    assert done.returncode == 3, done.stderr[-2000:]
-    assert "error: torch.onnx.export: " in done.stderr
-    assert "bessel_j0" in done.stderr.splitlines()[-1]
+def test_what_one_of_them_does_not_take_is_unsupported_and_names_the_operators(make):
+    stages = make(NO_RULES)
+    named = {}
+    for runtime in VERSIONS:
+        done = baseline(stages, runtime, runtime)
+        assert done.returncode == 3, done.stderr[-2000:]
+        said = done.stderr.splitlines()[-1]
+        assert said.startswith("error: ")
+        named[runtime] = [one for one in (BESSEL, AIRY) if one in said]
+    assert named["openvino"] == named["executorch"] == [BESSEL, AIRY], "all of them"
+    assert named["onnxruntime"]
+    assert named["litert"]
     ok(make(ARGS_AND_KWARGS).export("torch"))
     done = on_xla(stages)
     assert done.returncode == 3, done.stderr[-2000:]

@@ -17,7 +17,8 @@ import numpy as np
 
 from scripts.core import archive, tensors
 from scripts.lowering import capture, link
-from scripts.torch_model import convert, errors, golden, loading, source
+from scripts.sources.load_model import load_model
+from scripts.torch_model import convert, errors, golden, source
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.step import EvalStep
 from scripts.torch_model.weights import named_weights
@@ -32,7 +33,7 @@ def main() -> None:
 
 def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
     try:
-        loaded = loading.load(ModelChoice(case["name"], Path(case["file"]), case["options"]))
+        loaded = load_model(ModelChoice(case["name"], Path(case["file"]), case["options"]))
         inputs = [(convert.tensor_type(name, t), convert.to_numpy(t)) for name, t in loaded.inputs]
         weights, _ = named_weights(loaded.module)
         stored = work / f"{case['name']}.irpa"
@@ -64,13 +65,13 @@ def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
         "outputs": [f"{kind.name} {kind.iree}" for kind in found.types],
         "fp64": found.fp64 is not None,
         "paths": paths,
-        "resolved": loaded.file.resolved_options(),
+        "resolved": loaded.file.resolved_options() if loaded.file else {},
     }
 
 
 def _lowered(case: dict[str, Any], exporter: str, options: dict[str, str]) -> link.Lowered:
     """Load a new model for each lowering path, because each may change it."""
-    fresh = loading.load(ModelChoice(case["name"], Path(case["file"]), case["options"]))
+    fresh = load_model(ModelChoice(case["name"], Path(case["file"]), case["options"]))
     return importlib.import_module(f"scripts.exporters.{exporter}").export(fresh, options)[0]
 
 

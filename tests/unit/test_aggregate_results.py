@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic, digest
-from scripts.matrix.entries import Override
+from scripts.matrix.entries import Baseline, Override
 from scripts.matrix.stages import STAGES
 from scripts.records import latency_page, record, results_file, row_set
 from scripts.records.columns import COLUMNS
@@ -46,6 +46,21 @@ def test_the_csv_has_the_columns_in_their_order_and_a_row_a_record(aggregate):
     assert list(rows[0]) == [one.column for one in COLUMNS]
     assert Path("l.csv").read_text().count("\n") == 1 + 6
     assert [r["model"] for r in rows] == [r["model"]["name"] for r in records]
+
+
+def test_a_run_with_another_baseline_has_columns_of_the_speedups_over_it(results, aggregate):
+    openvino = Baseline("openvino", "openvino", "cpu", "openvino")
+    baselines = {**results.matrix.baselines, "openvino": openvino}
+    results.matrix = dataclasses.replace(results.matrix, baselines=baselines)
+    rows, records = aggregate()
+    further = {"speedup_vs_openvino", "speedup_vs_openvino_low", "speedup_vs_openvino_high"}
+    assert rows[0].keys() - {one.column for one in COLUMNS} == further
+    for row, one in zip(rows, records, strict=True):
+        for name in further:
+            found = row[name] and float(row[name])
+            assert (found or None) == pytest.approx(one["latency"][name], rel=1e-6)
+    # 20 ms, and IREE takes 5 ms.
+    assert float(rows[0]["speedup_vs_openvino"]) == pytest.approx(4.0)
 
 
 def test_the_page_is_of_the_same_rows_and_the_same_for_the_same_rows(aggregate):

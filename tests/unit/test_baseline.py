@@ -49,6 +49,12 @@ def test_a_command_line_is_parsed_at_the_door():
     ("given", "code", "said"),
     [
         (["--runtime=onnxruntime", "--test=train"], exits.UNSUPPORTED, "runs eval, not train"),
+        (
+            ["--runtime=openvino", "--test=train"],
+            exits.UNSUPPORTED,
+            "openvino runs eval, not train",
+        ),
+        (["--runtime=litert", "--program=p.mlir"], 1, "litert takes no --program"),
         (["--runtime=xla_stablehlo"], 1, "xla_stablehlo needs --program"),
         (["--runtime=eager", "--program=p.mlir"], 1, "eager takes no --program"),
     ],

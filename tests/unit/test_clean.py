@@ -16,6 +16,8 @@ MADE = (
     "results/reference/b/weights.irpa",
     "results/gradients/a/golden.npz",
     "results/gradients/a/signature.json",
+    "results/baseline/a/openvino/eval/cache/converted/model.bin",
+    "results/baseline/a/openvino/eval/verification.json",
     "results/verify/a/f/t/inputs/0.bin",
     "results/verify/a/f/t/verification.json",
     "results/dumps/a/eager/eval/1/profile.txt",
@@ -46,12 +48,12 @@ def step(tmp_path, monkeypatch):
 def test_each_step_deletes_what_it_says_and_no_row(step, capsys):
     dumps = {name for name in MADE if name.startswith(("results/dumps/", "results/profile/"))}
     inputs = {name for name in MADE if "/inputs/" in name}
-    weights = {name for name in MADE if name.endswith((".irpa", "golden.npz"))}
+    weights = {name for name in MADE if name.endswith((".irpa", "golden.npz", "model.bin"))}
     assert step("dumps") == dumps
     assert step("inputs") == dumps | inputs
     assert step("weights", "--models") == dumps | inputs | weights
     said = capsys.readouterr().out.splitlines()
-    assert said[2].startswith("weights: 4 files and folders deleted, ")
+    assert said[2].startswith("weights: 5 files and folders deleted, ")
     assert step("weights") == dumps | inputs | weights  # nothing is left, which is not an error
 
 

@@ -65,7 +65,10 @@ def snakemake(
         ("models=1", "unknown model '1'; there are: bert, "),
         ("tests=training", "unknown test 'training'; did you mean 'train'?"),
         ("tests=[evl]", "tests.0: found \"evl\", which should be 'eval' or 'train'"),
-        ("file=nowhere.py", f"file=nowhere.py: no file {ROOT}/nowhere.py; expected a Python file"),
+        (
+            "file=nowhere.py",
+            f"file=nowhere.py: no file {ROOT}/nowhere.py; expected a Python file (.py)",
+        ),
         ("file=", "file: found nothing after `file=`; give its value, or leave `file=` out"),
         ("stop_on=FAILED", "unknown stop_on 'FAILED'; did you mean 'FAIL'?"),
         ("filter=resnt", "filter='resnt' exclude=None leave no model of"),

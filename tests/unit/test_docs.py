@@ -19,6 +19,7 @@ from snakemake.cli import get_argument_parser, parse_config
 from scripts.command import verbs
 from scripts.core import python_source
 from scripts.matrix import expansion, reading, settings
+from tests import programs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
@@ -148,6 +149,8 @@ def as_a_user(tmp_path, monkeypatch) -> Path:
     for name in ("mine.py", "models/mine.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(USER_MODEL, encoding="utf-8")
+    programs.write(tmp_path / "mine.pt2", programs.entries())
+    programs.folder(tmp_path / "llama-1b")
     (tmp_path / "mine.txt").write_text("", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path

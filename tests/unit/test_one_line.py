@@ -9,6 +9,7 @@ from scripts.matrix import expansion, settings
 from scripts.matrix.settings import ConfigError
 from scripts.run.plan import Plan
 from scripts.timing.turns import Rule
+from tests import programs
 from tests.checkouts import ROOT
 
 MODEL = "def get_model(width=4): ...\ndef get_dummy_input(batch_size=1): ...\n"
@@ -19,7 +20,7 @@ CONFIG = ROOT / "config.yaml"
 def home(tmp_path, monkeypatch) -> Path:
     """A home folder with two model files, in which the command is typed."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("mine.py", "sub/other.py", "sub/mine.py", "bert.py", "größe.py"):
+    for name in ("mine.py", "sub/other.py", "sub/mine.py", "bert.py", "größe.py", "weights.pth"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(MODEL)
     return tmp_path
@@ -39,6 +40,30 @@ def test_a_file_is_measured_alone_under_its_own_name(home, path):
 
 def test_several_files_are_a_list_with_commas(home):
     assert list(expand(home, file="mine.py, sub/other.py").models) == ["mine", "other"]
+
+
+def test_programs_and_folders_have_their_names_and_what_their_files_say(home):
+    programs.write(home / "mine-2.pt2", programs.entries())
+    programs.folder(home / "tiny")
+    found = expand(home, file="mine-2.pt2,tiny/", models={"tiny": {"dtype": "bf16"}}).models
+    assert sorted(found) == ["mine-2", "tiny"]
+    program, folder = found["mine-2"], found["tiny"]
+    assert (program.file, program.batch_size, program.dtype, program.broken) == (str(home / "mine-2.pt2"), 3, "f32", "")  # fmt: skip
+    assert (folder.file, folder.dtype) == (str(home / "tiny/config.json"), "bf16")
+
+
+def test_inputs_of_a_program_are_a_path_as_its_file_is(home):
+    programs.write(home / "sub/mine.pt2", programs.entries())
+    (home / "sub/y.npz").touch()
+    entry = {"mine": {"file": "sub/mine.pt2", "inputs": "sub/y.npz"}}
+    assert expand(home, models=entry, filter="^mine$").models["mine"].options["inputs"] == str(home / "sub/y.npz")  # fmt: skip
+
+
+def test_a_damaged_program_is_a_row_and_the_others_run(home):
+    (home / "bad.pt2").write_bytes(b"PK")
+    found = expand(home, file="bad.pt2,mine.py").models
+    assert "bad.pt2: cut or damaged (2 bytes" in found["bad"].broken
+    assert found["mine"].broken == ""
 
 
 def test_options_and_selections_hold_for_a_file_too(home):
@@ -63,8 +88,9 @@ def test_a_file_that_is_a_model_keeps_its_options(home):
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("nowhere.py", r"file=nowhere.py: no file .*/nowhere\.py; expected a Python file with get_"),
-        ("sub", r"file=sub: .*/sub is a folder; expected a Python file"),
+        ("nowhere.py", r"file=nowhere.py: no file .*/nowhere\.py; expected a Python file \(.py\) with get_"),
+        ("weights.pth", r"file=weights\.pth: .*/weights\.pth is no model by its name; expected a Python file .*, a folder of Hugging Face .* or an exported program .*\.pt2"),
+        ("sub", r"file=sub: no file .*/sub/config.json; expected a Python file"),
         ("bert.py", r"file=bert\.py: bert is the model of .*/models/bert\.py, .* rename the file, or .*my-bert: \{file: .*/bert\.py\}"),
         ("größe.py", r"file=größe\.py: the model would be named 'größe'; .*rename the file, or"),
         ("mine.py,sub/mine.py", r"file=sub/mine\.py: mine is the model of .*/mine\.py"),

@@ -84,7 +84,11 @@ class OperatorsPlan:
         """The files of the traces that operator problems come from."""
         if not self.part.of_models:
             return list(self.part.traces)
-        return [f"results/operators/traces/{model}.txt" for model in self._configured.models]
+        return [
+            f"results/operators/traces/{model.name}.txt"
+            for model in self._configured.models.values()
+            if model.source == "module"
+        ]
 
     def dataset_files(self) -> list[str]:
         """The files of the dataset of operator problems; empty for a dataset of the hub."""

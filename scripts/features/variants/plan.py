@@ -245,7 +245,7 @@ class VariantsPlan:
         """A file of every export whose program may be compiled for a model."""
         return [
             STAGES["export"].path(program(cell.model, frontend), file)
-            for frontend in tuned_matrix.frontends(self._matrix)
+            for frontend in tuned_matrix.frontends(self._matrix, self._matrix.models[cell.model])
         ]
 
     def target(self, cell: Cell) -> Target:

@@ -11,8 +11,8 @@ from scripts.features.variants.tables import FlagSet, FlagSetTable
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import cell, stages, training
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.choices import BASES
-from scripts.matrix.entries import Baseline, Frontend, Target
+from scripts.matrix.choices import BASES_OF
+from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix, baseline_cell, devices_of
 from scripts.matrix.stage import Stage
@@ -95,7 +95,7 @@ def baselines(matrix: Matrix) -> Iterator[Cell]:
     without options of their own, on the devices that are tuned for."""
     devices = {BACKENDS[one.backend].torch_device for one in part(matrix).targets.values()}
     for model, baseline, test in matrix.baseline_cells():
-        plain = baseline.runtime in BASES and baseline.precision == "none"
+        plain = baseline.runtime in BASES_OF[model.source] and baseline.precision == "none"
         plain = plain and not baseline.compile and not baseline.rewrites
         if plain and test == "eval" and baseline.device in devices:
             yield baseline_cell(model, baseline, test)
@@ -105,17 +105,17 @@ def candidates(matrix: Matrix, model: str, target: str) -> list[Candidate]:
     """Return what is tried when a model is tuned for a target."""
     known = matrix.models[model]
     of = part(matrix).targets[target].of(known)
-    tuned = frontends(matrix)
+    tuned = frontends(matrix, known)
     configured = [of.asked(f.name) for f in tuned.values() if of.takes(known, f)]
     return combined(of.backend, configured, tuned, tables.flag_sets())
 
 
-def frontends(matrix: Matrix) -> dict[str, Frontend]:
-    """The frontends whose programs are tuned: of forward passes, by the pinned toolchain."""
+def frontends(matrix: Matrix, model: Model) -> dict[str, Frontend]:
+    """The frontends by whose programs a model is tuned: of forward passes, by the pinned toolchain."""
     return {
         name: one
         for name, one in matrix.frontends.items()
-        if one.toolchain == PINNED and one.test == training.EVAL
+        if one.toolchain == PINNED and one.test == training.EVAL and model.source in one.sources
     }
 
 

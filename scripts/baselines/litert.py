@@ -1,0 +1,68 @@
+"""LiteRT (TensorFlow Lite) on its CPU interpreter, which runs what it can by XNNPACK: the model through litert_torch.
+
+Conversion and loading happen before the first call; both are in compile_s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import litert_torch
+import torch
+from ai_edge_litert.interpreter import Interpreter
+
+from scripts.lowering.flat_model import FlatModel
+from scripts.torch_model.loading import LoadedModel
+from scripts.torch_runtime import converted
+from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.converted import Call, compile_seconds
+from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime.torch_session import TorchSession
+
+__all__ = ["Device", "compile_seconds", "open_session"]
+
+DEVICES = ("cpu",)
+TESTS = ("eval",)
+TAKES = ()
+LAZY = False
+VERSIONS = {"litert-torch": "litert_torch", "ai-edge-litert": "ai_edge_litert", "torch": "torch"}
+MEMORY_FACTOR = 4.0
+FORKABLE = True
+
+_FILE = "model.tflite"
+
+
+def open_session(work: Work, device: Device) -> TorchSession:
+    """The model in an interpreter of LiteRT. Exits as unsupported if it cannot be converted."""
+    return converted.open_session(work, device, _convert, _load)
+
+
+def _convert(loaded: LoadedModel, folder: Path) -> None:
+    converted.require_float32(loaded, "litert")
+    inputs = tuple(tensor for _, tensor in loaded.inputs)
+    with converted.rejected("litert_torch.convert"):
+        model = litert_torch.convert(FlatModel(loaded).eval(), inputs)
+    model.export(str(folder / _FILE))
+
+
+def _load(folder: Path, threads: int) -> Call:
+    with converted.rejected("LiteRT"):
+        interpreter = Interpreter(str(folder / _FILE), num_threads=threads)
+        interpreter.allocate_tensors()
+    runner = interpreter.get_signature_runner()
+    inputs = _in_order(runner.get_input_details(), "args_")
+    outputs = _in_order(runner.get_output_details(), "output_")
+
+    def call(given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        for index, tensor in zip(inputs, given, strict=True):
+            interpreter.set_tensor(index, tensor.numpy())
+        interpreter.invoke()
+        return [torch.from_numpy(interpreter.get_tensor(index)) for index in outputs]
+
+    return call
+
+
+def _in_order(details: dict[str, dict], prefix: str) -> list[int]:
+    """The indices of tensors that are called `args_0`, `args_1` and so on."""
+    return [details[f"{prefix}{number}"]["index"] for number in range(len(details))]

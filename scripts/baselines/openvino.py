@@ -1,0 +1,79 @@
+"""OpenVINO on its CPU device: the model through torch.export, in float32 (its default is bfloat16 where the CPU has it).
+
+Conversion and compilation happen before the first call; both are in compile_s. Weights are constants, which OpenVINO
+may fold and pack.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from scripts.torch_model.loading import LoadedModel
+from scripts.torch_runtime import converted
+from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.converted import Call, compile_seconds
+from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime.torch_session import TorchSession
+
+__all__ = ["Device", "compile_seconds", "open_session"]
+
+DEVICES = ("cpu",)
+TESTS = ("eval",)
+TAKES = ()
+LAZY = False
+VERSIONS = {"openvino": "openvino", "torch": "torch"}
+MEMORY_FACTOR = 4.0
+FORKABLE = True
+
+# convert_model would send statistics over the network. Without this package, it does not.
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+openvino = importlib.import_module("openvino")
+
+_FILE = "model.xml"
+_SUMMARY = re.compile(r"^-- (?:No conversion rule found for operations|Conversion is failed for): .+$", re.MULTILINE)  # fmt: skip
+"""The lines of an error that name all operators that were not converted."""
+
+
+def open_session(work: Work, device: Device) -> TorchSession:
+    """The model, compiled by OpenVINO. Exits as unsupported if it cannot be converted."""
+    return converted.open_session(work, device, _convert, _load)
+
+
+def _convert(loaded: LoadedModel, folder: Path) -> None:
+    converted.require_float32(loaded, "openvino")
+    program = converted.exported(loaded)
+    with converted.rejected("OpenVINO", operators):
+        model = openvino.convert_model(program)
+    openvino.save_model(model, folder / _FILE, compress_to_fp16=False)
+
+
+def operators(error: BaseException) -> str:
+    """The operators that an error of the conversion names, else its first line."""
+    named = [line.removeprefix("-- ") for line in _SUMMARY.findall(str(error))]
+    return "; ".join(named) or converted.cause(error)
+
+
+def _load(folder: Path, threads: int) -> Call:
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_NUM_THREADS": threads,
+        # Else it uses one thread per physical core.
+        "ENABLE_HYPER_THREADING": True,
+    }
+    with converted.rejected("OpenVINO"):
+        compiled = openvino.Core().compile_model(folder / _FILE, "CPU", settings)
+    request = compiled.create_infer_request()
+
+    def call(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        arrays = [tensor.contiguous().numpy() for tensor in inputs]
+        results = request.infer(arrays, share_inputs=True, share_outputs=True)
+        return [torch.from_numpy(array) for array in results.to_tuple()]
+
+    return call

@@ -1,0 +1,193 @@
+"""ONNX → torch-mlir by its ONNX importer, with every large initializer an argument rather than a literal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+from torch_mlir import compiler_utils, ir
+from torch_mlir.dialects import torch as torch_dialect
+from torch_mlir.extras import onnx_importer
+
+from scripts.core.tensors import TensorType
+from scripts.lowering.capture import UnsupportedProgram, timed
+from scripts.lowering.link import Argument, Input, Lowered, Parameter
+from scripts.lowering.locations import Origin, Origins
+from scripts.lowering.stablehlo import for_iree
+from scripts.sources.load_onnx import OnnxModule, raised_opset
+from scripts.sources.onnx_graph import TYPES, inputs
+from scripts.torch_model import convert
+from scripts.torch_model.loading import LoadedModel
+
+OPTIONS = {"dialect": ("torch", "stablehlo", "linalg-on-tensors")}
+REWRITES: dict[str, tuple[str, ...]] = {}
+SOURCES = ("onnx",)
+TESTS = ("eval",)
+VERSIONS = {"torch-mlir": "frontend", "torch": "torch", "onnx": "onnx"}
+MEMORY_FACTOR = 2.0
+FORKABLE = True
+
+ENTRY = "forward"
+_TO_BACKEND_IR = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
+_ELEMENT = {dtype: onnx.TensorProto.DataType.Value(name) for name, dtype in TYPES.items()}
+
+
+def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
+    """Lower a graph to the dialect `options["dialect"]`; return it with the seconds of each step.
+
+    Raises UnsupportedProgram with all operators of the graph that torch-mlir does not convert, and whatever torch-mlir raises.
+    """
+    module = loaded.module
+    assert isinstance(module, OnnxModule)
+    seconds: dict[str, float] = {}
+    with timed(seconds, "prepare"):
+        model = with_types(raised_opset(module.model), loaded)
+        weights = {name: convert.tensor_type(name, w) for name, w in module.named_buffers()}
+        arguments = with_weights_as_inputs(model, loaded, weights)
+        origins = name_nodes(model)
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    with timed(seconds, "import"):
+        try:
+            imported = _imported(model)
+        except onnx_importer.OnnxImportError as error:
+            raise UnsupportedProgram(f"torch-mlir's ONNX importer: {_first_line(error)}") from error
+    with timed(seconds, "lower"):
+        try:
+            _run(imported, _TO_BACKEND_IR)
+        except compiler_utils.TorchMlirCompilerError as error:
+            if refused := unsupported(model):
+                raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(refused)}") from error  # fmt: skip
+            raise
+        kind = compiler_utils.OutputType.get(options["dialect"])
+        compiler_utils.lower_mlir_module(False, kind, imported)
+    text, rewrites = imported.operation.get_asm(enable_debug_info=True), ()
+    if options["dialect"] == "stablehlo":
+        text, names = for_iree(text)
+        rewrites = tuple(names)
+    return Lowered(text, ENTRY, arguments, rewrites=rewrites, origins=origins), seconds
+
+
+def with_types(model: onnx.ModelProto, loaded: LoadedModel) -> onnx.ModelProto:
+    """The model with the sizes of this call's inputs and results, and without other types."""
+    typed = onnx.ModelProto()
+    typed.CopyFrom(model)
+    graph = typed.graph
+    graph.name = ENTRY
+    del graph.value_info[:]
+    results = loaded.module(**loaded.kwargs)
+    for values, given in ((inputs(typed), loaded.kwargs), (graph.output, results)):
+        for value in values:
+            _set_type(value, convert.tensor_type(value.name, given[value.name]))
+    return typed
+
+
+def with_weights_as_inputs(
+    model: onnx.ModelProto, loaded: LoadedModel, weights: Mapping[str, TensorType]
+) -> list[Argument]:
+    """Make the initializers that are weights inputs of the graph, in place; return what each input stands for."""
+    graph = model.graph
+    left = [tensor for tensor in graph.initializer if tensor.name not in weights]
+    own = [*inputs(model)]
+    there = {tensor.name for tensor in graph.initializer}
+    kinds = [convert.tensor_type(value.name, loaded.kwargs[value.name]) for value in own]
+    arguments: list[Argument] = [Input(kind, at) for at, kind in enumerate(kinds)]
+    values = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in own]
+    for name, kind in weights.items():
+        if name in there:  # onnx's conversion of the opset may have folded it
+            values.append(onnx.ValueInfoProto(name=name))
+            _set_type(values[-1], kind)
+            arguments.append(Parameter(kind))
+    del graph.initializer[:], graph.input[:]
+    graph.initializer.extend(left)
+    graph.input.extend(values)
+    return arguments
+
+
+def _set_type(value: onnx.ValueInfoProto, kind: TensorType) -> None:
+    value.type.CopyFrom(onnx.helper.make_tensor_type_proto(_ELEMENT[kind.dtype], kind.shape))
+
+
+def name_nodes(model: onnx.ModelProto) -> Origins:
+    """Give each node a name of its own, in place, and return where it is from: torch.onnx names nodes by modules
+    (`/encoder/layer.0/MatMul`)."""
+    nodes: dict[str, Origin] = {}
+    classes: dict[str, str] = {}
+    for number, node in enumerate(model.graph.node):
+        name = (node.name or f"{node.op_type}_{number}").replace('"', "'")
+        if name in nodes:
+            name = f"{name}_{number}"
+        node.name = name
+        path = ".".join(part for part in name.split("/")[:-1] if part) if "/" in name else None
+        nodes[name] = Origin(name, f"onnx.{node.op_type}", path)
+        if path is not None:
+            classes.setdefault(path, "")
+    return Origins(nodes, classes)
+
+
+def _imported(model: onnx.ModelProto) -> ir.Module:
+    context = ir.Context()
+    torch_dialect.register_dialect(context)
+    info = onnx_importer.ModelInfo(model)
+    module = info.create_module(context)
+    importer = onnx_importer.NodeImporter.define_function(info.main_graph, module.operation)
+    importer.import_all()
+    return module
+
+
+def _run(module: ir.Module, pipeline: str) -> None:
+    compiler_utils.run_pipeline_with_repro_report(module, pipeline, "Lowering ONNX IR -> Torch Backend IR")  # fmt: skip
+
+
+def unsupported(model: onnx.ModelProto) -> list[str]:
+    """The operators of a graph that torch-mlir does not convert, each once: every node is tried alone with its types."""
+    extractor = _types_of(model)
+    refused: dict[str, None] = {}
+    for node in model.graph.node:
+        if f"onnx.{node.op_type}" in refused:
+            continue
+        alone = _alone(node, extractor, model)
+        if alone is None:
+            continue
+        try:
+            _run(_imported(alone), _TO_BACKEND_IR)
+        except (compiler_utils.TorchMlirCompilerError, onnx_importer.OnnxImportError):
+            refused[f"onnx.{node.op_type}"] = None
+    return list(refused)
+
+
+def _types_of(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+    graph = model.graph
+    return {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
+
+
+def _alone(
+    node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], model: onnx.ModelProto
+) -> onnx.ModelProto | None:
+    """A model of one node; None if the type of a value is not known, so that nothing could be said about the node."""
+    literals = {tensor.name: tensor for tensor in model.graph.initializer}
+    for other in model.graph.node:
+        if other.op_type == "Constant" and other.attribute[0].HasField("t"):
+            literals[other.output[0]] = other.attribute[0].t
+    used = [name for name in node.input if name]
+    if node.op_type == "Constant" or any(n not in types and n not in literals for n in used):
+        return None
+    if any(name and name not in types for name in node.output):
+        return None
+    own = dict.fromkeys(name for name in used if name not in literals)
+    graph = onnx.helper.make_graph(
+        [node],
+        ENTRY,
+        [onnx.ValueInfoProto(name=name, type=types[name]) for name in own],
+        [onnx.ValueInfoProto(name=name, type=types[name]) for name in node.output if name],
+    )
+    for name in dict.fromkeys(name for name in used if name in literals):
+        graph.initializer.add().CopyFrom(literals[name])
+        graph.initializer[-1].name = name
+    alone = onnx.helper.make_model(graph, opset_imports=model.opset_import)
+    alone.ir_version = model.ir_version
+    return alone
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0]

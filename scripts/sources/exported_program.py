@@ -1,0 +1,270 @@
+"""An exported program of PyTorch: the file of torch.export.save (.pt2).
+
+torch.export.load executes what a file tells it to. So a file is read here first, as a zip archive of JSON, and refused if it is
+more than a graph of operators and tensors (executed_code.py), unless the model's entry has `trust: true`.
+The format: torch/_export/serde/schema.py and torch/export/pt2_archive (schema 8).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import json
+import math
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.sources.executed_code import executed
+from scripts.sources.source import Facts, Options, Source
+from scripts.torch_model.errors import BrokenModelFile, ModelFileError
+
+OPTIONS = ("batch_size", "inputs", "seed", "trust")
+"""Options of an entry. `inputs`: an .npz file with the inputs in place of the example inputs."""
+TRUST = "set `trust: true` in the model's entry if you trust the file"
+SAMPLES = "data/sample_inputs/model.pt"
+_MODEL = "models/model.json"
+_LARGEST_TEXT = 500_000_000
+"""Bytes of JSON that are read; the graph of a language model has some millions."""
+_CONFIGS = {kind: f"data/{kind}/model_{kind}_config.json" for kind in ("weights", "constants")}
+
+# Values of ScalarType in the schema: (bytes per element, name in rows if results are compared by its tolerance).
+_TYPES: dict[int, tuple[int, str]] = {
+    1: (1, ""), 2: (1, ""), 3: (2, ""), 4: (4, ""), 5: (8, ""), 6: (2, "f16"), 7: (4, "f32"), 8: (8, "f32"),
+    9: (4, ""), 10: (8, ""), 11: (16, ""), 12: (1, ""), 13: (2, "bf16"), 28: (2, ""), 29: (1, ""), 30: (1, ""),
+    31: (1, ""), 32: (1, ""), 33: (1, ""), 34: (4, ""), 35: (8, ""),
+}  # fmt: skip
+_UNREADABLE = (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, struct.error, ValueError, OverflowError)  # fmt: skip
+"""What zipfile raises for a damaged archive."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The parts of a file that are read before torch reads it.
+
+    `weights` and `constants`: entries by name. `sizes`: the bytes of all entries of the archive. `texts`: the JSON files.
+    """
+
+    graph: Mapping[str, Any]
+    weights: Mapping[str, Mapping[str, Any]]
+    constants: Mapping[str, Mapping[str, Any]]
+    sizes: Mapping[str, int]
+    texts: Mapping[str, bytes]
+
+    def tensors(self) -> dict[str, tuple[int, int]]:
+        """Elements and bytes of the data of weights and constants as their shapes say, by the place of the data: a tensor
+        may repeat its data, and several may share it."""
+        largest: dict[str, tuple[int, int]] = {}
+        for kind, entries in (("weights", self.weights), ("constants", self.constants)):
+            for entry in entries.values():
+                if not entry["use_pickle"]:
+                    meta = entry["tensor_meta"]
+                    count = math.prod(size["as_int"] for size in meta["sizes"])
+                    place = f"data/{kind}/{entry['path_name']}"
+                    given = (count, count * _TYPES[meta["dtype"]][0])
+                    largest[place] = max(largest.get(place, given), given)
+        return largest
+
+
+def check(path: Path, options: Options) -> None:
+    """Raise BrokenModelFile for a file that is no exported program, is damaged, or would be executed; ModelFileError for a
+    missing file and a wrong option."""
+    for option in options:
+        if option not in OPTIONS:
+            near = difflib.get_close_matches(option, OPTIONS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ModelFileError(
+                f"{path}: takes no option {option!r} (it takes {', '.join(OPTIONS)}){hint}; an exported program has its "
+                "shapes and dtypes"
+            )
+    if not path.is_file():
+        raise ModelFileError(f"{path}: no such file; expected an exported program there")
+    given = options.get("inputs")
+    if given is not None and not Path(str(given)).is_file():
+        raise ModelFileError(f"{path}: inputs: no file {given}; expected an .npz with the program's inputs")  # fmt: skip
+    archive = read(path)
+    if not options.get("trust"):
+        refuse_code(path, archive)
+
+
+def read(path: Path) -> Archive:
+    """The parts of a file. Raises BrokenModelFile if it is none of torch.export.save, cut, or describes what it does not hold."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return _archive(path, file)
+    except BrokenModelFile:
+        raise
+    except OSError as error:
+        raise BrokenModelFile(f"{path}: cannot be read ({error.strerror}); expected an exported program") from error  # fmt: skip
+    except _UNREADABLE as error:
+        with path.open("rb") as raw:
+            start, size = raw.read(4), path.stat().st_size
+        kind = "empty" if not size else "cut or damaged" if start[:2] == b"PK" else "no zip archive"
+        raise BrokenModelFile(f"{path}: {kind} ({size} bytes; {error}); expected the file of torch.export.save") from error  # fmt: skip
+
+
+def _archive(path: Path, file: zipfile.ZipFile) -> Archive:
+    root = file.namelist()[0].partition("/")[0] if file.namelist() else ""
+    sizes = {e.filename.removeprefix(f"{root}/"): e.file_size for e in file.infolist()}
+    models = [name for name in sizes if name.lower().startswith("models/")]
+    if models != [_MODEL]:
+        raise BrokenModelFile(f"{path}: {_other(sizes, models)}; expected the file of torch.export.save, with one program")  # fmt: skip
+    _check_layout(path, file, root)
+    for kind, config in _CONFIGS.items():
+        if f"data/{kind}/model.pt" in sizes:
+            raise BrokenModelFile(f"{path}: its {kind} are a pickle, as before PyTorch 2.9; save it again with torch.export.save")  # fmt: skip
+        for name in (config, SAMPLES):
+            if name not in sizes:
+                raise BrokenModelFile(f"{path}: it has no {name}; it is cut, or of another version of torch.export.save")  # fmt: skip
+    for name in (_MODEL, *_CONFIGS.values()):
+        if sizes[name] > _LARGEST_TEXT:
+            raise BrokenModelFile(f"{path}: {name} has {sizes[name]} bytes; at most {_LARGEST_TEXT} are read")  # fmt: skip
+    texts = {name: file.read(f"{root}/{name}") for name in (_MODEL, *_CONFIGS.values())}
+    graph = _json(path, _MODEL, texts[_MODEL])
+    payloads = []
+    for kind, config in _CONFIGS.items():
+        entries = _json(path, config, texts[config]).get("config")
+        if not isinstance(entries, dict):
+            raise BrokenModelFile(f"{path}: {config}: found no config, expected the list of {kind}")
+        for name, entry in entries.items():
+            _check_payload(path, sizes, kind, name, entry)
+        payloads.append(entries)
+    weights, constants = payloads
+    return Archive(graph, weights, constants, sizes, texts)
+
+
+def _check_layout(path: Path, file: zipfile.ZipFile, root: str) -> None:
+    """Raise BrokenModelFile for entries that torch.export.save does not write: zip libraries differ in how they read them."""
+    seen: set[str] = set()
+    for entry in file.infolist():
+        name = entry.filename
+        if not name.startswith(f"{root}/") or ".." in name.split("/"):
+            raise BrokenModelFile(f"{path}: its entry {name!r} is not in the folder {root!r}; torch.export.save writes one folder")  # fmt: skip
+        if entry.compress_type != zipfile.ZIP_STORED:
+            raise BrokenModelFile(f"{path}: its entry {name!r} is compressed; torch.export.save stores entries as they are")  # fmt: skip
+        if name.lower() in seen:
+            raise BrokenModelFile(f"{path}: it has two entries {name!r}; torch.export.save writes one")  # fmt: skip
+        seen.add(name.lower())
+
+
+def _other(names: Mapping[str, Any], models: list[str]) -> str:
+    """What else a zip archive is, that is no exported program."""
+    if models:
+        return f"it has the programs {', '.join(models)}"
+    if "serialized_exported_program.json" in names:
+        return "it is of torch.export.save before PyTorch 2.8: save it again with a newer one"
+    if "constants.pkl" in names:
+        return "it is a TorchScript archive, whose graph torch.export does not take"
+    if "data.pkl" in names:
+        return "it is a file of torch.save, which has weights and no program"
+    if any(name.startswith("data/aotinductor/") for name in names):
+        return "it is a package of AOTInductor, which has compiled code and no program"
+    return f"it has no models/model.json among its {len(names)} entries"
+
+
+def _json(path: Path, name: str, text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise BrokenModelFile(f"{path}: {name} is damaged: {error}") from error
+    if not isinstance(value, dict):
+        raise BrokenModelFile(f"{path}: {name}: found {type(value).__name__}, expected an object")
+    return value
+
+
+def _check_payload(path: Path, sizes: Mapping[str, int], kind: str, name: str, entry: Any) -> None:
+    """Raise BrokenModelFile if a weight or constant has no data, or fewer than its shape needs."""
+    try:
+        place = f"data/{kind}/{entry['path_name']}"
+        if place not in sizes:
+            raise BrokenModelFile(f"{path}: {kind} {name}: its data {place} is not in the archive")
+        if entry["use_pickle"]:
+            return
+        meta = entry["tensor_meta"]
+        shape = [size["as_int"] for size in meta["sizes"]]
+        strides = [stride["as_int"] for stride in meta["strides"]]
+        offset, device = meta["storage_offset"]["as_int"], meta["device"]["type"]
+        last = sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+        needed = (offset + last + 1) * _TYPES[meta["dtype"]][0] if math.prod(shape) else 0
+        wrong = any(type(n) is not int or n < 0 for n in (*shape, *strides, offset))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, BrokenModelFile):
+            raise
+        raise BrokenModelFile(f"{path}: {kind} {name}: its type cannot be read ({type(error).__name__}: {error})") from error  # fmt: skip
+    if wrong or needed > sizes[place]:
+        raise BrokenModelFile(
+            f"{path}: {kind} {name} of shape {shape} needs {needed} bytes, but its data has {sizes[place]}"
+        )
+    if device != "cpu":
+        raise BrokenModelFile(
+            f"{path}: {kind} {name} is on {device}, expected it on the CPU; save what "
+            "torch.export.passes.move_to_device_pass(program, 'cpu') returns"
+        )
+
+
+def refuse_code(path: Path, archive: Archive) -> None:
+    """Raise BrokenModelFile if loading or running a file would execute more than operators."""
+    if problem := executed(archive.graph, archive.weights, archive.constants, archive.sizes):
+        raise BrokenModelFile(f"{path}: {problem}; {TRUST}")
+
+
+def require_whole(path: Path) -> None:
+    """Raise BrokenModelFile if the checksum of an entry is wrong: torch loads a damaged weight without a word."""
+    with zipfile.ZipFile(path) as file:
+        try:
+            damaged = file.testzip()
+        except (OSError, *_UNREADABLE) as error:
+            raise BrokenModelFile(f"{path}: {error}; it is damaged") from error
+    if damaged:
+        raise BrokenModelFile(f"{path}: the checksum of {damaged} is wrong: it is damaged")
+
+
+def _facts(path: Path, options: Options) -> Facts:
+    """The size of the first input's first dimension, and the dtype of most weights."""
+    archive = read(path)
+    counts: dict[str, int] = {}
+    for entry in archive.weights.values():
+        name = "" if entry["use_pickle"] else _TYPES[entry["tensor_meta"]["dtype"]][1]
+        if name:
+            size = math.prod(size["as_int"] for size in entry["tensor_meta"]["sizes"])
+            counts[name] = counts.get(name, 0) + size
+    dtype = max(counts, key=lambda name: counts[name], default="f32")
+    try:
+        return Facts(int(options.get("batch_size") or _batch_size(archive.graph)), dtype)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise BrokenModelFile(f"{path}: {_MODEL}: its inputs cannot be read ({type(error).__name__}: {error})") from error  # fmt: skip
+
+
+def _batch_size(graph: Mapping[str, Any]) -> int:
+    module = graph["graph_module"]
+    for entry in module["signature"]["input_specs"]:
+        name = entry.get("user_input", {}).get("arg", {}).get("as_tensor", {}).get("name")
+        if name and (sizes := module["graph"]["tensor_values"][name]["sizes"]):
+            hint = (sizes[0].get("as_expr") or {}).get("hint") or {}
+            return int(sizes[0].get("as_int") or hint.get("as_int") or 1)
+    return 1
+
+
+@functools.cache
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+SOURCE = Source(
+    name="exported-program",
+    kind="module",
+    expected="an exported program of torch.export.save (.pt2)",
+    takes=lambda path: path.suffix == ".pt2",
+    check=check,
+    facts=_facts,
+    parts=lambda _, options: (
+        [Path(options["inputs"]).expanduser()] if options.get("inputs") else []
+    ),
+    digest=_digest,
+    path_options=("inputs",),
+)

@@ -1,0 +1,137 @@
+"""Loads an exported program of PyTorch as a model."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from scripts.core import tensors
+from scripts.sources import exported_program
+from scripts.sources.exported_program import Archive
+from scripts.torch_model import convert, footprint, trees
+from scripts.torch_model.arguments import ModelChoice
+from scripts.torch_model.errors import BrokenModelFile, Fault, ModelError, of
+from scripts.torch_model.inputs import check_inputs, check_weights
+from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.weights import with_arrays
+
+
+def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
+    """The module of a program and its example inputs, or the inputs that its entry names.
+
+    Raises BrokenModelFile for a file that is damaged or would be executed, and ModelError for one that torch does not load.
+    """
+    path = choice.model_file.expanduser()
+    archive = exported_program.read(path)
+    exported_program.require_whole(path)
+    if not choice.options.get("trust"):
+        exported_program.refuse_code(path, archive)
+        _require_plain(path, archive)
+    footprint.require(_weights(archive), stage, memory_factor)
+    program = _program(path, archive)
+    # Guards are Python code of the file.
+    module = program.module(check_guards=False)
+    # The module refuses these two, which set a flag that its graph does not read.
+    for name in ("train", "eval"):
+        module.__dict__.pop(name, None)
+    with of(Fault.WEIGHTS):
+        check_weights(f"{path}: has", module)
+    module.eval().requires_grad_(False)
+    # A tensor that requires a gradient is a leaf of a graph that no stage wants.
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor, torch.Tensor.detach, program.example_inputs or ((), {})
+    )
+    loaded = LoadedModel(choice.name, module, tuple(args), dict(kwargs), None)
+    with of(Fault.INPUTS):
+        if not trees.flat_tensors((args, kwargs)):
+            raise ModelError(f"{path}: it has no example inputs; save it with the arguments of torch.export.export")  # fmt: skip
+        check_inputs(f"{path}: its example inputs are", (args, kwargs))
+        if given := choice.options.get("inputs"):
+            loaded = _with_inputs(loaded, path, Path(str(given)).expanduser())
+    return loaded
+
+
+def _weights(archive: Archive) -> footprint.Weights:
+    counts, sizes = zip(*archive.tensors().values(), strict=True) if archive.tensors() else ((), ())
+    return footprint.Weights(sum(counts), sum(sizes), sum(sizes), "as saved")
+
+
+def _require_plain(path: Path, archive: Archive) -> None:
+    """Raise an error unless torch's own zip library reads the same, and the example inputs are only tensors and plain
+    values: torch.export.load would unpickle others with weights_only=False."""
+    from torch.export.pt2_archive import (
+        PT2ArchiveReader,  # imports torch._inductor, which takes a second
+    )
+
+    try:
+        reader = PT2ArchiveReader(str(path))
+        same = sorted(reader.get_file_names()) == sorted(archive.sizes) and all(
+            reader.read_bytes(name) == text for name, text in archive.texts.items()
+        )
+        samples = reader.read_bytes(exported_program.SAMPLES)
+    except RuntimeError as error:
+        raise BrokenModelFile(f"{path}: {_first_line(error)}; it is damaged") from error
+    if not same:
+        raise BrokenModelFile(f"{path}: its directory can be read in two ways; torch.export.save does not write such files")  # fmt: skip
+    if not samples:
+        return
+    try:
+        torch.load(io.BytesIO(samples), weights_only=True)
+    except Exception as error:
+        raise ModelError(
+            f"{path}: its example inputs are more than tensors and plain values, and loading them may execute code "
+            f"({_first_line(error)}); {exported_program.TRUST}",
+            Fault.INPUTS,
+        ) from error
+
+
+def _program(path: Path, archive: Archive) -> torch.export.ExportedProgram:
+    """What torch.export.load returns. That logs the cause of a failure, raises another error, and tries to read the file in
+    an older format, which is a pickle; so the function inside is called."""
+    from torch.export.pt2_archive._package import load_pt2
+
+    for last in (False, True):
+        try:
+            return load_pt2(str(path)).exported_programs["model"]
+        except Exception as error:
+            if not last and "is not registered" in str(error):
+                # The classes of results of transformers are known to torch once that is imported.
+                with contextlib.suppress(ImportError):
+                    import transformers.modeling_outputs  # noqa: F401
+                continue
+            version = archive.graph.get("schema_version") or {}
+            saved = f"PyTorch {archive.graph.get('torch_version')}, schema {version.get('major')}.{version.get('minor')}"
+            raise ModelError(
+                f"{path}: PyTorch {torch.__version__} does not load it: {_first_line(error)} (saved by {saved})",
+                Fault.FILE,
+            ) from error
+    raise AssertionError
+
+
+def _first_line(error: BaseException) -> str:
+    """The class and the first line of the innermost cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
+def _with_inputs(loaded: LoadedModel, path: Path, given: Path) -> LoadedModel:
+    """The model with the arrays of an .npz file as its inputs, in the order of the file, of the same shapes and dtypes."""
+    try:
+        arrays: dict[str, Any] = tensors.load_npz(given)
+    except Exception as error:  # numpy raises what it meets in a file of another kind
+        raise ModelError(
+            f"{given}: {_first_line(error)}; expected an .npz file of arrays"
+        ) from error
+    wanted = [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
+    found = [(list(array.shape), str(array.dtype)) for array in arrays.values()]
+    expected = [(list(t.shape), tensors.DTYPES[t.dtype][1]) for t in wanted]
+    if found != expected:
+        raise ModelError(f"{given}: found arrays of {found}, but {path} takes {expected}, in this order")  # fmt: skip
+    return with_arrays(loaded, list(arrays.values()))

@@ -1,0 +1,294 @@
+"""Loads a program of MLIR as a model whose calls are IREE's on the CPU, without optimization (O0)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from iree import runtime as rt
+from iree.compiler import ir
+
+from scripts.core import archive, tensors
+from scripts.core.tensors import DTYPES, TensorType
+from scripts.iree.backends import compile_flags
+from scripts.iree.session import Module, Session
+from scripts.iree.tools import tool
+from scripts.sources import mlir_file
+from scripts.torch_model import footprint
+from scripts.torch_model.arguments import ModelChoice
+from scripts.torch_model.errors import Fault, ModelError
+from scripts.torch_model.loading import LoadedModel
+
+LEAST_BYTES = 1024
+"""Of a literal that becomes a parameter."""
+REFERENCE = "iree-O0"
+
+_TORCH = {mlir: name for name, (mlir, _) in reversed(DTYPES.items())} | {"ui8": "uint8", "si64": "int64", "si32": "int32", "si16": "int16", "si8": "int8"}  # fmt: skip
+_TENSOR = re.compile(
+    r"(?:tensor<(?P<shape>(?:[\d?]+x)*)|!torch\.v?tensor<\[(?P<list>[\d,?]*)\],)(?P<element>\w+)>"
+)
+_PARAMETER = re.compile(
+    r'#(?:flow|stream)\.parameter\.named<(?:"(?P<scope>[^"]*)"::)?"(?P<key>[^"]*)">'
+)
+_LITERALS = ("stablehlo.constant", "arith.constant", "torch.vtensor.literal")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A parsed program with one function to call. `text` names its parameters by the scope and keys of archives.
+
+    `parameters`: their types; the name is the key. `literals`: those that were literals, by key.
+    """
+
+    text: str
+    function: str
+    inputs: tuple[TensorType, ...]
+    parameters: tuple[TensorType, ...]
+    literals: dict[str, np.ndarray]
+
+
+class MlirModule(torch.nn.Module):
+    """A program and its weights. A call compiles it once at O0, and runs it by IREE on the CPU."""
+
+    def __init__(self, program: Program, weights: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.program, self._weights = program, weights
+        self._session: Session | None = None
+
+    def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        """The weights: names of parameters may have dots, which those of buffers may not."""
+        yield from self._weights.items()
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        """The results, of the inputs in their order."""
+        if self._session is None:
+            self._session = _session(self.program, self._weights)
+        outputs, _ = self._session.call([tensor.detach().contiguous().numpy() for tensor in inputs])
+        return [torch.from_numpy(np.array(output)) for output in outputs]
+
+
+class GivenModule(torch.nn.Module):
+    """The same with results that are given."""
+
+    def __init__(self, program: Program, weights: dict[str, torch.Tensor], results: list[torch.Tensor]) -> None:  # fmt: skip
+        super().__init__()
+        self.program, self._weights, self._results = program, weights, results
+
+    def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        """The weights."""
+        yield from self._weights.items()
+
+    def forward(self, *_: torch.Tensor) -> list[torch.Tensor]:
+        """The given results."""
+        return [result.clone() for result in self._results]
+
+
+def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
+    """The program of a file, with the parameters of the files that its entry names; seeded values for what these lack.
+
+    Raises ModelError for a file that IREE's compiler cannot parse, and for what no program here can take or return.
+    """
+    path, options = choice.model_file.expanduser(), choice.options
+    program = read(path, str(options.get("function") or ""))
+    files = mlir_file.parameter_files(options)
+    size = sum(file.stat().st_size for file in files)
+    footprint.require(footprint.Weights(size // 4, size, size, "as saved"), stage, memory_factor)
+    random = np.random.default_rng(choice.seed)
+    stored = _stored(files)
+    weights, seeded = {}, []
+    for kind in program.parameters:
+        if (literal := program.literals.get(kind.name)) is not None:
+            weights[kind.name] = torch.from_numpy(literal)
+        elif kind.name in stored:
+            weights[kind.name] = _of_bytes(path, kind, stored[kind.name])
+        else:
+            seeded.append(kind.name)
+            weights[kind.name] = torch.from_numpy(_values(random, kind) * np.asarray(0.05, _numpy(kind)))  # fmt: skip
+    given = options.get("inputs")
+    arrays = _given(Path(str(given)).expanduser(), program.inputs) if given else [_values(random, kind) for kind in program.inputs]  # fmt: skip
+    about = [f"inputs of {given}" if given else "seeded inputs"]
+    if seeded:
+        about.append(f"{len(seeded)} of {len(weights)} parameters are in no file and have seeded values")  # fmt: skip
+    module: torch.nn.Module = MlirModule(program, weights)
+    if golden := options.get("golden"):
+        results = tensors.load_npz(Path(str(golden)).expanduser()).values()
+        module = GivenModule(program, weights, [torch.from_numpy(result) for result in results])
+    about.append(f"results of {golden}" if golden else f"results of {REFERENCE}")
+    inputs = tuple(torch.from_numpy(array) for array in arrays)
+    return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about), opaque=True)  # fmt: skip
+
+
+def read(path: Path, function: str = "") -> Program:
+    """Parse a file. Raises ModelError with the first diagnostic, and for a program without a function that can be called."""
+    with ir.Context(), ir.Location.unknown():
+        try:
+            module = ir.Module.parse(path.read_bytes())
+        except Exception as error:  # MLIRError is no subclass of a public class
+            lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
+            raise ModelError(f"{path}: IREE's compiler cannot parse it: {lines[0].strip()}", Fault.FILE) from error  # fmt: skip
+        entry, kinds = _entry(path, module, function)
+        literals = _externalised(module)
+        parameters = _named_parameters(path, module)
+        return Program(f"{module}", entry, kinds, parameters, literals)
+
+
+def _entry(path: Path, module: ir.Module, wanted: str) -> tuple[str, tuple[TensorType, ...]]:
+    """The function to call, and the types of its inputs."""
+    found = {}
+    for operation in module.body.operations:
+        attributes = operation.operation.attributes
+        if operation.operation.name != "func.func":
+            continue
+        hidden = "sym_visibility" in attributes and attributes["sym_visibility"].value == "private"
+        if not hidden and len(operation.operation.regions[0].blocks):
+            found[attributes["sym_name"].value] = operation.operation
+    names = [wanted] if wanted else ["main"] if "main" in found else list(found)
+    if len(names) != 1 or names[0] not in found:
+        raise ModelError(f"{path}: found the functions {', '.join(found) or 'none'}; set `function` to the one to call", Fault.FILE)  # fmt: skip
+    kind = ir.FunctionType(ir.TypeAttr(found[names[0]].attributes["function_type"]).value)
+    return names[0], tuple(_type(path, f"input {n}", t) for n, t in enumerate(kind.inputs))
+
+
+def _type(path: Path, name: str, kind: Any) -> TensorType:
+    match = _TENSOR.fullmatch(str(kind))
+    element = _TORCH.get(match["element"]) if match else None
+    if match is None or element is None:
+        raise ModelError(f"{path}: {name} has type {kind}, expected a tensor of {', '.join(_TORCH)}", Fault.FILE)  # fmt: skip
+    text = match["list"].split(",") if match["list"] is not None else match["shape"].split("x")
+    sizes = [size for size in text if size]
+    if "?" in sizes:
+        raise ModelError(f"{path}: {name} has type {kind}, with a dimension of no size; give it one", Fault.FILE)  # fmt: skip
+    return TensorType(name, tuple(map(int, sizes)), element)
+
+
+def _externalised(module: ir.Module) -> dict[str, np.ndarray]:
+    """Make large literals parameters, in place; return their values by key."""
+    values: dict[str, np.ndarray] = {}
+    large: list[ir.Operation] = []
+
+    def note(operation: Any) -> ir.WalkResult:
+        if operation.operation.name in _LITERALS:
+            value = operation.operation.attributes["value"]
+            if isinstance(value, ir.DenseElementsAttr) and not value.is_splat:
+                large.append(operation.operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(note)
+    top = ir.InsertionPoint.at_block_begin(module.body)
+    for operation in large:
+        value = operation.attributes["value"]
+        try:
+            array = np.array(value)
+        except (ValueError, TypeError, RuntimeError):
+            continue  # of elements that numpy does not have
+        if array.nbytes < LEAST_BYTES or array.dtype.kind not in "fiub":
+            continue
+        key = f"literal.{len(values)}"
+        builtin = value.type
+        ir.Operation.create(
+            "util.global",
+            attributes={
+                "sym_name": ir.StringAttr.get(key),
+                "sym_visibility": ir.StringAttr.get("private"),
+                "type": ir.TypeAttr.get(builtin),
+                "initial_value": ir.Attribute.parse(f'#flow.parameter.named<"{archive.SCOPE}"::"{key}"> : {builtin}'),
+            },
+            ip=top,
+        )  # fmt: skip
+        with ir.InsertionPoint(operation):
+            result = ir.Operation.create(
+                "util.global.load",
+                results=[builtin],
+                attributes={"global": ir.FlatSymbolRefAttr.get(key)},
+            ).result
+            if result.type != operation.results[0].type:
+                result = ir.Operation.create(
+                    "torch_c.from_builtin_tensor",
+                    results=[operation.results[0].type],
+                    operands=[result],
+                ).result
+        operation.results[0].replace_all_uses_with(result)
+        operation.erase()
+        values[key] = array
+    return values
+
+
+def _named_parameters(path: Path, module: ir.Module) -> tuple[TensorType, ...]:
+    """The parameters of a program, whose scopes become that of archives, in place."""
+    found: dict[str, TensorType] = {}
+    scopes: dict[str, str] = {}
+    for operation in module.body.operations:
+        attributes = operation.operation.attributes
+        if operation.operation.name != "util.global" or "initial_value" not in attributes:
+            continue
+        match = _PARAMETER.search(str(attributes["initial_value"]))
+        if match is None:
+            continue
+        key, scope = match["key"], match["scope"] or ""
+        if scopes.setdefault(key, scope) != scope:
+            raise ModelError(f"{path}: parameter {key!r} is in the scopes {scopes[key]!r} and {scope!r}, expected one", Fault.FILE)  # fmt: skip
+        kind = ir.TypeAttr(attributes["type"]).value
+        found[key] = _type(path, key, kind)
+        attributes["initial_value"] = ir.Attribute.parse(f'#flow.parameter.named<"{archive.SCOPE}"::"{key}"> : {kind}')  # fmt: skip
+    return tuple(found.values())
+
+
+def _session(program: Program, weights: dict[str, torch.Tensor]) -> Session:
+    with tempfile.TemporaryDirectory(prefix="mlir-") as folder:
+        source, vmfb, stored = (Path(folder, name) for name in ("p.mlir", "m.vmfb", "w.irpa"))
+        source.write_text(program.text)
+        flags = compile_flags("llvm-cpu", None, "O0", ())
+        command = [tool("iree-compile"), *flags, str(source), "-o", str(vmfb)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # fmt: skip
+        if done.returncode != 0:
+            lines = [line for line in done.stderr.splitlines() if "error:" in line]
+            raise ModelError(f"iree-compile at O0, which makes the results to compare with, ended with {done.returncode}: {lines[0] if lines else ''}", Fault.FILE)  # fmt: skip
+        archive.write(stored, ((name, np.ascontiguousarray(w.numpy()).reshape(-1).view(np.uint8)) for name, w in weights.items()))  # fmt: skip
+        return Session(Module(vmfb, stored if weights else None, "local-sync", program.function), 1)
+
+
+def _stored(files: list[Path]) -> dict[str, np.ndarray]:
+    """The bytes of each parameter of these files, by key."""
+    index = rt.ParameterIndex()
+    for file in files:
+        try:
+            index.load(str(file))
+        except Exception as error:  # of the bindings
+            raise ModelError(f"{file}: IREE cannot read its parameters: {str(error).splitlines()[0]}", Fault.FILE) from error  # fmt: skip
+    return {key: np.frombuffer(entry.file_view, np.uint8) for key, entry in index.items()}
+
+
+def _of_bytes(path: Path, kind: TensorType, data: np.ndarray) -> torch.Tensor:
+    dtype = getattr(torch, kind.dtype)
+    needed = int(np.prod(kind.shape)) * dtype.itemsize
+    if data.nbytes != needed:
+        raise ModelError(f"{path}: parameter {kind.name} has {data.nbytes} bytes in its file, expected {needed} for {kind.mlir}", Fault.FILE)  # fmt: skip
+    return torch.from_numpy(data.copy()).view(dtype).reshape(kind.shape)
+
+
+def _numpy(kind: TensorType) -> np.dtype:
+    return np.dtype(DTYPES[kind.dtype][1])
+
+
+def _values(random: np.random.Generator, kind: TensorType) -> np.ndarray:
+    """Seeded values of a type: standard normal, integers 0 and 1, booleans."""
+    dtype = _numpy(kind)
+    if dtype.kind == "f":
+        return np.asarray(random.standard_normal(kind.shape)).astype(dtype)
+    return np.asarray(random.integers(0, 2, kind.shape)).astype(dtype)
+
+
+def _given(path: Path, kinds: tuple[TensorType, ...]) -> list[np.ndarray]:
+    arrays = list(tensors.load_npz(path).values())
+    shown = [f"{array.dtype}{list(array.shape)}" for array in arrays]
+    expected = [f"{DTYPES[kind.dtype][1]}{list(kind.shape)}" for kind in kinds]
+    if shown != expected:
+        raise ModelError(f"{path}: found {shown}, expected {expected}, in this order", Fault.INPUTS)
+    return arrays

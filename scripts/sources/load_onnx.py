@@ -1,0 +1,191 @@
+"""Loads an ONNX file as a model whose calls are ONNX Runtime's, without its optimizations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+
+from scripts.core import tensors
+from scripts.core.tensors import TensorType
+from scripts.sources import onnx_graph
+from scripts.torch_model import footprint
+from scripts.torch_model.arguments import ModelChoice
+from scripts.torch_model.errors import Fault, ModelError
+from scripts.torch_model.loading import LoadedModel
+
+LEAST_OPSET = 17
+"""torch-mlir does not know some operators of earlier ones (BatchNormalization)."""
+LEAST_ELEMENTS = 100
+"""Of an initializer that is a weight. Smaller ones are often shapes and axes, which have to be literals of the program."""
+
+
+class OnnxModule(torch.nn.Module):
+    """An ONNX graph. Its weights are its initializers, by name; a call is one of ONNX Runtime."""
+
+    def __init__(
+        self, path: Path, model: onnx.ModelProto, weights: dict[str, torch.Tensor]
+    ) -> None:
+        super().__init__()
+        self.path, self.model, self._weights = path, model, weights
+        self._session: onnxruntime.InferenceSession | None = None
+
+    def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        """The weights: names of initializers may have dots, which those of buffers may not."""
+        yield from self._weights.items()
+
+    @property
+    def session(self) -> onnxruntime.InferenceSession:
+        if self._session is None:
+            options = onnxruntime.SessionOptions()
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            self._session = open_session(self.path, options)
+        return self._session
+
+    def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The results by name, of the inputs by name."""
+        given = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(tensor.detach().contiguous().numpy())
+            for name, tensor in inputs.items()
+        }
+        outputs = [value.name for value in self.session.get_outputs()]
+        values = self.session.run_with_ort_values(outputs, given)
+        results = {}
+        for name, value in zip(outputs, values, strict=True):
+            if not value.is_tensor():
+                raise ModelError(f"output {name} is a {value.data_type()}, expected a tensor", Fault.OUTPUTS)  # fmt: skip
+            results[name] = torch.from_numpy(np.array(value.numpy()))
+        return results
+
+
+def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
+    """The graph of a file with its weights, and seeded inputs of the declared types or those that the entry names.
+
+    Raises BrokenModelFile for a file that is damaged, and ModelError for a graph that ONNX Runtime does not run.
+    """
+    path = choice.model_file.expanduser()
+    onnx_graph.check(path, {k: v for k, v in choice.options.items() if k in onnx_graph.OPTIONS})
+    size = sum(file.stat().st_size for file in (path, *onnx_graph.external_files(path, onnx_graph.read(path))))  # fmt: skip
+    footprint.require(footprint.Weights(size // 4, size, size, "as saved"), stage, memory_factor)
+    model = with_all_initializers_outside(onnx.load(str(path)))
+    types = onnx_graph.input_types(path, model, choice.options)
+    module = OnnxModule(path, model, dict(_weights(model)))
+    given = choice.options.get("inputs")
+    arrays = _given(Path(str(given)).expanduser(), types) if given else _seeded(model, types, choice.seed)  # fmt: skip
+    inputs = {kind.name: torch.from_numpy(array) for kind, array in zip(types, arrays, strict=True)}
+    sizes = onnx_graph.open_dims(path, choice.options)
+    about = f"inputs of {given}" if given else "seeded inputs of the declared types"
+    return LoadedModel(
+        choice.name,
+        module.eval(),
+        (),
+        inputs,
+        None,
+        about=f"{about}; {sizes}" if sizes else about,
+        opaque=True,
+    )
+
+
+def open_session(path: Path, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+    """A session of ONNX Runtime on the CPU. Raises ModelError with what it does not support."""
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its classes have no common base
+        first = str(error).strip().splitlines()[0]
+        raise ModelError(f"{path}: ONNX Runtime {onnxruntime.__version__}: {first}", Fault.FILE) from error  # fmt: skip
+
+
+def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, torch.Tensor]]:
+    for tensor in model.graph.initializer:
+        if is_weight(tensor):
+            yield tensor.name, torch.from_numpy(np.array(onnx.numpy_helper.to_array(tensor)))
+
+
+def is_weight(tensor: onnx.TensorProto) -> bool:
+    """Whether an initializer is a weight, and no literal of the program."""
+    kind = onnx_graph.TYPES.get(onnx.TensorProto.DataType.Name(tensor.data_type))
+    # numpy has no bfloat16.
+    return kind not in (None, "bfloat16") and int(np.prod(tensor.dims)) >= LEAST_ELEMENTS
+
+
+def with_all_initializers_outside(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the large literals of its nodes and of the graphs inside it as initializers of its outermost graph, which
+    inner graphs can read. A name that is already in use keeps its literal."""
+    used = {tensor.name for tensor in model.graph.initializer} | {value.name for value in model.graph.input}  # fmt: skip
+    for graph in onnx_graph.graphs(model.graph):
+        literals = [node for node in graph.node if node.op_type == "Constant" and node.attribute[0].HasField("t")]  # fmt: skip
+        for node in literals:
+            tensor, name = node.attribute[0].t, node.output[0]
+            if is_weight(tensor) and name not in used:
+                used.add(name)
+                model.graph.initializer.add().CopyFrom(tensor)
+                model.graph.initializer[-1].name = name
+                graph.node.remove(node)
+        if graph is model.graph:
+            continue
+        for tensor in [tensor for tensor in graph.initializer if is_weight(tensor)]:
+            if tensor.name not in used:
+                used.add(tensor.name)
+                model.graph.initializer.add().CopyFrom(tensor)
+                graph.initializer.remove(tensor)
+    return model
+
+
+def raised_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model in an opset that torch-mlir knows. Raises ModelError if onnx cannot convert it."""
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)  # fmt: skip
+    if not opset or opset >= LEAST_OPSET:
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, LEAST_OPSET)
+    except Exception as error:  # ConvertError is a RuntimeError in some versions only
+        first = str(error).strip().splitlines()[0]
+        raise ModelError(f"onnx {onnx.__version__} cannot convert opset {opset} to {LEAST_OPSET}: {first}", Fault.FILE) from error  # fmt: skip
+
+
+def _given(path: Path, types: list[TensorType]) -> list[np.ndarray]:
+    arrays = tensors.load_npz(path)
+    shown = {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
+    expected = {kind.name: f"{tensors.DTYPES[kind.dtype][1]}{list(kind.shape)}" for kind in types}
+    if shown != expected:
+        raise ModelError(f"{path}: found {shown}, expected {expected}", Fault.INPUTS)
+    return [arrays[kind.name] for kind in types]
+
+
+def _seeded(model: onnx.ModelProto, types: list[TensorType], seed: int) -> list[np.ndarray]:
+    """Inputs: standard normal, fair booleans, and integers below the size of the table that they index; 0 or 1 if they
+    index none."""
+    random = np.random.default_rng(seed)
+    values = []
+    for kind in types:
+        dtype = np.dtype(tensors.DTYPES[kind.dtype][1])
+        if dtype.kind == "f":
+            values.append(random.standard_normal(kind.shape).astype(dtype))
+        elif dtype.kind == "b":
+            values.append(random.integers(0, 2, kind.shape).astype(dtype))
+        else:
+            most = min(table_size(model, kind.name) or 2, np.iinfo(dtype).max)
+            values.append(random.integers(0, most, kind.shape).astype(dtype))
+    return [np.asarray(value) for value in values]
+
+
+_KEEPS_VALUES = ("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose")
+
+
+def table_size(model: onnx.ModelProto, name: str) -> int | None:
+    """The smallest first dimension of a weight that an input indexes by Gather; None if it indexes none."""
+    shapes = {tensor.name: [*tensor.dims] for tensor in model.graph.initializer}
+    same, sizes = {name}, []
+    for node in model.graph.node:
+        if node.op_type in _KEEPS_VALUES and node.input[0] in same:
+            same |= {*node.output}
+        if node.op_type == "Gather" and node.input[1] in same and node.input[0] in shapes:
+            axis = next((entry.i for entry in node.attribute if entry.name == "axis"), 0)
+            sizes.append(shapes[node.input[0]][axis])
+    return min(sizes, default=None)

@@ -1,0 +1,78 @@
+"""A program of MLIR: StableHLO (also its portable artifact), linalg or torch-mlir's Torch dialect, as text or bytecode.
+
+The driver does not parse it, because it has no compiler: a file that cannot be parsed ends in the reference of its model.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+from pathlib import Path
+
+from scripts.sources.source import Facts, Options, Source
+from scripts.torch_model.errors import BrokenModelFile, ModelFileError
+
+OPTIONS = ("batch_size", "function", "golden", "inputs", "parameters", "seed")
+"""Options of an entry. `function`: the one to call, if the program has several. `inputs`, `golden`: .npz files with the inputs and
+with the results, in their order. `parameters`: files with its parameters (.irpa, .safetensors or .gguf), a path or a list."""
+SUFFIXES = (".mlir", ".mlirbc", ".stablehlo")
+_BYTECODE = b"ML\xefR"
+
+
+def check(path: Path, options: Options) -> None:
+    """Raise BrokenModelFile for a file that is no MLIR by its first bytes, ModelFileError for a wrong option."""
+    for option in options:
+        if option not in OPTIONS:
+            near = difflib.get_close_matches(option, OPTIONS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(OPTIONS)}){hint}")  # fmt: skip
+    for file in given_files(options):
+        if not file.is_file():
+            raise ModelFileError(f"{path}: no file {file}")
+    try:
+        with path.open("rb") as file:
+            start = file.read(1 << 20)
+    except OSError as error:
+        raise BrokenModelFile(f"{path}: cannot be read ({error.strerror}); expected MLIR") from error  # fmt: skip
+    if start.startswith(_BYTECODE):
+        return
+    try:
+        text = start.decode()
+    except UnicodeDecodeError as error:
+        if error.end < len(start) - 4:  # not a character that the limit has cut
+            raise BrokenModelFile(f"{path}: neither text nor bytecode of MLIR (a byte that is no UTF-8 at {error.start})") from error  # fmt: skip
+        text = start[: error.start].decode()
+    if "func" not in text:
+        raise BrokenModelFile(f"{path}: {path.stat().st_size} bytes of text without a function, expected MLIR")  # fmt: skip
+
+
+def parameter_files(options: Options) -> list[Path]:
+    """The files with the parameters of the program."""
+    given = options.get("parameters") or []
+    return [Path(str(file)) for file in (given if isinstance(given, list) else [given])]  # fmt: skip
+
+
+def given_files(options: Options) -> list[Path]:
+    """All files that the entry names."""
+    named = (options[name] for name in ("inputs", "golden") if options.get(name))
+    return [*(Path(str(file)) for file in named), *parameter_files(options)]
+
+
+@functools.cache
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+SOURCE = Source(
+    name="mlir",
+    kind="mlir",
+    expected=f"a program of MLIR ({', '.join(SUFFIXES)})",
+    takes=lambda path: path.suffix in SUFFIXES,
+    check=check,
+    facts=lambda _, options: Facts(int(options.get("batch_size", 1))),
+    parts=lambda _, options: given_files(options),
+    digest=_digest,
+    path_options=("inputs", "golden", "parameters"),
+)

@@ -1,0 +1,228 @@
+"""Reads and checks ONNX files, by the package onnx."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from scripts.core.tensors import DTYPES, TensorType
+from scripts.sources.source import Facts, Options
+from scripts.torch_model.errors import BrokenModelFile, ModelFileError
+
+OPTIONS = ("dims", "inputs", "seed")
+"""Options of an entry. `dims`: sizes of open dimensions, by their names or as `<input>.<index>`. `inputs`: an .npz file with an
+array for each input, by name."""
+MOST_ELEMENTS = 2**31
+"""Of an input: larger ones are refused."""
+
+# onnx's name of an element type: torch's.
+TYPES = {
+    "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16", "INT64": "int64", "INT32": "int32",
+    "INT16": "int16", "INT8": "int8", "UINT8": "uint8", "BOOL": "bool",
+}  # fmt: skip
+
+
+def check(path: Path, options: Options) -> None:
+    """Raise BrokenModelFile for a file that is not valid ONNX, or whose external data is not there; ModelFileError for a wrong
+    option."""
+    for option in options:
+        if option not in OPTIONS:
+            near = difflib.get_close_matches(option, OPTIONS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(OPTIONS)}){hint}")  # fmt: skip
+    given = options.get("inputs")
+    if given is not None and not Path(str(given)).expanduser().is_file():
+        raise ModelFileError(f"{path}: inputs: no file {given}; expected an .npz with the inputs by name")  # fmt: skip
+    model = read(path)
+    check_external(path, model)
+    try:
+        onnx.checker.check_model(str(path))
+    except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise BrokenModelFile(f"{path}: not valid ONNX: {first}") from error
+    input_types(path, model, options)
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: Path, *_: int) -> onnx.ModelProto:
+    return onnx.load(str(path), load_external_data=False)
+
+
+def read(path: Path) -> onnx.ModelProto:
+    """The model of a file, without external data. Raises BrokenModelFile if it is none."""
+    try:
+        stat = path.stat()
+        model = _read(path, stat.st_mtime_ns, stat.st_size)
+    except OSError as error:
+        raise BrokenModelFile(f"{path}: cannot be read ({error.strerror}); expected an ONNX file") from error  # fmt: skip
+    except Exception as error:  # of protobuf, whose class depends on its implementation
+        size = path.stat().st_size
+        raise BrokenModelFile(f"{path}: no ONNX file, or cut ({size} bytes; {type(error).__name__}: {error})") from error  # fmt: skip
+    if not model.graph.node:
+        raise BrokenModelFile(f"{path}: {path.stat().st_size} bytes, no ONNX graph with operators in it")  # fmt: skip
+    return model
+
+
+def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield a graph and the graphs inside it, such as the branches of If."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                if inner.node or inner.initializer or inner.output:
+                    yield from graphs(inner)
+
+
+def external_files(path: Path, model: onnx.ModelProto) -> list[Path]:
+    """The files that hold external data. Raises BrokenModelFile for one outside of the folder of the file."""
+    names: dict[str, None] = {}
+    for tensor in _tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            names[dict(_entries(tensor)).get("location", "")] = None
+    folder = path.parent.resolve()
+    files = []
+    for name in names:
+        try:
+            file = (folder / name).resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise BrokenModelFile(f"{path}: its external data {name!r} is not there ({error})") from error  # fmt: skip
+        if not file.is_relative_to(folder) or not file.is_file():
+            raise BrokenModelFile(f"{path}: its external data {name!r} is no file in {folder}")
+        files.append(file)
+    return files
+
+
+def check_external(path: Path, model: onnx.ModelProto) -> None:
+    """Raise BrokenModelFile if external data is missing, outside of the folder, or shorter than its tensors."""
+    external_files(path, model)
+    for tensor in _tensors(model):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        entries = dict(_entries(tensor))
+        file = path.parent / entries["location"]
+        try:
+            offset = int(entries.get("offset", 0))
+            length = int(entries.get("length") or max(file.stat().st_size - offset, 0))
+        except ValueError as error:
+            raise BrokenModelFile(f"{path}: external data of {tensor.name}: {error}") from error
+        bits = math.prod(tensor.dims) * _bits(tensor.data_type)
+        if min(offset, length, *tensor.dims, 0) < 0 or offset + length > file.stat().st_size or bits > 8 * length:  # fmt: skip
+            raise BrokenModelFile(
+                f"{path}: weight {tensor.name} of shape {[*tensor.dims]} needs {bits // 8} bytes at {offset} of {file.name}, "
+                f"which has {file.stat().st_size}"
+            )
+
+
+def _bits(data_type: int) -> int:
+    """Bits of an element, at least; 0 for types whose elements have no fixed size (strings)."""
+    name = onnx.TensorProto.DataType.Name(data_type)
+    if name == "STRING":
+        return 0
+    return {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4}.get(name) or 8 * onnx.helper.tensor_dtype_to_np_dtype(data_type).itemsize  # fmt: skip
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yield every tensor of a model: initializers, and attributes of its operators."""
+    for graph in graphs(model.graph):
+        yield from graph.initializer
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+
+
+def _entries(tensor: onnx.TensorProto) -> Iterator[tuple[str, str]]:
+    yield from ((entry.key, entry.value) for entry in tensor.external_data)
+
+
+def inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The inputs of a model: older files list weights among them too."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def input_types(path: Path, model: onnx.ModelProto, options: Options) -> list[TensorType]:
+    """The types of a model's inputs, with the sizes of open dimensions.
+
+    Raises BrokenModelFile for an input that no program here can take, and ModelFileError for a name in `dims` that the file
+    does not have.
+    """
+    sizes = options.get("dims") or {}
+    if not isinstance(sizes, Mapping) or not all(type(size) is int and size > 0 for size in sizes.values()):  # fmt: skip
+        raise ModelFileError(f"{path}: dims: found {sizes!r}, expected the size of each open dimension, such as {{batch: 8}}")  # fmt: skip
+    types, known = [], {}
+    for value in inputs(model):
+        if value.type.WhichOneof("value") != "tensor_type":
+            kind = value.type.WhichOneof("value") or "nothing"
+            raise BrokenModelFile(f"{path}: input {value.name} is a {kind.removesuffix('_type')}, expected a tensor")  # fmt: skip
+        tensor = value.type.tensor_type
+        named = onnx.TensorProto.DataType.Name(tensor.elem_type)
+        if named not in TYPES:
+            raise BrokenModelFile(f"{path}: input {value.name} has elements of type {named}, expected one of {', '.join(TYPES)}")  # fmt: skip
+        if not tensor.HasField("shape"):
+            raise BrokenModelFile(f"{path}: input {value.name} has no number of dimensions; give the file its shape")  # fmt: skip
+        shape = []
+        for index, dim in enumerate(tensor.shape.dim):
+            size = dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
+            if size is None:
+                names = [name for name in (dim.dim_param, f"{value.name}.{index}") if name]
+                size = next((sizes[name] for name in names if name in sizes), 1)
+                known |= dict.fromkeys(names, size)
+            shape.append(size)
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise BrokenModelFile(f"{path}: input {value.name} of shape {shape} has more than {MOST_ELEMENTS} elements")  # fmt: skip
+        types.append(TensorType(value.name, tuple(shape), TYPES[named]))
+    for name in sizes:
+        if name not in known:
+            there = f"it has {', '.join(known)}" if known else "all its dimensions have a size"
+            raise ModelFileError(f"{path}: dims: it has no open dimension {name!r}; {there}")
+    return types
+
+
+def open_dims(path: Path, options: Options) -> str:
+    """The sizes of the open dimensions, for rows: `batch = 8, seq = 1 (not given)`; "" if there are none."""
+    model, sizes = read(path), options.get("dims") or {}
+    said: dict[str, str] = {}
+    for value in inputs(model):
+        for index, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not (dim.HasField("dim_value") and dim.dim_value > 0):
+                name = dim.dim_param or f"{value.name}.{index}"
+                size = sizes.get(name, sizes.get(f"{value.name}.{index}"))
+                said[name] = f"{name} = {size}" if size else f"{name} = 1 (not given)"
+    return ", ".join(said.values())
+
+
+def facts(path: Path, options: Options) -> Facts:
+    """The size of the first input's first dimension, and the dtype of most weights."""
+    model = read(path)
+    types = input_types(path, model, options)
+    counts: dict[str, int] = {}
+    for tensor in model.graph.initializer:
+        kind = TYPES.get(onnx.TensorProto.DataType.Name(tensor.data_type), "")
+        if kind.startswith(("float", "bfloat")):
+            counts[kind] = counts.get(kind, 0) + math.prod(tensor.dims)
+    dtype = DTYPES[max(counts, key=lambda kind: counts[kind], default="float32")][0]
+    first = next((kind.shape[0] for kind in types if kind.shape), 1)
+    return Facts(first, dtype if dtype in ("f16", "bf16") else "f32")
+
+
+def parts(path: Path, options: Options) -> list[Path]:
+    given = [Path(options["inputs"])] if options.get("inputs") else []
+    return [*external_files(path, read(path)), *given]
+
+
+@functools.cache
+def digest(path: Path) -> str:
+    digest: Any = hashlib.sha256(path.read_bytes())
+    for file in external_files(path, read(path)):
+        with file.open("rb") as data:
+            digest.update(hashlib.file_digest(data, "sha256").digest())
+    return digest.hexdigest()[:12]

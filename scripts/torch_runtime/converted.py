@@ -1,0 +1,116 @@
+"""What the runtimes have in common that convert a model to files of their own format, and run those.
+
+The files are made by the verification and loaded by each process that times them. So what is timed is what was verified, and a
+model is converted once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from scripts.core import exits
+from scripts.lowering import capture
+from scripts.torch_model import trees
+from scripts.torch_model.loading import LoadedModel
+from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.torch_session import TorchSession
+
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+"""Environment variable with the folder of what a runtime compiles: of a verification and its timing, or of another command."""
+FOLDER = "converted"
+"""Its folder with the files of a converted model."""
+
+Convert = Callable[[LoadedModel, Path], object]
+"""Writes the files of a model into a folder; exits as unsupported if the runtime cannot convert it."""
+Call = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+"""A call of the model: from flat inputs to flat outputs."""
+Load = Callable[[Path, int], Call]
+"""The call of the model whose files are in a folder, with a number of threads."""
+
+_compilations: list[float] = []
+"""Seconds of each conversion with its loading, in this process."""
+
+
+def open_session(
+    work: Work,
+    device: Any,
+    convert: Convert,
+    load: Load,
+    warm_up: Callable[[], object] = capture.warm_up,
+) -> TorchSession:
+    """The model, converted unless an earlier process has done so. `warm_up`: imports what the first conversion imports."""
+
+    def prepare(loaded: LoadedModel) -> Callable:
+        folder = Path(os.environ[CACHE], FOLDER)
+        if not folder.exists():
+            warm_up()
+        start = time.perf_counter()
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            # Only a folder with all files gets the name.
+            unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
+            with torch.no_grad():
+                convert(loaded, unfinished)
+            unfinished.rename(folder)
+        call = load(folder, work.threads)
+        _compilations.append(time.perf_counter() - start)
+        return lambda *args, **kwargs: call([t for _, t in trees.flat_tensors((args, kwargs))])
+
+    return TorchSession(work, device, prepare)
+
+
+def compile_seconds() -> float | None:
+    """Seconds that conversion and loading have taken so far."""
+    return sum(_compilations) or None
+
+
+def exported(loaded: LoadedModel) -> ExportedProgram:
+    """The model as a program of flat inputs and functional operators. Exits as unsupported if it cannot be captured."""
+    with rejected("torch.export"):
+        program = capture.functional(capture.capture(loaded), {})
+        capture.results(program)  # refuses a program whose calls depend on the calls before
+    return program
+
+
+def require_float32(loaded: LoadedModel, runtime: str) -> None:
+    """Exit as unsupported if the model has weights or inputs of another floating-point type."""
+    found = [*loaded.module.named_parameters(), *loaded.inputs]
+    for name, tensor in found:
+        if tensor.is_floating_point() and tensor.dtype is not torch.float32:
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            exits.fail(
+                f"{runtime} runs models in float32, and {name} is of {dtype}", exits.UNSUPPORTED
+            )
+
+
+@contextlib.contextmanager
+def rejected(tool: str, said: Callable[[BaseException], str] | None = None) -> Iterator[None]:
+    """Exit as unsupported if a tool raises anything but an error of the machine. Its log has the traceback.
+
+    `said`: what is quoted of the exception; its cause if it is None.
+    """
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        exits.fail(f"{tool}: {(said or cause)(error)}", exits.UNSUPPORTED)
+
+
+def cause(error: BaseException) -> str:
+    """The type and the first line of the message of an exception's first cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'without a message'}"

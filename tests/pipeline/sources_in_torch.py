@@ -1,0 +1,93 @@
+"""Makes exported programs and folders of Hugging Face, and loads files as stages do. Reads {"make": folder} or
+{"load": [[file, options], …]} as JSON, and prints a line of JSON.
+
+Run with the Python of an environment that has torch and transformers; used by test_sources.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from scripts.sources.load_model import load_model
+from scripts.torch_model.arguments import ModelChoice
+
+
+class Tied(nn.Module):
+    """Two layers with one weight, a buffer that is not saved, dropout, a keyword input, and a dict of results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.register_buffer("offset", torch.randn(4), persistent=False)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor, *, scale: torch.Tensor) -> dict[str, torch.Tensor]:
+        hidden = self.dropout(torch.tanh(self.first(x)) * scale + self.offset)
+        return {"out": self.second(hidden), "hidden": hidden}
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    print(json.dumps(_make(Path(asked["make"])) if "make" in asked else _load(asked["load"])))
+
+
+def _make(folder: Path) -> None:
+    torch.manual_seed(0)
+    inputs = (torch.randn(3, 4),), {"scale": torch.randn(4)}
+    for name, dtype in (("plain", torch.float32), ("half", torch.bfloat16)):
+        args, kwargs = torch.utils._pytree.tree_map(lambda t, to=dtype: t.to(to), inputs)
+        model = Tied().eval().to(dtype)
+        torch.export.save(torch.export.export(model, args, kwargs), folder / f"{name}.pt2")
+    sizes = {"x": {0: torch.export.Dim("batch", min=2, max=64)}, "scale": None}
+    program = torch.export.export(Tied().eval(), *inputs, dynamic_shapes=sizes)
+    torch.export.save(program, folder / "dynamic.pt2")
+    _make_folders(folder)
+
+
+def _make_folders(folder: Path) -> None:
+    import transformers
+    from safetensors.torch import load_file, save_file
+
+    sizes = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 32}  # fmt: skip
+    model = transformers.BertForMaskedLM(transformers.BertConfig(**sizes))
+    model.save_pretrained(folder / "sharded", max_shard_size="8KB")
+    for name in ("missing", "more"):
+        model.save_pretrained(folder / name)
+        file = folder / name / "model.safetensors"
+        weights = load_file(file)
+        if name == "missing":
+            del weights["bert.encoder.layer.0.output.dense.weight"]
+        else:
+            weights["bert.pooler.dense.weight"] = torch.zeros(16, 16)
+        save_file(weights, file, {"format": "pt"})
+    shutil.copytree(folder / "sharded", folder / "unknown")
+    config = json.loads((folder / "unknown/config.json").read_text(encoding="utf-8"))
+    config |= {"architectures": ["MyBert"], "auto_map": {"AutoModel": "modeling.MyBert"}}
+    (folder / "unknown/config.json").write_text(json.dumps(config), encoding="utf-8")
+    code = "open('executed', 'w')\n"
+    (folder / "unknown/modeling.py").write_text(code, encoding="utf-8")
+
+
+def _load(files: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """What loading and calling each file raised; "" if nothing."""
+    said = []
+    for file, options in files:
+        try:
+            loaded = load_model(ModelChoice("m", Path(file), options))
+            loaded.module(*loaded.args, **loaded.kwargs)
+            said.append("")
+        except Exception as error:
+            said.append(f"{type(error).__name__}: {error}")
+    return said
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""ONNX files and programs of MLIR through the workflow: verified on IREE, or a reason that says what is not supported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.checkouts import ON_CPU, QUICK, Checkout, made_environments
+
+FLOAT, LONG, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+DRAW = np.random.default_rng(1)
+FRONTENDS = {
+    "onnx-torch": {
+        "exporter": "onnx_importer",
+        "env": "torch-mlir",
+        "options": {"dialect": "torch"},
+    },
+    "mlir": {"exporter": "as_it_is", "env": "torch-mlir"},
+}
+BASELINES = {"onnxruntime": {"runtime": "onnxruntime", "device": "cpu", "env": "onnxruntime", "default": ["onnx"]}}  # fmt: skip
+
+LITERAL = ", ".join(f"[{row[0]:f}, {row[1]:f}]" for row in DRAW.standard_normal((200, 2)))
+STABLEHLO = f"""
+module @jit_f {{
+  func.func public @main(%arg0: tensor<4x200xf32>) -> (tensor<4x2xf32>) {{
+    %c = stablehlo.constant dense<[{LITERAL}]> : tensor<200x2xf32>
+    %0 = stablehlo.dot_general %arg0, %c, contracting_dims = [1] x [0] : (tensor<4x200xf32>, tensor<200x2xf32>) -> tensor<4x2xf32>
+    return %0 : tensor<4x2xf32>
+  }}
+}}
+"""
+PARAMETERS = """
+module {
+  util.global private @w = #flow.parameter.named<"scope"::"layer.w"> : tensor<64x64xf32>
+  util.global private @b = #flow.parameter.named<"scope"::"layer.b"> : tensor<2x64xf32>
+  func.func @forward(%arg0: tensor<2x64xf32>) -> tensor<2x64xf32> {
+    %w = util.global.load @w : tensor<64x64xf32>
+    %b = util.global.load @b : tensor<2x64xf32>
+    %0 = linalg.matmul ins(%arg0, %w : tensor<2x64xf32>, tensor<64x64xf32>) outs(%b : tensor<2x64xf32>) -> tensor<2x64xf32>
+    return %0 : tensor<2x64xf32>
+  }
+}
+"""
+BROKEN = "module { func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.nothing %x : tensor<4xf32> return %0 : tensor<4xf32> } }"
+
+
+def value(name, *shape, kind=FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def weight(name, *shape):
+    return numpy_helper.from_array(DRAW.standard_normal(shape).astype(np.float32), name)
+
+
+def save(path: Path, nodes, inputs, outputs, weights=(), opset=17, **how) -> None:
+    graph = helper.make_graph(nodes, "Model from a tool.", inputs, outputs, list(weights))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, path, **how)
+
+
+def branches(path: Path) -> None:
+    """A table, and a branch whose weights are inside it."""
+    inner = [
+        helper.make_graph(
+            [helper.make_node("MatMul", ["e", f"w_{name}"], [f"y_{name}"])],
+            name,
+            [],
+            [value(f"y_{name}", "n", 4, 16)],
+            [weight(f"w_{name}", 16, 16)],
+        )
+        for name in ("then", "else")
+    ]
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["e"]),
+        helper.make_node("If", ["flag"], ["z"], then_branch=inner[0], else_branch=inner[1]),
+        helper.make_node("Relu", ["z"], ["y"]),
+    ]
+    inputs = [value("ids", "n", 4, kind=LONG), value("flag", kind=BOOL)]
+    save(path, nodes, inputs, [value("y", "n", 4, 16)], [weight("table", 50, 16)])
+
+
+def older(path: Path) -> None:
+    """An opset that has to be raised, and weights in a file of their own."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "fc.w"], ["a"]),
+        helper.make_node("Softmax", ["a"], ["y"], axis=1),
+    ]
+    save(path, nodes, [value("x", "batch", 64)], [value("y", "batch", 32)], [weight("fc.w", 64, 32)],
+         opset=11, save_as_external_data=True, location="older.bin", size_threshold=0)  # fmt: skip
+
+
+def refused(path: Path) -> None:
+    """Two operators that torch-mlir does not convert, and one that it does."""
+    nodes = [
+        helper.make_node("Relu", ["image"], ["r"]),
+        helper.make_node("GridSample", ["r", "grid"], ["y"], mode="bicubic"),
+        helper.make_node("Col2Im", ["columns", "size", "block"], ["z"]),
+    ]
+    pairs = [
+        numpy_helper.from_array(np.array(pair), name)
+        for name, pair in (("size", [5, 5]), ("block", [1, 5]))
+    ]
+    inputs = [value("image", 1, 1, 4, 4), value("grid", 1, 2, 2, 2), value("columns", 1, 5, 5)]
+    save(path, nodes, inputs, [value("y", 1, 1, 2, 2), value("z", 1, 1, 5, 5)], pairs, opset=18)
+
+
+@pytest.fixture(scope="module")
+def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
+    made_environments("onnxruntime")
+    made: Checkout = make_checkout(
+        "programs",
+        models={"older-2": {"file": "files/older.onnx", "dims": {"batch": 2}}},
+        frontends=FRONTENDS,
+        targets=ON_CPU,
+        baselines=BASELINES,
+        measure=QUICK,
+    )
+    files = made.path / "files"
+    files.mkdir()
+    for make in (branches, older, refused):
+        make(files / f"{make.__name__}.onnx")
+    texts = {"stablehlo": STABLEHLO, "parameters": PARAMETERS, "broken": BROKEN}
+    for name, text in texts.items():
+        (files / f"{name}.mlir").write_text(text)
+    made.snakemake(
+        "--cores", "2", "results/latency.csv", "--config", "file=files/*.onnx,files/*.mlir",
+        "models=branches,older,older-2,refused,stablehlo,parameters,broken",
+    )  # fmt: skip
+    found = {}
+    for row in made.rows():
+        program = made.path / f"results/export/{row['model']}/{row['frontend']}/program.mlir"
+        text = program.read_text() if program.is_file() else ""
+        found[row["model"], row["frontend"] or row["target"] or row["runtime"]] = row | {
+            "program": text
+        }
+    return found
+
+
+@pytest.mark.parametrize("model", ["branches", "older", "older-2"])
+def test_an_onnx_file_is_verified_against_onnx_runtime_and_compared_with_it(rows, model):
+    row = rows[model, "onnx-torch"]
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert row["verdict"] in ("faster", "slower", "same", "undecided")
+    assert float(row["speedup_vs_onnxruntime"]) > 0
+    assert row["speedup_vs_eager"] == ""
+    assert rows[model, "onnxruntime"]["status"] == "ok"
+
+
+def test_weights_are_parameters_also_those_of_branches_and_of_other_files(rows):
+    for name in ("table", "w_then", "w_else"):
+        assert (
+            f'#flow.parameter.named<"model"::"{name}">' in rows["branches", "onnx-torch"]["program"]
+        )
+    assert '#flow.parameter.named<"model"::"fc.w">' in rows["older", "onnx-torch"]["program"]
+    assert "@main(%arg0: tensor<2x64xf32>)" in rows["older-2", "onnx-torch"]["program"]
+
+
+def test_a_reason_names_all_operators_that_are_not_converted(rows):
+    row = rows["refused", "onnx-torch"]
+    assert (row["status"], row["stage"]) == ("unsupported", "export")
+    assert row["detail"] == "torch-mlir does not convert onnx.GridSample, onnx.Col2Im"
+
+
+def test_a_program_of_mlir_is_compared_with_itself_at_o0(rows):
+    for model in ("stablehlo", "parameters"):
+        row = rows[model, "mlir"]
+        assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert "dense<[[" not in rows["stablehlo", "mlir"]["program"], "its literal is a parameter"
+    row = rows["broken", "mlir"]
+    assert (row["status"], row["reason"]) == ("error", "model-file")
+    assert "custom op 'stablehlo.nothing' is unknown" in row["detail"]

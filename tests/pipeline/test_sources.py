@@ -1,0 +1,171 @@
+"""Exported programs and folders of Hugging Face with the real torch: valid ones are right by every lowering path, and
+nothing of a hostile file is executed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checkouts import in_environment
+from tests.pipeline.test_user_models import TORCH, XLA
+
+STABLEHLO = ["torch_mlir", {"dialect": "stablehlo", "rewrites": "all"}]
+
+
+@pytest.fixture(scope="module")
+def made(environments, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sources")
+    in_environment(environments / "torch-mlir/bin/python", "sources_in_torch", case={"make": str(folder)})  # fmt: skip
+    return folder
+
+
+def run(python: Path, folder: Path, names: tuple[str, ...], paths: list) -> dict[str, Any]:
+    files = [folder / (name if name.endswith(".pt2") else f"{name}/config.json") for name in names]
+    cases = [
+        {"name": name, "file": str(file), "options": {}, "paths": paths, "run": True}
+        for name, file in zip(names, files, strict=True)
+    ]
+    found = in_environment(python, "user_models", case={"work": str(folder), "cases": cases})
+    return dict(zip(names, found, strict=True))
+
+
+def test_a_program_and_a_folder_are_right_by_every_lowering_path(environments, made):
+    names = ("plain.pt2", "sharded")
+    for env, paths in (("torch-mlir", [TORCH, STABLEHLO]), ("torch-xla", [XLA])):
+        for name, found in run(environments / f"{env}/bin/python", made, names, paths).items():
+            assert "error" not in found, found
+            assert len(found["outputs"]) == {"plain.pt2": 2, "sharded": 1}[name]
+            verdicts = {path: ended.get("verdict", ended) for path, ended in found["paths"].items()}
+            assert {p: v for p, v in verdicts.items() if not str(v).startswith("PASS")} == {}
+            assert len(verdicts) == len(paths)
+
+
+def load(environments: Path, files: list[tuple[Path, dict[str, Any]]], env: str = "torch-mlir") -> list[str]:  # fmt: skip
+    case = {"load": [(str(file), options) for file, options in files]}
+    return in_environment(environments / f"{env}/bin/python", "sources_in_torch", case=case)
+
+
+def test_programs_of_other_dtypes_and_of_dynamic_sizes_load_with_both_versions_of_torch(environments, made):  # fmt: skip
+    files = [(made / name, {}) for name in ("half.pt2", "dynamic.pt2")]
+    for env in ("torch-mlir", "torch-xla"):
+        assert load(environments, files, env) == ["", ""]
+
+
+def test_weights_that_are_missing_or_left_over_are_errors(environments, made):
+    files = [made / name / "config.json" for name in ("missing", "more", "unknown")]
+    missing, more, unknown = load(environments, [(file, {}) for file in files])
+    assert re.search(r"/missing: 1 weights of BertForMaskedLM are not in the files, first bert\.encoder\.layer\.0\.output\.dense\.weight", missing)  # fmt: skip
+    assert re.search(r"/more: 1 weights of the files are not in BertForMaskedLM, first bert\.pooler\.dense\.weight", more)  # fmt: skip
+    assert re.search(r"/unknown: transformers \S+ has no model class MyBert", unknown)
+    assert load(environments, [(files[2], {"architecture": "BertForMaskedLM"})]) == [""]
+    assert not list(Path.cwd().glob("executed"))
+
+
+class Touching:
+    """A pickle that makes a file."""
+
+    def __init__(self, marker: Path) -> None:
+        self.command = f"touch {marker}"
+
+    def __reduce__(self):
+        import os
+
+        return os.system, (self.command,)
+
+
+def hostile(source: Path, path: Path, marker: Path, kind: str) -> None:
+    """Write the program at `source` so that reading it would make the file `marker`, in one of the KINDS."""
+    with zipfile.ZipFile(source) as file:
+        root = file.namelist()[0].partition("/")[0]
+        parts = {name.removeprefix(f"{root}/"): file.read(name) for name in file.namelist()}
+    program = json.loads(parts["models/model.json"])
+    weights = json.loads(parts["data/weights/model_weights_config.json"])
+    constants = json.loads(parts["data/constants/model_constants_config.json"])
+    graph = program["graph_module"]["graph"]
+    signature = program["graph_module"]["module_call_graph"][0]["signature"]
+    run = f"__import__('os').system('touch {marker}')"
+    evil = pickle.dumps(Touching(marker))
+    match kind:
+        case "inputs":
+            parts["data/sample_inputs/model.pt"] = evil
+        case "weight":
+            weights["config"]["first.weight"] |= {"use_pickle": True, "path_name": "weight_9"}
+            parts["data/weights/weight_9"] = evil
+        case "object":
+            constants["config"]["evil"] = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True, "tensor_meta": None}  # fmt: skip
+            parts["data/constants/opaque_obj_0"] = evil
+        case "size":
+            graph["tensor_values"][graph["nodes"][0]["outputs"][0]["as_tensor"]["name"]]["sizes"][0] = {"as_expr": {"expr_str": run, "hint": None}}  # fmt: skip
+        case "operator":
+            argument = {"name": "", "arg": {"as_string": f"touch {marker}"}, "kind": 1}
+            graph["nodes"].insert(0, graph["nodes"][0] | {"target": "torch.os.system", "inputs": [argument], "outputs": [{"as_none": True}], "name": "evil"})  # fmt: skip
+        case "argument":
+            signature["forward_arg_names"][0] += f"={run}"
+        case "value":
+            old = graph["nodes"][0]["outputs"][0]["as_tensor"]["name"]
+            text = json.dumps(program).replace(json.dumps(old), json.dumps(f"{old} = {run}; {old}"))
+            program = json.loads(text)
+        case "guard":
+            program["guards_code"] = [run]
+        case "older":  # what torch.export.load turns to if the newer format cannot be read
+            program["schema_version"]["major"] = 99
+    parts["models/model.json"] = json.dumps(program).encode()
+    parts["data/weights/model_weights_config.json"] = json.dumps(weights).encode()
+    parts["data/constants/model_constants_config.json"] = json.dumps(constants).encode()
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in parts.items():
+            file.writestr(f"{root}/{name}", content)
+        if kind == "older":
+            for name in ("state_dict", "constants", "example_inputs"):
+                file.writestr(f"serialized_{name}.pt", evil)
+            program["schema_version"]["major"] = 8
+            file.writestr("serialized_exported_program.json", json.dumps(program))
+            file.writestr("version", "8.20")
+
+
+KINDS = {
+    "inputs": "its example inputs are more than tensors and plain values, and loading them may execute code",
+    "weight": "weight 'first.weight' is a pickle, and loading it may execute code",
+    "object": "constant 'evil' is a pickle",
+    "size": "a size is .*, which is no expression of sizes",
+    "operator": "it calls 'torch.os.system', which is no operator of PyTorch",
+    "argument": "a value has the name .*, which would be Python code",
+    "value": "a name is .*, which would be Python code",
+}
+
+
+def test_nothing_of_a_hostile_file_is_executed(environments, made, tmp_path):
+    kinds = [*KINDS, "guard", "older"]
+    files = [tmp_path / f"{kind}.pt2" for kind in kinds]
+    for kind, file in zip(kinds, files, strict=True):
+        hostile(made / "plain.pt2", file, tmp_path / kind, kind)
+    said = dict(zip(kinds, load(environments, [(file, {}) for file in files]), strict=True))
+    for kind, message in KINDS.items():
+        assert re.search(rf"/{kind}\.pt2: {message}", said[kind]), said[kind]
+        assert "trust: true" in said[kind]
+    assert said["guard"] == ""
+    assert "its entry 'serialized_state_dict.pt' is not in the folder" in said["older"]
+    assert [kind for kind in kinds if (tmp_path / kind).exists()] == []
+    # They are hostile: with trust, torch executes these.
+    load(environments, [(file, {"trust": True}) for file in files])
+    executed = {kind for kind in kinds if (tmp_path / kind).exists()}
+    assert {"inputs", "weight", "object", "size"} <= executed
+
+
+def test_an_archive_that_torch_reads_in_another_way_is_refused(environments, made, tmp_path):
+    """A second directory before the archive: zipfile takes the last one, and torch that at the place that it names."""
+    good, evil = tmp_path / "good.pt2", tmp_path / "evil.pt2"
+    shutil.copyfile(made / "plain.pt2", good)
+    hostile(good, evil, tmp_path / "marker", "weight")
+    both = tmp_path / "both.pt2"
+    both.write_bytes(evil.read_bytes() + good.read_bytes())
+    (said,) = load(environments, [(both, {})])
+    assert "both.pt2: " in said
+    assert not (tmp_path / "marker").exists()

@@ -1,0 +1,82 @@
+"""Speed-ups over every baseline of a run: in each record, and columns of the CSV where there is such a baseline."""
+
+import jsonschema
+import pytest
+
+from scripts.records import columns, fields, row_set, speedups
+from scripts.records.columns import COLUMNS, FIELDS
+from scripts.records.row import Column
+from tests.declared import undeclared
+from tests.rows import record, steady
+
+EAGER, OPENVINO, TORCH = Column("eager"), Column("openvino"), Column("torchmlir-torch", "llvm-cpu")
+NAMES = ("speedup_vs_openvino", "speedup_vs_openvino_low", "speedup_vs_openvino_high")
+
+
+@pytest.fixture
+def rows() -> list[dict]:
+    """Of two models. OpenVINO does not convert the second one."""
+    found = [
+        record(EAGER, steady(10)),
+        record(OPENVINO, steady(4, 1)),
+        record(TORCH, steady(8, 2)),
+        record(EAGER, steady(10), model="n"),
+        record(OPENVINO, model="n", status="unsupported"),
+        record(TORCH, steady(8, 2), model="n"),
+    ]
+    speedups.add_speedups(found)
+    return found
+
+
+def test_every_row_is_compared_with_every_baseline_of_its_model(rows):
+    eager, openvino, iree, _, failed, other = (one["latency"] for one in rows)
+    ratio, low, high = (iree[name] for name in NAMES)
+    assert ratio == pytest.approx(0.5)
+    assert 0.4 < low < ratio < high < 0.6
+    assert eager[NAMES[0]] == pytest.approx(0.4)
+    assert [openvino[name] for name in NAMES] == [1.0, 1.0, 1.0]
+    assert openvino["speedup_vs_eager"] == pytest.approx(2.5)
+    assert failed is None
+    assert [other[name] for name in NAMES] == [None, None, None]
+
+
+def test_the_verdict_is_still_that_of_eager_and_inductor(rows):
+    assert [one["latency"] and one["latency"]["verdict"] for one in rows[:3]] == [None, "faster", "faster"]  # fmt: skip
+
+
+def test_a_run_with_another_baseline_has_columns_for_it_after_those_of_inductor(rows):
+    table = columns.with_bases(COLUMNS, rows)
+    names = [one.column for one in table]
+    at = names.index("speedup_vs_inductor_high") + 1
+    assert tuple(names[at : at + 3]) == NAMES
+    assert [*names[:at], *names[at + 3 :]] == [one.column for one in COLUMNS]
+    of_latency = [one for one in table if one.column in ("latency_ms", *NAMES)]
+    head, *lines = "".join(row_set.to_csv(rows, of_latency)).splitlines()
+    assert head == ",".join(("latency_ms", *NAMES))
+    assert lines[1] == "4,1,1,1"
+    assert lines[2].startswith("8,0.5,")
+    assert lines[4:] == [",,,", "8,,,"]
+
+
+def test_a_run_of_eager_and_inductor_has_the_declared_columns():
+    rows = [record(EAGER, steady(10)), record(TORCH, steady(8)), record(TORCH, model="n")]
+    speedups.add_speedups(rows)
+    assert columns.with_bases(COLUMNS, rows) == list(COLUMNS)
+
+
+def test_a_baseline_with_arguments_of_its_own_counts_by_the_name_of_its_entry():
+    rows = [record(EAGER, steady(10)), record(EAGER, steady(5, 1)), record(TORCH, steady(8, 2))]
+    rows[1]["experiment"] |= {"target": "eager+rewrite+2-threads", "rewrites": "speed"}
+    speedups.add_speedups(rows)
+    assert rows[2]["latency"]["speedup_vs_eager+rewrite"] == pytest.approx(5 / 8)
+    assert rows[2]["latency"]["speedup_vs_eager"] == pytest.approx(10 / 8)
+
+
+def test_the_values_are_declared_and_checked(rows):
+    of_latency = fields.schema(FIELDS)["properties"]["latency"]
+    # Only the names: a synthetic row lacks other values.
+    valid = jsonschema.Draft202012Validator({**of_latency, "required": []}).is_valid
+    assert valid({NAMES[0]: 0.5, NAMES[1]: None})
+    assert not valid({NAMES[0]: "fast"})
+    assert [path for path in undeclared({"latency": rows[2]["latency"]}) if "speedup" in path] == []
+    assert list(undeclared({"latency": {"odd": 1}})) == ["latency.odd"]
