@@ -57,8 +57,9 @@ def test_a_run_with_another_baseline_has_columns_of_the_speedups_over_it(results
     assert rows[0].keys() - {one.column for one in COLUMNS} == further
     for row, one in zip(rows, records, strict=True):
         for name in further:
-            found = row[name] and float(row[name])
-            assert (found or None) == pytest.approx(one["latency"][name], rel=1e-6)
+            expected = one["latency"][name]
+            assert (row[name] == "") == (expected is None)
+            assert not row[name] or float(row[name]) == pytest.approx(expected, rel=1e-6)
     # 20 ms, and IREE takes 5 ms.
     assert float(rows[0]["speedup_vs_openvino"]) == pytest.approx(4.0)
 
