@@ -131,13 +131,13 @@ def paired(
     of freedom of it, or as many as it has (a moderated t statistic; Smyth 2004, "Linear models and empirical Bayes methods
     for assessing differential expression in microarray experiments").
     """
-    found = of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)])
-    if not found or not noise:
-        return found
+    difference = of_logs([math.log(a / b) for a, b in zip(base, row, strict=True)])
+    if not difference or not noise:
+        return difference
     further = min(PRIOR, noise.df)
-    df = found.df + further
-    spread = (further * 2 * noise.sd**2 / len(row) + found.df * found.scale**2) / df
-    return Difference(found.value, math.sqrt(spread), df)
+    df = difference.df + further
+    spread = (further * 2 * noise.sd**2 / len(row) + difference.df * difference.scale**2) / df
+    return Difference(difference.value, math.sqrt(spread), df)
 
 
 def of_logs(logs: Sequence[float]) -> Difference | None:
@@ -154,8 +154,8 @@ def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
     The degrees of freedom are those of Welch and Satterthwaite (Welch 1947, "The generalization of Student's problem when
     several different population variances are involved").
     """
-    value = math.fsum(factor * one.value for factor, one in terms)
-    parts = [((factor * one.scale) ** 2, one.df) for factor, one in terms]
+    value = math.fsum(factor * difference.value for factor, difference in terms)
+    parts = [((factor * difference.scale) ** 2, difference.df) for factor, difference in terms]
     variance = math.fsum(part for part, _ in parts)
     if not variance:
         return Difference(value, 0.0, min(df for _, df in parts))
@@ -165,7 +165,7 @@ def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
 
 def mean(differences: Sequence[Difference]) -> Difference:
     """The mean of independent differences, such as the logarithm of a geometric mean of speed-ups."""
-    return combined([(1 / len(differences), one) for one in differences])
+    return combined([(1 / len(differences), difference) for difference in differences])
 
 
 def quantile(df: float, confidence: float) -> float:
@@ -202,12 +202,12 @@ def is_decided(values: Values, bases: Sequence[str]) -> bool:
     kept = counted(values)
     if len(kept) < FIRST_LOOK:
         return False
-    of = {name: [row[at] for at in kept] for name, row in values.items()}
-    common = noise(of)
+    kept_ms = {name: [row[at] for at in kept] for name, row in values.items()}
+    common = noise(kept_ms)
     for base in bases:
-        for name in of.keys() - {base}:
-            found = paired(of[base], of[name], common)
-            interval = found.interval() if found else None
+        for name in kept_ms.keys() - {base}:
+            difference = paired(kept_ms[base], kept_ms[name], common)
+            interval = difference.interval() if difference else None
             if not interval or interval.verdict == UNDECIDED:
                 return False
             if interval.half_width > math.log(SAME):
