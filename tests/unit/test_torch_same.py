@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from scripts.verify import scaling
 from scripts.verify.tolerances import TOLERANCES
-from scripts.verify.torch_same import FAIL, PASS, Tolerance, compare, rmse
+from scripts.verify.torch_same import FAIL, PASS, Tolerance, _round, compare, rmse
 
 TOLERANCE = Tolerance(1e-3)
 EXACT = Tolerance(0.0)
@@ -196,6 +196,49 @@ def test_half_types_are_judged_with_their_own_rounding():
     assert judge(0.0, above, tolerance=Tolerance(0.001), dtype=np.float16).code == FAIL
 
 
+@pytest.mark.parametrize(
+    ("dtype", "tol", "want", "got", "code"),
+    [
+        # Each would be the other way round without the rounding that is named.
+        ("float16", 1e-3, 2.900390625, 2.904296875, PASS),  # of the addend, of the product
+        ("float16", 1e-3, 6.80078125, 6.80859375, FAIL),  # none of the factor
+        ("float16", 0.6, 57.96875, 146.5, PASS),  # of the error
+        ("bfloat16", 1e-2, 1.3125, 1.3359375, PASS),  # of the addend, of the product
+        ("bfloat16", 1e-2, 3.625, 3.671875, FAIL),  # none of the factor
+        ("bfloat16", 0.6, 30.875, 78.5, PASS),  # of the error
+        ("float32", 1e-2, 0.009999999776482582, 0.020202020183205605, PASS),  # float32, not 64
+        ("float32", 1e-2, 7.46999979019165, 7.55555534362793, FAIL),
+        ("float64", 1e-3, 1.1, 1.102102102102102, PASS),  # float64, not 32
+        ("float64", 1e-3, 6.3, 6.307307307307307, FAIL),
+    ],
+)
+def test_values_at_the_border_get_torchs_verdict(dtype, tol, want, got, code):
+    stored = "float32" if dtype == "bfloat16" else dtype
+    arrays = [np.array([got], stored)], [np.array([want], stored)]
+    # A reference that is not float64, so that RMSE has no say.
+    found = compare(*arrays, [np.zeros(1, np.float32)], Tolerance(tol), [dtype])
+    assert found.code == code
+
+
+@pytest.mark.parametrize(
+    ("bits", "rounded"),
+    [
+        (0x3F800000, 0x3F800000), (0x3F808000, 0x3F800000), (0x3F808001, 0x3F810000),
+        (0x3F818000, 0x3F820000), (0x3F807FFF, 0x3F800000), (0xBF818000, 0xBF820000),
+        (0x7F7FFFFF, 0x7F800000), (0x7F800000, 0x7F800000), (0xFF800000, 0xFF800000),
+        (0x00000001, 0x00000000), (0x00008001, 0x00010000), (0x80000000, 0x80000000),
+    ],
+)  # fmt: skip
+def test_bfloat16_is_rounded_to_nearest_ties_to_even(bits, rounded):
+    found = _round(np.array([bits], np.uint32).view(np.float32), "bfloat16")
+    assert found.view(np.uint32)[0] == rounded
+
+
+@pytest.mark.parametrize("bits", [0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001])
+def test_nan_stays_nan_in_bfloat16(bits):
+    assert np.isnan(_round(np.array([bits], np.uint32).view(np.float32), "bfloat16"))[0]
+
+
 def test_bfloat16_is_judged_as_such_where_the_dtypes_say_so():
     # One unit in the last place at 2: 2**-6, in float32 far beyond this tol.
     got, want, tolerance = [2.0 + 2**-6], [2.0], Tolerance(5.2e-3)
@@ -318,6 +361,20 @@ def test_a_reference_that_is_not_float64_or_of_another_shape_is_none():
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_what_torch_makes_of_nan_and_infinity_in_golden(got, want, fp64, code, dtype):
     assert judge(got, want, fp64, dtype=dtype).code == code
+
+
+@pytest.mark.parametrize(
+    ("fp64", "code"),
+    [
+        (1 + 0.99 * 2**-11, PASS), (1 + 1.01 * 2**-11, FAIL),
+        # Just above the middle of 1 and 1 + 2**-10: in float32 a tie, which goes to 1.
+        (1 + 2**-11 + 2**-40, PASS),
+    ],
+)  # fmt: skip
+def test_float64_is_narrowed_to_a_half_type_through_float32(fp64, code):
+    # This is close enough to 1, but not to the float16 after 1.
+    actual = [0.9233, 0.0]
+    assert judge(actual, [NAN, 0.0], [fp64, 0.0], dtype=np.float16).code == code
 
 
 # --- cosine --------------------------------------------------------------------------------------
