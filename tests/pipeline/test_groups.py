@@ -1,7 +1,8 @@
-"""Rows that are timed in turns, on the real toolchain: slow first calls, forks, and what a kill -9 costs."""
+"""Rows that are timed in turns: what they have, what times them again, and what a kill -9 costs."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -50,7 +51,7 @@ with torch.no_grad():
 print(best * 1e3)
 """
 LINE = ("--cores", "2", "results/latency.csv", "--config")
-CONV = "conv/cpu/eval"
+CONV, LSTM_GROUP = "conv/cpu/eval", "lstm/cpu/eval"
 ONE = ("frontends=torchmlir-torch", "models=conv")
 
 
@@ -60,8 +61,35 @@ def ran(make_checkout):
     measure = QUICK | {"budget_s": 3, "threads": 1}
     checkout = make_checkout("groups", models={}, targets=ON_CPU, baselines=EAGER, measure=measure)
     keep_models(checkout, "conv")
-    checkout.snakemake(*LINE, *ONE)
+    (checkout.path / "models/lstm.py").write_text(LSTM)
+    checkout.snakemake(*LINE, "frontends=torchmlir-torch,torchmlir-stablehlo")
     return checkout
+
+
+def timing(ran, group: str = CONV) -> bytes:
+    return (ran.path / f"results/time/{group}/timing.json").read_bytes()
+
+
+def test_every_row_has_its_ratio_its_verdict_and_the_control_of_its_group(ran):
+    assert len(ran.rows()) == 6
+    for row in ran.rows():
+        assert row["status"] == "ok", row["detail"]
+        if row["runtime"] != "eager":
+            assert row["verdict"] in ("faster", "slower", "same", "undecided")
+        assert int(row["turns"]) >= int(row["generations"]) >= 1
+        assert float(row["speedup_vs_eager"]) > 0
+        if int(row["generations"]) < 3:  # on a machine that is busy
+            assert row["doubt"]
+            continue
+        assert float(row["latency_low_ms"]) <= float(row["latency_ms"])
+        assert float(row["latency_ms"]) <= float(row["latency_high_ms"])
+        for name, ends in (("speedup_vs_eager", "speedup_vs_eager"), ("control_ratio", "control")):
+            assert float(row[f"{ends}_low"]) <= float(row[name]) <= float(row[f"{ends}_high"])
+    of = json.loads(timing(ran))
+    assert of["anchor"] == "conv/eager/eval"
+    assert of["members"].keys() == {f"conv/{f}/llvm-cpu" for f in ("torchmlir-torch", "torchmlir-stablehlo")} | {"conv/eager/eval"}  # fmt: skip
+    [part] = of["parts"]
+    assert part["control"] in of["members"]
 
 
 def plain_ms(ran) -> float:
@@ -78,19 +106,37 @@ def eager_ms(ran, model: str) -> float:
 
 
 def test_a_model_whose_first_calls_are_slow_has_the_latency_of_a_plain_loop(ran):
-    """Even in a quick run. A plan from a cold call was off by a factor of 1,000."""
-    (ran.path / "models/lstm.py").write_text(LSTM)
-    ran.snakemake(*LINE, ONE[0], "file=models/lstm.py", "quick=true")
+    """As with quick=true, below. A plan from a cold call was off by a factor of 1,000."""
+    assert 1 / 20 < eager_ms(ran, "lstm") / plain_ms(ran) < 20
+
+
+def test_the_same_line_again_and_a_narrower_one_time_nothing(ran):
+    both = "frontends=torchmlir-torch,torchmlir-stablehlo"
+    assert "Nothing to be done" in ran.snakemake(*LINE, both).stdout
+    before = timing(ran), timing(ran, LSTM_GROUP)
+    ran.snakemake(*LINE, *ONE)
+    assert {(r["model"], r["target"]) for r in ran.rows()} == {("conv", "llvm-cpu"), ("conv", "")}  # fmt: skip
+    assert len(ran.rows()) == 2
+    assert (timing(ran), timing(ran, LSTM_GROUP)) == before
+    assert "the timing of the last run is kept" in (ran.path / f"results/time/{CONV}/log.txt").read_text()  # fmt: skip
+    ran.snakemake(*LINE, both)
+    assert len(ran.rows()) == 6
+    assert (timing(ran), timing(ran, LSTM_GROUP)) == before
+
+
+def test_a_quick_run_of_a_file_has_its_latency_too(ran):
+    ran.snakemake(*LINE, "file=models/lstm.py", "quick=true")
     assert {row["status"] for row in ran.rows()} == {"ok"}
     assert 1 / 20 < eager_ms(ran, "lstm") / plain_ms(ran) < 20
 
 
 @pytest.fixture
 def run(ran):
-    """A function that starts a run, and returns it in the middle of the turns of conv's group."""
+    """A run that times the group of conv, in the middle of its turns. `budget_s` has to be another one each time."""
     started: list[subprocess.Popen] = []
 
-    def start(line: tuple[str, ...]) -> subprocess.Popen:
+    def of(budget_s: int) -> tuple[subprocess.Popen, tuple[str, ...]]:
+        line = (*LINE, *ONE, f"measure={{budget_s: {budget_s}, generations: 3}}")
         (ran.path / f"results/time/{CONV}/log.txt").unlink(missing_ok=True)
         started.append(
             subprocess.Popen(
@@ -107,9 +153,9 @@ def run(ran):
             assert started[-1].poll() is None, "the run ended before its group was timed"
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        return started[-1]
+        return started[-1], line
 
-    yield start
+    yield of
     for one in started:
         if one.poll() is None:
             os.killpg(one.pid, signal.SIGKILL)
@@ -146,11 +192,12 @@ def outcomes(ran) -> dict[str, tuple[str, str, str]]:
     return {row["runtime"]: (row["status"], row["stage"], row["reason"]) for row in ran.rows()}
 
 
-def assert_only_the_group_is_due(ran, line) -> None:
-    """After a kill nothing runs, and of the next run's jobs all but the group are done."""
-    assert_nothing_runs_in(ran.path)
+def assert_only_the_group_is_repeated(ran, line) -> None:
     jobs = jobs_of(ran.snakemake("-n", *line).stdout)
     assert jobs == [("time_group", CONV), ("aggregate_results", "")]
+    ran.snakemake(*line)
+    assert {status for status, *_ in outcomes(ran).values()} == {"ok"}
+    assert "Nothing to be done" in ran.snakemake(*line).stdout
 
 
 def test_inductor_compiles_before_a_fork_and_starts_threads_after_it(environments):
@@ -168,29 +215,30 @@ def test_forked_processes_run_the_backward_pass_of_a_compiled_model(environments
     assert set(result["ended"]) == {0}
 
 
-def test_a_kill_costs_a_row_at_most_and_the_group_alone_is_repeated(ran, run):
-    """Of a member, of the coordinator, and of Snakemake."""
-    line = (*LINE, *ONE, "measure={budget_s: 10, generations: 3}")
-    snakemake = run(line)
+def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):
+    snakemake, line = run(12)
     for one in members(ran):
         one.kill()
     assert snakemake.wait(timeout=300) == 0
     assert outcomes(ran)["iree"] == ("crashed", "time", "SIGKILL")
     assert outcomes(ran)["eager"][0] == "ok"
     assert eager_ms(ran, "conv") > 0
-    assert_only_the_group_is_due(ran, line)
+    assert_nothing_runs_in(ran.path)
+    assert_only_the_group_is_repeated(ran, line)
 
-    snakemake = run(line)
+
+def test_a_coordinator_that_is_killed_leaves_nothing_running_and_no_timing(ran, run):
+    snakemake, line = run(11)
     [coordinator] = [one for one in here(ran) if "scripts.stages.time_group" in (one.info["cmdline"] or [])]  # fmt: skip
     coordinator.kill()
     assert snakemake.wait(timeout=300) != 0
-    assert_only_the_group_is_due(ran, line)
+    assert_nothing_runs_in(ran.path)
+    assert_only_the_group_is_repeated(ran, line)
 
-    snakemake = run(line)
+
+def test_a_run_that_is_killed_leaves_nothing_running_and_repeats_the_group(ran, run):
+    snakemake, line = run(10)
     snakemake.kill()
     snakemake.wait()
-    assert_only_the_group_is_due(ran, line)
-
-    ran.snakemake(*line)
-    assert {status for status, *_ in outcomes(ran).values()} == {"ok"}
-    assert "Nothing to be done" in ran.snakemake("-n", *line).stdout
+    assert_nothing_runs_in(ran.path)
+    assert_only_the_group_is_repeated(ran, line)

@@ -21,7 +21,7 @@ LINE = (
     "8",
     "results/latency.csv",
     "--config",
-    "frontends=torchmlir-torch",
+    "frontends=torchmlir-stablehlo,torchmlir-torch",
 )
 
 
@@ -63,7 +63,7 @@ def test_a_run_killed_again_and_again_ends_like_one_left_alone(make_run):
 
     killed.snakemake(*LINE)
     assert without_timings(killed) == without_timings(quiet)
-    assert [r["status"] for r in killed.rows()].count("ok") == 2
+    assert [r["status"] for r in killed.rows()].count("ok") == 3
     assert "Nothing to be done" in killed.snakemake(*LINE).stdout
     assert not list(killed.path.glob("results/**/.*.partial"))
 

@@ -92,6 +92,13 @@ def test_a_broken_status_leaves_the_rule_and_says_which_file_it_is():
         assert said().startswith("a_rule status.json: not a status file")
 
 
+def test_a_detail_of_several_lines_is_one_line():
+    ended = Outcome("error", "compile", "c", "why", "what\nelse")
+    outcome.write("status.json", ended, Usage(1.5, 1.0))
+    found = progress.finished("a_rule", ["status.json"], 2, 10)
+    assert len(found.line.splitlines()) == len(found.failure.splitlines()) == 1
+
+
 FIELDS = [field for kind in (Outcome, Usage) for field in kind.__dataclass_fields__]
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(10**400),
