@@ -5,13 +5,12 @@ Run it with the Python of the torch-mlir environment.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from scripts.core import exits
+from scripts.core import exits, options
 from scripts.core.tensors import TensorType
 from scripts.exporters import torch_mlir as exporter
 from scripts.features.operators.batch import batch_worker
@@ -23,10 +22,7 @@ from scripts.lowering.stablehlo import for_iree
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.lower_operators", description=__doc__
-    )
-    batch_worker.add_arguments(parser)
+    args = options.parse(batch_worker.Options)
     normaliser, decompositions = Normaliser(), get_decomposition_table()
 
     def lower(payload: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -41,7 +37,7 @@ def main() -> None:
         linked = link(*_with_arguments(text, call)).decode()
         Path(payload["out"]).write_text(normaliser.normalise(linked, "main"), encoding="utf-8")
 
-    batch_worker.serve(parser.parse_args(), lower)
+    batch_worker.serve(args, lower)
 
 
 def _with_arguments(text: str, call: Call) -> tuple[Lowered, list[TensorType]]:

@@ -129,6 +129,36 @@ def in_environment(python: Path, module: str, *arguments: object, case: object =
     return json.loads(done.stdout.splitlines()[-1])
 
 
+class Answering:
+    """A process of a script of the tests, with an environment's Python, that answers one case after the other: it takes
+    seconds to start."""
+
+    def __init__(self, python: Path, module: str) -> None:
+        self._process = subprocess.Popen(
+            [str(python), "-m", f"tests.pipeline.{module}"],
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Answering:
+        return self
+
+    def __call__(self, case: object) -> Any:
+        """What the script prints as `{"answer": …}` when it is given a line of JSON."""
+        print(json.dumps(case), file=self._process.stdin, flush=True)
+        # Libraries print notes of their own.
+        for line in self._process.stdout or ():
+            if line.startswith('{"answer"'):
+                return json.loads(line)["answer"]
+        pytest.fail(f"{case}: the process ended with {self._process.wait()}; its stderr says why")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=60)
+
+
 def keep_models(checkout: Checkout, *names: str) -> None:
     """Leave only these model files in the matrix."""
     for file in (checkout.path / "models").glob("*.py"):

@@ -108,11 +108,11 @@ def _devices() -> Iterator[Finding]:
             if runtime.is_file() and library
             else ""
         )
-        found = listed or (f"driver library {library}" if library else "no driver library")
+        drivers = listed or (f"driver library {library}" if library else "no driver library")
         if driver := _driver(kind):
-            found += f", driver {driver}"
+            drivers += f", driver {driver}"
         advice = "" if library else f"programs for {backend.name} are compiled and not run"
-        yield Finding(f"device: {kind}", found, advice)
+        yield Finding(f"device: {kind}", drivers, advice)
 
 
 def _driver(kind: str) -> str:

@@ -65,7 +65,7 @@ def clean() -> None:
 
 def _short(
     description: str | None,
-    made: Callable[[argparse.Namespace], list[str]],
+    targets: Callable[[argparse.Namespace], list[str]],
     choices: Sequence[str] = (),
 ) -> None:
     """A verb that is a target of Snakemake, with one of `choices` as its argument."""
@@ -73,7 +73,7 @@ def _short(
     parser = argparse.ArgumentParser(description=description)
     if choices:
         parser.add_argument("what", choices=choices)
-    snakemake(["--cores", "all", *made(parser.parse_args(own)), *further])
+    snakemake(["--cores", "all", *targets(parser.parse_args(own)), *further])
 
 
 def words(args: argparse.Namespace) -> list[str]:

@@ -30,30 +30,30 @@ def of(path: Path) -> Digest:
         return _of(file)
 
 
-def difference(path: Path, made: Digest) -> str:
+def difference(path: Path, recorded: Digest) -> str:
     """How a file differs from its digest; "" if it does not."""
     try:
         with FileIO(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if size != made.bytes:
-                return f"it has {size} bytes and was made with {made.bytes}"
-            if _of(file) != made:
+            if size != recorded.bytes:
+                return f"it has {size} bytes and was made with {recorded.bytes}"
+            if _of(file) != recorded:
                 return f"its {size} bytes are not the ones that were made (CRC-32)"
     except OSError as error:
         return f"it cannot be read ({error.strerror})"
     return ""
 
 
-def has_size(path: str, made: Digest) -> bool:
+def has_size(path: str, recorded: Digest) -> bool:
     """Whether a file has the size of its digest. Raises OSError.
 
     If the size seems to differ, the file is opened and checked again: NFS may report an old size until
     then (nfs(5), close-to-open cache consistency).
     """
-    if os.stat(path).st_size == made.bytes:
+    if os.stat(path).st_size == recorded.bytes:
         return True
     with FileIO(path) as file:
-        return os.fstat(file.fileno()).st_size == made.bytes
+        return os.fstat(file.fileno()).st_size == recorded.bytes
 
 
 def _of(file: FileIO) -> Digest:

@@ -44,11 +44,11 @@ def cache_bytes() -> int:
 
 def _listed(text: str) -> list[int]:
     """The numbers of a kernel's list: `0-2,8`."""
-    found: list[int] = []
+    cpus: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
 
 
 def _text(path: Path) -> str:
@@ -77,8 +77,8 @@ def cpu_features() -> str:
         *("vendor_id", "cpu family", "model", "stepping", "flags"),  # x86
         *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),  # Arm
     )
-    found = (f"{name} {value}" for name, value in _cpuinfo().items() if name in wanted)
-    return "; ".join(found) or cpu_name()
+    features = (f"{name} {value}" for name, value in _cpuinfo().items() if name in wanted)
+    return "; ".join(features) or cpu_name()
 
 
 @functools.cache

@@ -61,13 +61,13 @@ def descendants(pid: int) -> list[int]:
         import psutil  # kernels without CONFIG_PROC_CHILDREN
 
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    found: list[int] = []
+    pids: list[int] = []
     todo = [pid]
     while todo:
         children = _children(todo.pop())
-        found += children
+        pids += children
         todo += children
-    return found
+    return pids
 
 
 def same_program(pid: int) -> list[int]:
@@ -85,13 +85,13 @@ def same_program(pid: int) -> list[int]:
 
 def _children(pid: int) -> list[int]:
     """The children of every thread of a process; none once it is gone, at whatever moment."""
-    found: list[int] = []
+    children: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
                 listed = Path(f"/proc/{pid}/task/{thread}/children").read_text()
-                found += [int(child) for child in listed.split()]
-    return found
+                children += [int(child) for child in listed.split()]
+    return children
 
 
 def resident_mb(pids: Iterable[int], shared_once: bool = False) -> float:

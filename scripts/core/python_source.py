@@ -19,35 +19,35 @@ def closure(
     `follow(name)` decides whether an imported module is included. Raises SyntaxError or ValueError,
     with the file's name, if a file is not valid Python.
     """
-    found: dict[str, list[Path]] = {}
+    imports: dict[str, list[Path]] = {}
     todo = list(modules)
     while todo:
         name = todo.pop()
-        if name in found:
+        if name in imports:
             continue
         path = root.joinpath(*name.split("."))
         files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
-        found[name] = [file for file in files if file.is_file()]
+        imports[name] = [file for file in files if file.is_file()]
         # Importing a.b runs a/__init__.py first.
         wanted = [name.rpartition(".")[0]]
-        for file in found[name]:
+        for file in imports[name]:
             wanted += names(file, name)
         todo += [name for name in wanted if name and follow(name)]
-    return frozenset(file for files in found.values() for file in files)
+    return frozenset(file for files in imports.values() for file in files)
 
 
 def names(path: Path, module: str) -> list[str]:
     """Dotted names of the modules that the file of `module` may import; for `from a import b`, a and a.b."""
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    found: list[str] = []
+    modules: list[str] = []
     for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             source = [*above, *([node.module] if node.module else [])]
-            found += [".".join(source), *(".".join([*source, a.name]) for a in node.names)]
-    return [name for name in found if name]
+            modules += [".".join(source), *(".".join([*source, a.name]) for a in node.names)]
+    return [name for name in modules if name]
 
 
 def literal(path: str | Path, name: str, otherwise: Any) -> Any:

@@ -154,8 +154,8 @@ def compile_flags(
 
 def release_of(version: str) -> tuple[int, int] | None:
     """Return the release of a version of IREE: (3, 12) of `3.12.0rc20260917`; None if it names none."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else None
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return (int(numbers[1]), int(numbers[2])) if numbers else None
 
 
 def renamed(flags: Sequence[str], release: str) -> list[str]:

@@ -19,9 +19,9 @@ _PROGRAMS = ("iree/compiler/_mlir_libs", "iree/_runtime_libs")
 def tool(name: str) -> str:
     """Return the path of a tool in this environment, or else on PATH. Exits if there is none."""
     beside = Path(sysconfig.get_path("scripts")) / name
-    found = program(name, Path(sys.prefix)) or beside
-    if found.exists():
-        return str(found)
+    tool = program(name, Path(sys.prefix)) or beside
+    if tool.exists():
+        return str(tool)
     on_path = shutil.which(name)
     if on_path is None:
         exits.fail(f"{name} is neither in the folder of {sys.executable} nor on PATH")
@@ -81,8 +81,8 @@ def parse_problem(program: Path) -> str:
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 0:
         return ""
-    found = _ERROR.search(done.stderr)
-    return found["message"].strip() if found else f"iree-opt ended with {done.returncode}"
+    error = _ERROR.search(done.stderr)
+    return error["message"].strip() if error else f"iree-opt ended with {done.returncode}"
 
 
 def version(compiler: Path) -> str:
@@ -114,11 +114,11 @@ def compiler_of(environment: Path) -> Path | None:
 
 def identified(text: str) -> str:
     """Return version and commit of what iree-compile says: `3.13.0rc20261016 @ 89ece87b8985`; "" if it has none."""
-    found = _IDENTITY.search(text)
-    if found is None:
+    identity = _IDENTITY.search(text)
+    if identity is None:
         return ""
-    commit = found["commit"]
-    return f"{found['version']} @ {commit[:12]}" if commit else found["version"]
+    commit = identity["commit"]
+    return f"{identity['version']} @ {commit[:12]}" if commit else identity["version"]
 
 
 def release(compiler: Path) -> str:

@@ -109,17 +109,17 @@ def _verification(
     if names and len(outputs) != len(names):
         names = None  # which is reported as another number of outputs
     expected = check.expected()
-    found = verify(compared, expected, check.tolerance, names)
+    verification = verify(compared, expected, check.tolerance, names)
     if names:
-        found = train_results.require_changes(found, compared, expected)
-        return _follow_training(found, outputs, module, inputs, check, threads)
+        verification = train_results.require_changes(verification, compared, expected)
+        return _follow_training(verification, outputs, module, inputs, check, threads)
 
     def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for other inputs of the same types as the reference's."""
         pairs = zip(arrays, signature.inputs, strict=True)
         return session.call([tensors.as_native(array, kind.dtype) for array, kind in pairs])[0]
 
-    return follow_generation(found, again, inputs, signature)
+    return follow_generation(verification, again, inputs, signature)
 
 
 def _follow_training(
@@ -140,11 +140,13 @@ def _follow_training(
         session.close()
         return outputs
 
-    found = train_results.follow(passed, outputs, step, check.read_signature(), losses)
-    pairs = zip(found.losses or (), found.golden_losses or (), strict=True)
+    followed = train_results.follow(passed, outputs, step, check.read_signature(), losses)
+    pairs = zip(followed.losses or (), followed.golden_losses or (), strict=True)
     for number, (loss, golden) in enumerate(pairs, 1):
         shown = "not finite" if loss is None else f"{loss:.7g}"
         print(f"step {number}: loss {shown}, in eager mode {golden:.7g}")
-    if found.train_expected:
-        print(f"{found.train_steps} of {found.train_expected} training steps: {found.code}")
-    return found
+    if followed.train_expected:
+        print(
+            f"{followed.train_steps} of {followed.train_expected} training steps: {followed.code}"
+        )
+    return followed

@@ -47,19 +47,19 @@ def features(dump: str, path: str) -> dict[str, str]:
 
     `dump`: the output of the tool for all devices. Raises ValueError if this device is not in it.
     """
-    found: dict[str, dict[str, str]] = {}
+    by_path: dict[str, dict[str, str]] = {}
     current: dict[str, str] = {}
     for line in dump.splitlines():
         key, _, value = line.partition(": ")
         if key == "path":
-            current = found.setdefault(value.strip(), {})
+            current = by_path.setdefault(value.strip(), {})
         elif key in ("features", "subgroup"):
             current |= dict(re.findall(r"(\w+)=(\S+)", value))
-    if not found.get(path):
+    if not by_path.get(path):
         raise ValueError(
-            f"--dump_devices={DRIVER} has no features of {path!r}; it has {list(found)}"
+            f"--dump_devices={DRIVER} has no features of {path!r}; it has {list(by_path)}"
         )
-    return found[path]
+    return by_path[path]
 
 
 def _missing(profile: str, has: Mapping[str, str]) -> Iterator[str]:

@@ -161,7 +161,7 @@ class Cell:
     def toolchain(self) -> str:
         """The toolchain that it is of, by its target, frontend or environment (matrix/toolchains.py)."""
         named = (toolchains.of(name) for name in (self.target, self.frontend, self.env))
-        return next((one for one in named if one != toolchains.PINNED), toolchains.PINNED)
+        return next((name for name in named if name != toolchains.PINNED), toolchains.PINNED)
 
     def by_axis(self) -> dict[str, str]:
         """Values by the names of axes."""
@@ -223,8 +223,8 @@ def selects(globs: Iterable[str], *names: str) -> bool:
     globs, everything else is selected."""
     globs = tuple(globs)
 
-    def matched(found: list[str]) -> bool:
-        return any(fnmatchcase(name, glob) for glob in found for name in names)
+    def matched(globs: list[str]) -> bool:
+        return any(fnmatchcase(name, glob) for glob in globs for name in names)
 
     without = [glob[1:] for glob in globs if glob.startswith("!")]
     within = [glob for glob in globs if not glob.startswith("!")] or ["*"]

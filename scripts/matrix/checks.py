@@ -167,8 +167,8 @@ def _expect_problems(draft: Draft) -> Iterator[str]:
     of_iree = [str(row) for row in rows if row.kind is Kind.IREE]
     declared = draft.config.get("toolchains") or ()
 
-    def known_toolchain(found: re.Match[str]) -> str:
-        return "" if any(fnmatchcase(name, found[1]) for name in declared) else found[0]
+    def known_toolchain(match: re.Match[str]) -> str:
+        return "" if any(fnmatchcase(name, match[1]) for name in declared) else match[0]
 
     for pattern in expect:
         plain = re.sub(f"{toolchains.SEPARATOR}([^/]*)", known_toolchain, pattern)
@@ -197,9 +197,9 @@ def _globs(target: Target) -> Iterator[tuple[str, str, str]]:
     """Yield (key, "frontend" or "model", glob) for each glob of a target, without a leading `!`."""
     listed = [("frontends", "frontend", glob) for glob in target.frontends]
     listed += [("models", "model", glob) for glob in target.models]
-    for one in target.overrides:
-        listed.append(("overrides", "model", one.models))
-        of_override = f"overrides.{one.models}.frontends"
-        listed += [(of_override, "frontend", glob) for glob in one.frontends or ()]
+    for override in target.overrides:
+        listed.append(("overrides", "model", override.models))
+        of_override = f"overrides.{override.models}.frontends"
+        listed += [(of_override, "frontend", glob) for glob in override.frontends or ()]
     for key, kind, glob in listed:
         yield key, kind, glob.removeprefix("!")

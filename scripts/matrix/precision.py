@@ -71,8 +71,8 @@ def compute_dtype(model_dtype: str, precision: str) -> str:
     return max(model_dtype, dtype, key=DTYPES.index) if precision.startswith("amp-") else dtype
 
 
-def check(kind: str, found: str, allowed: Iterable[str]) -> None:
-    """Raise ValueError, naming all three, if `found` is not allowed."""
+def check(kind: str, value: str, allowed: Iterable[str]) -> None:
+    """Raise ValueError, naming all three, if `value` is not allowed."""
     allowed = list(allowed)
-    if found not in allowed:
-        raise ValueError(f"{kind}: found {found!r}, allowed is one of {', '.join(allowed)}")
+    if value not in allowed:
+        raise ValueError(f"{kind}: found {value!r}, allowed is one of {', '.join(allowed)}")

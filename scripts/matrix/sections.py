@@ -442,12 +442,12 @@ def _message(place: Sequence[str], errors: Sequence[Mapping[str, Any]]) -> str:
     """What was found and what is allowed; `errors`: one for each of the possible forms of the value."""
     value = errors[0]["input"]
     # YAML has values that JSON lacks, such as dates.
-    found = json.dumps(value, default=str, skipkeys=True)
-    found = found if len(found) <= 80 else found[:77] + "..."
+    shown = json.dumps(value, default=str, skipkeys=True)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
     wanted = [re.sub(r"^\w+ should | after validation.*", "", e["msg"]) for e in errors]
     expected = " ".join(e.get("ctx", {}).get("expected", "") for e in errors)
     near = difflib.get_close_matches(str(value), re.findall("'(.*?)'", expected), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     if len(place) == 1 and place[0] in SELECTABLE and errors[0]["type"].endswith("_type"):
         hint = "; on the command line, names with commas between them"
-    return f"found {found}, which should {', or '.join(dict.fromkeys(wanted))}{hint}"
+    return f"found {shown}, which should {', or '.join(dict.fromkeys(wanted))}{hint}"

@@ -56,19 +56,17 @@ class Asked(Protocol):
     replace_workflow_config: bool
 
 
-def read(
-    asked: Asked, own: str | Path, typed_in: Path | None = None
-) -> tuple[dict, dict[str, str]]:
+def read(line: Asked, own: str | Path, typed_in: Path | None = None) -> tuple[dict, dict[str, str]]:
     """Return the configuration of a run; see `load`.
 
     `own`: the workflow's file, next to the Snakefile. The files of `--configfile` are merged over
     it, or replace it (`--replace-workflow-config`).
     """
-    further = list(asked.configfiles or ())
-    replaced = asked.replace_workflow_config and (further or asked.config)
+    further = list(line.configfiles or ())
+    replaced = line.replace_workflow_config and (further or line.config)
     if replaced or (further and not Path(own).exists()):
-        return load(asked.config or {}, further, Path(own).parent, typed_in)
-    return load(asked.config or {}, [own, *further], Path(own).parent, typed_in)
+        return load(line.config or {}, further, Path(own).parent, typed_in)
+    return load(line.config or {}, [own, *further], Path(own).parent, typed_in)
 
 
 def load(
@@ -90,22 +88,22 @@ def load(
     declared: dict[str, Any] = {}
     for file in files:
         merge(declared, located(reading.read(file), Path(file).parent, root), shipped)
-    asked = dict(config)
-    if empty := [key for key, value in asked.items() if value is None and key not in TEXTS]:
+    values = dict(config)
+    if empty := [key for key, value in values.items() if value is None and key not in TEXTS]:
         raise ConfigError("\n".join(map(_empty, empty)))
     for key in (*SELECTABLE, *TEXTS, *NAMED):  # Snakemake reads `models=18` as a number
-        if isinstance(asked.get(key), bool | int | float):
-            asked[key] = str(asked[key])
-    selections = {key: asked.pop(key) for key in SELECTABLE if isinstance(asked.get(key), str)}
-    further = asked.pop("suites") if isinstance(asked.get("suites"), str) else ""
-    asked = {
+        if isinstance(values.get(key), bool | int | float):
+            values[key] = str(values[key])
+    selections = {key: values.pop(key) for key in SELECTABLE if isinstance(values.get(key), str)}
+    further = values.pop("suites") if isinstance(values.get("suites"), str) else ""
+    values = {
         key: _nested(value, reading.scalar if key in WITH_OPTIONS else _null)
-        for key, value in asked.items()
+        for key, value in values.items()
     }
-    asked = located(asked, typed_in or root, root)
-    if reading.scalar(str(asked.get("quick", declared.get("quick")))) is True:
+    values = located(values, typed_in or root, root)
+    if reading.scalar(str(values.get("quick", declared.get("quick")))) is True:
         merge(declared, {"measure": QUICK_MEASURE})
-    merge(declared, asked, shipped)
+    merge(declared, values, shipped)
     declared = {
         key: {} if value is None else value
         for key, value in declared.items()
@@ -161,7 +159,7 @@ def merge(into: dict[str, Any], new: Mapping[str, Any], shipped: Iterable[str] =
         expanded["expect"] = {p: wanted for p, wanted in expect.items() if wanted is not None}
         if isinstance(before := into.get("expect"), dict):
             into["expect"] = {p: w for p, w in before.items() if expect.get(p, w) is not None}
-    names = {_name(one.get("train")) for one in (into, new)} - {None}
+    names = {_name(config.get("train")) for config in (into, new)} - {None}
     if len(names) == 2:
         into["train"] = {key: value for key, value in into["train"].items() if key == "lr"}
     _merge(into, expanded)
@@ -178,13 +176,13 @@ def _with_defaults(kind: str, entries: Mapping[str, Any], known: Iterable[str]) 
     set_here = {name: entry for name, entry in entries.items() if entry is not None}
     left_out: dict[str, Any] = {}
     for pattern in (str(name) for name, entry in entries.items() if entry is None):
-        found = [name for name in known if fnmatchcase(name, pattern)]
-        if not found:
+        matching = [name for name in known if fnmatchcase(name, pattern)]
+        if not matching:
             raise ConfigError(
                 f"{kind}.{pattern}: found null, which leaves out what an earlier file has; there are: "
                 f"{', '.join(sorted(known)) or 'none'}"
             )
-        left_out |= {name: {"default": False} for name in found}
+        left_out |= {name: {"default": False} for name in matching}
     return left_out | set_here
 
 

@@ -99,10 +99,10 @@ class Stage:
             self.is_batch and self.wants_device
         )
 
-    def path(self, of: object, file: str = "") -> str:
+    def path(self, cell: object, file: str = "") -> str:
         """The path of a file of one of its cells (without `file`: of the folder). `of` is a cell or its
         name."""
-        return f"results/{self.folder}/{of}/{file}".removesuffix("/")
+        return f"results/{self.folder}/{cell}/{file}".removesuffix("/")
 
     def pattern(self, file: str = "") -> str:
         """The same path with wildcards, for a rule."""

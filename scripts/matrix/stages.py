@@ -93,14 +93,14 @@ _DECLARED = (
 
 def _all() -> dict[str, Stage]:
     """The stages of the core and of features, by name. One that makes failures good comes after the stage whose they are."""
-    found = list(_DECLARED)
+    declared = list(_DECLARED)
     for file in sorted(checkout.ROOT.glob("scripts/features/*/stages.py")):
         module = importlib.import_module(f"scripts.features.{file.parent.name}.stages")
         for stage in module.STAGES:
-            names = [other.name for other in found]
-            at = names.index(stage.remedies) + 1 if stage.remedies else len(found)
-            found.insert(at, stage)
-    return {stage.name: stage for stage in found}
+            names = [other.name for other in declared]
+            at = names.index(stage.remedies) + 1 if stage.remedies else len(declared)
+            declared.insert(at, stage)
+    return {stage.name: stage for stage in declared}
 
 
 STAGES = _all()
@@ -135,22 +135,22 @@ def wants_device(folder: str) -> bool:
     return any(stage.wants_device for stage in STAGES.values() if stage.folder == folder)
 
 
-def status_path(folder: str, of: object) -> str:
+def status_path(folder: str, cell: object) -> str:
     """The path of the status file of a stage and a cell, by their names in status files."""
-    return f"results/{folder}/{of}/{STATUS}"
+    return f"results/{folder}/{cell}/{STATUS}"
 
 
 def before(last: str) -> list[Stage]:
     """The stages of a chain up to the stage `last`, in order."""
-    found = [STAGES[last]]
-    while found[-1].after:
-        found.append(STAGES[found[-1].after])
-    return found[::-1]
+    stages = [STAGES[last]]
+    while stages[-1].after:
+        stages.append(STAGES[stages[-1].after])
+    return stages[::-1]
 
 
-def chain(last: str, of: Cell) -> list[tuple[Stage, Cell]]:
+def chain(last: str, cell: Cell) -> list[tuple[Stage, Cell]]:
     """The same, each with the cell on which the cell `of` depends."""
-    return [(stage, of.to(stage.kind)) for stage in before(last)]
+    return [(stage, cell.to(stage.kind)) for stage in before(last)]
 
 
 def of_row(row: Cell) -> list[tuple[Stage, Cell]]:
@@ -164,10 +164,10 @@ def made_good_by(folder: str) -> Stage | None:
     return STAGES[tried.remedies] if tried and tried.remedies else None
 
 
-def remedied(found: Iterable[tuple[Stage, Cell]]) -> list[tuple[Stage, Cell]]:
+def remedied(entries: Iterable[tuple[Stage, Cell]]) -> list[tuple[Stage, Cell]]:
     """A chain in which the stages that a remedy has made good are replaced by those that did so."""
     instead = {stage.remedies: stage for stage in STAGES.values() if stage.remedies}
-    return [(instead.get(stage.name, stage), of) for stage, of in found]
+    return [(instead.get(stage.name, stage), cell) for stage, cell in entries]
 
 
 def modules(stage: Stage, entry: Any) -> tuple[str, ...]:

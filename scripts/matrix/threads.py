@@ -15,8 +15,8 @@ _NUMBER = re.compile(r"\+([1-9][0-9]*)-threads(?=[/@]|$)")
 
 def numbers(measure: Mapping[str, Any]) -> tuple[int, ...]:
     """The list `threads` of the section `measure`; empty if it is a number or not set."""
-    found = measure.get("threads")
-    return tuple(map(int, found)) if isinstance(found, list) else ()
+    declared = measure.get("threads")
+    return tuple(map(int, declared)) if isinstance(declared, list) else ()
 
 
 def most(measure: Mapping[str, Any], otherwise: int) -> int:
@@ -31,8 +31,8 @@ def named(name: str, number: int | None) -> str:
 
 def of(name: str) -> int | None:
     """The number of threads in the name of an entry; None if it has none."""
-    found = _NUMBER.search(name)
-    return int(found[1]) if found else None
+    match = _NUMBER.search(name)
+    return int(match[1]) if match else None
 
 
 def shared(name: str) -> str:

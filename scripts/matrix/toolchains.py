@@ -43,7 +43,7 @@ class Toolchain:
 
     def takes(self, *entries: Entry) -> bool:
         """Whether these entries belong together in this toolchain: each is its own, or shared by it."""
-        return all(one.env == self.of_env(base(one.env)) for one in entries)
+        return all(entry.env == self.of_env(base(entry.env)) for entry in entries)
 
 
 def base(name: str) -> str:

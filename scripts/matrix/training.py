@@ -30,14 +30,14 @@ ARGUMENTS = {
 def problems(train: Mapping[str, Any]) -> list[str]:
     """Error messages about an entry `train` that torch.optim would refuse in every training step."""
     name = train.get("name", Optimizer.name)
-    found = [
+    lines = [
         f"train.{key}: {reading.unknown(f'argument of {name}', key, ARGUMENTS[name])}"
         for key in train
         if key not in ("name", *ARGUMENTS[name])
     ]
     if name == "SGD" and train.get("nesterov") and not train.get("momentum"):
-        found.append("train.nesterov: found true, expected with a momentum above 0")
-    return found
+        lines.append("train.nesterov: found true, expected with a momentum above 0")
+    return lines
 
 
 def path(frontend: str) -> str:

@@ -107,16 +107,16 @@ def attempts(
     A remedy that changes nothing, or needs a frontend that is not among `frontends`, is left out. One that
     gives the variant of an earlier one is left out too: its reasons are added to those of the earlier one.
     """
-    found: dict[Variant, Attempt] = {}
+    by_variant: dict[Variant, Attempt] = {}
     for remedy in remedies:
         tried = remedy.applied(asked)
         if tried == asked or tried.frontend not in {asked.frontend, *frontends}:
             continue
-        if before := found.get(tried):
+        if before := by_variant.get(tried):
             reasons = tuple(dict.fromkeys((*before.reasons, *remedy.reasons)))
-            found[tried] = msgspec.structs.replace(before, reasons=reasons)
+            by_variant[tried] = msgspec.structs.replace(before, reasons=reasons)
         else:
-            found[tried] = Attempt(
+            by_variant[tried] = Attempt(
                 remedy.name, tried.frontend, tried.opt_level, tried.flags, remedy.reasons
             )
-    return list(found.values())
+    return list(by_variant.values())

@@ -52,23 +52,23 @@ class Field:
 
     def of(self, record: Mapping[str, Any]) -> Any:
         """The value for the CSV, or None. A list becomes one text."""
-        found = self.value(record) if self.value else lookup(record, self.path)
-        if isinstance(found, list):
-            found = "; ".join(map(str, found))
-        return None if found == "" else found
+        value = self.value(record) if self.value else lookup(record, self.path)
+        if isinstance(value, list):
+            value = "; ".join(map(str, value))
+        return None if value == "" else value
 
 
 def lookup(record: Mapping[str, Any], path: str) -> Any:
     """The value at a dotted path; None if a part of the path is missing."""
-    found: Any = record
+    value: Any = record
     for key in path.split("."):
-        found = (found or {}).get(key)
-    return found
+        value = (value or {}).get(key)
+    return value
 
 
 def columns(table: Iterable[Field]) -> list[Field]:
     """The columns of latency.csv, in order."""
-    return [one for one in table if one.column]
+    return [field for field in table if field.column]
 
 
 def chosen(table: Iterable[Field], *paths: str) -> tuple[Field, ...]:
@@ -76,23 +76,25 @@ def chosen(table: Iterable[Field], *paths: str) -> tuple[Field, ...]:
 
     Raises KeyError for a path that the table does not have.
     """
-    by_path = {one.path: one for one in table if one.path}
+    by_path = {field.path: field for field in table if field.path}
     return tuple(by_path[path] for path in paths)
 
 
 def row(record: Mapping[str, Any], table: Iterable[Field]) -> dict[str, Any]:
     """The flat CSV row of a record, by column."""
-    return {one.column: one.of(record) for one in columns(table)}
+    return {field.column: field.of(record) for field in columns(table)}
 
 
 def dtypes(table: Iterable[Field]) -> dict[str, str]:
     """The pandas dtype of each column."""
-    return {one.column: one.kind.dtype for one in columns(table)}
+    return {field.column: field.kind.dtype for field in columns(table)}
 
 
 def names(table: Iterable[Field], section: str) -> list[str]:
     """The names of the fields directly in a section: `load_ms` of `run.load_ms`."""
-    return [one.path.rpartition(".")[2] for one in table if one.path.rpartition(".")[0] == section]
+    return [
+        field.path.rpartition(".")[2] for field in table if field.path.rpartition(".")[0] == section
+    ]
 
 
 def pattern(path: str) -> str:
@@ -106,20 +108,23 @@ def schema(table: Iterable[Field], rules: str = "record") -> dict[str, Any]:
     root = schemas.read(rules)
     inside = {"": root}
     choices = schemas.values()
-    for one in sorted((one for one in table if one.path), key=lambda one: one.path.count(".")):
-        above, _, name = one.path.rpartition(".")
-        null = [None] if one.nullable else []
-        if one.choices:
-            body: dict[str, Any] = {"enum": [*choices[one.choices], *null]}
+    for declared in sorted(
+        (declared for declared in table if declared.path),
+        key=lambda declared: declared.path.count("."),
+    ):
+        above, _, name = declared.path.rpartition(".")
+        null = [None] if declared.nullable else []
+        if declared.choices:
+            body: dict[str, Any] = {"enum": [*choices[declared.choices], *null]}
         else:
-            kind = one.kind.json_type
+            kind = declared.kind.json_type
             # The fields inside are added to the copy.
-            body = {"type": [kind, "null"] if null else kind} | copy.deepcopy(dict(one.checks))
+            body = {"type": [kind, "null"] if null else kind} | copy.deepcopy(dict(declared.checks))
         names, key = ("patternProperties", pattern(name)) if "<" in name else ("properties", name)
         inside[above].setdefault(names, {})[key] = body
-        if not one.optional:
+        if not declared.optional:
             inside[above].setdefault("required", []).append(name)
-        inside[one.path] = body
-        if one.kind is LIST:
-            inside[f"{one.path}[]"] = body.setdefault("items", {})
+        inside[declared.path] = body
+        if declared.kind is LIST:
+            inside[f"{declared.path}[]"] = body.setdefault("items", {})
     return root

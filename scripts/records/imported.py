@@ -61,15 +61,15 @@ def place(results: Path, measured: Measured) -> Path:
 
 def rows(results: Path = Path("results")) -> list[dict[str, Any]]:
     """The rows of all imported records. Raises ValueError, with the name of the file and what to do."""
-    found = []
+    imported_rows = []
     for path in map(Path, outputs.imported(results)):
         try:
-            found.append(row(atomic.read_json(path), str(path)))
+            imported_rows.append(row(atomic.read_json(path), str(path)))
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: {error}; import the record again, or delete the file"
             ) from error
-    return found
+    return imported_rows
 
 
 def row(data: Any, log: str) -> dict[str, Any]:
@@ -87,24 +87,24 @@ def read(data: Any) -> Measured:
             f"not a record.json of format {FORMAT} of a bundle of vmfbench bundle --measure"
         )
     try:
-        found = msgspec.convert(data, Measured)
+        measured = msgspec.convert(data, Measured)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
     for key, stage in (("verified", VERIFY), ("timing", TIME)):
         if data[key] is not None and (what := stage_files.problem(stages.STAGES[stage], data[key])):
             raise ValueError(f"{key}: {what}")
-    if found.returncode == 0:
-        if not found.verified or not found.timing or MEMBER not in found.timing.members:
+    if measured.returncode == 0:
+        if not measured.verified or not measured.timing or MEMBER not in measured.timing.members:
             raise ValueError("it is verified and has no timing")
         if what := stage_files.contradiction(data["verified"], outcome.OK):
             raise ValueError(f"verified: {what}")
-    return found
+    return measured
 
 
 def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, Any]:
     """The row. `values`: those of the verification as they were written."""
-    found = copy.deepcopy(measured.row)
-    experiment, name = found["experiment"], measured.name
+    row = copy.deepcopy(measured.row)
+    experiment, name = row["experiment"], measured.name
     # A target of another toolchain has an `@` already.
     target = experiment["target"]
     experiment |= {"target": f"{target}{'+' if '@' in target else '@'}{name}", "imported": name}
@@ -117,42 +117,42 @@ def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, A
             timing, f"{measured.cell}@{name}", MEMBER,
             experiment["test"], experiment["phase"], experiment["batch_size"], None,
         )  # fmt: skip
-    found |= {
+    row |= {
         "outcome": {
             key: getattr(ended, key) for key in fields.names(FIELDS, "outcome") if key != "stale"
         },
         "verification": values.get("verification") or {"code": unmeasured.unmeasured(ended)},
         "latency": latency,
-        "runs": [asdict(one) for one in verified.runs] or None if verified else None,
+        "runs": [asdict(run) for run in verified.runs] or None if verified else None,
         "run": {key: values.get(key) for key in fields.names(FIELDS, "run")}
         | {"max_rss_mb": (member and member.peak_rss_mb) or values.get("max_rss_mb")},
-        "versions": found["versions"] | values.get("versions", {}),
+        "versions": row["versions"] | values.get("versions", {}),
         "imported": {"system": measured.system, "cores": measured.cores},
     }
-    found.pop("work", None)
-    _check_schema(found)
-    return found
+    row.pop("work", None)
+    _check_schema(row)
+    return row
 
 
 def _ended(measured: Measured, timed: MemberTiming | None, log: str) -> Outcome:
     """The outcome: that of the verification, or of a timing that failed."""
-    found = timed if measured.returncode == 0 else diagnose(measured.returncode, measured.log)
-    assert found is not None  # `read` has looked
+    ending = timed if measured.returncode == 0 else diagnose(measured.returncode, measured.log)
+    assert ending is not None  # `read` has looked
     return Outcome(
-        status=found.status,
-        stage=TIME if found is timed and found.status != outcome.OK else VERIFY,
+        status=ending.status,
+        stage=TIME if ending is timed and ending.status != outcome.OK else VERIFY,
         cell=measured.cell,
-        reason=found.reason,
-        detail=found.detail,
+        reason=ending.reason,
+        detail=ending.detail,
         log=log,
         command="python -m scripts.stages.measure_elsewhere",
         fingerprint=measured.fingerprint,
     )
 
 
-def _check_schema(found: Mapping[str, Any]) -> None:
+def _check_schema(row: Mapping[str, Any]) -> None:
     """Raise ValueError if a row does not follow the schema of records, once it is compared with others."""
-    whole = copy.deepcopy(dict(found))
+    whole = copy.deepcopy(dict(row))
     whole["work"] = limits.section(whole, None, [])
     speedups.add_speedups([whole])
     for error in jsonschema.Draft202012Validator(fields.schema(FIELDS)).iter_errors(whole):

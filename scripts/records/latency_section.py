@@ -73,7 +73,7 @@ def _noise(timing: GroupTiming, number: int) -> float | None:
 
 def figures(values_ms: Sequence[float]) -> dict[str, Any]:
     """The latency of a row in milliseconds, and the ends of its interval; None if there is none."""
-    known = ratios.of_logs([math.log(one) for one in values_ms])
+    known = ratios.of_logs([math.log(ms) for ms in values_ms])
     interval = known.interval() if known else None
     return {
         "ms": math.exp(ratios.log_mean(values_ms)),
@@ -95,10 +95,10 @@ def doubt(
     if control and (control.low > 1 or control.high < 1):
         return f"two processes of {part.control} differ by a factor of {control.ratio:.3f}: the machine was not fit"
     if own.anchor_ms:
-        found = ratios.paired(own.anchor_ms, own.values_ms, noise)
+        ratio = ratios.paired(own.anchor_ms, own.values_ms, noise)
     else:
-        found = ratios.of_logs([math.log(value) for value in own.values_ms])
-    if not found or found.interval().half_width <= WIDE:
+        ratio = ratios.of_logs([math.log(value) for value in own.values_ms])
+    if not ratio or ratio.interval().half_width <= WIDE:
         return ""
     causes = []
     if timing.foreign > OTHERS:

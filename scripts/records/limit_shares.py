@@ -23,7 +23,7 @@ def read(devices: Iterable[str], root: Path = Path()) -> list[MachineLimits]:
     if not stage:
         return []
     paths = [root / stage.path(device, machine_limits.FILE) for device in devices]
-    return [found for path in paths if (found := MachineLimits.read(path))]
+    return [limits for path in paths if (limits := MachineLimits.read(path))]
 
 
 def of_row(record: Record, limits: Sequence[MachineLimits]) -> MachineLimits | None:
@@ -31,38 +31,40 @@ def of_row(record: Record, limits: Sequence[MachineLimits]) -> MachineLimits | N
     if speedups.machine_of(record):
         return None
     run = record["run"]
-    return next((one for one in limits if one.is_of(run["device_name"], run["threads"])), None)
+    return next(
+        (device for device in limits if device.is_of(run["device_name"], run["threads"])), None
+    )
 
 
 def section(
     record: Record, counted: Mapping[str, Any] | None, limits: Sequence[MachineLimits]
 ) -> dict[str, Any]:
     """The section `work` of a record. `counted`: the work of a call by its signature; None if it is not known."""
-    found: dict[str, Any] = dict.fromkeys(_ALL)
+    values: dict[str, Any] = dict.fromkeys(_ALL)
     latency, cast = record["latency"], record["experiment"]["precision"] != "none"
     if counted:
-        found["gflop"] = counted["flop"] / 1e9
+        values["gflop"] = counted["flop"] / 1e9
         if not cast:
-            found["moved_bytes"] = sum(counted[key] for key in _MOVED)
+            values["moved_bytes"] = sum(counted[key] for key in _MOVED)
     if not latency:
-        return found
+        return values
     if not counted:
-        return found | {"no_limit_share": NOT_COUNTED}
-    found["gflop_per_s"] = found["gflop"] / latency["ms"] * 1e3
+        return values | {"no_limit_share": NOT_COUNTED}
+    values["gflop_per_s"] = values["gflop"] / latency["ms"] * 1e3
     if cast:
         what = f"the bytes are known for the model's own dtype, not for {record['experiment']['precision']}"
-        return found | {"no_limit_share": what}
-    found["gb_per_s"] = found["moved_bytes"] / latency["ms"] / 1e6
+        return values | {"no_limit_share": what}
+    values["gb_per_s"] = values["moved_bytes"] / latency["ms"] / 1e6
     if why := _other_precision(record):
-        return found | {"no_limit_share": why}
+        return values | {"no_limit_share": why}
     of_device = of_row(record, limits)
     if of_device is None:
-        return found | {"no_limit_share": _no_limits(record, limits)}
+        return values | {"no_limit_share": _no_limits(record, limits)}
     dtype = record["experiment"]["dtype"]
-    found |= share(of_device, counted["flop"], found["moved_bytes"], dtype, latency)
-    if found["no_limit_share"]:
-        found["no_limit_share"] += _rewritten(record)
-    return found
+    values |= share(of_device, counted["flop"], values["moved_bytes"], dtype, latency)
+    if values["no_limit_share"]:
+        values["no_limit_share"] += _rewritten(record)
+    return values
 
 
 _MOVED = ("weight_bytes", "input_bytes", "output_bytes")
@@ -93,14 +95,18 @@ def _no_limits(record: Record, limits: Sequence[MachineLimits]) -> str:
     number = threads.of(record["experiment"].get("target") or "")
     with_threads = f" with {run['threads']} threads" if run["threads"] else ""
     where = f"{run['device_name']}{with_threads}"
-    measured = [one for one in limits if one.device == kind and number in (None, one.threads)]
+    measured = [
+        device_limits
+        for device_limits in limits
+        if device_limits.device == kind and number in (None, device_limits.threads)
+    ]
     if not measured:
         device = threads.named(kind, number)
         status = stages.status_path("machine_limits", device)
         return f"the limits of {where} were not measured ({status})"
-    one = measured[0]
-    with_threads = f" with {one.threads} threads" if one.threads else ""
-    return f"measured on {where}, but the limits are those of {one.device_name}{with_threads}"
+    nearest = measured[0]
+    with_threads = f" with {nearest.threads} threads" if nearest.threads else ""
+    return f"measured on {where}, but the limits are those of {nearest.device_name}{with_threads}"
 
 
 def share(
@@ -114,7 +120,7 @@ def share(
     seconds, by = limits.least_seconds(flop, moved, dtype)
     least_ms = seconds * 1e3
     fast, slow = latency["low_ms"], latency["high_ms"]
-    found: dict[str, Any] = dict.fromkeys(_SHARE) | {"limit_ms": least_ms, "limited_by": by}
+    values: dict[str, Any] = dict.fromkeys(_SHARE) | {"limit_ms": least_ms, "limited_by": by}
     longest = slow or latency["ms"]
     if least_ms > longest:
         amounts = {MEMORY: f"{moved / 1e6:.3g} MB", COMPUTE: f"{flop / 1e9:.3g} GFLOP"}
@@ -122,8 +128,8 @@ def share(
             f"a call takes at most {longest:.3g} ms, but {limits.device_name} needs {least_ms:.3g} ms for {amounts[by]}:"
             " the count or the limits are wrong"
         )
-        return found | {"no_limit_share": what}
-    found["limit_share"] = least_ms / latency["ms"]
+        return values | {"no_limit_share": what}
+    values["limit_share"] = least_ms / latency["ms"]
     if fast and slow:
-        found |= {"limit_share_low": least_ms / slow, "limit_share_high": least_ms / fast}
-    return found
+        values |= {"limit_share_low": least_ms / slow, "limit_share_high": least_ms / fast}
+    return values

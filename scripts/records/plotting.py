@@ -57,8 +57,8 @@ def nothing(axes: Axes, why: str) -> Figure:
     """A figure that says why it is empty."""
     axes.set_title(why)
     axes.set_axis_off()
-    found: Figure = axes.figure
-    return found
+    figure: Figure = axes.figure
+    return figure
 
 
 def save(draw: Callable[[], Figure], path: Path) -> None:

@@ -69,7 +69,8 @@ class Provenance:
     def with_what(self) -> list[str]:
         """Such as `IREE 3.13.0`, for each package."""
         return [
-            f"{name} {', '.join(sorted(found))}" for name, found in sorted(self.versions.items())
+            f"{name} {', '.join(sorted(numbers))}"
+            for name, numbers in sorted(self.versions.items())
         ]
 
     def _add_versions(self, record: Record) -> None:
@@ -93,23 +94,29 @@ class Provenance:
             if low is not None:
                 self.decided += Interval(value, low, high).verdict != UNDECIDED
 
-    def _add_entries(self, of: Mapping[str, Any]) -> None:
-        if of["runtime"] != "iree":
-            own = "" if of["precision"] == "none" else of["precision"]
-            compile_ = pairs(of.get("compile") or {})
-            words = (of["runtime"], of["device"], own, of["xla_flags"], compile_)
-            self._add_entry("baselines", of["target"] or of["runtime"], *words)
+    def _add_entries(self, experiment: Mapping[str, Any]) -> None:
+        if experiment["runtime"] != "iree":
+            own = "" if experiment["precision"] == "none" else experiment["precision"]
+            compile_ = pairs(experiment.get("compile") or {})
+            words = (
+                experiment["runtime"],
+                experiment["device"],
+                own,
+                experiment["xla_flags"],
+                compile_,
+            )
+            self._add_entry("baselines", experiment["target"] or experiment["runtime"], *words)
             return
-        options = pairs(of.get("exporter_options") or {})
-        self._add_entry("frontends", of["frontend"], of.get("exporter"), options)
-        flags = " ".join(of.get("flags") or ())
-        arch, level = of.get("arch"), of.get("opt_level")
-        self._add_entry("targets", of["target"], of["backend"], arch, level, flags)
+        options = pairs(experiment.get("exporter_options") or {})
+        self._add_entry("frontends", experiment["frontend"], experiment.get("exporter"), options)
+        flags = " ".join(experiment.get("flags") or ())
+        arch, level = experiment.get("arch"), experiment.get("opt_level")
+        self._add_entry("targets", experiment["target"], experiment["backend"], arch, level, flags)
 
     def _add_entry(self, kind: str, name: str, *words: str | None) -> None:
-        found = self.entries.setdefault(kind, {}).setdefault(name, [])
-        if (shown := ", ".join(filter(None, words))) not in found:
-            found.append(shown)
+        descriptions = self.entries.setdefault(kind, {}).setdefault(name, [])
+        if (shown := ", ".join(filter(None, words))) not in descriptions:
+            descriptions.append(shown)
 
 
 def options_of(record: Record) -> str:

@@ -47,26 +47,26 @@ def records(matrix: Matrix, root: Path = Path(), further: Iterable[dict] = ()) -
 
     Raises ValueError if the file with the limits of a device has another form.
     """
-    found = [iree_record(root, matrix, *cell) for cell in matrix.cells()]
-    found += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
-    found += further
-    compare(found, matrix.devices(), root)
-    return found
+    all_records = [iree_record(root, matrix, *cell) for cell in matrix.cells()]
+    all_records += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
+    all_records += further
+    compare(all_records, matrix.devices(), root)
+    return all_records
 
 
-def compare(found: list[dict], devices: Iterable[str], root: Path) -> None:
+def compare(rows: list[dict], devices: Iterable[str], root: Path) -> None:
     """Add to records what compares them with each other and with what `devices`, by name, can do.
 
     Raises ValueError if the file with the limits of a device has another form.
     """
     measured = limits.read(devices, root)
-    for record in found:
+    for record in rows:
         is_train = record["experiment"]["test"] == training.TRAIN
         stage = stages.STAGES["gradients" if is_train else "reference"]
         model = record["model"]["name"]
         signature = stage_files.read_if_whole(root, stage, model, "signature.json")
         record["work"] = limits.section(record, signature.get("work"), measured)
-    speedups.add_speedups(found)
+    speedups.add_speedups(rows)
 
 
 def iree_record(
@@ -167,20 +167,20 @@ def add_export(
     record["experiment"] |= {"exporter": frontend.exporter, "exporter_options": frontend.options}
     export = stage_files.read_if_whole(root, stages.STAGES["export"], exported, REPORT)
     record["export"] = export
-    found = {key.removesuffix("_version"): value for key, value in export.items() if key.endswith("_version")}  # fmt: skip
+    of_exporter = {key.removesuffix("_version"): value for key, value in export.items() if key.endswith("_version")}  # fmt: skip
     declared = plugins.exporter(frontend.exporter).versions
-    versions.add(record, versions.pins(matrix, frontend.env), declared, found)
+    versions.add(record, versions.pins(matrix, frontend.env), declared, of_exporter)
 
 
 def _remedy(root: Path, module: Cell) -> dict:
     """The report of the remedies of a module, with the failure that they were tried for (`first`); {} if its
     compilation did not fail, or they have not been tried."""
-    asked = outcome.read_or_damaged(root / stages.STAGES["compile"].path(module, STATUS))
+    compiled = outcome.read_or_damaged(root / stages.STAGES["compile"].path(module, STATUS))
     report = stage_files.read_if_whole(root, stages.STAGES["remedy"], module, REPORT)
-    if not report or not asked.is_remediable:
+    if not report or not compiled.is_remediable:
         return {}
-    first = {key: getattr(asked, key) for key in ("status", "reason", "detail", "log")}
-    tried = [{key: one[key] for key in _OF_TRIED} for one in report["tried"]]
+    first = {key: getattr(compiled, key) for key in ("status", "reason", "detail", "log")}
+    tried = [{key: attempt[key] for key in _OF_TRIED} for attempt in report["tried"]]
     return report | {"first": first, "tried": tried}
 
 
@@ -197,7 +197,7 @@ def common_record(
     """The part of a record that IREE cells and baselines have in common; `entry` is the baseline's.
     `chain`: the stages of the row, with the remedy in place of a compilation that it has made good. `timed_stage`: the
     stage of its group."""
-    outcomes = [stage_files.ended(root, *one) for one in chain]
+    outcomes = [stage_files.ended(root, *place) for place in chain]
     verified_by, last_stage = outcomes[-1], chain[-1]
     timed_by, group = matrix.timed(row, timed_stage)
     timing: GroupTiming | None = None
@@ -209,7 +209,7 @@ def common_record(
     ran = [(verified_by, stages.modules(chain[-1][0], entry))]
     if timing:
         ran.append((stage_files.ended(root, timed_by, group), timed_by.modules))
-    is_stale = any(fingerprint.is_stale(one, fingerprint.code_of_stage(by)) for one, by in ran)
+    is_stale = any(fingerprint.is_stale(ended, fingerprint.code_of_stage(by)) for ended, by in ran)
     last, decisive = outcomes[-1], stage_files.deciding(root, outcomes)
     whole = decisive.status != outcome.DAMAGED
     measured = stage_files.read_if_whole(root, *chain[-1], VERIFICATION) if whole else {}
@@ -256,21 +256,21 @@ def _reference(root: Path, model: Model) -> dict:
     signature = stage_files.read_if_whole(
         root, stages.STAGES["reference"], model.name, "signature.json"
     )
-    found = {key: signature[key] for key in _OF_SIGNATURE if signature.get(key)}
-    return found | {"digests": _digests(root, model)} if signature else {}
+    values = {key: signature[key] for key in _OF_SIGNATURE if signature.get(key)}
+    return values | {"digests": _digests(root, model)} if signature else {}
 
 
 def _digests(root: Path, model: Model) -> dict[str, str]:
     """The digests of the model's weights and inputs, and of its code; without those that are not known."""
     used = stage_files.usage(root / stages.STAGES["reference"].path(model.name, STATUS))
-    made = used.artifacts if used else {}
-    found = {
-        name: f"{made[file].bytes} {made[file].crc32}"
+    artifacts = used.artifacts if used else {}
+    digests = {
+        name: f"{artifacts[file].bytes} {artifacts[file].crc32}"
         for name, file in (("weights", "weights.irpa"), ("inputs", "inputs.npz"))
-        if file in made
+        if file in artifacts
     }
     code = _code(str(root / model.file))
-    return found | ({"code": code} if code else {})
+    return digests | ({"code": code} if code else {})
 
 
 @functools.cache

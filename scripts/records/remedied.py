@@ -44,9 +44,9 @@ def tried(record: Record) -> str | None:
 
     `torch-dialect (bufferization), O1`: the first one failed, the second one worked.
     """
-    found = (record.get("remedy") or {}).get("tried") or []
+    attempts = (record.get("remedy") or {}).get("tried") or []
     words = [
-        one["remedy"] + ("" if one["status"] == outcome.OK else f" ({one['reason']})")
-        for one in found
+        attempt["remedy"] + ("" if attempt["status"] == outcome.OK else f" ({attempt['reason']})")
+        for attempt in attempts
     ]
     return ", ".join(words) or None

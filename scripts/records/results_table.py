@@ -105,14 +105,14 @@ class Table:
             row = Row.of(record)
             line = ModelRows(row.model, row.test, size_of(record))
             lines.setdefault((row.model, row.test), line).entries[row.column] = row
-        found = tuple(lines.values())
-        for line in found:
+        rows = tuple(lines.values())
+        for line in rows:
             line.fastest = frozenset(_fastest(line))
-        every = in_order(found)
-        absent = _absent(found, every)
+        every = in_order(rows)
+        absent = _absent(rows, every)
         columns = tuple(column for column in every if _place(column) not in absent)
-        means = tuple(_means(found, columns))
-        return cls(found, columns, tuple(dict.fromkeys(absent.values())), means, provenance)
+        means = tuple(_means(rows, columns))
+        return cls(rows, columns, tuple(dict.fromkeys(absent.values())), means, provenance)
 
     @property
     def bases(self) -> list[int]:
@@ -127,12 +127,12 @@ class Table:
     @property
     def doubts(self) -> dict[tuple[str, str], list[Column]]:
         """The columns with a doubt, by the row's label and the doubt."""
-        found: dict[tuple[str, str], list[Column]] = {}
+        columns_of: dict[tuple[str, str], list[Column]] = {}
         for line in self.rows:
             for column, row in line.entries.items():
                 if row.timing and row.timing.doubt:
-                    found.setdefault((line.label, row.timing.doubt), []).append(column)
-        return found
+                    columns_of.setdefault((line.label, row.timing.doubt), []).append(column)
+        return columns_of
 
 
 def size_of(record: Record) -> str:
@@ -157,9 +157,10 @@ def _fastest(line: ModelRows) -> Iterator[Column]:
     for group in groups.values():
         best = min(group, key=lambda column: group[column].ms)
         others = {
-            column: found.interval()
-            for column, one in group.items()
-            if column != best and (found := speedups.difference(one.latency, group[best].latency))
+            column: difference.interval()
+            for column, entry in group.items()
+            if column != best
+            and (difference := speedups.difference(entry.latency, group[best].latency))
         }
         if others and all(ratio.is_telling for ratio in others.values()):
             yield best
@@ -171,7 +172,9 @@ def in_order(lines: Sequence[ModelRows]) -> list[Column]:
     every = list(dict.fromkeys(column for line in lines for column in line.entries))
     targets = ["", *dict.fromkeys(column.target for column in every if column.target)]
     names = list(dict.fromkeys(column.name for column in every))
-    return sorted(every, key=lambda one: (targets.index(one.target), names.index(one.name)))
+    return sorted(
+        every, key=lambda column: (targets.index(column.target), names.index(column.name))
+    )
 
 
 def _place(column: Column) -> Place:
@@ -202,11 +205,11 @@ def _absent(lines: Sequence[ModelRows], columns: Iterable[Column]) -> dict[Place
             by_other_path=sum(row.by_other_path for row in rows),
         )
         names.setdefault(absent, []).append(place)
-    found: dict[Place, Absent] = {}
+    absent_in: dict[Place, Absent] = {}
     for absent, places in names.items():
         whole = replace(absent, places=tuple(name for _, name in places))
-        found |= dict.fromkeys(places, whole)
-    return found
+        absent_in |= dict.fromkeys(places, whole)
+    return absent_in
 
 
 def _means(lines: Sequence[ModelRows], columns: Sequence[Column]) -> Iterator[Mean]:
@@ -226,11 +229,11 @@ def _means(lines: Sequence[ModelRows], columns: Sequence[Column]) -> Iterator[Me
 def _speedup(lines: Sequence[ModelRows], column: Column, base: Sequence[str]) -> Speedup | None:
     """Return the geometric mean of the speed-ups of a column over the fastest runtime of `base`, from the rows in which both
     can be compared (`over`); None if there is no such row."""
-    pairs = [found for line in lines if (found := over(line, column, base))]
+    pairs = [difference for line in lines if (difference := over(line, column, base))]
     if not pairs:
         return None
     mean = statistics.geometric_mean(value for value, _ in pairs)
-    known = [one for _, one in pairs if one]
+    known = [difference for _, difference in pairs if difference]
     interval = ratios.mean(known).interval() if len(known) == len(pairs) else None
     return Speedup(mean, interval, len(pairs))
 

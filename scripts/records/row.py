@@ -102,19 +102,19 @@ class Row:
         """Return the row of a record."""
         cell, other = cell_of(record), remedied.by_other_path(record)
         latency = None if other else record["latency"]
-        ended = asked = _outcome(cell, record["outcome"])
+        ended = as_asked = _outcome(cell, record["outcome"])
         remedy = record["remedy"] if remedied.is_remedied(record) else None
         if remedy:
-            asked = _outcome(cell, {"stage": "compile"} | remedy["first"])
+            as_asked = _outcome(cell, {"stage": "compile"} | remedy["first"])
         return cls(
             cell,
             Column.of(cell),
-            asked if other else ended,
+            as_asked if other else ended,
             Timing(latency) if latency else None,
             runtime=speedups.runtime_of(record),
             test=record["experiment"]["test"],
             conditions=speedups.comparable(record) if latency else None,
-            failed=asked if asked.status in outcome.FAILED else None,
+            failed=as_asked if as_asked.status in outcome.FAILED else None,
             remedy=remedy["name"] if remedy else "",
             tried=remedied.tried(record) or "",
             by_other_path=other,

@@ -95,14 +95,14 @@ class RowSet:
         """Yield records. One that violates the schema is a bug of this project, and ends the command with its name."""
         validator = jsonschema.Draft202012Validator(fields.schema(self.fields, self.rules))
         seen: Counter[Hashable] = Counter()
-        for one in records:
-            form = self.alike(one) if self.alike else None
+        for record in records:
+            form = self.alike(record) if self.alike else None
             seen[form] += 1
             is_checked = not self.alike or seen[form] <= CHECKED
-            for problem in validator.iter_errors(one) if is_checked else ():
+            for problem in validator.iter_errors(record) if is_checked else ():
                 where = ".".join(map(str, problem.absolute_path))
-                exits.fail(f"record {self.name_of(one)}: {where}: {problem.message}")
-            yield one
+                exits.fail(f"record {self.name_of(record)}: {where}: {problem.message}")
+            yield record
 
     def write(self, content: Content, jsonl: Path, csv: Path, md: Path) -> Iterable[Record]:
         """Write the files, and return the records. Raises OSError."""
@@ -145,7 +145,7 @@ def aggregate(row_set: RowSet, stage: str, description: str | None) -> None:
     try:
         records = row_set.write(content, args.out_jsonl, args.out_csv, args.out_md)
         written = (args.out_csv, args.out_md, args.out_jsonl)
-        outputs.record(args.due, [one for one in written if one.parent == args.out_csv.parent])
+        outputs.record(args.due, [path for path in written if path.parent == args.out_csv.parent])
         condemn_damaged(records)
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")
@@ -155,7 +155,7 @@ def aggregate(row_set: RowSet, stage: str, description: str | None) -> None:
 
 def lines(records: Iterable[Record]) -> Iterator[str]:
     """Yield records as lines of JSON."""
-    return (json.dumps(one, allow_nan=False) + "\n" for one in records)
+    return (json.dumps(record, allow_nan=False) + "\n" for record in records)
 
 
 def to_csv(records: Iterable[Record], table: Iterable[Field]) -> Iterator[str]:
@@ -167,7 +167,7 @@ def to_csv(records: Iterable[Record], table: Iterable[Field]) -> Iterator[str]:
 
     table = list(table)
     types = fields.dtypes(table)
-    rows = (fields.row(one, table) for one in records)
+    rows = (fields.row(record, table) for record in records)
     is_first = True
     while (chunk := list(itertools.islice(rows, CHUNK))) or is_first:
         frame = pd.DataFrame(chunk, columns=list(types), dtype="object").astype(types)
@@ -178,9 +178,9 @@ def to_csv(records: Iterable[Record], table: Iterable[Field]) -> Iterator[str]:
 def condemn_damaged(records: Iterable[Record]) -> None:
     """Mark the stages whose files could not be read as damaged."""
     damaged = {
-        one["outcome"]["log"]: one["outcome"]["detail"]
-        for one in records
-        if one["outcome"]["status"] == outcome.DAMAGED
+        record["outcome"]["log"]: record["outcome"]["detail"]
+        for record in records
+        if record["outcome"]["status"] == outcome.DAMAGED
     }
     for log, detail in damaged.items():
         outcome.condemn(Path(log).with_name(outcome.STATUS), detail)

@@ -40,18 +40,18 @@ _SECTIONS = {name: name for name in ("export", "compile", "remedy", "reference")
 """Stages whose JSON is a section of a record, or has its form, with the name of the section."""
 
 
-def ended(root: Path, stage: Stage, of: Cell) -> Outcome:
+def ended(root: Path, stage: Stage, cell: Cell) -> Outcome:
     """The outcome of a stage of a cell; `damaged` if a file that the record needs is damaged."""
-    found = outcome.read_or_damaged(root / stage.path(of, STATUS))
-    if found.status != outcome.DAMAGED:
+    recorded = outcome.read_or_damaged(root / stage.path(cell, STATUS))
+    if recorded.status != outcome.DAMAGED:
         for file in (*stage.aggregated, *_ALSO_READ.get(stage.name, ())):
-            if file != STATUS and (what := _damage(root, stage, of, file, found)):
-                return _damaged(found, what)
-    return found
+            if file != STATUS and (what := _damage(root, stage, cell, file, recorded)):
+                return _damaged(recorded, what)
+    return recorded
 
 
-def _damaged(found: Outcome, what: str) -> Outcome:
-    return replace(found, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what)
+def _damaged(ended_: Outcome, what: str) -> Outcome:
+    return replace(ended_, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what)
 
 
 def deciding(root: Path, outcomes: list[Outcome]) -> Outcome:
@@ -92,9 +92,9 @@ def _group(
 ) -> tuple[Outcome, GroupTiming | None]:
     """The outcome of the timing of a group, and the timing. The rows of a group ask one after the other. `written`: when its
     files were written."""
-    found = ended(root, stage, group)
-    values = read_if_whole(root, stage, group, TIMING) if found.status == outcome.OK else {}
-    return found, msgspec.convert(values, GroupTiming) if values else None
+    of_group = ended(root, stage, group)
+    values = read_if_whole(root, stage, group, TIMING) if of_group.status == outcome.OK else {}
+    return of_group, msgspec.convert(values, GroupTiming) if values else None
 
 
 def anchor(root: Path, timing: GroupTiming | None) -> str | None:
@@ -102,14 +102,14 @@ def anchor(root: Path, timing: GroupTiming | None) -> str | None:
     if timing is None or not timing.anchor:
         return None
     cell = Cell.parse(timing.anchor, Kind.BASELINE)
-    found = read_if_whole(root, STAGES[LAST[Kind.BASELINE]], cell, VERIFICATION)
-    return latency_section.anchor_text(timing.anchor, found.get("versions", {}))
+    measured = read_if_whole(root, STAGES[LAST[Kind.BASELINE]], cell, VERIFICATION)
+    return latency_section.anchor_text(timing.anchor, measured.get("versions", {}))
 
 
-def read_if_whole(root: Path, stage: Stage, of: Cell | str, file: str) -> dict:
+def read_if_whole(root: Path, stage: Stage, cell: Cell | str, file: str) -> dict:
     """The JSON of a file of a stage; {} if it is missing, empty or damaged. The damage is in the outcome (`ended`)."""
     try:
-        return _read(root / stage.path(of, file), stage)
+        return _read(root / stage.path(cell, file), stage)
     except (OSError, ValueError):
         return {}
 
@@ -122,17 +122,17 @@ def usage(status_path: Path) -> Usage | None:
         return None
 
 
-def _damage(root: Path, stage: Stage, of: Cell, file: str, recorded: Outcome) -> str:
+def _damage(root: Path, stage: Stage, cell: Cell, file: str, recorded: Outcome) -> str:
     """What is wrong with a JSON file of a stage, or "". The file of a stage that succeeded must not be
     empty."""
-    path = root / stage.path(of, file)
+    path = root / stage.path(cell, file)
     try:
         if what := outcome.difference(path):
             return what
-        if not (found := _read(path, stage)):
+        if not (data := _read(path, stage)):
             empty = f"{path} is empty; the next run makes it again"
             return empty if recorded.status == outcome.OK else ""
-        if file == VERIFICATION and (what := contradiction(found, recorded.status)):
+        if file == VERIFICATION and (what := contradiction(data, recorded.status)):
             return f"{path}: {what}; the next run makes it again"
         return ""
     except (OSError, ValueError) as error:
@@ -144,10 +144,10 @@ def _read(path: Path, stage: Stage) -> dict:
     the file, if it is damaged or does not have the shape that the stage writes."""
     if not path.stat().st_size:
         return {}
-    found = atomic.read_json(path)
-    if found != {} and (what := problem(stage, found)):
+    data = atomic.read_json(path)
+    if data != {} and (what := problem(stage, data)):
         raise ValueError(f"{path}: {what}; the next run makes it again")
-    return found
+    return data
 
 
 def problem(stage: Stage, data: Any) -> str:
@@ -196,26 +196,26 @@ def _validator(section: str) -> Any:
 
 def _of_timing(data: Mapping[str, Any]) -> str:
     try:
-        found = msgspec.convert(data, GroupTiming)
+        timing = msgspec.convert(data, GroupTiming)
     except msgspec.ValidationError as error:
         return str(error)
-    for cell, one in found.members.items():
-        if one.status == outcome.OK and not one.values_ms:
+    for cell, member in timing.members.items():
+        if member.status == outcome.OK and not member.values_ms:
             return f"members.{cell} is ok and has no latency"
-        if one.values_ms and min(one.values_ms) <= 0:
+        if member.values_ms and min(member.values_ms) <= 0:
             return f"members.{cell}.values_ms has a value that is not above 0"
-        if one.part >= len(found.parts):
-            return f"members.{cell}.part is {one.part}, and there are {len(found.parts)} parts"
+        if member.part >= len(timing.parts):
+            return f"members.{cell}.part is {member.part}, and there are {len(timing.parts)} parts"
     return ""
 
 
 def _of_verification(data: Mapping[str, Any]) -> str:
     try:
-        found = msgspec.convert(data, Verified)
+        verified = msgspec.convert(data, Verified)
     except msgspec.ValidationError as error:
         return str(error)
     # With the values that an older version left out.
-    runs = list(map(dataclasses.asdict, found.runs)) or None
+    runs = list(map(dataclasses.asdict, verified.runs)) or None
     return _violation("verification", data["verification"], "verification") or _violation(
         "runs", runs, "runs"
     )

@@ -57,10 +57,12 @@ def pointers(rows: list[dict[str, str]], table: Path = outputs.CSV) -> Iterator[
 
 def seconds(account: Account) -> Group:
     """Return a table of the time per stage."""
-    made = account.environments >= 0.5
-    environments = f"{account.environments:.0f} s of them to make environments; " if made else ""
-    of = "rest" if made else "time"
-    rest = f"no stage ran for {account.overhead:.0%} of the {of}"
+    has_environments = account.environments >= 0.5
+    environments = (
+        f"{account.environments:.0f} s of them to make environments; " if has_environments else ""
+    )
+    whole = "rest" if has_environments else "time"
+    rest = f"no stage ran for {account.overhead:.0%} of the {whole}"
     shown = plain_table("stage", "runs", "start-up", "work")
     for stage in (s for s in stages.folders() if s in account.stages):
         spent = account.stages[stage]

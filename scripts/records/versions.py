@@ -21,13 +21,13 @@ def add(
     record: dict[str, Any],
     pins: Mapping[str, str],
     declared: Mapping[str, str],
-    found: Mapping[str, str | None],
+    versions: Mapping[str, str | None],
 ) -> None:
     """Add the versions that an exporter or runtime declares: those found, else those that its environment
     pins. The build in a version (`2.15.0+cu132`) is a separate value, because pins have none."""
     known: dict[str, str | None] = {}
     for distribution, called in declared.items():
-        version, _, build = (found.get(called) or pins.get(distribution) or "").partition("+")
+        version, _, build = (versions.get(called) or pins.get(distribution) or "").partition("+")
         known |= {called: version or None} | ({f"{called}_build": build} if build else {})
     record["versions"] = dict.fromkeys(OF_EVERY_RECORD) | record["versions"] | known
 

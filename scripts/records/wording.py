@@ -24,13 +24,11 @@ def milliseconds(value: float) -> str:
 
 def title(table: Table) -> str:
     """Return `82 of 145 rows measured and verified; 90 of 96 ratios decided`, and what that means."""
-    of = table.provenance
-    counted = f"{of.measured} of {of.rows} rows measured and verified"
-    if not of.ratios:
+    provenance = table.provenance
+    counted = f"{provenance.measured} of {provenance.rows} rows measured and verified"
+    if not provenance.ratios:
         return counted
-    return (
-        f"{counted}; {of.decided} of {of.ratios} ratios decided (faster, slower or same within 5 %)"
-    )
+    return f"{counted}; {provenance.decided} of {provenance.ratios} ratios decided (faster, slower or same within 5 %)"
 
 
 def head(name: str, table: Table) -> str:
@@ -63,19 +61,19 @@ def path(column: Column, test: str = "eval") -> str:
     return f"{column.name}{on}" + ("" if test == "eval" else f" ({test})")
 
 
-def absent(one: Absent) -> str:
+def absent(summed: Absent) -> str:
     """Return a sentence about targets or baselines that did not run."""
-    names = ", ".join(one.places)
+    names = ", ".join(summed.places)
     counts = []
-    if one.is_target:
-        counts.append(f"{one.without_device} of {one.rows} compile")
-    if one.reasons:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in one.reasons)
-        counts.append(f"{one.rows - one.without_device} fail ({reasons})")
-    if one.by_other_path:
-        counts.append(f"{one.by_other_path} of these compile by another lowering path")
+    if summed.is_target:
+        counts.append(f"{summed.without_device} of {summed.rows} compile")
+    if summed.reasons:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in summed.reasons)
+        counts.append(f"{summed.rows - summed.without_device} fail ({reasons})")
+    if summed.by_other_path:
+        counts.append(f"{summed.by_other_path} of these compile by another lowering path")
     counts.append("not measured")
-    detail = textwrap.shorten(one.detail, DETAIL_CHARS, placeholder=" …")
+    detail = textwrap.shorten(summed.detail, DETAIL_CHARS, placeholder=" …")
     return f"{names}: " + ", ".join(counts) + f": {detail}"
 
 
@@ -85,9 +83,15 @@ def means(mean: Mean, table: Table) -> list[str]:
     return [counted, *(speedup(mean.over[n], mean) for n in table.bases)]
 
 
-def speedup(one: Speedup | None, mean: Mean) -> str:
+def speedup(over_base: Speedup | None, mean: Mean) -> str:
     """Return `1.21 (1.05 to 1.39)`, with the number of rows if not all measured rows are in it."""
-    if one is None:
+    if over_base is None:
         return NOT_IN_MATRIX
-    ends = f" ({one.interval.low:.2f} to {one.interval.high:.2f})" if one.interval else ""
-    return f"{one.mean:.2f}{ends}" + ("" if one.count == mean.verified else f", {one.count} rows")
+    ends = (
+        f" ({over_base.interval.low:.2f} to {over_base.interval.high:.2f})"
+        if over_base.interval
+        else ""
+    )
+    return f"{over_base.mean:.2f}{ends}" + (
+        "" if over_base.count == mean.verified else f", {over_base.count} rows"
+    )

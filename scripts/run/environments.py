@@ -43,10 +43,10 @@ def whole(folder: Path) -> str:
     """Return the `pins_digest` of the environment in a folder, or "" if it is not complete."""
     if (folder / MARK).is_file():
         return (folder / MARK).read_text(encoding="utf-8").strip()
-    made = ROOT / made_of(folder.name)  # an older version made it
+    mark = ROOT / made_of(folder.name)  # an older version made it
     listed = folder / "versions.json"
-    if listed.is_file() and listed.stat().st_size and made.is_file():
-        return made.read_text(encoding="utf-8").strip()
+    if listed.is_file() and listed.stat().st_size and mark.is_file():
+        return mark.read_text(encoding="utf-8").strip()
     return ""
 
 
@@ -96,8 +96,8 @@ class Environments:
 
     def is_of_pins(self, env: str) -> bool:
         """Whether the environment was made of what it would be made of now."""
-        made = Path(made_of(env))
-        return made.is_file() and made.read_text("utf-8").strip() == self.pins_digest(env)
+        mark = Path(made_of(env))
+        return mark.is_file() and mark.read_text("utf-8").strip() == self.pins_digest(env)
 
     def is_gone(self, env: str) -> bool:
         """Whether a run in another folder finds the environment missing or made of something else."""
@@ -114,5 +114,7 @@ class Environments:
 
 def of_run(selected: Mapping[str, Toolchain]) -> Environments:
     """The environments of a run with these toolchains: by the feature that makes them, if there is one."""
-    made = [declared.environments for declared in feature.LOADED.values() if declared.environments]
-    return made[0](selected) if made else Environments()
+    makers = [
+        declared.environments for declared in feature.LOADED.values() if declared.environments
+    ]
+    return makers[0](selected) if makers else Environments()

@@ -81,8 +81,8 @@ def due(
     if on_record is None:
         begun = outcome.begun(status_path)
         return begun if _parts(begun)[0] == code else code
-    found = on_record.outcome
-    ended = [found, *(part for part in parts if part.status != outcome.SKIPPED)]
+    last = on_record.outcome
+    ended = [last, *(part for part in parts if part.status != outcome.SKIPPED)]
     forced = not on_record.whole or any(
         is_wanted(stage, current, retry)
         or (stage.status in limits and limits[stage.status] != stage.limit)
@@ -93,17 +93,17 @@ def due(
         if any(_code_of(before) != code for before in failed):
             return code
         if not any(_signs_changed(before, current) for before in failed):
-            return found.due or code
-    return f"{code}+{_parts(found.due)[1] + 1}"
+            return last.due or code
+    return f"{code}+{_parts(last.due)[1] + 1}"
 
 
-def is_wanted(found: Outcome, current: str, retry: Collection[str]) -> bool:
+def is_wanted(ended: Outcome, current: str, retry: Collection[str]) -> bool:
     """Whether a stage has to run again by `retry`, or because its failure says nothing about the cell."""
     return (
-        found.status in retry
+        ended.status in retry
         or "all" in retry
-        or (STALE in retry and is_stale(found, current))
-        or found.is_passing
+        or (STALE in retry and is_stale(ended, current))
+        or ended.is_passing
     )
 
 
@@ -114,9 +114,9 @@ def after(due: str, current: str) -> str:
     return f"{current}+{count + 1}" if before == current else current
 
 
-def is_stale(found: Outcome, current: str) -> bool:
+def is_stale(ended: Outcome, current: str) -> bool:
     """Whether a stage succeeded with other code than `current`, which may be a whole fingerprint."""
-    return found.status == outcome.OK and _code_of(found.fingerprint) != _code_of(current)
+    return ended.status == outcome.OK and _code_of(ended.fingerprint) != _code_of(current)
 
 
 def _parts(due: str) -> tuple[str, int]:
@@ -144,10 +144,10 @@ def _machine_signs() -> str:
     asking every driver at each start is not.
     """
     patterns = {sign for backend in BACKENDS.values() for sign in backend.signs}
-    found = sorted({path for pattern in patterns for path in glob.glob(pattern)})
+    signs = sorted({path for pattern in patterns for path in glob.glob(pattern)})
     # inductor compiles with the machine's own compiler.
-    found += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:6]
+    signs += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
+    return hashlib.sha256("\n".join(signs).encode()).hexdigest()[:6]
 
 
 @functools.cache

@@ -46,15 +46,15 @@ class Gate:
         """
         return str(time.time_ns()) if self.wanted else ""
 
-    def finished(self, made: Sequence[str]) -> str:
+    def finished(self, paths: Sequence[str]) -> str:
         """Return a message if the job that made these files ends the run, else ""."""
-        status = next((Path(o) for o in made if o.endswith(outcome.STATUS)), None)
+        status = next((Path(o) for o in paths if o.endswith(outcome.STATUS)), None)
         if status is None:
             return ""
         ended = outcome.read_or_damaged(status)
-        asked = stages.made_good_by(ended.stage)
-        if asked and ended.status == outcome.SKIPPED:  # nothing has made it good
-            status = Path(asked.path(ended.cell, STATUS))
+        repairing = stages.made_good_by(ended.stage)
+        if repairing and ended.status == outcome.SKIPPED:  # nothing has made it good
+            status = Path(repairing.path(ended.cell, STATUS))
             ended = outcome.read_or_damaged(status)
         elif self._is_remedied(ended.stage, ended.cell):
             return ""
@@ -65,21 +65,23 @@ class Gate:
 
     def of_rows(self, rows: Iterable[Mapping[str, str]]) -> list[str]:
         """Return the names of the rows that end the run, each with its status or code."""
-        found = []
+        ending_rows = []
         for row in rows:
             if met := self.wanted & {row["status"], row["verification_code"]}:
                 name = row.get("model") or row["problem"]
                 parts = (name, row["frontend"] or row["runtime"], row["target"])
-                found.append(f"{'/'.join(filter(None, parts))}: {', '.join(met)}")
-        return found
+                ending_rows.append(f"{'/'.join(filter(None, parts))}: {', '.join(met)}")
+        return ending_rows
 
     def problem(self) -> str:
         """Return a message if the rows of a written CSV end the run, else ""."""
         tables = (outputs.CSV, *(files[0] for files in outputs.of_features()))
         for table in tables if self.wanted else ():
-            if found := self.of_rows(outputs.written_rows(self._since, table) or ()):
-                more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-                return f"stop_on={','.join(sorted(self.wanted))}: {found[0]}{more} (see {table})"
+            if ending_rows := self.of_rows(outputs.written_rows(self._since, table) or ()):
+                more = f", and {len(ending_rows) - 1} more" if len(ending_rows) > 1 else ""
+                return (
+                    f"stop_on={','.join(sorted(self.wanted))}: {ending_rows[0]}{more} (see {table})"
+                )
         return ""
 
 

@@ -59,7 +59,7 @@ def uv() -> str:
     try:
         from uv import find_uv_bin
 
-        found = find_uv_bin()
+        path = find_uv_bin()
     except (ImportError, FileNotFoundError):
         exits.fail(
             f"{sys.executable} has no uv, which makes the environments; "
@@ -67,7 +67,7 @@ def uv() -> str:
             reason=REASON,
         )
     take_over_indexes()
-    return found
+    return path
 
 
 @functools.cache
@@ -79,14 +79,14 @@ def take_over_indexes() -> None:
     """
     if any(os.environ.get(name) for name in _OF_UV) or any(map(_has_index, _uv_files())):
         return
-    found = {_OF_PIP[key]: value for key, value in _pips().items()}
-    if not found:
+    taken_over = {_OF_PIP[key]: value for key, value in _pips().items()}
+    if not taken_over:
         return
-    if "UV_INDEX" in found and not os.environ.get("UV_INDEX_STRATEGY"):
+    if "UV_INDEX" in taken_over and not os.environ.get("UV_INDEX_STRATEGY"):
         # Like pip: the best version of all indexes. uv takes those of the first one that has the package.
-        found["UV_INDEX_STRATEGY"] = "unsafe-best-match"
-    os.environ.update(found)
-    places = [_place(url) for name in _OF_PIP.values() for url in found.get(name, "").split()]
+        taken_over["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    os.environ.update(taken_over)
+    places = [_place(url) for name in _OF_PIP.values() for url in taken_over.get(name, "").split()]
     print(
         f"uv has no package index of its own, and takes pip's: {', '.join(places)} "
         "(UV_DEFAULT_INDEX sets another one)",
@@ -100,11 +100,11 @@ def _pips() -> dict[str, str]:
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     lines = [match.groups() for match in map(_SETTING.fullmatch, listed.splitlines()) if match]
     lines.sort(key=lambda line: _SECTIONS.index(line[0]))
-    found = {key: ast.literal_eval(value) for _, key, value in lines}
+    settings = {key: ast.literal_eval(value) for _, key, value in lines}
     for key in _OF_PIP:
         if of_variable := os.environ.get(f"PIP_{key.upper().replace('-', '_')}"):
-            found[key] = of_variable
-    return {key: " ".join(value.split()) for key, value in found.items() if value.strip()}
+            settings[key] = of_variable
+    return {key: " ".join(value.split()) for key, value in settings.items() if value.strip()}
 
 
 def _uv_files() -> Iterator[Path]:
@@ -137,11 +137,11 @@ def _place(url: str) -> str:
 
 def install(prefix: Path, python: str, packages: Sequence[str]) -> None:
     """Make the environment from scratch."""
-    made = process.run_tool([uv(), "venv", "--clear", "--quiet", "--python", python, str(prefix)])
-    if made.returncode > 0:
+    done = process.run_tool([uv(), "venv", "--clear", "--quiet", "--python", python, str(prefix)])
+    if done.returncode > 0:
         check_python(python)
-    if made.returncode != 0:
-        process.exit_like(made.returncode)
+    if done.returncode != 0:
+        process.exit_like(done.returncode)
     interpreter = prefix / "bin" / "python"
     # Importing torch without bytecode takes two to three times as long, in every process. If
     # PYTHONDONTWRITEBYTECODE is set or the folder is read-only, no process would write bytecode.
@@ -210,13 +210,15 @@ def resolve(
     """
     with tempfile.TemporaryDirectory() as folder:
         wanted = Path(folder) / "requirements.in"
-        wanted.write_text("".join(f"{one}\n" for one in requirements), encoding="utf-8")
-        made = Path(folder) / "lock"
+        wanted.write_text(
+            "".join(f"{requirement}\n" for requirement in requirements), encoding="utf-8"
+        )
+        lock = Path(folder) / "lock"
         if before:
-            made.write_text(before, encoding="utf-8")
+            lock.write_text(before, encoding="utf-8")
         done = subprocess.run(
             [
-                *(uv(), "pip", "compile", wanted.name, "--output-file", made.name),
+                *(uv(), "pip", "compile", wanted.name, "--output-file", lock.name),
                 *("--python-version", python, "--generate-hashes", "--quiet", "--no-annotate"),
                 *("--custom-compile-command", header, *options),
             ],
@@ -227,7 +229,7 @@ def resolve(
         )
         if done.returncode != 0:
             raise locks.LockError(f"uv finds no versions that fit:\n{done.stderr}")
-        return made.read_text(encoding="utf-8")
+        return lock.read_text(encoding="utf-8")
 
 
 def locked(lock: Path) -> list[str]:

@@ -54,12 +54,12 @@ def in_rule(
 
 def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     """Return the parser of such a command, a module of scripts. The values are named as the fields of Job."""
-    made = argparse.ArgumentParser(
+    command_line = argparse.ArgumentParser(
         prog=f"python -m scripts.stages.{command}", description=description
     )
 
     def option(name: str, text: str, **more: Any) -> None:
-        made.add_argument(name, help=text, **more)
+        command_line.add_argument(name, help=text, **more)
 
     option("--stage", "export, compile, verify, …", required=True)
     option("--cell", "for example resnet/torchmlir-torch/vulkan", required=True)
@@ -82,8 +82,10 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     option("--upstream", "status.json that must be ok", nargs="*", default=[], type=Path)
     files = {"dest": "artifacts", "nargs": "*", "default": [], "type": Path}
     option("--artifact", "file that the stage makes", **files)
-    made.add_argument("command", nargs=argparse.REMAINDER, help="-- and the stage's command")
-    return made
+    command_line.add_argument(
+        "command", nargs=argparse.REMAINDER, help="-- and the stage's command"
+    )
+    return command_line
 
 
 def job(args: argparse.Namespace, parsed_by: argparse.ArgumentParser, here: bool = False) -> Job:

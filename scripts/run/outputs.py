@@ -62,8 +62,8 @@ def record_path(file: Path) -> Path:
 
 def record(due: str, files: Sequence[Path]) -> None:
     """Store the digests of files in one folder, and the param `due` that they were written for."""
-    made = {file.name: asdict(digest.of(file)) for file in files}
-    atomic.write_json(record_path(files[0]), {"due": due, "files": made})
+    digests = {file.name: asdict(digest.of(file)) for file in files}
+    atomic.write_json(record_path(files[0]), {"due": due, "files": digests})
 
 
 def difference(file: Path) -> str:
@@ -71,9 +71,9 @@ def difference(file: Path) -> str:
 
     Returns "" if it does not differ, has no digest, or does not exist.
     """
-    made = _recorded(file)[1].get(file.name) if file.exists() else None
-    found = digest.difference(file, made) if made else ""
-    return f"{file} is damaged: {found}" if found else ""
+    recorded = _recorded(file)[1].get(file.name) if file.exists() else None
+    what = digest.difference(file, recorded) if recorded else ""
+    return f"{file} is damaged: {what}" if what else ""
 
 
 def due(files: Sequence[Path]) -> str:
@@ -92,7 +92,9 @@ def _recorded(file: Path) -> tuple[int, dict[str, Digest]]:
     Returns (0, {}) if these are not known, for example because an older version wrote the files.
     """
     try:
-        found: dict[str, Any] = atomic.read_json(record_path(file))
-        return int(found["due"]), {name: Digest(**made) for name, made in found["files"].items()}
+        written: dict[str, Any] = atomic.read_json(record_path(file))
+        return int(written["due"]), {
+            name: Digest(**fields) for name, fields in written["files"].items()
+        }
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return 0, {}

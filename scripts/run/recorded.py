@@ -29,10 +29,10 @@ def outcome_of(status_path: str) -> Recorded | None:
     Raises ValueError, naming the file, if it is not a status file.
     """
     try:
-        found = os.stat(status_path)
+        stat = os.stat(status_path)
     except FileNotFoundError:
         return None
-    version = (found.st_ino, found.st_mtime_ns, found.st_size)
+    version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
     known = _READ.get(status_path)
     if known is None or known.version != version:
         ended = outcome.read(status_path)
@@ -45,7 +45,8 @@ def _is_whole(status_path: str) -> bool:
     try:
         usage = outcome.read_usage(status_path)
         return usage is not None and all(
-            digest.has_size(f"{folder}/{name}", made) for name, made in usage.artifacts.items()
+            digest.has_size(f"{folder}/{name}", artifact)
+            for name, artifact in usage.artifacts.items()
         )
     except (OSError, ValueError):
         return False

@@ -32,11 +32,11 @@ def accounting_problem(settings: Any) -> str:
     command = getattr(settings, "status_command", None)
     if command != "sacct" or not shutil.which(command):
         return ""
-    asked = [command, "--allocations", "--noheader", "--format=JobID"]
-    ended = subprocess.run(asked, capture_output=True, text=True, check=False)
+    query = [command, "--allocations", "--noheader", "--format=JobID"]
+    ended = subprocess.run(query, capture_output=True, text=True, check=False)
     if not ended.returncode:
         return ""
     return (
-        f"{' '.join(asked)}: exit code {ended.returncode}: {ended.stderr.strip()}; where Slurm keeps "
+        f"{' '.join(query)}: exit code {ended.returncode}: {ended.stderr.strip()}; where Slurm keeps "
         "no accounting, set `slurm-status-command: squeue` in workflow/profiles/slurm/profile.yaml"
     )

@@ -39,19 +39,19 @@ def main() -> int:
         expect = {} if args.as_config else atomic.read_json(args.matrix)["expect"]
     except (BadRecords, OSError, ValueError) as error:
         exits.fail(str(error))
-    found = [record for record in records if cell.selects(args.cell, str(cell_of(record)))]
-    if records and not found:
+    selected = [record for record in records if cell.selects(args.cell, str(cell_of(record)))]
+    if records and not selected:
         exits.fail(
             f"{args.results}: no cell of {len(records)} matches --cell {' '.join(args.cell)}"
         )
     if args.as_config:
         print("expect:")
-        for record in found:
+        for record in selected:
             print(f"  {json.dumps(str(cell_of(record)))}: {_entry(record)}")
         return 0
-    differences, checked = compare(found, expect)
+    differences, checked = compare(selected, expect)
     if not differences:
-        print(f"{checked} of {len(found)} cells have an expectation, and all meet it")
+        print(f"{checked} of {len(selected)} cells have an expectation, and all meet it")
         return 0
     table = Table("cell", "expected", "found", "detail", title=f"{len(differences)} differ")
     for line in differences:
@@ -61,15 +61,15 @@ def main() -> int:
 
 
 def compare(
-    found: list[dict], expect: dict[str, Any]
+    records: list[dict], expect: dict[str, Any]
 ) -> tuple[list[tuple[str, str, str, str]], int]:
     """(cell, expected, found, detail) for every record that differs, and the number of records checked."""
     differences, checked = [], 0
-    for record in found:
+    for record in records:
         name, outcome = str(cell_of(record)), record["outcome"]
         # An expectation may leave out the number of threads.
         names = (name, threads.shared(name))
-        matching = (p for p in reversed(expect) if any(fnmatchcase(one, p) for one in names))
+        matching = (p for p in reversed(expect) if any(fnmatchcase(name, p) for name in names))
         wanted = next((expect[p] for p in matching), None)
         if wanted is None:
             continue

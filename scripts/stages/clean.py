@@ -42,9 +42,9 @@ def main() -> int:
         exits.fail(
             f"the environments are shared by the runs of all folders: run it in {checkout.ROOT}"
         )
-    found = list(environment_folders() if args.step == ENVS else files(args.step, args.models))
-    freed = sum(map(delete, found))
-    print(f"{args.step}: {len(found)} files and folders deleted, {freed / 1e6:,.0f} MB")
+    paths = list(environment_folders() if args.step == ENVS else files(args.step, args.models))
+    freed = sum(map(delete, paths))
+    print(f"{args.step}: {len(paths)} files and folders deleted, {freed / 1e6:,.0f} MB")
     if lock is not None:
         lock.close()
     return 0
@@ -64,14 +64,14 @@ def environment_folders() -> Iterator[Path]:
     """Yield the folders of the stages' environments, also those of toolchains, without the driver's environment."""
     for file in sorted((checkout.ROOT / "envs").glob("*.yaml")):
         folder = Path(environments.prefix(file.stem))
-        found = [folder, *sorted(folder.parent.glob(f"{folder.name}{SEPARATOR}*"))]
-        yield from (one for one in found if one.is_dir())
+        folders = [folder, *sorted(folder.parent.glob(f"{folder.name}{SEPARATOR}*"))]
+        yield from (path for path in folders if path.is_dir())
 
 
 def delete(path: Path) -> int:
     """Delete a file, link or folder; return the number of bytes that it used on the disk."""
     inside = path.rglob("*") if path.is_dir() and not path.is_symlink() else ()
-    freed = sum(one.lstat().st_blocks * 512 for one in (path, *inside))
+    freed = sum(file.lstat().st_blocks * 512 for file in (path, *inside))
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -37,7 +37,7 @@ func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
 
 def main() -> int:
     parser = job_arguments.parser("compile_operators", __doc__)
-    batch_stage.add_arguments(parser)
+    options.add(parser, batch_stage.Options)
     options.add(parser, TargetOptions)
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
@@ -53,7 +53,7 @@ def main() -> int:
     def do(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
         return compile_batch(job, version, known, batch)
 
-    work = batch_stage.work(batch_stage.of_arguments(args, job), do)
+    work = batch_stage.work(options.of(batch_stage.Options, args).batch(job), do)
     return job_arguments.run(job, lambda: supervise.run(job, work))
 
 
@@ -75,13 +75,13 @@ def compile_batch(
     by_name = {line.problem: line for line in lines}
     shortest = by_name.pop(SHORTEST).result if programs else {}
     function = {key: shortest[key] for key in ("module", "function") if key in shortest}
-    found = []
+    with_shortest = []
     for line in by_name.values():
         result = dict(line.result)
         if "module" in result:
             result[SHORTEST] = function
-        found.append(dataclasses.replace(line, result=result))
-    return found, processes
+        with_shortest.append(dataclasses.replace(line, result=result))
+    return with_shortest, processes
 
 
 if __name__ == "__main__":

@@ -70,8 +70,8 @@ def main() -> None:
         os.environ["XLA_SAVE_TENSORS_FMT"] = args.save_ir[0]
         if "hlo_modules" in args.kinds:
             # After the baseline's own flags: if a flag is given twice, the last one counts.
-            asked = f"--xla_dump_to={scratch / SAVED_HLO} --xla_dump_hlo_as_text"
-            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {asked}".strip()
+            flags = f"--xla_dump_to={scratch / SAVED_HLO} --xla_dump_hlo_as_text"
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
         dump(args, scratch)
         if len(args.save_ir) > 1 and (args.out_folder / "0" / IR).exists():
             _dump_other_formats(args, scratch)
@@ -96,11 +96,11 @@ def dump(args: Options, scratch: Path) -> None:
         if "profile" not in args.kinds:
             run_calls(session, device, args.iterations)
         else:
-            taken = profiling.profiled(session, device, args.iterations)
+            profiled = profiling.profiled(session, device, args.iterations)
             by = "self_cuda_time_total" if device.kind == "cuda" else "self_cpu_time_total"
-            table = taken.key_averages().table(sort_by=by, row_limit=500)
+            table = profiled.key_averages().table(sort_by=by, row_limit=500)
             atomic.write_text(folder / "profile.txt", table)
-            taken.export_chrome_trace(str(folder / "trace.json"))
+            profiled.export_chrome_trace(str(folder / "trace.json"))
             tables.append(f"# repetition {number}\n{table}")
         if "ir" in args.kinds and (ir := _take_ir(scratch)):
             atomic.write_text(folder / IR, ir)
@@ -153,9 +153,9 @@ def _name_by_format(args: Options, folder: Path, ir_format: str) -> None:
     A repetition that traced no new graph has no IR.
     """
     for number in range(args.repeat):
-        made = folder / str(number) / IR
-        if made.exists():
-            os.replace(made, args.out_folder / str(number) / f"ir.{ir_format}.txt")
+        ir = folder / str(number) / IR
+        if ir.exists():
+            os.replace(ir, args.out_folder / str(number) / f"ir.{ir_format}.txt")
 
 
 if __name__ == "__main__":

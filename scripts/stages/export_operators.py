@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import exits
+from scripts.core import exits, options
+from scripts.core.options import option
 from scripts.features.operators.batch import artifacts, batch_worker
 from scripts.features.operators.batch.batch_program import ENTRY, FILE
 from scripts.features.operators.batch.normalise import Normaliser
@@ -18,12 +19,15 @@ from scripts.features.operators.problems.problem import Problem
 from scripts.lowering import capture, link
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(batch_worker.Options):
+    exporter: str = option(help="a module of scripts/exporters")
+    exporter_options: Mapping[str, Any] = option(factory=dict, help="JSON object")
+    out: Path = option(help="folder of the batch")
+
+
 def main() -> None:
-    parser = batch_worker.parser("export_operators", __doc__)
-    parser.add_argument("--exporter", required=True, help="a module of scripts/exporters")
-    parser.add_argument("--exporter-options", default="{}", type=json.loads, help="JSON object")
-    parser.add_argument("--out", required=True, type=Path, help="folder of the batch")
-    args = parser.parse_args()
+    args = options.parse(Options)
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     normaliser = Normaliser()
 
@@ -51,9 +55,9 @@ def _lowered(exporter: Any, call: Call, options: Mapping[str, Any]) -> link.Lowe
     if hasattr(exporter, "export_graph"):
         # What depends on values, such as an index by a mask, may be rewritten as a model.
         with contextlib.suppress(NotCallable):
-            found = exporter.export_graph(call.graph, call.input_types(), options)
-            if found is not None:
-                return found
+            lowered = exporter.export_graph(call.graph, call.input_types(), options)
+            if lowered is not None:
+                return lowered
     return exporter.export(call.as_model(), options)[0]
 
 

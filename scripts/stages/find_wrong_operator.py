@@ -43,11 +43,13 @@ def main() -> None:
         with errors.reported(), tempfile.TemporaryDirectory() as folder:
             loaded = load_model(args.model)
             cores = physical_cores()
-            found = wrong.find(loaded, wrong.Lowering(exporter, how, Path(folder), cores, deadline))
+            wrong_call = wrong.find(
+                loaded, wrong.Lowering(exporter, how, Path(folder), cores, deadline)
+            )
     except (wrong.NotFound, capture.UnsupportedProgram) as error:
         exits.fail(f"{name}: {error}")
     frontend = wrong_operator.frontend(args.exporter, how)
-    report = wrong_operator.write(found, name, frontend, how, args.out)
+    report = wrong_operator.write(wrong_call, name, frontend, how, args.out)
     print(
         f"{name}: {' → '.join(report['operators'])} (node {report['node']}, module {report['module']}) is wrong"
     )

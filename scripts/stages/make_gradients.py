@@ -82,25 +82,25 @@ def make_gradients(model: ModelChoice, optimizer: Optimizer, files: Options) -> 
         return WholeStep(model, fixed, optimizer, state)
 
     signature = tensors.Signature.read(files.signature)
-    found = golden.observe(loaded, step, model.model_file, signature.dtype)
-    _require_change(model.model_file, found, gradients, optimizer)
+    observed = golden.observe(loaded, step, model.model_file, signature.dtype)
+    _require_change(model.model_file, observed, gradients, optimizer)
     inputs = tensors.load_npz(files.inputs)
     further = {str(len(inputs) + i): array for i, array in enumerate(cotangents)}
     tensors.save_npz(files.out_inputs, inputs | further)
     named = {f"{tensors.COTANGENT}{i}": array for i, array in enumerate(cotangents)}
-    tensors.save_npz(files.out_golden, found.arrays() | named | {train_results.LOSSES: losses})
+    tensors.save_npz(files.out_golden, observed.arrays() | named | {train_results.LOSSES: losses})
     types = [tensors.TensorType(name, array.shape, "float32") for name, array in named.items()]
     dataclasses.replace(
         signature,
         inputs=(*signature.inputs, *types),
-        outputs=found.types,
+        outputs=observed.types,
         generation=None,
         parameters=parameters,
         torch_version=torch.__version__,
-        has_fp64=found.fp64 is not None,
-        rmse_vs_fp64=found.rmse_vs_fp64,
-        deterministic=found.deterministic,
-        work=found.work,
+        has_fp64=observed.fp64 is not None,
+        rmse_vs_fp64=observed.rmse_vs_fp64,
+        deterministic=observed.deterministic,
+        work=observed.work,
     ).write(files.out_signature)
 
 
@@ -134,17 +134,17 @@ def _losses(
         set_state(step.optimizer, weight, name, slots, state)
     losses = []
     for _ in range(train_results.STEPS):
-        found = dict(step.results(step()))
-        losses.append(float(found[tensors.LOSS]))
-        del found  # its gradients
+        results = dict(step.results(step()))
+        losses.append(float(results[tensors.LOSS]))
+        del results  # its gradients
     return np.array(losses)
 
 
 def _require_change(
-    file: Path, found: golden.Golden, trained: Collection[str], optimizer: Optimizer
+    file: Path, observed: golden.Golden, trained: Collection[str], optimizer: Optimizer
 ) -> None:
     """Raise ModelError if the step changes no parameter: any program would pass for the update."""
-    results = dict(zip((kind.name for kind in found.types), found.eager, strict=True))
+    results = dict(zip((kind.name for kind in observed.types), observed.eager, strict=True))
     if any(results[f"{tensors.CHANGE}{name}"].any() for name in trained):
         return
     raise errors.ModelError(

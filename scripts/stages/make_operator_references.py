@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from scripts.core import exits
+from scripts.core import exits, options
+from scripts.core.options import option
 from scripts.features.operators.batch import artifacts, batch_worker
 from scripts.features.operators.calls import reference
 from scripts.features.operators.calls.calling import Call, NotCallable
@@ -15,12 +17,15 @@ from scripts.features.operators.problems.problem import Problem
 from scripts.verify import codes
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(batch_worker.Options):
+    seed: int = option(0, help="of the inputs")
+    threads: int = option(1, help="CPU threads")
+    out: Path = option(help="folder of the batch")
+
+
 def main() -> None:
-    parser = batch_worker.parser("make_operator_references", __doc__)
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--out", required=True, type=Path, help="folder of the batch")
-    args = parser.parse_args()
+    args = options.parse(Options)
     torch.set_num_threads(args.threads)
 
     def handle(payload: dict[str, Any], facts: dict[str, Any]) -> None:

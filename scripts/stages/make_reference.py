@@ -50,10 +50,10 @@ def make_reference(model: ModelChoice, files: Options) -> None:
     greedy = greedy_tokens.of(loaded.module)
     sizes = _sizes(loaded.module)
     # The last use of the model, which may stay in float64 afterwards.
-    found = golden.observe(loaded, EvalStep, model.model_file, model.dtype)
-    tensors.save_npz(files.out_golden, found.arrays())
+    observed = golden.observe(loaded, EvalStep, model.model_file, model.dtype)
+    tensors.save_npz(files.out_golden, observed.arrays())
     loaded.module = torch.nn.Identity()  # a float model is as large again
-    distance = quantization.report(loaded, found.eager)
+    distance = quantization.report(loaded, observed.eager)
     tensors.Signature(
         model=model.name,
         dtype=model.dtype,
@@ -62,7 +62,7 @@ def make_reference(model: ModelChoice, files: Options) -> None:
             or source_of(model.model_file).facts(model.model_file, model.options).batch_size
         ),
         inputs=inputs,
-        outputs=found.types,
+        outputs=observed.types,
         parameters=parameters,
         aliases=aliases,
         options=dict(model.options),
@@ -70,14 +70,14 @@ def make_reference(model: ModelChoice, files: Options) -> None:
         layers=sizes["num_hidden_layers"],
         vocab_size=sizes["vocab_size"],
         torch_version=torch.__version__,
-        has_fp64=found.fp64 is not None,
-        rmse_vs_fp64=found.rmse_vs_fp64,
-        deterministic=found.deterministic,
+        has_fp64=observed.fp64 is not None,
+        rmse_vs_fp64=observed.rmse_vs_fp64,
+        deterministic=observed.deterministic,
         weights_bytes=files.out_weights.stat().st_size,
         inputs_from=inputs_from,
         generation=asdict(greedy) if greedy else None,
         quantization=distance,
-        work=found.work,
+        work=observed.work,
     ).write(files.out_signature)
 
 

@@ -62,8 +62,8 @@ def main() -> None:
             f"this bundle is of a row with {number} threads, found --threads {args.threads}: leave the option out, or make a "
             "bundle of the row with that number"
         )
-    for name, made in bundle["files"].items():
-        if what := digest.difference(folder / name, Digest(**made)):
+    for name, recorded in bundle["files"].items():
+        if what := digest.difference(folder / name, Digest(**recorded)):
             exits.fail(f"{folder / name}: {what}; copy the bundle again")
     options = list(bundle["command"])
     if args.device:

@@ -44,19 +44,19 @@ def main() -> None:
     args = options.parse(Options)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="limits-") as scratch:
         try:
-            found = measure(args.device, args.threads, Path(scratch))
+            limits = measure(args.device, args.threads, Path(scratch))
         except NoDevice as error:
             exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
         except WrongResult as error:
             exits.fail(str(error), exits.WRONG_RESULT)
-    if not machine_limits.complete(found.samples):
-        exits.fail(f"no triad or no product ran on {found.device_name}; the notes above say why")
-    for sample in found.samples:
+    if not machine_limits.complete(limits.samples):
+        exits.fail(f"no triad or no product ran on {limits.device_name}; the notes above say why")
+    for sample in limits.samples:
         unit = "GB/s" if sample.what == machine_limits.TRIAD else "GFLOP/s"
         print(f"{sample.name}, size {sample.size}: {sample.rate:.4g} {unit}")
-    for doubt in found.doubts:
+    for doubt in limits.doubts:
         print(f"note: {doubt}")
-    found.write(args.out)
+    limits.write(args.out)
 
 
 def measure(kind: str, number: int, scratch: Path) -> MachineLimits:

@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, help="folder of the plots")
     args = parser.parse_args()
     try:
-        table = Table.of(one.data for one in results_file.read(args.results))
+        table = Table.of(record.data for record in results_file.read(args.results))
         plots.write(table, args.out)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))

@@ -69,10 +69,10 @@ def profile(cell: Work) -> dict[str, Any]:
     calls = _calls(session)
     work_of_model = {}
     if cell.runtime == "inductor":
-        found = inductor_by_module.inductor(session, calls)
+        by_part = inductor_by_module.inductor(session, calls)
     else:
         loaded = session.step.loaded
-        found = by_module.eager(session, loaded.module, calls)
+        by_part = by_module.eager(session, loaded.module, calls)
         work_of_model = {"work": asdict(work_of.count(session, loaded))}
     return {
         "runtime": cell.runtime,
@@ -81,7 +81,7 @@ def profile(cell: Work) -> dict[str, Any]:
         "call_ms": _median_ms(session, calls),
         "modules": [
             {"module": module.path, "kind": module.kind, "ms": ms}
-            for module, ms in sorted(found.items(), key=lambda item: -item[1])
+            for module, ms in sorted(by_part.items(), key=lambda item: -item[1])
         ],
     } | work_of_model
 
@@ -94,12 +94,12 @@ def _calls(session: Callable[[], Any]) -> int:
 
 
 def _median_ms(session: Callable[[], Any], calls: int) -> float:
-    taken = []
+    seconds = []
     for _ in range(calls):
         start = time.perf_counter()
         session()
-        taken.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(taken)
+        seconds.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(seconds)
 
 
 if __name__ == "__main__":

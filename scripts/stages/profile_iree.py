@@ -37,9 +37,9 @@ def main() -> None:
     located = _locations(args.locations)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
-        found = sites.sites(args.program, args.compiler_flags(), scratch / "phases")
+        dispatch_sites = sites.sites(args.program, args.compiler_flags(), scratch / "phases")
         events, call_ms = profile.run(called, scratch)
-    dispatches, calls = profile.per_call(events, [site.function for site in found])
+    dispatches, calls = profile.per_call(events, [site.function for site in dispatch_sites])
     atomic.write_json(
         args.out,
         {
@@ -48,7 +48,7 @@ def main() -> None:
             "calls": calls,
             "call_ms": call_ms,
             "kinds": dict(located.modules),
-            "dispatches": described(found, dispatches, located),
+            "dispatches": described(dispatch_sites, dispatches, located),
         },
     )
 
@@ -64,7 +64,7 @@ def _locations(path: Path) -> Locations:
 
 
 def described(
-    found: Sequence[sites.Site], dispatches: Sequence[profile.Dispatch], located: Locations
+    dispatch_sites: Sequence[sites.Site], dispatches: Sequence[profile.Dispatch], located: Locations
 ) -> list[dict[str, Any]]:
     """Each dispatch of the program with its time and the nodes that it computes (name, operator, module), that of its
     root first."""
@@ -72,15 +72,15 @@ def described(
         asdict(timed)
         | {
             "nodes": [
-                [one.node, one.operator, one.module]
-                for one in dict.fromkeys(
+                [origin.node, origin.operator, origin.module]
+                for origin in dict.fromkeys(
                     located.lines[line]
                     for line in (site.root, *site.lines)
                     if line is not None and line in located.lines
                 )
             ]
         }
-        for site, timed in zip(found, dispatches, strict=True)
+        for site, timed in zip(dispatch_sites, dispatches, strict=True)
     ]
 
 

@@ -111,10 +111,10 @@ class Reduction:
             return wanted in failures.kinds(compiler.run(text, min(limit_s, max(1.0, left_s))))
 
         def bypassed(
-            of: Program, kept: Collection[int]
+            program: Program, kept: Collection[int]
         ) -> tuple[frozenset[int], dict[int, shrinking.Operand]]:
             return shrinking.bypassed(
-                kept, of.stand_in, lambda some, moved: fails(of.part(some, None, moved))
+                kept, program.stand_in, lambda some, moved: fails(program.part(some, None, moved))
             )
 
         steps = Search(lambda keep: fails(program.part(keep)), self.deadline)

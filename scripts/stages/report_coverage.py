@@ -63,11 +63,11 @@ def load(paths: Sequence[Path], cells: Sequence[str] = ()) -> list[Record]:
     Raises BadRecords for a line that is not a record, for a cell that occurs twice, and if there
     is no IREE cell.
     """
-    found = [record for path in paths for record in read(path)]
-    records = [record for record in found if cell.selects(cells, record["cell"])]
-    if found and not records:
+    all_records = [record for path in paths for record in read(path)]
+    records = [record for record in all_records if cell.selects(cells, record["cell"])]
+    if all_records and not records:
         raise BadRecords(
-            f"{', '.join(map(str, paths))}: no cell of {len(found)} matches --cell {' '.join(cells)}"
+            f"{', '.join(map(str, paths))}: no cell of {len(all_records)} matches --cell {' '.join(cells)}"
         )
     seen: dict[tuple[str, str], Record] = {}
     for record in records:
@@ -150,10 +150,10 @@ def compiled(cells: pd.DataFrame) -> pd.DataFrame:
 def made_good(cells: pd.DataFrame) -> pd.DataFrame:
     """The cells that a remedy has compiled, together where their paths, reasons and remedies agree."""
     by = ["frontend", "target", "first error", "remedy", "frontend used"]
-    found = cells[cells["remedy"] != ""].rename(
+    remedied = cells[cells["remedy"] != ""].rename(
         columns={"frontend_used": "frontend used", "first_error": "first error"}
     )
-    models = found.groupby(by, sort=False)["model"].agg(["size", ", ".join]).reset_index()
+    models = remedied.groupby(by, sort=False)["model"].agg(["size", ", ".join]).reset_index()
     return models.set_axis([*by, "cells", "models"], axis=1)
 
 
@@ -186,8 +186,8 @@ def reasons(cells: pd.DataFrame) -> pd.DataFrame:
         detail = same_failure.readable(group["detail"].iloc[0])
         rows.append((len(group), stage, status, reason, detail, where(group, every)))
     columns = ["cells", "stage", "status", "reason", "detail", "where"]
-    found = pd.DataFrame(rows, columns=columns)
-    return found.sort_values("cells", ascending=False, kind="stable")
+    table = pd.DataFrame(rows, columns=columns)
+    return table.sort_values("cells", ascending=False, kind="stable")
 
 
 def where(group: pd.DataFrame, every: pd.Series) -> str:
@@ -225,8 +225,10 @@ def rewrites(cells: pd.DataFrame) -> pd.DataFrame:
     """What exporters changed, per frontend. A program is counted once, for all of its targets."""
     programs = cells.drop_duplicates([*MODEL, "frontend"]).explode("rewrites")
     programs = programs.dropna(subset="rewrites")
-    found = programs.groupby(["frontend", "rewrites"], sort=False)["model"].agg(["size", ", ".join])
-    return found.reset_index().set_axis(["frontend", "rewrite", "programs", "models"], axis=1)
+    counts = programs.groupby(["frontend", "rewrites"], sort=False)["model"].agg(
+        ["size", ", ".join]
+    )
+    return counts.reset_index().set_axis(["frontend", "rewrite", "programs", "models"], axis=1)
 
 
 def table(rows: pd.DataFrame, quoted: str = "") -> str:

@@ -5,12 +5,13 @@ The page has two comments, `<!-- operators -->` and `<!-- end of operators -->`.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, options
+from scripts.core.options import option
 from scripts.features import registry
 from scripts.features.operators.report import analysis, page, records_file
 from scripts.features.operators.report.analysis import OperatorRates, Rate, Rates
@@ -26,15 +27,16 @@ Problems that pass: verified on a target that was run, compiled for the others. 
 BEGIN, END = "<!-- operators -->\n", "<!-- end of operators -->\n"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    results: Path = records_file.JSONL
+    into: Path = option(help="the page, in Markdown")
+    note: str = option("", help="a paragraph before the tables")
+
+
 def main() -> None:
     registry.load()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.report_operators", description=__doc__
-    )
-    parser.add_argument("--results", type=Path, default=records_file.JSONL)
-    parser.add_argument("--into", required=True, type=Path, help="the page, in Markdown")
-    parser.add_argument("--note", default="", help="a paragraph before the tables")
-    args = parser.parse_args()
+    args = options.parse(Options)
     try:
         table = Table(record.data for record in records_file.read(args.results))
         written = args.into.read_text(encoding="utf-8")
@@ -48,29 +50,29 @@ def main() -> None:
         )
     command = ["python", "-m", "scripts.stages.report_operators", "--into", str(args.into)]
     note = f"{args.note}\n\n" if args.note else ""
-    made = f"\n{note}Made by `{shlex.join(command)}`.\n\n{tables(table)}\n"
-    atomic.write_text(args.into, f"{before}{BEGIN}{made}{END}{after}")
+    block = f"\n{note}Made by `{shlex.join(command)}`.\n\n{tables(table)}\n"
+    atomic.write_text(args.into, f"{before}{BEGIN}{block}{END}{after}")
 
 
 def tables(table: Table) -> str:
     """Return the tables as Markdown: the totals, all operators, and the problems that no path passes."""
-    found = {target: analysis.rates(table, target) for target in table.targets}
-    parts = [_totals(table, found), f"{LEGEND}\n{_operators(found)}", *_blocked(table)]
+    by_target = {target: analysis.rates(table, target) for target in table.targets}
+    parts = [_totals(table, by_target), f"{LEGEND}\n{_operators(by_target)}", *_blocked(table)]
     return "\n".join(parts)
 
 
-def _totals(table: Table, found: dict[str, Rates]) -> str:
+def _totals(table: Table, by_target: dict[str, Rates]) -> str:
     """Return the problems that pass, by lowering path (down) and target (across)."""
     names = list(dict.fromkeys(column.name for column in table.paths))
     head = [
         "",
         *(
-            f"{text(target)}: {'verified' if of.has_run else 'compiled'}"
-            for target, of in found.items()
+            f"{text(target)}: {'verified' if rates.has_run else 'compiled'}"
+            for target, rates in by_target.items()
         ),
     ]
     rows = [
-        [text(name), *(_share(of, name) for of in found.values())]
+        [text(name), *(_share(rates, name) for rates in by_target.values())]
         for name in (names if len(names) == 1 else (*names, "any path"))
     ]
     count = (
@@ -79,9 +81,11 @@ def _totals(table: Table, found: dict[str, Rates]) -> str:
     return f"{count}\n\n{markdown.table(head, rows, right=range(1, len(head)))}{_weak(table)}"
 
 
-def _share(of: Rates, name: str) -> str:
-    by_name = {column.name: rate for column, rate in zip(of.columns, of.all.by_column, strict=True)}
-    rate = by_name.get(name, of.all.best)
+def _share(rates: Rates, name: str) -> str:
+    by_name = {
+        column.name: rate for column, rate in zip(rates.columns, rates.all.by_column, strict=True)
+    }
+    rate = by_name.get(name, rates.all.best)
     return f"{rate.passed:,} ({rate.share:.1%})" if rate.of else ""
 
 
@@ -95,36 +99,40 @@ def _weak(table: Table) -> str:
     )
 
 
-def _operators(found: dict[str, Rates]) -> str:
+def _operators(by_target: dict[str, Rates]) -> str:
     """Return all operators (down) and lowering paths (across).
 
     A target that was run has a column for each path; the others have one for any path.
     """
     head = ["operator", "problems"]
-    for target, of in found.items():
-        if of.has_run:
-            head += [f"{text(column.name)}<br>{text(target)}" for column in of.columns]
-        if _has_best(of):
+    for target, rates in by_target.items():
+        if rates.has_run:
+            head += [f"{text(column.name)}<br>{text(target)}" for column in rates.columns]
+        if _has_best(rates):
             head.append(f"any path<br>{text(target)}")
-    by_operator = zip(*(of.operators for of in found.values()), strict=True)
+    by_operator = zip(*(rates.operators for rates in by_target.values()), strict=True)
     rows = [
-        [text(of[0].op), str(of[0].best.of), *_marks(of, list(found.values()))]
-        for of in by_operator
+        [
+            text(operator[0].op),
+            str(operator[0].best.of),
+            *_marks(operator, list(by_target.values())),
+        ]
+        for operator in by_operator
     ]
     return markdown.table(head, rows, right=[1])
 
 
-def _marks(of: tuple[OperatorRates, ...], found: list[Rates]) -> Iterator[str]:
-    for operator, of_target in zip(of, found, strict=True):
+def _marks(by_target: tuple[OperatorRates, ...], rates: list[Rates]) -> Iterator[str]:
+    for operator, of_target in zip(by_target, rates, strict=True):
         if of_target.has_run:
             yield from map(_mark, operator.by_column)
         if _has_best(of_target):
             yield _mark(operator.best)
 
 
-def _has_best(of: Rates) -> bool:
+def _has_best(rates: Rates) -> bool:
     """Return whether the best path has a column: it would repeat that of a single path."""
-    return not of.has_run or len(of.columns) > 1
+    return not rates.has_run or len(rates.columns) > 1
 
 
 def _mark(rate: Rate) -> str:

@@ -6,16 +6,16 @@ Writes problems.jsonl, batches/<batch>.jsonl and source.json (the numbers of pro
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, options
+from scripts.core.options import option
 from scripts.features import registry
 from scripts.features.operators.problems import dataset, selection, traces
 from scripts.features.operators.problems.problem import Problem
@@ -23,15 +23,16 @@ from scripts.features.operators.problems.selection import Selection
 from scripts.features.operators.settings import Operators
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    source: Mapping[str, Any] = option(help="JSON: Operators")
+    traces: Sequence[Path] = option((), nargs="*", type=Path, help="trace files")
+    out: Path = option(help="folder")
+
+
 def main() -> None:
     registry.load()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.select_operators", description=__doc__
-    )
-    parser.add_argument("--source", required=True, type=json.loads, help="JSON: Operators")
-    parser.add_argument("--traces", nargs="*", default=[], type=Path, help="trace files")
-    parser.add_argument("--out", required=True, type=Path, help="folder")
-    args = parser.parse_args()
+    args = options.parse(Options)
     source = msgspec.convert(args.source, Operators)
     try:
         problems, notes = dataset.read_source(source.dataset, source.mapping, args.traces)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 
+from scripts.core import options
+from scripts.core.options import option
 from scripts.features.operators.batch import batch_stage, timing
 from scripts.run import job_arguments
 from scripts.supervise import group, supervise
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(batch_stage.Options):
+    group: group.Given = option(type=group.of_text, help="JSON: members, anchor and rule")
+
+
 def main() -> int:
     parser = job_arguments.parser("time_operators", __doc__)
-    batch_stage.add_arguments(parser)
-    parser.add_argument(
-        "--group", required=True, type=group.of_text, help="JSON: members, anchor and rule"
-    )
+    options.add(parser, Options)
     args = parser.parse_args()
     job = job_arguments.job(args, parser, here=True)
-    work = timing.work(args.group, batch_stage.of_arguments(args, job))
+    given = options.of(Options, args)
+    work = timing.work(given.group, given.batch(job))
     return job_arguments.run(job, lambda: supervise.run(job, work))
 
 

@@ -38,16 +38,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.out_spec.parent, prefix="specs-") as scratch:
         folder = Path(scratch).absolute()
         shares = _shares(called, folder)
-        found, others = dispatches.configured(args.program, flags, folder / "dispatches")
-        weighed = search.by_operation(found, shares)
+        configured, others = dispatches.configured(args.program, flags, folder / "dispatches")
+        weighed = search.by_operation(configured, shares)
         slowest = [same[0] for _, same in weighed]
         matched = spec.matched(slowest, args.program, flags, folder / "matched")
-        made, faster = search.search(
+        tuned, faster = search.search(
             weighed, matched, flags, folder / "trials", called.device, called.threads, args.budget_s
         )
     atomic.write_text(args.out_spec, spec.text(faster) if faster else spec.NONE)
     report = {
-        "operations": [asdict(operation) for operation in made],
+        "operations": [asdict(operation) for operation in tuned],
         "others": sum(shares.get(name, 0.0) for name in others),
     }
     atomic.write_json(args.out_report, report)

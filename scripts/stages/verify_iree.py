@@ -50,12 +50,12 @@ def _made(modules: Sequence[Path]) -> Path:
 
     Exits if there is none, as where nothing that a target asks for has passed in its tuning.
     """
-    made = next((path for path in modules if path.stat().st_size), None)
-    if made is None:
+    module = next((path for path in modules if path.stat().st_size), None)
+    if module is None:
         exits.fail(
             f"{modules[-1]} is empty: nothing that is configured has passed", reason="no-module"
         )
-    return made
+    return module
 
 
 if __name__ == "__main__":

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import importlib
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from scripts.core import exits, process, tensors
+from scripts.core import exits, options, process, tensors
+from scripts.core.options import option
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.calls import call_inputs
 from scripts.features.operators.calls.calling import Call, tensors_in
@@ -36,16 +37,19 @@ EMPTY = {"op": "aten.neg.default", "args": "((T([1], f32),), {})", "inputs": ""}
 """A call that computes nothing: of one element."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(batch_worker.Options):
+    runtime: str = option(help="a module of scripts/baselines")
+    device: str = option("cpu", choices=plugins.DEVICES)
+    cache: Path = option(help="folder for inductor")
+    threads: int = timing_arguments.threads()
+
+
 def main() -> None:
-    parser = batch_worker.parser("verify_operator_baseline", __doc__)
-    parser.add_argument("--runtime", required=True, help="a module of scripts/baselines")
-    parser.add_argument("--device", default="cpu", choices=plugins.DEVICES)
-    parser.add_argument("--cache", required=True, type=Path, help="folder for inductor")
-    timing_arguments.add_threads(parser)
-    args = parser.parse_args()
+    args = options.parse(Options)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(args.cache.absolute())
-    of = _Baseline(args)
-    batch_worker.serve(args, of.handle, of.load)
+    baseline = _Baseline(args)
+    batch_worker.serve(args, baseline.handle, baseline.load)
 
 
 class OperatorSession:
@@ -70,8 +74,8 @@ class OperatorSession:
         with torch.no_grad():
             return self._run()
 
-    def arrays(self, found: Any) -> dict[str, np.ndarray]:
-        return {f"output {i}": convert.to_numpy(t) for i, t in enumerate(tensors_in(found))}
+    def arrays(self, outputs: Any) -> dict[str, np.ndarray]:
+        return {f"output {i}": convert.to_numpy(t) for i, t in enumerate(tensors_in(outputs))}
 
 
 def _compiled(call: Call, placed: Sequence[torch.Tensor], runtime: Any) -> Callable[[], Any]:
@@ -85,7 +89,7 @@ def _compiled(call: Call, placed: Sequence[torch.Tensor], runtime: Any) -> Calla
 class _Baseline:
     """A runtime on its device, which is opened with the first problem."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: Options) -> None:
         self._args, self._threads = args, args.threads
         self._versions = plugins.installed(plugins.runtime(args.runtime).versions)
         self._device: Any = None
@@ -103,13 +107,13 @@ class _Baseline:
         outputs = list(session.arrays(cold.first).values())
         expected = check.expected()
         facts |= scores.judged(outputs, expected)
-        found = verify(outputs, expected, {})
+        verified = verify(outputs, expected, {})
         facts |= dataclasses.asdict(
             Verified(
                 device=self._device.kind,
                 device_name=self._device.name,
                 threads=self._threads if self._device.kind == "cpu" else None,
-                verification=found,
+                verification=verified,
                 load_ms=session.load_s * 1e3,
                 first_call_ms=cold.first_s * 1e3,
                 runs=(cold.run,),
@@ -118,8 +122,8 @@ class _Baseline:
             )
         )
         facts |= {"program": program, "empty": EMPTY}
-        if found.code != codes.PASS:
-            exits.fail(f"{found.code}: {found.detail}", exits.WRONG_RESULT)
+        if verified.code != codes.PASS:
+            exits.fail(f"{verified.code}: {verified.detail}", exits.WRONG_RESULT)
 
     def load(self, program: dict[str, Any]) -> Program:
         """Load a verified problem to time it."""
@@ -132,11 +136,13 @@ class _Baseline:
     def _session(self, program: dict[str, Any]) -> OperatorSession:
         call = Call(Problem(program["op"], program["args"]))
         self._open()
-        made = [torch.ones(1)]
+        inputs = [torch.ones(1)]
         if program["inputs"]:
             stored = tensors.load_npz(program["inputs"])
-            made = [torch.from_numpy(stored[str(i)]).to(s.dtype) for i, s in enumerate(call.inputs)]
-        return OperatorSession(call, made, self._runtime, self._device)
+            inputs = [
+                torch.from_numpy(stored[str(i)]).to(s.dtype) for i, s in enumerate(call.inputs)
+            ]
+        return OperatorSession(call, inputs, self._runtime, self._device)
 
     def _open(self) -> None:
         """Open the runtime's device, once. Exits if there is none."""

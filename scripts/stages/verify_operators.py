@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from scripts.core import atomic, exits, tensors
+from scripts.core import atomic, exits, options, tensors
+from scripts.core.options import option
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
@@ -23,12 +24,15 @@ from scripts.timing.worker import Program
 from scripts.verify.verify import Check
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(batch_worker.Options):
+    device: str = option(help="IREE device URI: local-task, cuda://0")
+    threads: int = timing_arguments.threads()
+    out: Path = option(help="folder of the batch")
+
+
 def main() -> None:
-    parser = batch_worker.parser("verify_operators", __doc__)
-    parser.add_argument("--device", required=True, help="IREE device URI: local-task, cuda://0")
-    timing_arguments.add_threads(parser)
-    parser.add_argument("--out", required=True, type=Path, help="folder of the batch")
-    args = parser.parse_args()
+    args = options.parse(Options)
     batch_worker.serve(args, _Verifying(args).handle, load)
 
 
@@ -43,7 +47,7 @@ def load(program: str) -> Program:
 class _Verifying:
     """Verifies problems. `_empty`: the command line of a call that computes nothing."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: Options) -> None:
         self._device, self._out = args.device, args.out
         self._threads = args.threads
         self._empty = ""
@@ -77,8 +81,8 @@ class _Verifying:
                 facts |= atomic.read_json(files.out)
                 facts |= {"program": facts["command"], "empty": self._empty_call(compiled)}
 
-    def _module(self, found: dict[str, Any]) -> Module:
-        return Module(Path(found["module"]), None, self._device, found["function"])
+    def _module(self, compiled: dict[str, Any]) -> Module:
+        return Module(Path(compiled["module"]), None, self._device, compiled["function"])
 
     def _empty_call(self, compiled: dict[str, Any]) -> str:
         if not self._empty:

@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, help="such as results/report.html")
     args = parser.parse_args()
     try:
-        records = [one.data for one in results_file.read(args.results)]
+        records = [record.data for record in results_file.read(args.results)]
         atomic.write_text(args.out, page(Source(args.results.parent, records)))
     except (BadRecords, OSError) as error:
         exits.fail(str(error))

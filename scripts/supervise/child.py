@@ -184,10 +184,10 @@ def fork(
 
 def _connect(python: str, owner: int, log: Path, check: Callable[[], None]) -> socket.socket:
     """A connection to the server, which is started if there is none."""
-    found = shutil.which(python)
-    if found is None:
+    program = shutil.which(python)
+    if program is None:
         raise CannotFork(f"no such command: {python}")
-    where = fork_server.address(found, owner)
+    where = fork_server.address(program, owner)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, fork_server.MESSAGE_BYTES)
     started: subprocess.Popen | None = None
@@ -198,7 +198,7 @@ def _connect(python: str, owner: int, log: Path, check: Callable[[], None]) -> s
             return connection
         check()
         if started is None:
-            started = _start_server(found, owner, log)
+            started = _start_server(program, owner, log)
         elif started.poll() is not None:  # it failed, or another one listens in a moment
             deadline = min(deadline, time.monotonic() + AFTER_END_SECONDS)
         if time.monotonic() > deadline:

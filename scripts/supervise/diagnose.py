@@ -232,7 +232,7 @@ def _crash_line(lines: list[str]) -> str:
     for number, line in enumerate(lines):
         if match := _FATAL.match(line):
             message = match["message"].strip()
-            after = next((one.strip() for one in lines[number + 1 :] if one.strip()), "")
+            after = next((line.strip() for line in lines[number + 1 :] if line.strip()), "")
             return f"{message} {after}" if message.endswith(":") and after else message
         if match := _ASSERTION.search(line):
             return match[0]

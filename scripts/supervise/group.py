@@ -53,21 +53,26 @@ def outcomes(folder: Path) -> list[Outcome]:
     """The outcomes of the members of a timed group that left it; empty if it was not timed."""
     try:
         timing = msgspec.convert(atomic.read_json(folder / TIMING), GroupTiming)
-        of = outcome.read(folder / outcome.STATUS)
+        ended = outcome.read(folder / outcome.STATUS)
     except (OSError, ValueError, msgspec.ValidationError):
         return []
     return [
-        member_outcome(cell, one, of)
-        for cell, one in timing.members.items()
-        if one.status != outcome.OK
+        member_outcome(cell, member, ended)
+        for cell, member in timing.members.items()
+        if member.status != outcome.OK
     ]
 
 
-def member_outcome(cell: str, timed: MemberTiming, of: Outcome) -> Outcome:
+def member_outcome(cell: str, timed: MemberTiming, ended: Outcome) -> Outcome:
     """The outcome of a member; `of`: that of the job that has timed its group."""
-    log = Path(of.log).parent / MEMBERS / log_name(cell)
+    log = Path(ended.log).parent / MEMBERS / log_name(cell)
     return replace(
-        of, cell=cell, status=timed.status, reason=timed.reason, detail=timed.detail, log=str(log)
+        ended,
+        cell=cell,
+        status=timed.status,
+        reason=timed.reason,
+        detail=timed.detail,
+        log=str(log),
     )
 
 
@@ -106,7 +111,7 @@ class _Work:
             begun = time.monotonic()
             self._workers = Workers(self._job, self._owner, watch, self._job.timeout_s)
             try:
-                found = self._time(verified)
+                timing = self._time(verified)
                 fault = None
             except TimeoutError as error:
                 fault = Diagnosis("timeout", "time-limit", str(error))
@@ -116,17 +121,17 @@ class _Work:
         ended = Ended(0, seconds, round(self._workers.peak_mb, 1), startup_s=0.0)
         if fault:
             return Ran(ended, fault=fault)
-        found.write(artifact)
-        found.write(self._folder / TIMED)
+        timing.write(artifact)
+        timing.write(self._folder / TIMED)
         return Ran(ended, supervise.digests(self._job, scratch))
 
     def _verified(self) -> dict[str, str]:
         """The members that are verified, with the digests of what verified them."""
-        found = {}
+        folders = {}
         for cell, folder in self._given.members.items():
             if outcome.read_or_damaged(Path(folder) / outcome.STATUS).status == outcome.OK:
-                found[cell] = digest.of(Path(folder) / VERIFICATION).crc32
-        return found
+                folders[cell] = digest.of(Path(folder) / VERIFICATION).crc32
+        return folders
 
     def _kept(self, verified: Mapping[str, str]) -> GroupTiming | None:
         """The timing of an earlier run, if it has all of these members as they are now, and the job was not asked for

@@ -27,8 +27,8 @@ def take(
     """
     first, started = members[0], time.time()
     twin = replace(first, name=f"{first.name}{TWIN}", log=first.log.with_name("control.txt"))
-    of = {one.name: one for one in (*members, twin)}
-    group = Group(list(of), lambda name: _start(of[name]), rule, lambda _: False, said)
+    by_name = {member.name: member for member in (*members, twin)}
+    group = Group(list(by_name), lambda name: _start(by_name[name]), rule, lambda _: False, said)
     group.run()
     part, timed = part_of(group.timed, first.name, twin.name, "", 0)
     others = group.load.others()
@@ -40,8 +40,8 @@ def take(
 def unfit(timing: GroupTiming) -> str:
     """Why ratios of these turns may be wrong: the two processes of the control differ; "" if they do not."""
     [part] = timing.parts
-    found = ratios.paired(*part.control_ms) if part.control else None
-    at = found.interval() if found else None
+    ratio = ratios.paired(*part.control_ms) if part.control else None
+    at = ratio.interval() if ratio else None
     if at is None or at.low <= 1 <= at.high:
         return ""
     return f"two processes of {part.control} differ by a factor of {at.ratio:.3f}: the machine was not fit"

@@ -83,16 +83,16 @@ def parts(
     """The members that are timed together: all of them, if their processes fit into the memory and there are not more
     than `most`. Otherwise several parts, each with the anchor as its first one ("": there is none)."""
     first = [anchor] if anchor else []
-    found = [first]
+    groups = [first]
     for name in (name for name in needs_mb if name != anchor):
-        part = [*found[-1], name]
+        part = [*groups[-1], name]
         together = [needs_mb[member] for member in part]
         is_full = sum(together) + max(together) > limit_mb or len(part) > (most or len(needs_mb))
-        if is_full and found[-1] != first:
-            found.append([*first, name])
+        if is_full and groups[-1] != first:
+            groups.append([*first, name])
         else:
-            found[-1] = part
-    return [part for part in found if part]
+            groups[-1] = part
+    return [part for part in groups if part]
 
 
 class Process:
@@ -245,8 +245,8 @@ class Process:
         if ended[0] == 0:
             return MemberEnded("error", "stage-error", "it ended while it was timed")
         printed = self._member.log.read_text(encoding="utf-8", errors="replace")
-        found = diagnose(ended[0], printed)
-        return MemberEnded(found.status, found.reason, found.detail)
+        diagnosis = diagnose(ended[0], printed)
+        return MemberEnded(diagnosis.status, diagnosis.reason, diagnosis.detail)
 
 
 class Workers:
@@ -286,7 +286,7 @@ class Workers:
         if now < self._looked + POLL_S:
             return
         self._looked = now
-        trees = {name: one.tree() for name, one in self._started.items()}
+        trees = {name: started.tree() for name, started in self._started.items()}
         pids = [pid for tree in trees.values() for pid in tree]
         seen, limit_mb = process.resident_mb(pids), self._job.memory_mb
         if seen > limit_mb:

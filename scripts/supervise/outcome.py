@@ -139,9 +139,11 @@ def read_usage(status_path: str | Path) -> Usage | None:
     except FileNotFoundError:
         return None
     try:
-        made = values.pop("artifacts", {})
+        artifacts = values.pop("artifacts", {})
         numbers = {key: float(value) for key, value in values.items()}
-        return Usage(**numbers, artifacts={name: Digest(**one) for name, one in made.items()})
+        return Usage(
+            **numbers, artifacts={name: Digest(**entry) for name, entry in artifacts.items()}
+        )
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{path}: not a usage file ({error}); the next run makes it again"
@@ -163,9 +165,9 @@ def read_or_damaged(status_path: Path) -> Outcome:
 def condemn(status_path: str | Path, what: str) -> None:
     """Record that a file of a stage is damaged, so that the next run repeats the stage. Nothing is written if that is
     already recorded, or if the status file itself cannot be read: then the stage runs again anyway (fingerprint.due)."""
-    found = read_or_damaged(Path(status_path))
-    if found.status != DAMAGED:
-        now = dataclasses.replace(found, status=DAMAGED, reason=DAMAGED_FILE, detail=what)
+    ended = read_or_damaged(Path(status_path))
+    if ended.status != DAMAGED:
+        now = dataclasses.replace(ended, status=DAMAGED, reason=DAMAGED_FILE, detail=what)
         atomic.write_json(status_path, dataclasses.asdict(now))
 
 
@@ -198,7 +200,7 @@ def difference(path: Path) -> str:
         usage = read_usage(path)
     except (OSError, ValueError) as error:
         return str(error)
-    made = usage.artifacts.get(path.name) if usage else None
-    if made is None or not (how := digest.difference(path, made)):
+    recorded = usage.artifacts.get(path.name) if usage else None
+    if recorded is None or not (how := digest.difference(path, recorded)):
         return ""
     return f"{path} is damaged: {how}; the next run makes it again"

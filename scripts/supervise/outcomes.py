@@ -39,14 +39,14 @@ def write(path: Path, lines: Iterable[Line]) -> None:
 
 def read(path: str | Path) -> dict[str, Line]:
     """Read the lines, by the name of the problem. Raises OSError, or ValueError naming the file."""
-    found = {}
+    lines = {}
     for number, text in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         try:
             line = msgspec.json.decode(text, type=Line)
         except (msgspec.MsgspecError, ValueError) as error:
             raise ValueError(f"{path}:{number}: not the outcome of a problem ({error})") from error
-        found[line.problem] = line
-    return found
+        lines[line.problem] = line
+    return lines
 
 
 def read_if_whole(path: str | Path) -> dict[str, Line]:

@@ -76,8 +76,8 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     owner = os.getppid() if job.owner is None else job.owner
     if os.getppid() != owner:
         raise Interrupted(f"{job.stage} {job.cell}: process {owner} that asked for it is gone")
-    if (found := blocked(job)) is not None:
-        return _record_blocked(job, found)
+    if (above := blocked(job)) is not None:
+        return _record_blocked(job, above)
     scratch = job.status_path.parent / ".scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -98,8 +98,8 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)  # first of all, as the disk may be full
     result = record(job, unplaced or diagnosis)
-    made = {} if unplaced else ran.made
-    usage = Usage(round(ran.ended.seconds, 3), ran.ended.max_rss_mb, made)
+    artifacts = {} if unplaced else ran.made
+    usage = Usage(round(ran.ended.seconds, 3), ran.ended.max_rss_mb, artifacts)
     outcome.write(job.status_path, result, usage)
     with _noted(f"{job.stage} {job.cell} has no memory over time"):
         memory_series.write(job.status_path, ran.ended.memory)
@@ -166,30 +166,30 @@ def digests(job: Job, scratch: Path) -> dict[str, Digest]:
     """The digests of a stage's artifacts, by file name. Only files in the folder of its status count,
     because readers look for the digests there."""
     here = job.status_path.parent
-    made = (scratch / artifact.name for artifact in job.artifacts if artifact.parent == here)
-    return {path.name: digest.of(path) for path in made if path.is_file()}
+    paths = (scratch / artifact.name for artifact in job.artifacts if artifact.parent == here)
+    return {path.name: digest.of(path) for path in paths if path.is_file()}
 
 
-def _record_blocked(job: Job, found: Outcome) -> Outcome:
+def _record_blocked(job: Job, above: Outcome) -> Outcome:
     """Record the outcome of a job that was not started, and return it."""
     for artifact in job.artifacts:
         _make_empty(artifact)
     with contextlib.closing(CappedLog(job.log_path)) as log:
-        by = f"blocked by {found.blocked_by}" if found.blocked_by else found.reason
-        log.note(f"# {found.status}: {by}: {found.detail}")
-    outcome.write(job.status_path, found, Usage(0.0, 0.0))
+        by = f"blocked by {above.blocked_by}" if above.blocked_by else above.reason
+        log.note(f"# {above.status}: {by}: {above.detail}")
+    outcome.write(job.status_path, above, Usage(0.0, 0.0))
     with _noted(f"{job.stage} {job.cell} has no memory over time"):
         memory_series.write(job.status_path, None)
-    return found
+    return above
 
 
 def _place_artifacts(job: Job, scratch: Path, keep: bool) -> Diagnosis | None:
     """Move the artifacts to their destination, or write empty files. Returns a diagnosis if that fails."""
     try:
         for artifact in job.artifacts:
-            made = scratch / artifact.name
-            if keep and made.is_file():
-                atomic.move(made, artifact)
+            source = scratch / artifact.name
+            if keep and source.is_file():
+                atomic.move(source, artifact)
             else:
                 _make_empty(artifact)
     except OSError as error:
@@ -261,38 +261,38 @@ def verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
         model_file = dict(pairwise(job.command)).get(MODEL_FILE, "")
         return _with_full_disk(diagnose(ended.returncode, printed, model_file), scratch)
     for artifact in job.artifacts:
-        made = scratch / artifact.name
-        if not made.is_file() or made.stat().st_size == 0:
+        path = scratch / artifact.name
+        if not path.is_file() or path.stat().st_size == 0:
             return Diagnosis(
                 "error", "no-artifact", f"the stage exited 0 but wrote no {artifact.name}"
             )
     return None
 
 
-def record(job: Job, found: Diagnosis | None, blocked_by: str = "") -> Outcome:
+def record(job: Job, diagnosis: Diagnosis | None, blocked_by: str = "") -> Outcome:
     """The outcome of a job; it is ok if there is no diagnosis."""
-    found = found or Diagnosis(outcome.OK, "", "")
+    diagnosis = diagnosis or Diagnosis(outcome.OK, "", "")
     return Outcome(
-        status=found.status,
+        status=diagnosis.status,
         stage=job.stage,
         cell=job.cell,
-        reason=found.reason,
-        detail=found.detail,
+        reason=diagnosis.reason,
+        detail=diagnosis.detail,
         blocked_by=blocked_by,
         log=str(job.log_path),
         command=shown(job),
         fingerprint=job.fingerprint,
         due=job.due,
-        limit={"timeout": job.timeout_s, "oom": job.memory_mb}.get(found.status),
+        limit={"timeout": job.timeout_s, "oom": job.memory_mb}.get(diagnosis.status),
     )
 
 
-def _with_full_disk(found: Diagnosis, scratch: Path) -> Diagnosis:
+def _with_full_disk(diagnosis: Diagnosis, scratch: Path) -> Diagnosis:
     """The diagnosis, or `disk-full` if the disk is full: not every tool reports that, and the log may have lost it."""
     disk = os.statvfs(scratch.parent)
-    if found.status not in ("error", "crashed") or found.reason == outcome.DISK_FULL:
-        return found
+    if diagnosis.status not in ("error", "crashed") or diagnosis.reason == outcome.DISK_FULL:
+        return diagnosis
     if disk.f_bavail * disk.f_frsize >= FULL_BYTES:
-        return found
-    detail = f"no space left on the file system of {scratch.parent}: {found.detail}"
+        return diagnosis
+    detail = f"no space left on the file system of {scratch.parent}: {diagnosis.detail}"
     return Diagnosis("error", outcome.DISK_FULL, detail)

@@ -79,26 +79,26 @@ def part_of(
     """The timing of a part. `twin`: the name of the second process of the member `control`."""
     values = latencies(timed)
     kept = ratios.counted(values)
-    of = {name: tuple(row[at] for at in kept) for name, row in values.items()}
+    kept_ms = {name: tuple(row[at] for at in kept) for name, row in values.items()}
     members = {
-        name: _member(one, kept, of.get(name, ()), of.get(anchor, ()), number)
-        for name, one in timed.items()
+        name: _member(member, kept, kept_ms.get(name, ()), kept_ms.get(anchor, ()), number)
+        for name, member in timed.items()
         if name != twin
     }
     generations = max((len(row) for row in values.values()), default=0)
-    pair = (of.get(control, ()), of.get(twin, ()))
+    pair = (kept_ms.get(control, ()), kept_ms.get(twin, ()))
     return PartTiming(generations, tuple(kept), control if all(pair) else "", pair), members
 
 
 def latencies(timed: Mapping[str, Timed]) -> dict[str, list[float]]:
     """The latency of each member in each generation, in milliseconds, of those that have all generations."""
-    found = {
-        name: [ratios.undisturbed(one.each_s) * 1e3 for one in of.generations]
-        for name, of in timed.items()
-        if of.ended is None and of.generations
+    by_name = {
+        name: [ratios.undisturbed(generation.each_s) * 1e3 for generation in member.generations]
+        for name, member in timed.items()
+        if member.ended is None and member.generations
     }
-    most = max(map(len, found.values()), default=0)
-    return {name: row for name, row in found.items() if len(row) == most}
+    most = max(map(len, by_name.values()), default=0)
+    return {name: row for name, row in by_name.items() if len(row) == most}
 
 
 def _member(

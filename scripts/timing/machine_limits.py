@@ -122,12 +122,12 @@ class MachineLimits:
             return None
         again = "delete it, and the next run makes it again"
         try:
-            found = msgspec.convert(atomic.read_json(path), cls)
+            limits = msgspec.convert(atomic.read_json(path), cls)
         except (ValueError, msgspec.ValidationError) as error:
             raise ValueError(f"{path}: {error}; {again}") from error
-        if not complete(found.samples):
+        if not complete(limits.samples):
             raise ValueError(f"{path}: no triad or no product; {again}")
-        return found
+        return limits
 
 
 def complete(samples: Iterable[Sample]) -> bool:
@@ -147,20 +147,20 @@ def doubts(samples: Sequence[Sample], used_by_others: float) -> tuple[str, ...]:
 
     `used_by_others`: share of the cores that other processes and guests used meanwhile.
     """
-    found = []
+    reasons = []
     if used_by_others > BUSY:
-        found.append(
+        reasons.append(
             f"others used {used_by_others:.0%} of the cores while the limits were measured"
         )
     for sample in samples:
         apart = statistics.median(sample.seconds) / min(sample.seconds)
         if apart > SPREAD:
-            found.append(f"{sample.name}, size {sample.size}: the median call takes {apart:.1f} × the time of the fastest")  # fmt: skip
+            reasons.append(f"{sample.name}, size {sample.size}: the median call takes {apart:.1f} × the time of the fastest")  # fmt: skip
     # Caches would make the smaller triad faster. (A product may be faster the larger it is.)
     fastest: dict[int, float] = {}
     for sample in _in_memory(samples):
         fastest[sample.size] = max(sample.rate, fastest.get(sample.size, 0.0))
     least, most = min(fastest.values(), default=1.0), max(fastest.values(), default=1.0)
     if most > SPREAD * least:
-        found.append(f"triad: {least:.3g} to {most:.3g} GB/s, depending on the size")
-    return tuple(found)
+        reasons.append(f"triad: {least:.3g} to {most:.3g} GB/s, depending on the size")
+    return tuple(reasons)

@@ -159,8 +159,8 @@ def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
     The degrees of freedom are those of Welch and Satterthwaite (Welch 1947, "The generalization of Student's problem when
     several different population variances are involved").
     """
-    value = math.fsum(factor * one.value for factor, one in terms)
-    parts = [((factor * one.scale) ** 2, one.df) for factor, one in terms]
+    value = math.fsum(factor * difference.value for factor, difference in terms)
+    parts = [((factor * difference.scale) ** 2, difference.df) for factor, difference in terms]
     variance = math.fsum(part for part, _ in parts)
     if not variance:
         return Difference(value, 0.0, min(df for _, df in parts))
@@ -170,7 +170,7 @@ def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
 
 def mean(differences: Sequence[Difference]) -> Difference:
     """The mean of independent differences, such as the logarithm of a geometric mean of speed-ups."""
-    return combined([(1 / len(differences), one) for one in differences])
+    return combined([(1 / len(differences), difference) for difference in differences])
 
 
 def quantile(df: float, confidence: float) -> float:
@@ -207,12 +207,12 @@ def is_decided(values: Values, bases: Sequence[str]) -> bool:
     kept = counted(values)
     if len(kept) < FIRST_LOOK:
         return False
-    of = {name: [row[at] for at in kept] for name, row in values.items()}
-    common = noise(of)
+    kept_ms = {name: [row[at] for at in kept] for name, row in values.items()}
+    common = noise(kept_ms)
     for base in bases:
-        for name in of.keys() - {base}:
-            found = paired(of[base], of[name], common)
-            interval = found.interval() if found else None
+        for name in kept_ms.keys() - {base}:
+            difference = paired(kept_ms[base], kept_ms[name], common)
+            interval = difference.interval() if difference else None
             if not interval or interval.verdict == UNDECIDED:
                 return False
             if interval.half_width > math.log(SAME):

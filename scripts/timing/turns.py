@@ -155,10 +155,10 @@ class Group:
         while self._left:
             each_s = rule.budget_s / rule.generations
             spent_s += self.generation(min(each_s, max(budget_s - spent_s, each_s / 2)))
-            taken = max(len(member.generations) for member in self.timed.values())
+            done = max(len(member.generations) for member in self.timed.values())
             # One that would begin within the budget and end far beyond it is left out. What an interval needs may take
             # twice the budget.
-            at_most_s = budget_s * (1 if taken >= min(LEAST, rule.generations) else 2)
+            at_most_s = budget_s * (1 if done >= min(LEAST, rule.generations) else 2)
             if spent_s + max(self._turn_s, each_s / 2) > at_most_s:
                 return
             if self._enough(self.timed):
@@ -190,18 +190,18 @@ class Group:
                 self._each(running, self._random.sample(list(running), len(running)), self._slice)
                 self._turn_s = time.monotonic() - began
                 turns += 1
-            taken = time.monotonic() - start
-            self.load.add(busy, machine_times(), taken)
+            spent_s = time.monotonic() - start
+            self.load.add(busy, machine_times(), spent_s)
             self._each(running, list(running), self._check)
             self._said(
                 f"generation: {len(running)} members, loaded in {loaded - begun:.1f} s, warm in "
-                f"{start - loaded:.1f} s, {turns} turns in {taken:.1f} s"
+                f"{start - loaded:.1f} s, {turns} turns in {spent_s:.1f} s"
             )
             for name, member in running.items():
                 self.timed[name].generations.append(member.now)
                 self.timed[name].peak_rss_mb = member.peak_mb
                 self._warm_s[name] = min(member.call_s, member.warm_s or math.inf)
-            return taken
+            return spent_s
 
     def _each(
         self, running: dict[str, _Running], names: Sequence[str], do: Callable[[_Running], None]
@@ -228,9 +228,9 @@ class Group:
             member.now.warmup < LEAST_CALLS and spent_s < LEAST_S
         ):
             before = member.call_s
-            made = self._ask(member, uncounted=0)
-            member.now.warmup += len(made)
-            member.call_s = min(member.call_s, *made)
+            answer = self._ask(member, uncounted=0)
+            member.now.warmup += len(answer)
+            member.call_s = min(member.call_s, *answer)
             member.calls = self._planned(member)
             if made[-1] <= member.warm_s * (1 + STEADY):
                 return
@@ -254,19 +254,19 @@ class Group:
         uncounted = (
             max(1, round(UNCOUNTED * member.calls)) if member.call_s < self._rule.slice_s else 0
         )
-        made = self._ask(member, uncounted)
-        if min(made) < member.call_s * (1 - STEADY) ** STEADY_SLICES:
+        answer = self._ask(member, uncounted)
+        if min(answer) < member.call_s * (1 - STEADY) ** STEADY_SLICES:
             # It was not warm: what was timed was still its warm-up.
-            member.now.warmup += len(member.now.each_s) + len(made)
+            member.now.warmup += len(member.now.each_s) + len(answer)
             member.now.each_s, member.now.turns = [], 0
-            member.call_s = min(made)
+            member.call_s = min(answer)
             self._warm_up(member)
             self._slice(member)
             return
-        if min(made) < member.call_s:
-            member.call_s = min(made)
+        if min(answer) < member.call_s:
+            member.call_s = min(answer)
             member.calls = self._planned(member)
-        member.now.each_s += made
+        member.now.each_s += answer
         member.now.turns += 1
 
     def _ask(self, member: _Running, uncounted: int) -> list[float]:

@@ -18,16 +18,16 @@ def collect(kinds: Collection[str], step: Callable[[], Any], device: Any) -> dic
     only for operators that ran on the CPU instead, on others for every aten operator.
     `dynamo_counters`: dynamo's counters in this process.
     """
-    found: dict[str, Any] = {}
+    profiles: dict[str, Any] = {}
     if {"profiler", "operators"} & set(kinds):
-        taken = profiled(step, device)
+        recording = profiled(step, device)
         if "profiler" in kinds:
-            found["profiler"] = totals(taken)
+            profiles["profiler"] = totals(recording)
         if "operators" in kinds:
-            found["operators"] = operators(taken, device.fallback_operators())
+            profiles["operators"] = operators(recording, device.fallback_operators())
     if "dynamo_counters" in kinds:
-        found["dynamo_counters"] = dynamo_counters()
-    return found
+        profiles["dynamo_counters"] = dynamo_counters()
+    return profiles
 
 
 def profiled(step: Callable[[], Any], device: Any, iterations: int = 1) -> profile:
@@ -35,23 +35,23 @@ def profiled(step: Callable[[], Any], device: Any, iterations: int = 1) -> profi
     activities = [ProfilerActivity.CPU]
     if device.kind == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    with profile(activities=activities) as taken:
+    with profile(activities=activities) as recording:
         for _ in range(iterations):
             held = step()  # a lazy result that nobody holds is never computed
             device.finish()
             del held
-    return taken
+    return recording
 
 
-def totals(taken: profile) -> dict[str, float]:
+def totals(recording: profile) -> dict[str, float]:
     """CPU and device seconds from a profile."""
-    events = taken.key_averages()
+    events = recording.key_averages()
     cpu = sum(e.self_cpu_time_total for e in events if e.device_type == DeviceType.CPU) * US
     cuda = sum(e.self_device_time_total for e in events if e.device_type == DeviceType.CUDA) * US
     return {"total_cpu_time_s": cpu, "total_cuda_time_s": cuda}
 
 
-def operators(taken: profile, only: Collection[str] | None) -> dict[str, dict[str, float]]:
+def operators(recording: profile, only: Collection[str] | None) -> dict[str, dict[str, float]]:
     """Seconds and calls by aten operator; only those in `only`, if that is given."""
     return {
         event.key: {
@@ -61,7 +61,7 @@ def operators(taken: profile, only: Collection[str] | None) -> dict[str, dict[st
             "total_cuda_time_s": event.device_time_total * US,
             "num_of_calls": event.count,
         }
-        for event in taken.key_averages()
+        for event in recording.key_averages()
         if (event.key in only if only is not None else event.key.startswith("aten::"))
     }
 

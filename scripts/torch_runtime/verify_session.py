@@ -105,10 +105,10 @@ def _warm_run(session: Session, device: Any, runtime: Any, lazy: bool, watch: bo
     """A call for which nothing is compiled any more, or the last of WARM_CALLS."""
     for _ in range(WARM_CALLS):
         before = compile_count(runtime, device)
-        made = calls.run_calls(session, device, 1, watch=watch, lazy=lazy)
+        ran = calls.run_calls(session, device, 1, watch=watch, lazy=lazy)
         if compile_count(runtime, device) == before:
             break
-    return made.run
+    return ran.run
 
 
 def _verification(
@@ -119,8 +119,8 @@ def _verification(
     check = work.check
     # A baseline changes its weights in place: it returns the loss and the gradients.
     wanted = expected or check.expected(without=tensors.CHANGE)
-    found = verify(list(outputs.values()), wanted, check.tolerance, names)
+    verification = verify(list(outputs.values()), wanted, check.tolerance, names)
     if work.test != "eval":
-        return found
+        return verification
     start_from = list(tensors.load_npz(work.inputs).values())
-    return follow_generation(found, session.call_with, start_from, check.read_signature())
+    return follow_generation(verification, session.call_with, start_from, check.read_signature())

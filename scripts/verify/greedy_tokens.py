@@ -40,11 +40,11 @@ class Generation:
 def of(module: Any) -> Generation | None:
     """The expected tokens from a model's `generation()`, a mapping with the fields of Generation; None for
     models without it."""
-    found = module.generation() if callable(getattr(module, "generation", None)) else None
+    generation = module.generation() if callable(getattr(module, "generation", None)) else None
     fields = {field.name for field in dataclasses.fields(Generation)}
-    if not isinstance(found, Mapping) or set(found) != fields:
+    if not isinstance(generation, Mapping) or set(generation) != fields:
         return None  # a method of that name that is for something else
-    return Generation(**found)
+    return Generation(**generation)
 
 
 def follow(
@@ -65,21 +65,21 @@ def follow(
     within the noise of correct programs (noise.py).
     """
     names = [_name(kind.name.partition("]")[2]) for kind in inputs]
-    made = [_name(kind.name) for kind in outputs]
+    output_names = [_name(kind.name) for kind in outputs]
     wanted = np.asarray(expected.tokens)
     current, matched, problem = list(start), 0, ""
     for step in range(expected.steps):
-        found = dict(zip(made, call(current), strict=True))
-        logits = found["logits"] if "logits" in found else next(iter(found.values()))
+        by_name = dict(zip(output_names, call(current), strict=True))
+        logits = by_name["logits"] if "logits" in by_name else next(iter(by_name.values()))
         logits = np.asarray(logits).astype(np.float32)
         logits = logits if logits.ndim == 2 else logits[:, -1]  # [batch_size, vocabulary]
         ties = [_tie(row, tol, noise) for row in logits]
         differs = _difference(logits, wanted[:, step], [m[step] for m in expected.margins], ties)
         matched += not differs
         problem = problem or (differs and f"greedy token {step + 1} of {expected.steps}: {differs}")
-        found["input_ids"] = wanted[:, step : step + 1]
+        by_name["input_ids"] = wanted[:, step : step + 1]
         current = [
-            old + 1 if name == "position" else np.asarray(found.get(name, old))
+            old + 1 if name == "position" else np.asarray(by_name.get(name, old))
             for name, old in zip(names, current, strict=True)
         ]
     return matched, problem

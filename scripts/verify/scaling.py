@@ -82,7 +82,7 @@ def exponents(
             return least[label]
         return own
 
-    return [exponent(*one) for one in zip(labels, golden, wide, strict=True)]
+    return [exponent(*arguments) for arguments in zip(labels, golden, wide, strict=True)]
 
 
 def is_accurate(array: np.ndarray, exact: np.ndarray) -> bool:
@@ -91,7 +91,7 @@ def is_accurate(array: np.ndarray, exact: np.ndarray) -> bool:
         return False
     # Scaled first: squares of very small values leave float64's range.
     _, power = math.frexp(float(np.abs(exact).max(initial=0.0)))
-    values, right = (np.ldexp(one.astype(np.float64), -power) for one in (array, exact))
+    values, right = (np.ldexp(operand.astype(np.float64), -power) for operand in (array, exact))
     error = np.linalg.norm(values - right)
     return bool(error <= NOISE * np.linalg.norm(right))
 

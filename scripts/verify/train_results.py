@@ -36,8 +36,8 @@ Step = Callable[[Mapping[str, np.ndarray]], Sequence[np.ndarray]]
 
 def names(types: Sequence[TensorType]) -> list[str] | None:
     """The names of the results of a training step; None for those of a forward pass, which have no loss."""
-    found = [kind.name for kind in types]
-    return found if LOSS in found else None
+    listed = [kind.name for kind in types]
+    return listed if LOSS in listed else None
 
 
 def compared(
@@ -84,10 +84,10 @@ def require_changes(
     """
     if passed.code != codes.PASS:
         return passed
-    for kind, found, golden in zip(expected.types, compared, expected.golden, strict=True):
+    for kind, output, golden in zip(expected.types, compared, expected.golden, strict=True):
         changed = np.count_nonzero(golden)
         wanted = kind.name.startswith(CHANGE) and changed >= MOST * max(golden.size, 1)
-        if wanted and not found.any():
+        if wanted and not output.any():
             problem = f"{kind.name}: none, expected {changed} of {golden.size} values to change"
             return dataclasses.replace(passed, code=codes.FAIL, detail=problem)
     return passed

@@ -84,8 +84,8 @@ def verify(
         result = torch_same.Comparison(codes.FAIL, detail, None, None)
     else:
         if names is not None:
-            found = dict(zip(names, actual, strict=True))
-            actual = [found[name] for name in wanted]
+            by_name = dict(zip(names, actual, strict=True))
+            actual = [by_name[name] for name in wanted]
         result = _judge(actual, expected, allowed)
     code, detail = result.code, result.detail
     if not expected.deterministic:
@@ -134,13 +134,13 @@ def _judge(
 ) -> torch_same.Comparison:
     """Compare by the rules of torch's `same` and by this project's additional ones."""
     names = [kind.name for kind in expected.types]
-    found, outputs, golden, fp64 = special_values.settle(
+    problems, outputs, golden, fp64 = special_values.settle(
         actual, expected.golden, expected.fp64, names
     )
     dtypes = [kind.dtype for kind in expected.types]
     scale = scaling.scale_of(names)
     result = torch_same.compare(outputs, golden, fp64, allowed, dtypes, names, scale=scale)
-    if not found:
+    if not problems:
         return result
-    detail = "; ".join([*found, *filter(None, [result.detail])][:3])
+    detail = "; ".join([*problems, *filter(None, [result.detail])][:3])
     return dataclasses.replace(result, code=codes.FAIL, detail=detail)

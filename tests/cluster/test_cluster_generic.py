@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.cluster.stubs import Stubs, planned
+from tests.cluster.stubs import planned
 
 QUEUE = Path(__file__).parent / "queue"
 LINE = (
@@ -40,30 +37,13 @@ def under_way(checkout) -> set[Path]:
     return {p.parent for p in submitted(checkout, "pid") if not (p.parent / "exit").exists()}
 
 
-def compiling(stubs) -> Stubs:
-    """Two models, and a run in which one of the second's compilations does not end by itself."""
+def test_a_job_that_dies_is_submitted_again_and_every_row_is_there(stubs):
     checkout = stubs(2)
     checkout.behave("*scripts.stages.compile_iree*m00001*t2*) sleep 600")
     checkout.start(*LINE)
     checkout.wait_for(
         lambda: list(checkout.path.glob("results/compile/m00001/*/t2/.scratch")), "the stage"
     )
-    # A job may begin before Snakemake has read what the submission says.
-    notes = checkout.path / "results/logs/submitted.txt"
-    checkout.wait_for(
-        lambda: len(set(notes.read_text().split())) == len(submitted(checkout, "pid")), "its note"
-    )
-    return checkout
-
-
-def generations_of(checkout: Stubs) -> list[int]:
-    """Return the number of generations of each row."""
-    lines = (checkout.path / "results/results.jsonl").read_text().splitlines()
-    return [json.loads(line)["latency"]["generations"] for line in lines]
-
-
-def test_a_job_that_dies_is_submitted_again_and_every_row_is_there(stubs):
-    checkout = compiling(stubs)
     (victim,) = [job for job in under_way(checkout) if "m00001" in (job / "script").read_text()]
     checkout.behave()
     os.killpg(int((victim / "pid").read_text()), signal.SIGKILL)
@@ -71,31 +51,6 @@ def test_a_job_that_dies_is_submitted_again_and_every_row_is_there(stubs):
     assert [row["status"] for row in checkout.rows()] == ["ok"] * 8
     # The references, the builds of each model and one of them again, verifications, timing.
     assert len(submitted(checkout, "pid")) == 1 + 2 + 1 + 1 + 1
-
-
-def cancel(checkout) -> set[Path]:
-    """Cancel the jobs that a refused run names, by the line that it prints; their folders."""
-    (line,) = re.findall(r"^ +(\S*/queue/cancel .+)$", checkout.output(), re.MULTILINE)
-    subprocess.run(line, shell=True, check=True, env=os.environ | checkout.variables)
-    return {path.parent for path in submitted(checkout, "cancelled")}
-
-
-def test_a_killed_snakemake_started_again_names_what_it_left_and_ends_with_every_row(stubs):
-    checkout = compiling(stubs)
-    checkout.kill()
-    left, scripts = under_way(checkout), submitted(checkout, "script")
-    checkout.behave()
-    checkout.start(*LINE)
-    checkout.end(code=1)
-    assert "an earlier run has left" in checkout.output()
-    assert submitted(checkout, "script") == scripts, "nothing was submitted beside them"
-    cancelled = cancel(checkout)
-    assert cancelled
-    assert cancelled <= left  # the other model's compilations may have ended meanwhile
-    checkout.start(*LINE)
-    checkout.end()
-    assert [row["status"] for row in checkout.rows()] == ["ok"] * 8
-    assert generations_of(checkout) == [1] * 8
 
 
 def test_what_ends_while_no_snakemake_watches_is_made_again_as_it_is_asked_for_now(stubs):

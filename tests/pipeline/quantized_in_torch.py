@@ -25,7 +25,7 @@ IDS = torch.arange(48).reshape(2, 24) * 7 % 256
 def main() -> None:
     for line in sys.stdin:
         name, options = json.loads(line)
-        print(json.dumps({"found": CASES[name](**options)}), flush=True)
+        print(json.dumps({"answer": CASES[name](**options)}), flush=True)
 
 
 def packing(values: list[list[int]]) -> dict:

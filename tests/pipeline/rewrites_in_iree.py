@@ -1,4 +1,4 @@
-"""Compile StableHLO after scripts.lowering.stablehlo.for_iree, run it, print results as JSON.
+"""Compile StableHLO after scripts.lowering.stablehlo.for_iree, run it, print results: a line of JSON for each line.
 
 Run with the Python of the iree environment; used by test_rewrites.py.
 """
@@ -16,12 +16,15 @@ from scripts.lowering import stablehlo
 
 
 def main() -> None:
-    case = json.load(sys.stdin)
+    for line in sys.stdin:
+        print(json.dumps({"answer": answer(json.loads(line))}), flush=True)
+
+
+def answer(case: dict) -> dict:
     text, names = stablehlo.for_iree(case["text"], case["changing"])
-    found = {"rewrites": names, "text": text}
+    rewritten = {"rewrites": names, "text": text}
     if not case["compiles"]:
-        print(json.dumps(found))
-        return
+        return rewritten
     module = tools.compile_str(
         text,
         target_backends=["llvm-cpu"],
@@ -31,7 +34,7 @@ def main() -> None:
     loaded = runtime.load_vm_flatbuffer(module, driver="local-task")
     inputs = [np.array(i["values"], i["dtype"]) for i in case["inputs"]]
     result = loaded["main"](*inputs).to_host()
-    print(json.dumps(found | {"values": result.tolist(), "dtype": str(result.dtype)}))
+    return rewritten | {"values": result.tolist(), "dtype": str(result.dtype)}
 
 
 if __name__ == "__main__":

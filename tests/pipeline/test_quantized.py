@@ -3,9 +3,6 @@ environments, and wrong ones are detected."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-
 import numpy as np
 import pytest
 import yaml
@@ -13,41 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.checkouts import ROOT, environment
-
-
-class Torch:
-    """A process with torch that answers one case after the other: it takes seconds to start."""
-
-    def __init__(self, python: str) -> None:
-        self.process = subprocess.Popen(
-            [python, "-m", "tests.pipeline.quantized_in_torch"],
-            cwd=ROOT,
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __call__(self, case: str, **options):
-        print(json.dumps([case, options]), file=self.process.stdin, flush=True)
-        # Libraries print notes of their own.
-        for line in self.process.stdout:
-            if line.startswith('{"found"'):
-                return json.loads(line)["found"]
-        pytest.fail(f"{case}: the process ended with {self.process.wait()}; its stderr says why")
-
-    def end(self) -> None:
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait(timeout=60)
+from tests.checkouts import ROOT, Answering
 
 
 @pytest.fixture(scope="module", params=["torch-mlir", "torch-xla"])
 def torch(request, environments):
-    process = Torch(str(environments / request.param / "bin/python"))
-    yield process
-    process.end()
+    python = environments / request.param / "bin/python"
+    with Answering(python, "quantized_in_torch") as answers:
+        yield lambda case, **options: answers([case, options])
 
 
 def test_every_pair_of_values_has_its_byte(torch):

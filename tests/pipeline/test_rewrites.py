@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.checkouts import in_environment
+from tests.checkouts import Answering
 
 ERF = """
 module @m {
@@ -77,36 +77,39 @@ REVERSED = "reverse %weight, dims = [2, 3]"
 DILATED = "stride = [2, 1], pad = [[1, 2], [0, 1]], lhs_dilate = [2, 2], rhs_dilate = [1, 1]"
 
 
+@pytest.fixture(scope="module")
+def iree(environments):
+    """Rewrites, compiles and calls programs in the iree environment."""
+    with Answering(environments / "iree/bin/python", "rewrites_in_iree") as answers:
+        yield answers
+
+
 def run(
-    environments,
+    iree,
     text: str,
     *values: np.ndarray,
     flags: tuple[str, ...] = (),
     changing: tuple[int, ...] = (),
     compiles: bool = True,
 ) -> dict:
-    """Rewrite, compile (if `compiles`) and call a program in the iree environment. `changing`: arguments that are weights and
-    change."""
+    """Rewrite, compile (if `compiles`) and call a program. `changing`: arguments that are weights and change."""
     inputs = [{"values": value.tolist(), "dtype": str(value.dtype)} for value in values]
-    case = {"text": text, "inputs": inputs, "flags": flags, "changing": changing, "compiles": compiles}  # fmt: skip
-    return in_environment(environments / "iree/bin/python", "rewrites_in_iree", case=case)
+    return iree({"text": text, "inputs": inputs, "flags": flags, "changing": changing, "compiles": compiles})  # fmt: skip
 
 
-def test_the_error_function_is_chlos(environments):
+def test_the_error_function_is_chlos(iree):
     x = np.array([-3.0, -0.5, 0.0, 0.5, 3.0], np.float32)
-    found = run(environments, ERF, x)
+    found = run(iree, ERF, x)
     assert found["rewrites"] == ["mhlo.erf to chlo.erf"]
     assert found["values"] == pytest.approx([math.erf(v) for v in x], abs=1e-6)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("ui8", np.uint8), ("ui16", np.uint16), ("ui32", np.uint32)])  # fmt: skip
 @pytest.mark.parametrize("op", ["add", "maximum"])
-def test_a_window_over_unsigned_integers_keeps_their_values_and_their_wrap(
-    environments, kind, dtype, op
-):
+def test_a_window_over_unsigned_integers_keeps_their_values_and_their_wrap(iree, kind, dtype, op):
     top = np.iinfo(dtype).max
     values = np.array([[1, top, 3, top // 2 + 1, 0, top]], dtype)
-    found = run(environments, WINDOW.format(kind=kind, op=op), values)
+    found = run(iree, WINDOW.format(kind=kind, op=op), values)
     bits = np.iinfo(dtype).bits
     assert found["rewrites"] == [f"reduce_window over ui{bits} in i{2 * bits}"]
     with np.errstate(over="ignore"):
@@ -117,14 +120,14 @@ def test_a_window_over_unsigned_integers_keeps_their_values_and_their_wrap(
     assert got.tolist() == expected.astype(np.int64).tolist()
 
 
-def test_a_window_over_signed_integers_is_left_alone(environments):
+def test_a_window_over_signed_integers_is_left_alone(iree):
     values = np.array([[1, 127, 3, -5, 0, 9]], np.int8)
-    assert run(environments, WINDOW.format(kind="i8", op="add"), values)["rewrites"] == []
+    assert run(iree, WINDOW.format(kind="i8", op="add"), values)["rewrites"] == []
 
 
-def test_sorts_of_one_tensor_do_not_share_the_positions_that_they_carry(environments):
+def test_sorts_of_one_tensor_do_not_share_the_positions_that_they_carry(iree):
     values = np.array([[3, 1, 4, 1.5, 9, 2.6, 5, 3.5], [8, 7, 6, 5, 4, 3, 2, 1]], np.float32)
-    found = run(environments, SORTS, values, flags=("--iree-dispatch-creation-data-tiling",))
+    found = run(iree, SORTS, values, flags=("--iree-dispatch-creation-data-tiling",))
     assert found["rewrites"] == ["sort positions i64 to i32", "sort with positions of its own"]
     up = np.argsort(values, axis=1)
     assert found["values"] == np.concatenate([up, up[:, :-4:-1]], axis=1).tolist()
@@ -159,20 +162,20 @@ LEVELS = pytest.mark.parametrize("level", ["O0", "O1", "O2", "O3"])
 
 @LEVELS
 @pytest.mark.parametrize("kind", ["f32", "i32"])
-def test_a_product_with_converted_booleans_is_right_at_every_level(environments, level, kind):
+def test_a_product_with_converted_booleans_is_right_at_every_level(iree, level, kind):
     labels, table = np.array([2, 0, 1, 2], np.int32), np.array([[1, 2], [3, 4], [5, 6]], np.int32)
     text, flag = ONE_HOT.format(kind=kind), f"--iree-opt-level={level}"
-    found = run(environments, text, labels, table, flags=(flag,))
+    found = run(iree, text, labels, table, flags=(flag,))
     assert found["rewrites"] == ["i1 converted before the product"]
     assert found["values"] == table[labels].tolist()
 
 
 @LEVELS
-def test_a_product_with_converted_unsigned_integers_is_right_at_every_level(environments, level):
+def test_a_product_with_converted_unsigned_integers_is_right_at_every_level(iree, level):
     values = np.array([[255, 128, 127], [3, 200, 0], [1, 2, 129], [254, 0, 9]], np.uint8)
     w = np.array([[1, -2, 3, 4], [0, 5, -6, 7]], np.float32)
     flag = f"--iree-opt-level={level}"
-    found = run(environments, BYTES, values.view(np.int8), w, flags=(flag,))
+    found = run(iree, BYTES, values.view(np.int8), w, flags=(flag,))
     assert found["rewrites"] == ["ui8 converted before the product"]
     assert found["values"] == (w @ values).tolist()
 
@@ -191,7 +194,7 @@ def test_a_product_with_converted_unsigned_integers_is_right_at_every_level(envi
 )
 @pytest.mark.parametrize("use", ["dot_general", "multiply"])
 def test_only_booleans_and_unsigned_operands_of_products_have_an_absolute_value(
-    environments, before, after, rewritten, use
+    iree, before, after, rewritten, use
 ):
     kind = f"tensor<2x2x{after}>"
     product = {"dot_general": f"%c, %c, contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}", "multiply": f"%c, %c : {kind}"}  # fmt: skip
@@ -201,18 +204,18 @@ def test_only_booleans_and_unsigned_operands_of_products_have_an_absolute_value(
       %0 = stablehlo.{use} {product[use]}
       return %0, %c : {kind}, {kind}
     }}"""
-    found = run(environments, text, compiles=False)
+    found = run(iree, text, compiles=False)
     names = [f"{before} converted before the product"]
     assert found["rewrites"] == (names if rewritten and use == "dot_general" else [])
     assert found["text"].count("stablehlo.abs") == len(found["rewrites"])
 
 
-def test_a_program_that_needs_none_has_no_rewrite(environments):
-    found = run(environments, PLAIN, np.array([1, 2, 3], np.float32))
+def test_a_program_that_needs_none_has_no_rewrite(iree):
+    found = run(iree, PLAIN, np.array([1, 2, 3], np.float32))
     assert (found["rewrites"], found["values"]) == ([], [2.0, 4.0, 6.0])
 
 
-def convolved(environments, order: str, changing=(1,), sizes=SIZES, groups=1, move=REVERSED, window="") -> dict:  # fmt: skip
+def convolved(iree, order: str, changing=(1,), sizes=SIZES, groups=1, move=REVERSED, window="") -> dict:  # fmt: skip
     """A convolution with a kernel in this order, after the rewrites."""
     x = np.random.default_rng(0).random((1, groups * sizes["i"], 5, 6), np.float32)
     weight = np.random.default_rng(1).random([sizes[n] for n in order], np.float32)
@@ -221,15 +224,13 @@ def convolved(environments, order: str, changing=(1,), sizes=SIZES, groups=1, mo
         inputs=x.shape[1], shape="x".join(map(str, weight.shape)), order=", ".join(order),
         height=height, width=width, groups=groups, move=move, window=window,
     )  # fmt: skip
-    return run(environments, text, x, weight, changing=changing)
+    return run(iree, text, x, weight, changing=changing)
 
 
 @pytest.mark.parametrize("window", ["", DILATED])
 @pytest.mark.parametrize("order", ["oi01", "01oi", "io01"])
-def test_kernels_that_change_are_transposed_at_the_start_behind_a_barrier(
-    environments, order, window
-):
-    found, plain = (convolved(environments, order, c, window=window) for c in [(1,), ()])
+def test_kernels_that_change_are_transposed_at_the_start_behind_a_barrier(iree, order, window):
+    found, plain = (convolved(iree, order, c, window=window) for c in [(1,), ()])
     assert (found["rewrites"], plain["rewrites"]) == (["kernels-transposed-first"], [])
     np.testing.assert_allclose(found["values"], plain["values"], rtol=1e-5)
     *_, transposed, kept, _ = found["text"].partition("stablehlo.add")[0].splitlines()
@@ -240,7 +241,7 @@ def test_kernels_that_change_are_transposed_at_the_start_behind_a_barrier(
     assert "optimization_barrier" not in plain["text"]
 
 
-def test_kernels_of_the_public_function_alone_are_transposed(environments):
+def test_kernels_of_the_public_function_alone_are_transposed(iree):
     convolution = "%0 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x1x3x3xf32>, tensor<1x1x2x2xf32>) -> tensor<1x1x2x2xf32>"
     arguments = "(%x: tensor<1x1x3x3xf32>, %w: tensor<1x1x2x2xf32>) -> tensor<1x1x2x2xf32>"
     functions = "".join(
@@ -248,7 +249,7 @@ def test_kernels_of_the_public_function_alone_are_transposed(environments):
         for name in ("@main", "private @other")
     )
     x, weight = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 2, 2), np.float32)
-    found = run(environments, f"module @m {{\n{functions}}}", x, weight, changing=(1,))
+    found = run(iree, f"module @m {{\n{functions}}}", x, weight, changing=(1,))
     assert found["text"].count("util.optimization_barrier") == 1
     assert found["values"] == np.full((1, 1, 2, 2), 4.0).tolist()
 
@@ -264,8 +265,8 @@ def test_kernels_of_the_public_function_alone_are_transposed(environments):
     ],
     ids=["in IREE's order", "another argument", "one value", "groups", "computed"],
 )
-def test_other_kernels_are_left_alone(environments, options):
+def test_other_kernels_are_left_alone(iree, options):
     options = {"order": "oi01"} | options
-    found = convolved(environments, **options)
+    found = convolved(iree, **options)
     assert found["rewrites"] == []
     assert "optimization_barrier" not in found["text"]

@@ -80,7 +80,10 @@ def ran(make_checkout):
         "xla",
         models={"bert-tiny": TINY_BERT},
         frontends=XLA_FRONTEND,
-        targets=ON_CPU,
+        targets={
+            "llvm-cpu": ON_CPU["llvm-cpu"]
+            | {"overrides": {"[!b]*": {"frontends": ["!torchxla-bare"]}}}
+        },
         baselines=BASELINES,
         tests=["eval", "train"],
         measure=QUICK | {"collect": ["profiler", "operators", "dynamo_counters"]},

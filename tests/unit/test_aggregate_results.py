@@ -41,13 +41,6 @@ def aggregate(results, monkeypatch):
     return run
 
 
-def test_the_csv_has_the_columns_in_their_order_and_a_row_a_record(aggregate):
-    rows, records = aggregate()
-    assert list(rows[0]) == [one.column for one in COLUMNS]
-    assert Path("l.csv").read_text().count("\n") == 1 + 6
-    assert [r["model"] for r in rows] == [r["model"]["name"] for r in records]
-
-
 def test_a_run_with_another_baseline_has_columns_of_the_speedups_over_it(results, aggregate):
     openvino = Baseline("openvino", "openvino", "cpu", "openvino")
     baselines = {**results.matrix.baselines, "openvino": openvino}
@@ -62,14 +55,6 @@ def test_a_run_with_another_baseline_has_columns_of_the_speedups_over_it(results
             assert not row[name] or float(row[name]) == pytest.approx(expected, rel=1e-6)
     # 20 ms, and IREE takes 5 ms.
     assert float(rows[0]["speedup_vs_openvino"]) == pytest.approx(4.0)
-
-
-def test_the_page_is_of_the_same_rows_and_the_same_for_the_same_rows(aggregate):
-    aggregate()
-    page = Path("l.md").read_text()
-    assert "6 of 6 rows measured and verified" in page
-    aggregate()
-    assert Path("l.md").read_text() == page
 
 
 def test_what_a_model_was_called_with_is_in_columns_and_what_does_not_fit_one_is_in_the_record(
@@ -96,16 +81,6 @@ def test_a_model_whose_reference_failed_has_the_options_of_its_entry(results, ag
     results.matrix = dataclasses.replace(results.matrix, models={"tiny": tiny})
     rows, _ = aggregate(ended("error", "reference", "tiny"))
     assert (rows[0]["size"], rows[0]["seed"], rows[0]["seq_len"]) == ("s", "1", "")
-
-
-def test_whole_numbers_print_whole_and_missing_ones_empty(aggregate, ended):
-    rows, _ = aggregate(ended("error", "compile", "conv/mlir/vulkan"))
-    good, failed, eager = rows[0], rows[1], rows[4]
-    whole = ("batch_size", "threads", "generations", "vmfb_bytes", "dispatch_count")
-    assert [good[k] for k in whole] == ["1", "4", "3", "1234567890", "12"]
-    assert [failed[k] for k in whole] == ["1", "", "", "", ""]
-    assert [eager[k] for k in whole] == ["1", "4", "3", "", ""]
-    assert failed["latency_ms"] == failed["speedup_vs_eager"] == failed["verdict"] == ""
 
 
 @pytest.mark.parametrize("env", ["torch-mlir", "iree"])
@@ -154,21 +129,6 @@ def test_a_row_is_printed_for_each_test_and_a_skipped_one_says_why(results, aggr
     last = rows[-1]
     assert (last["reason"], last["detail"]) == ("skip-list", "skip.all of bench.yaml")
     assert (last["blocked_by"], last["verification_code"]) == ("", "VERIFIER_SKIPPED")
-
-
-@pytest.mark.parametrize("column", ["precision", "trace_s", "execute_s", "device_memory_mb", "torch_xla_version", "rewrites"])  # fmt: skip
-def test_what_came_with_training_and_xla_has_a_column(column):
-    assert column in [one.column for one in COLUMNS]
-
-
-def test_a_broken_record_of_a_baseline_is_named_with_its_test(results, capsys):
-    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
-    results.write()
-    found = record.records(results.matrix)
-    found[5]["experiment"]["precision"] = "fp8"
-    with pytest.raises(SystemExit):
-        list(latency_page.ROW_SET.checked(found))
-    assert capsys.readouterr().err.startswith("error: record conv/eager/train: experiment.")
 
 
 DAMAGED = [b"", b'{"status": "ok", "st', b"[]", b"null", b"\xff\xfe\x00", b"{}", None]

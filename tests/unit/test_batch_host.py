@@ -19,11 +19,11 @@ from scripts.supervise.outcomes import Line
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
-import argparse, ctypes, os, signal, sys, time
+import ctypes, os, signal, sys, time
 
 from pathlib import Path
 from scripts.features.operators.batch import batch_worker as worker
-from scripts.core import exits
+from scripts.core import exits, options
 
 if os.environ.get("BROKEN"):
     raise ImportError("no such package")
@@ -71,9 +71,7 @@ def handle(payload, facts):
         subprocess.run(["sh", "-c", "echo from a child; echo error: child failed >&2; exit 1"], check=True)
 
 
-parser = argparse.ArgumentParser()
-worker.add_arguments(parser)
-worker.serve(parser.parse_args(), handle)
+worker.serve(options.parse(worker.Options), handle)
 """
 
 
@@ -229,37 +227,6 @@ def test_an_environment_that_is_gone_is_every_tasks_outcome(batch):
     for handled in batch("ok", "ok"):
         assert handled.outcome.status == "error"
         assert "No such file or directory" in handled.outcome.detail
-
-
-def test_what_has_ended_is_not_handled_again(batch):
-    first = batch("ok", "raise", "segfault", "ok")
-    count = len(batch.handled)
-    again = batch("ok", "raise", "segfault", "ok", "ok")
-    assert batch.handled[count:] == [4]
-    assert first == again[:4]
-
-
-def test_failures_run_again_under_other_code_and_nothing_else(batch):
-    batch("ok", "raise", "segfault", "ok")
-    count = len(batch.handled)
-    batch.fingerprint = "fixed"
-    found = batch("ok", "raise", "segfault", "ok")
-    assert sorted(set(batch.handled[count:])) == [1, 2]
-    assert [handled.outcome.fingerprint for handled in found] == ["c0de", "fixed", "fixed", "c0de"]
-
-
-def test_a_task_that_was_killed_from_outside_is_handled_again(batch):
-    assert [status(handled) for handled in batch("kill", "ok")] == [FATES["kill"], ("ok", "")]
-    count = len(batch.handled)
-    batch("kill", "ok")
-    assert batch.handled[count:] == [0]
-
-
-def test_a_changed_task_is_handled_again(batch):
-    batch("raise", "ok")
-    count = len(batch.handled)
-    assert [status(handled) for handled in batch("ok", "ok")] == [("ok", "")] * 2
-    assert batch.handled[count:] == [0]
 
 
 def test_a_limit_that_was_raised_runs_the_task_again(batch):

@@ -56,18 +56,9 @@ def test_a_line_belongs_to_the_program_that_it_stands_in():
     assert owners == [None, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, None]
 
 
-def test_a_program_with_resources_stands_alone():
+def test_a_program_that_has_or_refers_to_a_resource_or_is_large_stands_alone():
     assert program("add", ADD).fits_in_a_module
     assert not program("big", ADD + "{-#\n  dialect_resources: {}\n#-}\n").fits_in_a_module
-
-
-def test_a_program_is_read_from_its_file(tmp_path):
-    (tmp_path / "program.mlir").write_text(ADD)
-    read = Program.read("add", tmp_path / "program.mlir", tmp_path / "log.txt")
-    assert (read.name, read.text) == ("add", ADD)
-
-
-def test_a_program_that_refers_to_a_resource_or_is_large_stands_alone():
     constant = "  %c = arith.constant dense_resource<__elided__> : tensor<4xf32>\n"
     assert not program("elided", ADD + constant).fits_in_a_module
     assert not program("large", ADD + "0" * 1_000_000).fits_in_a_module

@@ -21,13 +21,19 @@ from scripts.supervise.outcomes import Line
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
-import argparse, ctypes, os, signal, time
+import ctypes, os, signal, time
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.features.operators.batch import artifacts
 from scripts.features.operators.batch import batch_worker as worker
-from scripts.core import exits
+from scripts.core import exits, options
 from scripts.features.operators.problems.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(worker.Options):
+    out: Path
 
 
 def handle(payload, facts):
@@ -48,10 +54,7 @@ def handle(payload, facts):
     facts["files"] = artifacts.record(folder, ["made.txt"])
 
 
-parser = argparse.ArgumentParser()
-worker.add_arguments(parser)
-parser.add_argument("--out", type=Path)
-args = parser.parse_args()
+args = options.parse(Options)
 worker.serve(args, handle)
 """
 CELL = "0/paths"

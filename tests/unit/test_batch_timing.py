@@ -23,10 +23,18 @@ from scripts.supervise.outcomes import Line
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
-import argparse, ctypes, os, time
+import ctypes, os, time
+from dataclasses import dataclass
 
 from scripts.features.operators.batch import batch_worker as worker
+from scripts.core import options
 from scripts.timing.worker import Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(worker.Options):
+    name: str
+
 
 loaded = []
 
@@ -43,10 +51,7 @@ def load(program):
     return Program(lambda: time.sleep(seconds))
 
 
-parser = argparse.ArgumentParser()
-worker.add_arguments(parser)
-parser.add_argument("--name")
-args = parser.parse_args()
+args = options.parse(Options)
 worker.serve(args, None, load)
 """
 MEMBERS = ("0/path/cpu", "0/eager")

@@ -258,11 +258,6 @@ def test_failures_run_again_under_other_code_and_nothing_else(setup):
     assert setup.runs[count:] == [1]
 
 
-def test_one_that_was_killed_from_outside_is_made_again(setup):
-    assert statuses(setup("killed"))["p0"] == ("crashed", "SIGKILL")
-    assert not setup("killed")["p0"].result["cached"]
-
-
 def test_a_limit_that_was_raised_compiles_again(setup):
     setup.timeout_s = 1
     assert setup("hang")["p0"].outcome.limit == 1
@@ -353,3 +348,10 @@ def test_programs_of_a_kind_that_fails_are_not_put_together_with_others(setup):
     assert len(statuses(found)) == 20
     # Each odd program fails alone but for the first modules; the 40 others need two or three.
     assert len(setup.runs) <= 26
+
+
+def test_a_kind_is_operations_and_types_without_numbers():
+    add = "%0 = arith.addf %arg0, %arg0 : tensor<4x5xf32>"
+    assert together.kind(add) == together.kind("%10 = arith.addf %arg0, %arg0 : tensor<77x1xf32>")
+    for change in (("f32", "f16"), ("addf", "mulf"), ("4x5", "4x0")):
+        assert together.kind(add) != together.kind(add.replace(*change))

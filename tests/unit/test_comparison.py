@@ -7,8 +7,6 @@ import dataclasses
 import json
 import math
 import random
-import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -402,16 +400,6 @@ def test_all_formats_name_the_broken_cell(monkeypatch, capsys, runs, after, tmp_
     (error,) = [line for line in said["github"].splitlines() if line.startswith("::error")]
     assert error.startswith(f"::error title={BERT}::broken")
     assert error.endswith("100 %25 of <b>|%0Aline")
-
-
-def test_it_runs_as_a_command(runs):
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.command", "compare", *runs(), "--all"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"latencies compared: 0 slower, 0 faster", done.stdout)
 
 
 def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, before, after):

@@ -9,7 +9,7 @@ import yaml
 
 from scripts.matrix import expansion
 from scripts.matrix.cell import of_axes
-from scripts.matrix.entries import Baseline, Model, Override
+from scripts.matrix.entries import Baseline, Model
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import PRECISIONS
 from scripts.matrix.settings import ConfigError
@@ -176,11 +176,6 @@ def test_what_is_not_selected_is_not_looked_at(root):
     config["frontends"]["g"]["env"] = "nowhere"
     found = expansion.expand(config, {"models": "a", "frontends": "f"}, root)
     assert (list(found.models), list(found.frontends)) == (["a"], ["f"])
-
-
-def test_references_are_made_in_the_environment_configured_or_in_torch_mlirs(root):
-    assert expansion.expand(CONFIG, {}, root).reference_env == "e"
-    assert Matrix({}, {}, {}, {}, {}, {}, {}).reference_env == "torch-mlir"
 
 
 def test_the_batch_size_is_the_models_own_default_unless_configured(root):
@@ -522,18 +517,6 @@ def test_how_to_compare_is_taken_for_programs_and_baselines_whatever_the_toleran
     }
 
 
-def test_a_models_own_tolerance_wins_over_the_files(with_file):
-    found = with_file(
-        "{tolerance: {even_higher: [a], cosine: [a]}}",
-        {"models": "a", "baselines": "gpu"},
-        models={"a": {"tolerance": {"tol": 1e-5, "cosine": False}}},
-        baselines=GPU,
-        tests=["train"],
-    )
-    assert found.override("a/gpu/train").tolerance == {"tol": 8e-2, "cosine": True}
-    assert found.tolerance(found.models["a"], "a/gpu/train") == {"tol": 1e-5, "cosine": False}
-
-
 @pytest.mark.parametrize(
     ("model", "cell", "precision"),
     [
@@ -567,20 +550,6 @@ def test_a_precision_that_is_set_is_kept_whatever_the_file_says(with_file):
     )
     chosen = {found.precision(m, b, test) for m, b, test in found.baseline_cells()}
     assert chosen == {"amp-bf16"}
-
-
-def test_a_matrix_with_overrides_comes_back_from_json_as_it_was(with_file):
-    found = with_file(
-        "{skip: {device: {cpu: [a]}}, tolerance: {even_higher: [b], cosine: [b]}}",
-        baselines={name: one | {"precision": "torchbench"} for name, one in GPU.items()},
-        tests=BOTH,
-        train={"name": "Adam"},
-        dumps={"kinds": ["ir", "profile"]},
-    )
-    assert found.override("b/gpu/train") == Override("", "amp-fp16", {"tol": 8e-2, "cosine": True})
-    again = Matrix.from_json(json.loads(json.dumps(found.to_json())))
-    assert again == found
-    assert all(isinstance(one, Override) for one in again.overrides.values())
 
 
 @pytest.mark.parametrize(

@@ -294,15 +294,6 @@ def test_options_of_another_format_are_refused(export):
     assert "--alias-iree" in export.refuses("google-benchmark", "--alias-iree", "*")
 
 
-def test_help_shows_the_options_of_every_format(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["export", "--help"])
-    with pytest.raises(SystemExit):
-        export_records.main()
-    said = capsys.readouterr().out
-    for text in (*(f"--format {name}" for name in FORMATS), "--alias-iree", "--measured-only"):
-        assert text in said
-
-
 @pytest.mark.parametrize("text", ["soon", "nan", "-1", "inf"])
 def test_a_timestamp_is_seconds(export, text):
     export.write(record())
@@ -421,12 +412,6 @@ def test_a_line_separator_in_a_message_ends_no_line(export):
     assert json.loads(line)["metrics"]["error"] == "error: above\u2028below"
 
 
-def test_times_of_a_cell_that_did_not_verify_are_not_written(export):
-    [row] = export.xla(with_runs(failed(code="FAIL"), run_of(1.0)))
-    assert row["metrics"] == {"error": "error: it broke"}
-    assert row["verification_code"] == "FAIL"
-
-
 def test_a_timestamp_is_one_for_the_file_and_can_be_given(export):
     rows = export.xla(record(), record("inductor"), options=["--timestamp", "123.5"])
     assert [row["timestamp"] for row in rows] == [123.5, 123.5]
@@ -497,12 +482,6 @@ def test_the_cold_run_of_an_iree_cell_has_the_seconds_of_iree_compile(export):
     assert all_numbers(row["metrics"])
 
 
-def test_two_precisions_of_one_lowering_path_are_told_apart_by_precision(export):
-    export.write(record("iree"), record("iree", precision="bf16"))
-    said = export.refuses("torchbench-xla", "--alias-iree", "mlir/llvm-cpu")
-    assert "--only 'precision=none' or --only 'precision=bf16'" in said
-
-
 def test_two_aliased_lowering_paths_of_one_model_are_refused(export):
     export.write(record("iree"), record("iree", target="other"))
     said = export.refuses("torchbench-xla", "--alias-iree", "*")
@@ -515,12 +494,6 @@ def test_an_alias_that_matches_nothing_says_what_there_is(export):
     export.write(record(), record("iree"))
     said = export.refuses("torchbench-xla", "--alias-iree", "stablehlo/*")
     assert "'stablehlo/*' matches no IREE cell; there are: mlir/llvm-cpu" in said
-
-
-def test_what_aggregate_cannot_tell_apart_is_refused(export):
-    export.write(record(), record(precision="amp-bf16"))
-    said = export.refuses("torchbench-xla")
-    assert "--only 'precision=none' or --only 'precision=amp-bf16'" in said
 
 
 def test_failed_rows_hide_nothing_so_they_may_coincide(export):

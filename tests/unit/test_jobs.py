@@ -1,14 +1,13 @@
 """jobs: what rules share is plain values on one machine, and functions of a job where jobs may go to a cluster."""
 
 import dataclasses
-import inspect
 from dataclasses import dataclass, field
 
 import pytest
 
 from scripts.matrix.cell import of_axes
 from scripts.run import resources
-from scripts.run.jobs import BUILDING, Jobs, artifact, beside_outputs, of_cell
+from scripts.run.jobs import BUILDING, Jobs
 from scripts.run.plan import Plan
 
 
@@ -37,17 +36,6 @@ def plan(results) -> Plan:
 
 def made(plan: Plan, where: Where, cores: int | None = 8) -> Jobs:
     return Jobs(plan, where, cores, ancient=lambda files: ("ancient", files))
-
-
-def test_a_function_of_a_cell_has_the_signature_that_snakemake_asks_for():
-    ask = of_cell(str)
-    assert [*inspect.signature(ask).parameters] == ["wildcards"]
-    assert ask(WILDCARDS) == "conv/mlir/vulkan"
-
-
-def test_files_of_a_stage_have_the_wildcards_of_its_cells():
-    assert artifact("verify", "a") == "results/verify/{model}/{frontend}/{target}/a"
-    assert beside_outputs("env", "a") == "results/env/{wildcards.env:q}/a"
 
 
 def test_on_one_machine_threads_and_resources_are_values(plan):

@@ -59,14 +59,6 @@ def names(found: Matrix) -> list[str]:
     return list(map(str, found.rows()))
 
 
-def test_every_test_of_a_baseline_is_a_cell_and_a_program_is_one_whatever_the_tests():
-    assert names(FULL) == [
-        *("a/f/cpu", "a/g/cpu", "a/g/gpu", "b/f/cpu", "b/g/cpu", "b/g/gpu"),
-        *("a/eager/eval", "a/eager/train", "a/half/eval", "a/half/train"),
-        *("b/eager/eval", "b/eager/train", "b/half/eval", "b/half/train"),
-    ]
-
-
 def test_a_matrix_comes_back_from_json_as_it_was():
     again = Matrix.from_json(json.loads(json.dumps(FULL.to_json())))
     assert again == FULL
@@ -88,33 +80,6 @@ def test_what_is_no_matrix_is_refused_with_the_key():
     values["targets"]["gpu"]["frontends"] = "g"
     with pytest.raises(ValueError, match=r"Expected `array`, got `str` - at `\$.targets"):
         Matrix.from_json(values)
-
-
-def test_of_a_cell_that_no_file_says_anything_of_nothing_is_changed():
-    assert FULL.override("a/eager/eval") == Override() == Override("", None, {})
-    assert FULL.tolerance(FULL.models["b"], "b/half/eval") == {}
-
-
-@pytest.mark.parametrize(
-    ("model", "baseline", "test", "precision"),
-    [
-        ("a", "eager", "eval", "none"),
-        ("a", "half", "eval", "fp16"),
-        ("a", "half", "train", "amp-bf16"),  # overridden
-        ("b", "half", "train", "fp16"),
-    ],
-)
-def test_a_cell_is_in_the_precision_of_its_baseline_unless_overridden(
-    model, baseline, test, precision
-):
-    assert FULL.precision(FULL.models[model], FULL.baselines[baseline], test) == precision
-
-
-def test_a_models_own_tolerance_wins_key_by_key_over_that_of_a_file():
-    model = FULL.models["a"]
-    assert FULL.tolerance(model, "a/half/train") == {"tol": 0.5, "cosine": True}
-    assert FULL.tolerance(model, "a/eager/eval") == {"cosine": True}
-    assert FULL.tolerance(FULL.models["b"], "b/eager/eval") == {"small_tensor_multiplier": True}
 
 
 def test_equal_values_make_equal_text_for_a_command_line():

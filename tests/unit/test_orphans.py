@@ -67,15 +67,6 @@ def test_a_job_that_was_not_noted_any_more_is_found_by_its_runs_name(queue):
         orphans.refuse_beside("slurm", None)
 
 
-def test_a_run_that_submits_nothing_is_refused_while_jobs_may_be_left(queue):
-    orphans.refuse()
-    queue("11")
-    with pytest.raises(orphans.StillRunning, match="give its command again"):
-        orphans.refuse()
-    orphans.NOTES.unlink()
-    orphans.refuse()
-
-
 def test_a_command_that_fails_says_what_it_said(queue):
     queue("11")
     (queue.folder / "squeue").write_text("#!/bin/sh\necho no controller >&2; exit 1\n")

@@ -5,7 +5,6 @@ import dataclasses
 import io
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +22,6 @@ from scripts.records.results_file import BadRecords, Record
 from scripts.stages import report_coverage
 from scripts.supervise import outcome
 
-ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"
 OF_STAGE = {
     "reference": "conv",
@@ -428,22 +426,3 @@ def test_what_cannot_be_a_page_is_an_error_that_says_where(results, report, caps
     with pytest.raises(BadRecords, match=r"r.jsonl:2: no outcome.stage"):
         report_coverage.load([Path("r.jsonl")])
     assert not Path("c.md").exists()
-
-
-def test_the_rule_makes_the_page_and_the_csv_of_the_rows():
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "snakemake", "-n", "-p", "results/coverage.md"),
-            *("--forcerun", "report_coverage", "--config", "models=conv", "targets=llvm-cpu"),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert (
-        "-m scripts.stages.report_coverage --results results/results.jsonl"
-        " --out-md results/coverage.md --out-csv results/coverage.csv" in said
-    )

@@ -429,41 +429,6 @@ def test_where_nothing_is_known_the_message_says_none():
     assert reading.unknown("baseline", "x", []) == "unknown baseline 'x'; there are: none"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "unwanted", "left"),
-    [
-        (None, None, KNOWN),
-        ("", "", KNOWN),
-        ("^res", None, ["resnet", "resnext"]),
-        ("e", None, ["resnet", "bert", "resnext"]),  # searched for, not matched whole
-        ("RES|vit", None, ["resnet", "resnext", "vit"]),
-        ("vit|bert", None, ["bert", "vit"]),  # in the order declared
-        (None, "^res", ["bert", "vit"]),
-        (None, "RESNET$", ["bert", "resnext", "vit"]),
-        ("res", "next", ["resnet"]),
-    ],
-)
-def test_a_filter_keeps_what_it_finds_and_an_exclusion_takes_away(wanted, unwanted, left):
-    assert expansion.filter_names(KNOWN, wanted, unwanted) == left
-
-
-@pytest.mark.parametrize(
-    ("wanted", "unwanted"), [("zz", None), (None, "."), ("res", "res"), ("zz", "zz")]
-)
-def test_a_filter_that_leaves_nothing_is_refused_with_what_there_is(wanted, unwanted):
-    with pytest.raises(ConfigError) as problem:
-        expansion.filter_names(KNOWN, wanted, unwanted)
-    assert str(problem.value) == (
-        f"filter={wanted!r} exclude={unwanted!r} leave no model of resnet, bert, resnext, vit"
-    )
-
-
-@pytest.mark.parametrize(("wanted", "unwanted"), [("res(", None), (None, "res("), ("a", "res(")])
-def test_what_is_no_regular_expression_is_refused_and_quoted(wanted, unwanted):
-    with pytest.raises(ConfigError, match=re.escape("filter/exclude: 'res(' is no regular expr")):
-        expansion.filter_names(KNOWN, wanted, unwanted)
-
-
 def test_of_no_models_none_are_left_and_that_is_no_problem():
     assert expansion.filter_names([], "res", None) == []
 

@@ -62,13 +62,6 @@ def test_a_stage_that_ends_well_leaves_its_artifact_and_an_ok(run):
     assert outcome.read_usage(job.status_path).max_rss_mb > 1
 
 
-def test_the_same_outcome_writes_the_same_bytes(run):
-    _, _, job = run(WRITE + "import time; time.sleep(0.05)")
-    first = job.status_path.read_bytes()
-    run(WRITE + "import time; time.sleep(0.05)")
-    assert job.status_path.read_bytes() == first
-
-
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGKILL])
 def test_a_crash_is_named_by_its_signal(run, number):
     result, artifact, _ = run(WRITE + f"import os; os.kill(os.getpid(), {int(number)})")
@@ -98,16 +91,6 @@ def test_a_timeout_quotes_the_last_that_was_said(run):
     )
     assert result.status == "timeout"
     assert result.detail == "still running after 1 s; last said: loaded in 3 s"
-
-
-def test_a_hang_that_ignores_signals_is_a_timeout_too(run):
-    result, _, _ = run(
-        "import signal, time\n"
-        "for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(n, signal.SIG_IGN)\n"
-        "time.sleep(600)",
-        timeout_s=0.7,
-    )
-    assert result.status == "timeout"
 
 
 def test_a_limit_of_cpu_time_does_not_count_what_others_use(run):
@@ -212,13 +195,6 @@ def test_exit_0_without_the_artifact_is_an_error(run):
     assert "artifact.bin" in result.detail
 
 
-def test_an_artifact_of_a_failed_stage_is_dropped(run):
-    result, artifact, _ = run(WRITE + "sys.exit('x.mlir:1:1: error: failed to bufferize op')")
-    assert (result.status, result.reason) == ("error", "bufferization")
-    assert result.detail == "failed to bufferize op"
-    assert artifact.read_bytes() == b""
-
-
 @pytest.mark.parametrize(
     ("code", "status", "kept"),
     [
@@ -291,13 +267,6 @@ def test_what_stands_on_a_skipped_job_is_skipped_for_the_same_list(run, tmp_path
     assert (last.status, last.reason, last.blocked_by) == ("skipped", "skip-list", "")
 
 
-def test_a_skip_list_counts_before_what_is_wrong_upstream(run, tmp_path):
-    above = tmp_path / "above" / "status.json"
-    outcome.write(above, outcome.Outcome("error", "env", "iree", "r", "d"), outcome.Usage(0, 0))
-    result, _, _ = run(WRITE, upstream=[above], skip="skip.all of bench.yaml")
-    assert (result.reason, result.blocked_by) == ("skip-list", "")
-
-
 def test_a_failure_beside_a_skipped_job_is_named_where_it_comes_first(run, tmp_path):
     states = {"env": ("error", "exit-1"), "compile": ("skipped", "skip-list")}
     for stage, (status, reason) in states.items():
@@ -306,13 +275,6 @@ def test_a_failure_beside_a_skipped_job_is_named_where_it_comes_first(run, tmp_p
     upstream = [tmp_path / stage / "status.json" for stage in states]
     assert run(WRITE, upstream=upstream)[0].blocked_by == "env x"
     assert run(WRITE, upstream=upstream[::-1])[0].blocked_by == ""
-
-
-def test_a_job_that_is_to_be_skipped_is_none_of_a_dead_owners(tmp_path):
-    job = _job(tmp_path, ["true"], skip="skip.all of bench.yaml", owner=os.getpid())
-    with pytest.raises(Interrupted):
-        supervise.run(job)
-    assert not job.status_path.exists()
 
 
 def _job(tmp_path: Path, command: list[str], **more) -> Job:
@@ -372,10 +334,6 @@ def test_nothing_is_left_running_when_the_log_cannot_be_written(tmp_path, monkey
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     assert left == []
-
-
-def test_a_job_whose_owner_is_its_parent_runs(tmp_path):
-    assert supervise.run(_job(tmp_path, ["true"], owner=os.getppid())).status == "ok"
 
 
 def _command_line(tmp_path: Path, code: str) -> list[str]:

@@ -110,12 +110,6 @@ def test_a_model_is_skipped_by_the_first_key_that_names_it(bench, model, device,
     assert bench.path.endswith("bench.yaml")
 
 
-def test_skips_may_be_given_for_evaluation_too(write):
-    found = TorchbenchFile.read(write("skip: {test: {inference: [a]}}"))
-    assert found.skip_reason("a", "cpu", "eval") == f"skip.test.inference of {found.path}"
-    assert found.skip_reason("a", "cpu", "train") == ""
-
-
 @pytest.mark.parametrize(
     ("model", "key"),
     [
@@ -154,13 +148,6 @@ def test_the_batch_size_is_the_files_whether_or_not_it_is_to_be_changed(bench, m
 )
 def test_a_models_own_batch_size_is_divided_but_never_to_nothing(bench, model, default, size):
     assert bench.batch_size(model, "eval", default) == size
-
-
-@given(st.integers(1, 10**6), st.integers(1, 10**4))
-def test_a_divided_batch_size_is_within_the_models_own(default, divisor):
-    sizes = {"batch_size.divisors": {"a": divisor}, "batch_size.inference": {}}
-    size = TorchbenchFile("f", {}, sizes).batch_size("a", "eval", default)
-    assert size == int(default / divisor) or (size == 1 and default < divisor)
 
 
 @pytest.mark.parametrize(
@@ -258,48 +245,26 @@ def nested(key: str, value: object) -> dict:
     return value
 
 
-@pytest.mark.parametrize("key", LISTS)
 @pytest.mark.parametrize(
-    ("value", "found"), [("resnet18", "'resnet18'"), (3, "3"), ({"a": 1}, "{'a': 1}"), (True, "True")]
+    ("keys", "value", "problem"),
+    [
+        (LISTS, "resnet18", "{}: found 'resnet18', expected a list of models"),
+        (LISTS, True, "{}: found True, expected a list of models"),
+        (GROUPS, {"cpu": "a"}, "{}.cpu: found 'a', expected a list of models"),
+        ([*LISTS, "skip.device.cpu"], ["a", [["b", 3]]], "{}: found 3, expected the name of a model"),
+        (["skip", "accuracy.skip", *GROUPS, *SIZES], [1], "{}: found [1], expected a mapping"),
+        (["skip", "accuracy.skip", *GROUPS, *SIZES], 0, "{}: found 0, expected a mapping"),
+        (SIZES, {"a": 0, "b": 1}, "{}.a: found 0, expected a positive whole number"),
+        (SIZES, {"a": 2.0}, "{}.a: found 2.0, expected a positive whole number"),
+        (SIZES, {"a": True}, "{}.a: found True, expected a positive whole number"),
+        (SIZES, {"a": None}, "{}.a: found nothing, expected a positive whole number"),
+        (SIZES, {18: 2}, "{}: found 18, expected the name of a model"),
+    ],
 )  # fmt: skip
-def test_what_is_no_list_of_models_is_refused_by_file_and_key(write, key, value, found):
-    path = write(yaml.safe_dump(nested(key, value)))
-    assert problems_of(path) == [f"{key}: found {found}, expected a list of models"]
-
-
-@pytest.mark.parametrize("key", [*LISTS, "skip.device.cpu", "skip.test.training"])
-@pytest.mark.parametrize(("item", "found"), [(3, "3"), ({"a": 1}, "{'a': 1}"), (True, "True")])
-def test_an_item_that_names_no_model_is_refused_however_deep(write, key, item, found):
-    path = write(yaml.safe_dump(nested(key, ["a", [["b", item]]])))
-    assert problems_of(path) == [f"{key}: found {found}, expected the name of a model"]
-
-
-@pytest.mark.parametrize("key", ["skip", "accuracy", "accuracy.skip", "tolerance", "dtype", "batch_size", *GROUPS, *SIZES])  # fmt: skip
-@pytest.mark.parametrize(("value", "found"), [([1], "[1]"), ("a", "'a'"), (0, "0"), (False, "False")])  # fmt: skip
-def test_what_is_no_mapping_is_refused_once_by_file_and_key(write, key, value, found):
-    path = write(yaml.safe_dump(nested(key, value)))
-    assert problems_of(path) == [f"{key}: found {found}, expected a mapping"]
-
-
-@pytest.mark.parametrize("group", GROUPS)
-def test_a_group_is_of_lists(write, group):
-    path = write(yaml.safe_dump(nested(group, {"cpu": "a"})))
-    assert problems_of(path) == [f"{group}.cpu: found 'a', expected a list of models"]
-
-
-@pytest.mark.parametrize("key", SIZES)
-@pytest.mark.parametrize(
-    ("size", "found"),
-    [(0, "0"), (-1, "-1"), (2.0, "2.0"), ("4", "'4'"), (True, "True"), (None, "nothing")],
-)
-def test_a_size_is_a_positive_whole_number(write, key, size, found):
-    path = write(yaml.safe_dump(nested(key, {"a": size, "b": 1})))
-    assert problems_of(path) == [f"{key}.a: found {found}, expected a positive whole number"]
-
-
-def test_a_size_is_of_a_model(write):
-    path = write("batch_size: {training: {18: 2}}")
-    assert problems_of(path) == ["batch_size.training: found 18, expected the name of a model"]
+def test_what_is_wrong_is_refused_once_by_file_and_key(write, keys, value, problem):
+    for key in keys:
+        path = write(yaml.safe_dump(nested(key, value)))
+        assert problems_of(path) == [problem.format(key)]
 
 
 def test_everything_that_is_wrong_is_reported_at_once(write):

@@ -112,12 +112,3 @@ def test_a_second_race_has_the_anchor_of_the_first_one():
     of.run(["b", "c"], ("a",), start, parts, lambda: math.inf)
     assert sorted(of.ms, key=of.rank) == ["c", "b", "a"]
     assert len(of.ms["a"]) > len(of.ms["b"]) > len(of.ms["c"])
-
-
-def test_processes_that_do_not_fit_into_memory_together_are_timed_in_parts():
-    needs = dict.fromkeys("abcd", 10.0)
-    assert members.parts(needs, "a", 1000.0) == [["a", "b", "c", "d"]]
-    assert members.parts(needs, "a", 40.0) == [["a", "b", "c"], ["a", "d"]], "room for one to load"
-    assert members.parts(needs, "a", 1.0) == [["a", "b"], ["a", "c"], ["a", "d"]]
-    assert members.parts(needs, "", 1000.0, most=3) == [["a", "b", "c"], ["d"]]
-    assert members.parts({"a": 1.0}, "a", 1.0) == [["a"]]

@@ -346,13 +346,6 @@ def test_a_member_that_ends_leaves_the_others_going(time, at):
     assert machine.started["bad"] <= (3 if at == "later" else 1)
 
 
-def test_when_all_have_ended_nothing_is_started_again(time):
-    machine = Machine(a=lambda call: max(2.0 * 0.94**call, 1e-6))
-    found = time(machine)
-    assert machine.started == {"a": 1}
-    assert found.timed["a"].ended.reason == turns.NOT_STEADY
-
-
 def test_what_compiles_while_it_is_timed_leaves_and_what_compiles_before_does_not(time):
     machine = Machine(a=always(0.001), b=always(0.001))
     machine.compiles = lambda name, call: int(name == "b" and call < 10)

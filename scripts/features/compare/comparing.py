@@ -117,7 +117,7 @@ class Comparison:
         """The cells whose change may be found if both programs are timed in turns: the undecided ones, and those that
         have no common anchor."""
         undecided = [change.cell for change in self.latencies if change.verdict == UNDECIDED]
-        return undecided + [found.cell for found in self.not_compared if found.is_measurable]
+        return undecided + [pair.cell for pair in self.not_compared if pair.is_measurable]
 
     @property
     def alarms(self) -> list[Change]:
@@ -148,7 +148,7 @@ def compare(
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
     those by their rows."""
     by_pair = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
-    estimates = [found for found in by_pair if isinstance(found, Estimate)]
+    estimates = [estimate for estimate in by_pair if isinstance(estimate, Estimate)]
     outcomes = [change for pair in pairs if (change := _outcome(pair))]
     in_both = {pair.cell: pair.both for pair in pairs if pair.both}
     return Comparison(
@@ -160,7 +160,7 @@ def compare(
         versions=_versions(in_both.values()),
         outcomes=tuple(sorted(outcomes, key=lambda change: [*KINDS].index(change.kind))),
         latencies=tuple(latencies.decided(estimates, settings.rate, settings.latency or MATTERS)),
-        not_compared=tuple(found for found in by_pair if isinstance(found, NotCompared)),
+        not_compared=tuple(pair for pair in by_pair if isinstance(pair, NotCompared)),
         amounts=tuple(_amounts(in_both, settings)),
         means=tuple(latencies.means(estimates)),
     )

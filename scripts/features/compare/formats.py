@@ -128,12 +128,12 @@ FORMATS: dict[str, Callable[[Comparison, bool], str]] = {
 
 def summary(comparison: Comparison) -> list[str]:
     """Return the result in a few sentences, the most important first."""
-    verdicts = Counter(one.verdict for one in comparison.latencies)
-    kinds = Counter(one.kind for one in comparison.outcomes)
+    verdicts = Counter(change.verdict for change in comparison.latencies)
+    kinds = Counter(change.kind for change in comparison.outcomes)
     counted = [f"{comparison.cells} cells in both: {comparison.unchanged} with the same outcome"]
     said = [", ".join(counted + [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]])]
     if comparison.latencies:
-        words = [f"{verdicts[one]} {one}" for one in (SLOWER, FASTER, SAME, UNDECIDED)]
+        words = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, SAME, UNDECIDED)]
         said.append(f"{len(comparison.latencies)} latencies compared: {', '.join(words)}")
     if comparison.not_compared:
         said.append(f"{len(comparison.not_compared)} latencies not compared")
@@ -146,24 +146,33 @@ def summary(comparison: Comparison) -> list[str]:
 
 def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
     """Return the tables that have rows. `with_all`: also latencies of which no change was found."""
-    shown = [one for one in comparison.latencies if one.verdict in (SLOWER, FASTER)]
+    shown = [change for change in comparison.latencies if change.verdict in (SLOWER, FASTER)]
     hidden = (UNDECIDED, SAME) if with_all else (UNDECIDED,)
-    undecided = [one for one in comparison.latencies if one.verdict in hidden]
-    versions = [(one.name, one.before, one.after, str(one.rows)) for one in comparison.versions]
+    undecided = [change for change in comparison.latencies if change.verdict in hidden]
+    versions = [
+        (version.name, version.before, version.after, str(version.rows))
+        for version in comparison.versions
+    ]
     amounts = [
-        ("worse" if one.worse else "better", AMOUNTS[one.key].words, one.cell, _amount(one))
-        for one in comparison.amounts
+        (
+            "worse" if amount.worse else "better",
+            AMOUNTS[amount.key].words,
+            amount.cell,
+            _amount(amount),
+        )
+        for amount in comparison.amounts
     ]
     means = [
-        (f"{one.by} {one.name}".strip(), str(one.cells), _ratio(one)) for one in comparison.means
+        (f"{mean.by} {mean.name}".strip(), str(mean.cells), _ratio(mean))
+        for mean in comparison.means
     ]
     not_compared = [(each.cell, each.why) for each in comparison.not_compared]
-    made = [
+    tables = [
         Section("Versions and options", ("what", "before", "after", "rows"), versions, (3,)),
         _outcomes(comparison, with_all),
         _latencies(
             "Latency",
-            sorted(shown, key=lambda one: -one.ratio),
+            sorted(shown, key=lambda change: -change.ratio),
             f"Ratio: after / before, with an interval that excludes 1 exactly for the cells that differ at a rate of "
             f"false discoveries of {comparison.settings.rate:.0%} over all cells (Benjamini and Hochberg). {BY_ANCHOR}",
         ),
@@ -176,12 +185,12 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
         ),
         _latencies(
             "Latencies of which no change was found" if with_all else "Undecided latencies",
-            sorted(undecided, key=lambda one: -one.smallest)[: None if with_all else SHOWN],
+            sorted(undecided, key=lambda change: -change.smallest)[: None if with_all else SHOWN],
             f"Smallest: the slow-down that would have been found with a probability of {POWER:.0%}. {BY_ANCHOR}",
         ),
         Section("Latencies not compared", ("cell", "why"), _by_path(not_compared, with_all)),
     ]
-    return [one for one in made if one.rows]
+    return [section for section in tables if section.rows]
 
 
 def _ratio(change: LatencyChange | MeanChange) -> str:

@@ -147,12 +147,12 @@ def decided(estimates: Sequence[Estimate], rate: float, threshold: float) -> lis
     return [
         LatencyChange(
             **vars(decision),
-            cell=of.pair.cell,
-            basis=of.basis,
-            before_ms=of.before_ms,
-            after_ms=of.after_ms,
+            cell=estimate.pair.cell,
+            basis=estimate.basis,
+            before_ms=estimate.before_ms,
+            after_ms=estimate.after_ms,
         )
-        for of, decision in zip(estimates, decisions, strict=True)
+        for estimate, decision in zip(estimates, decisions, strict=True)
     ]
 
 
@@ -225,7 +225,9 @@ def means(estimates: Sequence[Estimate]) -> list[MeanChange]:
         for each in (term for estimate in members for term in estimate.terms):
             logs.setdefault(each.turns, []).append(each.logs)
         sums = ((turns, map(math.fsum, zip(*rows, strict=True))) for turns, rows in logs.items())
-        terms = [Term(turns, tuple(total / len(members) for total in of)) for turns, of in sums]
+        terms = [
+            Term(turns, tuple(total / len(members) for total in totals)) for turns, totals in sums
+        ]
         at = _sum(terms).interval()
         changes.append(MeanChange(by, name, len(members), at.ratio, at.low, at.high))
     return sorted(changes, key=lambda mean: (ALL, *BY).index(mean.by))

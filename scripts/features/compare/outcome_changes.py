@@ -46,7 +46,7 @@ class Ending:
     def of(cls, record: Mapping[str, Any]) -> Ending:
         """The ending of a record."""
         row = Row.of(record)
-        asked = row.failed or row.ended
+        ended = row.failed or row.ended
         if row.remedy:
             state = _FAILED
         elif row.ended.status == outcome.OK:
@@ -55,8 +55,8 @@ class Ending:
             state = _WRONG
         else:
             state = _COMPILES if row.ended.status == outcome.UNAVAILABLE else _FAILED
-        failure = f"{asked.stage}: {asked.reason or asked.status}" if state == _FAILED else ""
-        return cls(state, failure, bool(row.remedy), asked.detail or row.ended.detail)
+        failure = f"{ended.stage}: {ended.reason or ended.status}" if state == _FAILED else ""
+        return cls(state, failure, bool(row.remedy), ended.detail or row.ended.detail)
 
     @property
     def words(self) -> str:

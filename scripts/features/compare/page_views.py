@@ -23,8 +23,8 @@ def comparison(source: Source) -> dict[str, Any] | None:
     path = source.results / "comparison.json"
     if not path.is_file():
         return None
-    found = atomic.read_json(path)
-    return {key: found[key] for key in _OF_COMPARISON}
+    saved = atomic.read_json(path)
+    return {key: saved[key] for key in _OF_COMPARISON}
 
 
 def history(source: Source) -> dict[str, Any] | None:
@@ -34,15 +34,18 @@ def history(source: Source) -> dict[str, Any] | None:
     if len(kept) < 2:
         return None
     rows = {str(row.cell): index for index, row in enumerate(source.rows)}
-    places = {one.entry.id: place for place, one in enumerate(kept)}
+    places = {entry.entry.id: place for place, entry in enumerate(kept)}
     columns = [series.value_field(name) for name in WITH_SERIES]
     try:
-        outcomes, found = series.read(kept, columns, rows.__contains__)
+        outcomes, by_column = series.read(kept, columns, rows.__contains__)
     except Damaged:  # `vmfbench history` names the file
         return None
-    values = {of.column: [_series(rows, places, one) for one in found[of.column]] for of in columns}
+    values = {
+        column.column: [_series(rows, places, of_cell) for of_cell in by_column[column.column]]
+        for column in columns
+    }
     return {
-        "runs": [_run(one.entry) for one in kept],
+        "runs": [_run(entry.entry) for entry in kept],
         "values": values,
         "endings": [
             {
@@ -52,8 +55,8 @@ def history(source: Source) -> dict[str, Any] | None:
                 "after": step.after.ending.words,
                 "differs": step.differs,
             }
-            for one in outcomes
-            for step in one.steps
+            for series in outcomes
+            for step in series.steps
         ],
     }
 
@@ -70,14 +73,14 @@ def _run(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _series(rows: dict[str, int], places: dict[str, int], found: Series) -> dict[str, Any]:
+def _series(rows: dict[str, int], places: dict[str, int], of_cell: Series) -> dict[str, Any]:
     """Return a series with its changes. A point is the place of its run, its value, the ends of its interval and its milliseconds."""
-    known = found.to_json()
+    known = of_cell.to_json()
     return {
-        "row": rows[found.cell],
+        "row": rows[of_cell.cell],
         **{key: known[key] for key in ("conditions", "unit", "anchor", "follows")},
-        "points": [[places[one["run"]], one["value"], *(one["interval"] or (None, None)), one["ms"]] for one in known["points"]],
-        "changes": [{"run": places[one["run"]], "ratio": one["ratio"], "differs": one["differs"]} for one in known["changes"]],
+        "points": [[places[point["run"]], point["value"], *(point["interval"] or (None, None)), point["ms"]] for point in known["points"]],
+        "changes": [{"run": places[change["run"]], "ratio": change["ratio"], "differs": change["differs"]} for change in known["changes"]],
         "drift": known["drift"],
     }  # fmt: skip
 

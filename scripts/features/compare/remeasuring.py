@@ -57,7 +57,9 @@ def of_timing(pair: Pair, timing: GroupTiming) -> Estimate:
     is_short = len(before.values_ms) < ratios.LEAST
     if why := latency_section.doubt(timing, before, None) if is_short else in_turns.unfit(timing):
         raise NotMeasured(why)
-    before_ms, after_ms = (math.exp(ratios.log_mean(one.values_ms)) for one in (before, after))
+    before_ms, after_ms = (
+        math.exp(ratios.log_mean(member.values_ms)) for member in (before, after)
+    )
     terms = (term(f"{pair.cell} again", before.values_ms, after.values_ms),)
     return Estimate(pair, TURNS, before_ms, after_ms, terms)
 
@@ -70,7 +72,7 @@ def _member(name: str, row: Record, folder: Path, logs: Path) -> Member:
     try:
         if atomic.read_json(verification / VERIFICATION)["command"] != command:
             raise NotMeasured(f"{name}: {verification} was made again since its row was written")
-        made = Member.verified(name, verification, logs / f"{name}.txt", forked=False)
+        member = Member.verified(name, verification, logs / f"{name}.txt", forked=False)
     except (OSError, LookupError, ValueError) as error:
         raise NotMeasured(f"{name}: {verification} cannot be read ({error})") from error
     module = next((word for word in shlex.split(command) if word.startswith("--module=")), "")
@@ -83,4 +85,4 @@ def _member(name: str, row: Record, folder: Path, logs: Path) -> Member:
             raise NotMeasured(
                 f"{name}: {path} has {size} bytes; its row says {expected}, so it was made again since"
             )
-    return replace(made, folder=folder, env=checkout.variables())
+    return replace(member, folder=folder, env=checkout.variables())

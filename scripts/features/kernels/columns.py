@@ -38,7 +38,7 @@ speedup_vs_inductor_low speedup_vs_inductor_high verdict doubt compile_s first_c
 frontend_version torch_xla_version iree_version rewrites fingerprint stale log
 """
 # Where latency.csv has a column of the same name, the kernel's counts.
-_BY_NAME = {one.column: one for one in (*columns.COLUMNS, *OWN)}
+_BY_NAME = {declared.column: declared for declared in (*columns.COLUMNS, *OWN)}
 
 COLUMNS = tuple(_BY_NAME[name] for name in _NAMES.split())
 """The columns of results/kernels.csv, in order."""

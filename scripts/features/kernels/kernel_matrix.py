@@ -28,7 +28,7 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
         if kind in selections:
             names = reading.select(kind.removesuffix("s"), list(known[kind]), selections[kind])
         chosen[kind] = {name: known[kind][name] for name in names}
-    run = dict.fromkeys(one.program for one in chosen["baselines"].values())
+    run = dict.fromkeys(baseline.program for baseline in chosen["baselines"].values())
     programs = {name: known["frontends"][name] for name in run if name in known["frontends"]}
     draft.problems += checks.entry_problems(chosen, programs, draft.root, False, known["frontends"])
     numbers = threads.numbers(matrix.measure)

@@ -50,17 +50,17 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
             problems.append(f"kernels.select: {reading.unknown('kernel', pattern, there)}")
         for name in matched:
             options[name] = {**options.get(name, {}), **own}
-    found: dict[str, Model] = {}
+    models: dict[str, Model] = {}
     for name, own in options.items():
         try:
             kernel = kernels.read(name, root)
             defaults = {key: section[key] for key in ("dtype", "max_bytes") if key in section}
             for model in _variants(kernel, {**defaults, **own}):
                 source.check_options(root / model.file, model.options)
-                found[model.name] = model
+                models[model.name] = model
         except (KernelError, source.ModelFileError) as error:
             problems.append(f"kernels.{name}: {error}")
-    return found
+    return models
 
 
 def _variants(kernel: Kernel, entry: Mapping[str, Any]) -> Iterator[Model]:

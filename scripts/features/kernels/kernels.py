@@ -59,12 +59,12 @@ class Kernel:
     def tensor_bytes(self, shape: str, dtype: str) -> dict[str, int]:
         """The bytes of each tensor that has to be read or written; `dtype` is the entry's."""
         sizes = self.sizes(shape)
-        found = {}
+        bytes_of = {}
         for name, declared in (*self.reads.items(), *self.writes.items()):
             terms, _, own = declared.partition(":")
             bits = _product(terms, sizes) * BITS[own.strip() or dtype]
-            found[name] = math.ceil(bits / 8)
-        return found
+            bytes_of[name] = math.ceil(bits / 8)
+        return bytes_of
 
     def memory_bytes(self, shape: str, dtype: str) -> int:
         """The bytes that have to be moved in a call: all reads and writes, each once."""
@@ -78,10 +78,10 @@ class Kernel:
 
 def _product(terms: str, sizes: Mapping[str, int]) -> float:
     """The value of `rows columns /32`."""
-    found = 1.0
+    product = 1.0
     for word in terms.split():
-        found = found / int(word[1:]) if word[0] == "/" else found * sizes[word]
-    return found
+        product = product / int(word[1:]) if word[0] == "/" else product * sizes[word]
+    return product
 
 
 def names(root: Path) -> list[str]:
@@ -92,8 +92,8 @@ def names(root: Path) -> list[str]:
 def read(name: str, root: Path) -> Kernel:
     """The kernel of that name. Raises KernelError if its file cannot be read as one, OSError without a file."""
     path = root / FOLDER / f"{name}.py"
-    found = path.stat()
-    return _read(path, root, found.st_mtime_ns, found.st_size)
+    stat = path.stat()
+    return _read(path, root, stat.st_mtime_ns, stat.st_size)
 
 
 @functools.cache
@@ -118,15 +118,15 @@ def _declared(path: Path, name: str, kind: type, otherwise: Any = None) -> Any:
     """A literal of a kernel's file. Raises KernelError if it is missing or of another type."""
     expected = f"expected a {kind.__name__}, as a plain literal"
     try:
-        found = python_source.literal(path, name, otherwise)
+        value = python_source.literal(path, name, otherwise)
     except SyntaxError as error:
         raise KernelError(f"{path}: {error.msg} in line {error.lineno}") from error
     except ValueError as error:
         raise KernelError(f"{path}: {name}: found an expression, {expected}") from error
-    if not isinstance(found, kind):
-        shown = "nothing" if found is None else repr(found)
+    if not isinstance(value, kind):
+        shown = "nothing" if value is None else repr(value)
         raise KernelError(f"{path}: {name}: found {shown}, {expected}")
-    return found
+    return value
 
 
 def _place_of_shapes(path: Path, root: Path) -> tuple[Path, str]:

@@ -68,17 +68,17 @@ class Kernels:
 
 def page(records: Sequence[Record], limits: Sequence[MachineLimits]) -> str:
     """Return the whole page as Markdown."""
-    found = Kernels.of(records)
-    of = found.table.provenance
+    kernels = Kernels.of(records)
+    provenance = kernels.table.provenance
     names = dict.fromkeys(record["kernel"]["name"] for record in records)
     bodies = {
-        "Geometric means": f"{MEANS}\n{_means(found)}",
-        f"Doubts ({wording.DOUBTFUL})": markdown.bullets(wording.doubts(found.table)),
+        "Geometric means": f"{MEANS}\n{_means(kernels)}",
+        f"Doubts ({wording.DOUBTFUL})": markdown.bullets(wording.doubts(kernels.table)),
         "What the machine can do": "".join(_limits(limits)),
-        "Not measured": markdown.bullets(map(wording.absent, found.table.absent)),
-        "Measured with": markdown.bullets([*of.where, *of.with_what]),
+        "Not measured": markdown.bullets(map(wording.absent, kernels.table.absent)),
+        "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
     }
-    parts = [wording.head("Kernels", found.table), *markdown.sections(bodies)]
+    parts = [wording.head("Kernels", kernels.table), *markdown.sections(bodies)]
     parts.append(f"## GB/s\n\n{RATES}")
     for name in names:
         own = Kernels.of(record for record in records if record["kernel"]["name"] == name)
@@ -86,9 +86,9 @@ def page(records: Sequence[Record], limits: Sequence[MachineLimits]) -> str:
     return "\n".join(parts)
 
 
-def _means(found: Kernels) -> str:
-    head = ["of", *wording.means_head(found.table), "bandwidth"]
-    rows = [[text(name), *cells] for name, *cells in found.means()]
+def _means(kernels: Kernels) -> str:
+    head = ["of", *wording.means_head(kernels.table), "bandwidth"]
+    rows = [[text(name), *cells] for name, *cells in kernels.means()]
     return markdown.table(head, rows, right=range(1, len(head)))
 
 
@@ -118,18 +118,18 @@ def _cell(own: Kernels, line: ModelRows, column: Column) -> str:
 
 
 def _limits(limits: Sequence[MachineLimits]) -> Iterator[str]:
-    for one in limits:
-        threads = f", {one.threads} threads" if one.threads else ""
-        yield f"{text(one.device_name)}{threads}: {one.gb_per_s:.3g} GB/s from memory.\n\n"
+    for device in limits:
+        threads = f", {device.threads} threads" if device.threads else ""
+        yield f"{text(device.device_name)}{threads}: {device.gb_per_s:.3g} GB/s from memory.\n\n"
         head = ["program", "dtype", "through", "size", "fastest call"]
         units = {TRIAD: "GB/s", PRODUCT: "GFLOP/s"}
         rows = []
-        for s in one.samples:
+        for s in device.samples:
             size = f"{s.size / 1e6:.3g} MB" if s.what == TRIAD else "×".join([f"{s.size}"] * 3)
             rows.append([s.what, s.dtype, s.through, size, f"{s.rate:.3g} {units[s.what]}"])
         yield markdown.table(head, rows, right=(3, 4))
-        if one.doubts:
-            yield "\n" + markdown.bullets(one.doubts)
+        if device.doubts:
+            yield "\n" + markdown.bullets(device.doubts)
 
 
 @dataclass(frozen=True)
@@ -145,5 +145,5 @@ class Screen:
         for row in self.kernels.means():
             shown.add_row(*row)
         yield shown
-        for one in table.absent:
-            yield Text(wording.absent(one))
+        for absent in table.absent:
+            yield Text(wording.absent(absent))

@@ -20,8 +20,8 @@ def kernels(source: Source) -> dict[str, Any] | None:
     path = source.root / outputs.files_of("kernels")[2]
     if not path.is_file():
         return None
-    found = list(map(_kernel, row_set.Stored(path)))
-    return {"rows": found} if found else None
+    rows = list(map(_kernel, row_set.Stored(path)))
+    return {"rows": rows} if rows else None
 
 
 def _kernel(record: dict[str, Any]) -> dict[str, Any]:

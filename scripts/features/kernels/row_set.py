@@ -21,12 +21,12 @@ def content(matrix: Matrix, args: argparse.Namespace) -> Content:
     limits = limit_shares.read(part.devices())
 
     def write_plots(records: list[rows.Record]) -> None:
-        for name in dict.fromkeys(one["kernel"]["name"] for one in records):
-            of_kernel = [one for one in records if one["kernel"]["name"] == name]
+        for name in dict.fromkeys(record["kernel"]["name"] for record in records):
+            of_kernel = [record for record in records if record["kernel"]["name"] == name]
             kernel_plots.write(name, of_kernel, args.out_plots)
 
-    found = rows.records(part, limits)
-    return Content(found, lambda records: page.page(records, limits), write_plots)
+    kernel_records = rows.records(part, limits)
+    return Content(kernel_records, lambda records: page.page(records, limits), write_plots)
 
 
 ROW_SET = RowSet(

@@ -35,18 +35,18 @@ def records(matrix: Matrix, measured: Sequence[MachineLimits], root: Path = Path
     for name, kernel in declared.items():
         if signature := _signature(root, name):
             _require_traffic(kernel, matrix.models[name].options["shape"], signature)
-    found = record.records(matrix, root)
-    for one in found:
-        one["kernel"] = section(one, declared[one["model"]["name"]], measured)
-    return found
+    kernel_records = record.records(matrix, root)
+    for each in kernel_records:
+        each["kernel"] = section(each, declared[each["model"]["name"]], measured)
+    return kernel_records
 
 
-def section(one: Record, kernel: Kernel, measured: Sequence[MachineLimits]) -> dict[str, Any]:
+def section(record: Record, kernel: Kernel, measured: Sequence[MachineLimits]) -> dict[str, Any]:
     """The section `kernel` of a record. `measured`: the limits of all devices."""
-    shape, dtype = one["model"]["options"]["shape"], one["experiment"]["dtype"]
+    shape, dtype = record["model"]["options"]["shape"], record["experiment"]["dtype"]
     moved, flop = kernel.memory_bytes(shape, dtype), kernel.flop(shape)
-    latency, of_device = one["latency"], limits.of_row(one, measured)
-    found: dict[str, Any] = {
+    latency, of_device = record["latency"], limits.of_row(record, measured)
+    values: dict[str, Any] = {
         **dict.fromkeys(names(OWN, "kernel")),
         "name": kernel.name,
         "shape": shape,
@@ -56,19 +56,19 @@ def section(one: Record, kernel: Kernel, measured: Sequence[MachineLimits]) -> d
         "machine_gb_per_s": of_device and of_device.gb_per_s,
     }
     if not latency:
-        return found
+        return values
     slow, fast = latency["high_ms"], latency["low_ms"]
-    found |= {
+    values |= {
         "gb_per_s": moved / latency["ms"] / 1e6,
         "gb_per_s_low": slow and moved / slow / 1e6,
         "gb_per_s_high": fast and moved / fast / 1e6,
         "gflop_per_s": flop / latency["ms"] / 1e6,
     }
     if of_device:
-        found["bandwidth_share"] = found["gb_per_s"] / of_device.gb_per_s
+        values["bandwidth_share"] = values["gb_per_s"] / of_device.gb_per_s
         share = limits.share(of_device, flop, moved, dtype, latency)
-        found |= {key: share[key] for key in ("limit_share", "limited_by", "no_limit_share")}
-    return found
+        values |= {key: share[key] for key in ("limit_share", "limited_by", "no_limit_share")}
+    return values
 
 
 def _signature(root: Path, model: str) -> Signature | None:
@@ -86,7 +86,7 @@ def _require_traffic(kernel: Kernel, shape: str, signature: Signature) -> None:
     Inputs and weights are compared by name, results by their order.
     """
     declared = kernel.tensor_bytes(shape, signature.dtype)
-    there = {_name(one): _bytes(one) for one in (*signature.inputs, *signature.parameters)}
+    there = {_name(tensor): _bytes(tensor) for tensor in (*signature.inputs, *signature.parameters)}
     reads = {name: declared[name] for name in kernel.reads}
     if reads.keys() != there.keys():
         odd = sorted(reads.keys() ^ there.keys())[0]
@@ -98,7 +98,7 @@ def _require_traffic(kernel: Kernel, shape: str, signature: Signature) -> None:
             raise WrongTraffic(
                 f"{kernel.file}: READS: {name}: {size} bytes declared at {shape}, but the input has {there[name]}"
             )
-    results = [_bytes(one) for one in signature.outputs]
+    results = [_bytes(tensor) for tensor in signature.outputs]
     writes = [declared[name] for name in kernel.writes]
     if results != writes:
         raise WrongTraffic(

@@ -73,7 +73,7 @@ class Program:
 def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Program]:
     """Compile all programs for the architectures of a backend that a device has; `path`: the device, by the driver's
     name. A program that does not compile is left out, with a note, and so are larger ones of its dtype."""
-    found: list[Program] = []
+    programs: list[Program] = []
     refused: set[tuple[str, str, str]] = set()
     for arch in backend.limit_archs:
         opt_level, extra = BEST.get(backend.device_kind, (None, ()))
@@ -92,8 +92,8 @@ def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Pro
             if lacking := vulkan_profile.lacking(vmfb, backend.device, path):
                 print(f"note: {name} is left out: the device lacks {lacking}", flush=True)
                 break
-            found.append(Program(Module(vmfb, None, backend.device), what, dtype, size))
-    return found
+            programs.append(Program(Module(vmfb, None, backend.device), what, dtype, size))
+    return programs
 
 
 def _texts(kind: str, threads: int) -> Iterator[tuple[str, str, int, str]]:

@@ -65,16 +65,16 @@ def timed(call: Callable[[], Any], finish: Callable[[], None]) -> tuple[float, .
     """Seconds of each call for SECONDS seconds, at least AT_LEAST calls. `finish` waits for the device."""
     call()
     finish()
-    found: list[float] = []
+    seconds: list[float] = []
     begun = time.perf_counter()
-    while (spent := time.perf_counter() - begun) < SECONDS or len(found) < AT_LEAST:
-        if found and spent > AT_MOST_S:
+    while (spent := time.perf_counter() - begun) < SECONDS or len(seconds) < AT_LEAST:
+        if seconds and spent > AT_MOST_S:
             break
         start = time.perf_counter()
         call()
         finish()
-        found.append(time.perf_counter() - start)
-    return tuple(found)
+        seconds.append(time.perf_counter() - start)
+    return tuple(seconds)
 
 
 def signs(n: int) -> tuple[np.ndarray, np.ndarray]:

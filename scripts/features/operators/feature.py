@@ -25,8 +25,8 @@ def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
 
 def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
     """The stages of a batch's problems; without the last one for targets that only compile."""
-    found = stages.of_row(row)
-    return found[:-1] if row.target in part(matrix).compile_only else found
+    in_chain = stages.of_row(row)
+    return in_chain[:-1] if row.target in part(matrix).compile_only else in_chain
 
 
 def timed(matrix: Matrix, row: Cell) -> tuple[Stage, Cell]:
@@ -34,9 +34,9 @@ def timed(matrix: Matrix, row: Cell) -> tuple[Stage, Cell]:
     return stages.STAGES["operator_time"], part(matrix).group(row)
 
 
-def entries(found: Operators) -> Mapping[str, Mapping[str, Any]]:
+def entries(operators: Operators) -> Mapping[str, Mapping[str, Any]]:
     """The frontends and baselines of operator problems."""
-    return {"frontend": found.frontends, "baseline": found.baselines}
+    return {"frontend": operators.frontends, "baseline": operators.baselines}
 
 
 FEATURE = Feature(

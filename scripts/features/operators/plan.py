@@ -29,10 +29,10 @@ class OperatorGroups(Groups):
         return part(self.matrix).rule
 
     def entry(self, row: Cell) -> Target | Baseline:
-        of = part(self.matrix)
+        operators = part(self.matrix)
         if row.kind is Kind.BATCH_IREE:
-            return of.targets[row.target]
-        return of.baselines[row.baseline]
+            return operators.targets[row.target]
+        return operators.baselines[row.baseline]
 
 
 class OperatorsPlan:
@@ -63,9 +63,9 @@ class OperatorsPlan:
         """Every file of the stages that the aggregation reads."""
         return list(
             dict.fromkeys(
-                stage.path(of, file)
+                stage.path(cell, file)
                 for row in self.part.rows()
-                for stage, of in self._configured.timed_chain(row)
+                for stage, cell in self._configured.timed_chain(row)
                 for file in stage.aggregated
             )
         )
@@ -76,9 +76,13 @@ class OperatorsPlan:
 
     def source(self) -> str:
         """The source and the selection of the operator problems, as JSON."""
-        found = self.part
-        source = {"dataset": found.dataset, "mapping": found.mapping, "batches": found.batches}
-        return compact(source | {"selection": dataclasses.asdict(found.selection)})
+        operators = self.part
+        source = {
+            "dataset": operators.dataset,
+            "mapping": operators.mapping,
+            "batches": operators.batches,
+        }
+        return compact(source | {"selection": dataclasses.asdict(operators.selection)})
 
     def traced(self) -> list[str]:
         """The files of the traces that operator problems come from."""

@@ -99,11 +99,11 @@ class Operators:
 
     def groups(self) -> dict[Cell, list[Cell]]:
         """The rows of each group that are run."""
-        found: dict[Cell, list[Cell]] = {}
+        groups: dict[Cell, list[Cell]] = {}
         for row in self.rows():
             if row.target not in self.compile_only:
-                found.setdefault(self.group(row), []).append(row)
-        return found
+                groups.setdefault(self.group(row), []).append(row)
+        return groups
 
 
 def part(matrix: Matrix) -> Operators:
@@ -117,35 +117,35 @@ def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
     known, chosen, selections = draft.known, draft.chosen, draft.selections
     problems = draft.problems
     given = DEFAULTS | (draft.config.get("operators") or {})
-    taken: dict[str, dict] = {}
+    selected: dict[str, dict] = {}
     for kind, preferred in PREFERRED.items():
         if kind not in selections and given.get(kind) is not None:
-            taken[kind] = _matching(kind, given[kind], known[kind], problems)
+            selected[kind] = _matching(kind, given[kind], known[kind], problems)
         elif kind not in selections and preferred in known[kind]:
-            taken[kind] = {preferred: known[kind][preferred]}
+            selected[kind] = {preferred: known[kind][preferred]}
         else:
-            taken[kind] = chosen[kind]
+            selected[kind] = chosen[kind]
     if given.get("baselines") is None or "baselines" in selections:
-        taken["baselines"] = {n: b for n, b in taken["baselines"].items() if _runs(b)}
-    targets = {n: dataclasses.replace(t, overrides=()) for n, t in taken["targets"].items()}
+        selected["baselines"] = {n: b for n, b in selected["baselines"].items() if _runs(b)}
+    targets = {n: dataclasses.replace(t, overrides=()) for n, t in selected["targets"].items()}
     compiled = given.get("compile_only") or []
     if "targets" not in selections:
         _matching("compile_only", compiled, targets, problems)
     selection = {key: value for key, value in given.items() if value is not None}
-    found = Operators(
+    operators = Operators(
         dataset=os.path.expanduser(given.get("dataset") or ""),
         mapping=os.path.expanduser(given.get("mapping") or ""),
         traces=tuple(map(os.path.expanduser, given.get("traces") or ())),
         selection=msgspec.convert(selection, Selection),
         batches=given["batches"],
-        frontends=taken["frontends"],
+        frontends=selected["frontends"],
         targets=targets,
-        baselines=taken["baselines"],
+        baselines=selected["baselines"],
         compile_only=tuple(n for n in targets if any(fnmatchcase(n, g) for g in compiled)),
         measure=dict(given.get("measure") or {}),
     )
-    problems += [f"operators.{problem}" for problem in _problems(found, chosen["models"])]
-    return found
+    problems += [f"operators.{problem}" for problem in _problems(operators, chosen["models"])]
+    return operators
 
 
 def _runs(baseline: Baseline) -> bool:
@@ -163,29 +163,29 @@ def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: l
     return {n: e for n, e in known.items() if any(fnmatchcase(n, glob) for glob in globs)}
 
 
-def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
+def _problems(operators: Operators, models: Mapping[str, Any]) -> Iterator[str]:
     """Yield error messages about the selection, the source and the baselines."""
-    yield from reading.not_among("select", [found.selection.select], KINDS)
-    yield from reading.not_among("dtype", filter(None, [found.selection.dtype]), FLOATING)
-    if found.dataset and found.traces:
+    yield from reading.not_among("select", [operators.selection.select], KINDS)
+    yield from reading.not_among("dtype", filter(None, [operators.selection.dtype]), FLOATING)
+    if operators.dataset and operators.traces:
         yield "traces: found next to operators.dataset; give one of the two"
-    if found.mapping and not found.dataset:
+    if operators.mapping and not operators.dataset:
         yield "mapping: belongs to a dataset; set operators.dataset too"
-    if not found.dataset and found.selection.select == "overhead":
+    if not operators.dataset and operators.selection.select == "overhead":
         yield (
             "select: found 'overhead', which only a dataset marks; set operators.dataset, or select "
             "included or all"
         )
     for key in ("dataset", "mapping"):
-        if (named := getattr(found, key)) and not dataset.may_be(named):
+        if (named := getattr(operators, key)) and not dataset.may_be(named):
             yield f"{key}: no file {named}; expected a path or a hub id such as owner/name"
-    for file in found.traces:
+    for file in operators.traces:
         if not Path(file).is_file():
             yield f"traces: no file {file}"
-    for glob in found.selection.source_models if found.of_models else ():
+    for glob in operators.selection.source_models if operators.of_models else ():
         if not any(fnmatchcase(name, glob) for name in models):
             yield f"source_models: {reading.unknown('model', glob, models)}"
-    for baseline in found.baselines.values():
+    for baseline in operators.baselines.values():
         if not _runs(baseline):
             yield (
                 f"baselines: {baseline.name} is of runtime {baseline.runtime}, precision "
@@ -193,7 +193,7 @@ def _problems(found: Operators, models: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def with_absolute_paths(found: Operators, root: Path) -> Operators:
+def with_absolute_paths(operators: Operators, root: Path) -> Operators:
     """Return the operators for a run in another folder than `root`, the folder of the Snakefile."""
 
     def absolute(named: str) -> str:
@@ -201,8 +201,8 @@ def with_absolute_paths(found: Operators, root: Path) -> Operators:
         return str(path) if named and path.exists() else named
 
     return dataclasses.replace(
-        found,
-        dataset=absolute(found.dataset),
-        mapping=absolute(found.mapping),
-        traces=tuple(map(absolute, found.traces)),
+        operators,
+        dataset=absolute(operators.dataset),
+        mapping=absolute(operators.mapping),
+        traces=tuple(map(absolute, operators.traces)),
     )

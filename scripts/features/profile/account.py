@@ -92,7 +92,7 @@ def account(profiles: Profiles) -> Account:
         times[runtime] = {module["module"]: module["ms"] for module in profile["modules"]}
         own = {m["module"]: m["kind"] for m in profile["modules"] if m["module"] is not None}
         kinds = own | kinds
-    paths = {path for found in times.values() for path in found if path is not None}
+    paths = {path for by_path in times.values() for path in by_path if path is not None}
     work = profiles.torch.get("eager", {}).get("work")
     shown = patterns(paths | set(work["modules"] if work else ()), kinds)
     parts = _parts(times, shown, kinds)
@@ -140,8 +140,8 @@ def _parts(
 ) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     members: dict[str, set[str | None]] = defaultdict(set)
-    for runtime, found in times.items():
-        for path, ms in found.items():
+    for runtime, by_path in times.items():
+        for path, ms in by_path.items():
             name = _name(path, shown)
             kind = "" if path is None else kinds.get(path, "")
             part = parts.setdefault(name, Part(name, kind, 0, dict.fromkeys(times, 0.0)))
@@ -158,18 +158,20 @@ def _name(path: str | None, shown: Mapping[str, str]) -> str:
 
 
 def _kernels(dispatches: Iterable[Mapping[str, Any]], shown: Mapping[str, str]) -> list[Kernel]:
-    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for dispatch in dispatches:
-        found[dispatch["function"]].append(dispatch)
-    total = sum(one["ms"] for group in found.values() for one in group) or 1.0
+        groups[dispatch["function"]].append(dispatch)
+    total = sum(kernel["ms"] for group in groups.values() for kernel in group) or 1.0
     kernels = []
-    for function, group in found.items():
-        ms = sum(one["ms"] for one in group)
-        known = [one for one in group if one["busy"] is not None]
-        weighed = sum(one["ms"] for one in known)
-        busy = sum(one["ms"] * one["busy"] for one in known) / weighed if weighed else None
-        operators = dict.fromkeys(base_name(node[1]) for one in group for node in one["nodes"])
-        names = dict.fromkeys(_name(m, shown) for one in group for m in shares(one["nodes"]))
+    for function, group in groups.items():
+        ms = sum(kernel["ms"] for kernel in group)
+        known = [kernel for kernel in group if kernel["busy"] is not None]
+        weighed = sum(kernel["ms"] for kernel in known)
+        busy = sum(kernel["ms"] * kernel["busy"] for kernel in known) / weighed if weighed else None
+        operators = dict.fromkeys(
+            base_name(node[1]) for kernel in group for node in kernel["nodes"]
+        )
+        names = dict.fromkeys(_name(m, shown) for kernel in group for m in shares(kernel["nodes"]))
         tiles = group[0]["tiles"]
         kernels.append(
             Kernel(function, len(group), ms, ms / total, tiles, busy, [*operators], [*names])
@@ -191,8 +193,8 @@ def shares(nodes: Iterable[Node]) -> dict[str | None, float]:
     """
     nodes = list(nodes)
     products = [node for node in nodes if base_name(node[1]) in PRODUCTS]
-    found = dict.fromkeys(node[2] for node in products or nodes[:1]) or {None: None}
-    return dict.fromkeys(found, 1 / len(found))
+    modules = dict.fromkeys(node[2] for node in products or nodes[:1]) or {None: None}
+    return dict.fromkeys(modules, 1 / len(modules))
 
 
 def patterns(paths: Iterable[str], kinds: Mapping[str, str]) -> dict[str, str]:

@@ -23,16 +23,16 @@ class Out:
 
 def listing(folder: Path) -> dict[str, int]:
     """Sizes in bytes by path below `folder`, for every file of every repetition. Exits if there is none."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
         if path.is_file() and (name.parts[0].isdigit() or str(name) == TABLES):
-            found[str(name)] = path.stat().st_size
-    if not found:
+            sizes[str(name)] = path.stat().st_size
+    if not sizes:
         exits.fail(
             "none of the kinds of dump that are asked for is of this runtime", exits.UNSUPPORTED
         )
-    return found
+    return sizes
 
 
 def clear(folder: Path) -> None:

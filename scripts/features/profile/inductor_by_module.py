@@ -87,8 +87,8 @@ _GETATTR = re.compile(r"getattr\((?P<of>[^()]+), ['\"](?P<name>[^'\"]+)['\"]\)")
 
 def path_of(source: str) -> str:
     """The path of a module below the model, from dynamo's expression for it."""
-    while found := _GETATTR.search(source):
-        source = f"{source[: found.start()]}{found['of']}.{found['name']}{source[found.end() :]}"
+    while match := _GETATTR.search(source):
+        source = f"{source[: match.start()]}{match['of']}.{match['name']}{source[match.end() :]}"
     source = _ROOT.sub("", source).replace("._modules", "")
     return _ITEM.sub(r".\g<name>", source).removeprefix(".")
 

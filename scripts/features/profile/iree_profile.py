@@ -64,10 +64,10 @@ def run(called: Called, folder: Path) -> tuple[list[Event], float]:
     )
     if ran.returncode != 0:
         process.exit_like(ran.returncode)
-    found = events(_rows(recorded, "executable"), _rows(recorded, "queue"))
-    if not found:
+    recorded_events = events(_rows(recorded, "executable"), _rows(recorded, "queue"))
+    if not recorded_events:
         exits.fail(f"the profile of {module.vmfb} has no dispatch on {module.device}")
-    return found, statistics.median(benchmark.read_ms(report))
+    return recorded_events, statistics.median(benchmark.read_ms(report))
 
 
 def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def events(executables: Iterable[dict], queued: Iterable[dict]) -> list[Event]:
     ]
 
 
-def per_call(found: Sequence[Event], functions: Sequence[str]) -> tuple[list[Dispatch], int]:
+def per_call(recorded: Sequence[Event], functions: Sequence[str]) -> tuple[list[Dispatch], int]:
     """The dispatches of one call, each with its median over the calls but the first, and the number of calls.
 
     `functions`: those of one call, in the order of the program. A function that is called several times is
@@ -112,23 +112,23 @@ def per_call(found: Sequence[Event], functions: Sequence[str]) -> tuple[list[Dis
     """
     counts = Counter(functions)
     seen: dict[str, list[Event]] = defaultdict(list)
-    for event in found:
+    for event in recorded:
         seen[event.function].append(event)
     calls = {len(seen[name]) / count for name, count in counts.items()}
     unknown = sorted(seen.keys() - counts.keys())
     if unknown or len(calls) != 1 or not min(calls).is_integer():
         raise ValueError(
-            f"the profile has {len(found)} dispatches, which are not calls of {len(functions)} dispatches each"
+            f"the profile has {len(recorded)} dispatches, which are not calls of {len(functions)} dispatches each"
             + (f" ({unknown[0]} is not in the program)" if unknown else "")
         )
     number = int(min(calls))
     first = 1 if number > 1 else 0
     at: Counter[str] = Counter()
-    made = []
+    dispatches = []
     for name in functions:
         runs = seen[name][at[name] :: counts[name]][first:]
         at[name] += 1
         ns = statistics.median(run.ns for run in runs)
         busy = statistics.median(run.tile_ns / run.ns for run in runs if run.ns) if ns else None
-        made.append(Dispatch(name, ns * MS, runs[0].tiles, busy))
-    return made, number - first
+        dispatches.append(Dispatch(name, ns * MS, runs[0].tiles, busy))
+    return dispatches, number - first

@@ -21,20 +21,20 @@ LAYOUT = "_encoding_"
 """What the names of dispatches begin with that change the layout of a tensor for data tiling."""
 
 
-def page(profiles: Profiles, found: Account) -> str:
+def page(profiles: Profiles, account: Account) -> str:
     """What `vmfbench why` prints."""
     threads = profiles.iree["threads"]
-    calls = [f"{NAMES.get(name, name)} {milliseconds(ms)}" for name, ms in found.call_ms.items()]
-    if found.limit_ms is not None:
-        calls.append(f"limit {milliseconds(found.limit_ms)}")
-    first = enumerate(worth_looking_at(found, threads), start=1)
+    calls = [f"{NAMES.get(name, name)} {milliseconds(ms)}" for name, ms in account.call_ms.items()]
+    if account.limit_ms is not None:
+        calls.append(f"limit {milliseconds(account.limit_ms)}")
+    first = enumerate(worth_looking_at(account, threads), start=1)
     return "\n".join(
         (
             f"{profiles.cell}: ms per call: {', '.join(calls)}; {threads} threads",
             "",
-            *_modules(found, [*profiles.torch, IREE]),
+            *_modules(account, [*profiles.torch, IREE]),
             "",
-            *_dispatches(found),
+            *_dispatches(account),
             "",
             "Look first at",
             *(f"{place}. {text}" for place, text in first),
@@ -42,27 +42,27 @@ def page(profiles: Profiles, found: Account) -> str:
     )
 
 
-def _modules(found: Account, runtimes: Sequence[str]) -> list[str]:
-    total = {name: sum((part.ms[name] for part in found.parts), 0.0) for name in runtimes}
+def _modules(account: Account, runtimes: Sequence[str]) -> list[str]:
+    total = {name: sum((part.ms[name] for part in account.parts), 0.0) for name in runtimes}
     large = [
         part
-        for part in found.parts
+        for part in account.parts
         if any(total[name] and part.ms[name] / total[name] >= SHOWN for name in runtimes)
     ]
-    small = [part for part in found.parts if part not in large]
+    small = [part for part in account.parts if part not in large]
     if small:
         limits = [part.limit_ms for part in small if part.limit_ms is not None]
         rest = {name: sum((part.ms[name] for part in small), 0.0) for name in runtimes}
         count = sum(part.modules for part in small)
         large.append(Part("(all others)", "", count, rest, sum(limits) if limits else None))
-    count = sum(part.modules for part in found.parts)
-    large.append(Part("all", "", count, total, found.limit_ms))
+    count = sum(part.modules for part in account.parts)
+    large.append(Part("all", "", count, total, account.limit_ms))
     head = ["module", "class", "×", *(f"{NAMES.get(name, name)} ms" for name in runtimes)]
     rows = [
         [part.name, part.kind, str(part.modules), *(_ms(part.ms[name]) for name in runtimes)]
         for part in large
     ]
-    if found.limit_ms is not None:
+    if account.limit_ms is not None:
         head.append("limit ms")
         rows = [[*row, _ms(part.limit_ms)] for row, part in zip(rows, large, strict=True)]
     return _aligned(head, rows, texts=range(2))
@@ -72,7 +72,7 @@ def _ms(value: float | None) -> str:
     return milliseconds(value) if value else "–"
 
 
-def _dispatches(found: Account) -> list[str]:
+def _dispatches(account: Account) -> list[str]:
     head = ["share", "ms", "calls", "workgroups", "busy", "dispatch", "operators", "modules"]
     rows = [
         [
@@ -85,7 +85,7 @@ def _dispatches(found: Account) -> list[str]:
             _some(kernel.operators),
             _some(kernel.parts),
         ]
-        for kernel in found.kernels
+        for kernel in account.kernels
         if kernel.share >= SHOWN
     ]
     return _aligned(head, rows, texts=range(5, 8))
@@ -110,21 +110,21 @@ def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], texts: range) -
     return [line(head), *map(line, rows)]
 
 
-def worth_looking_at(found: Account, threads: int) -> list[str]:
+def worth_looking_at(account: Account, threads: int) -> list[str]:
     """Sentences about the modules in which IREE loses most, the worst one first; if there is none, one that says so."""
-    total = sum(part.ms.get(IREE, 0.0) for part in found.parts) or 1.0
-    slower = sorted(found.parts, key=lambda part: -part.excess_ms)
+    total = sum(part.ms.get(IREE, 0.0) for part in account.parts) or 1.0
+    slower = sorted(account.parts, key=lambda part: -part.excess_ms)
     named = [part for part in slower if part.excess_ms / total >= WORTH][:MOST]
     if not named:
-        largest = [f"{part.name} ({part.ms[IREE] / total:.0%})" for part in found.parts[:MOST]]
+        largest = [f"{part.name} ({part.ms[IREE] / total:.0%})" for part in account.parts[:MOST]]
         return [
             f"In no module is IREE slower than the faster of eager and inductor by {WORTH:.0%} of its time. "
             f"Most of the time is in {', '.join(largest)}."
         ]
-    return [" ".join(_about(part, found, threads)) for part in named]
+    return [" ".join(_about(part, account, threads)) for part in named]
 
 
-def _about(part: Part, found: Account, threads: int) -> Iterator[str]:
+def _about(part: Part, account: Account, threads: int) -> Iterator[str]:
     ms, best = part.ms[IREE], part.best_torch
     yield f"{part.name} ({part.kind or 'no class'}, {part.modules} ×): {milliseconds(ms)} ms,"
     if best:
@@ -136,7 +136,7 @@ def _about(part: Part, found: Account, threads: int) -> Iterator[str]:
     if part.flop and ms:
         beside = f" ({best[0]}: {part.flop / best[1] / 1e6:,.0f})" if best and best[1] else ""
         yield f"{part.flop / ms / 1e6:,.0f} GFLOP/s{beside}."
-    for kernel in [kernel for kernel in found.kernels if part.name in kernel.parts][:2]:
+    for kernel in [kernel for kernel in account.kernels if part.name in kernel.parts][:2]:
         if kernel.ms / ms >= 0.1:
             yield _dispatch(kernel, threads)
 

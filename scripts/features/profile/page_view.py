@@ -20,32 +20,32 @@ def why(source: Source) -> dict[str, Any] | None:
     """Return the account of every cell that has a profile: its dispatches and modules, beside PyTorch and the machine's
     limit."""
     below = source.root / stages.STAGES["profile_iree"].path(".")
-    found = []
+    cells = []
     for path in sorted(below.glob(f"*/iree/**/{profile_files.PROFILE}")):
         dump = path.parent.relative_to(below).as_posix()
         if path.stat().st_size and (
-            one := _account(source, str(Cell.parse(dump, Kind.IREE_DUMP).row))
+            account := _account(source, str(Cell.parse(dump, Kind.IREE_DUMP).row))
         ):
-            found.append(one)
-    return {"cells": found} if found else None
+            cells.append(account)
+    return {"cells": cells} if cells else None
 
 
 def _account(source: Source, name: str) -> dict[str, Any] | None:
     """Return the account of a cell; None if a file of it is damaged."""
     try:
         profiles = profile_files.read(source.results, name)
-        found = account(profiles)
+        accounted = account(profiles)
     except (profile_files.NoProfile, ValueError, LookupError, TypeError):
         return None
     threads = profiles.iree["threads"]
     return {
         "cell": name,
         "threads": threads,
-        "call_ms": dict(found.call_ms),
-        "limit_ms": found.limit_ms,
-        "parts": [asdict(one) for one in found.parts[:MOST_PARTS]],
-        "kernels": [asdict(one) for one in found.kernels[:MOST_PARTS]],
-        "first": worth_looking_at(found, threads),
+        "call_ms": dict(accounted.call_ms),
+        "limit_ms": accounted.limit_ms,
+        "parts": [asdict(part) for part in accounted.parts[:MOST_PARTS]],
+        "kernels": [asdict(kernel) for kernel in accounted.kernels[:MOST_PARTS]],
+        "first": worth_looking_at(accounted, threads),
     }
 
 

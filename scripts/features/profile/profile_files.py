@@ -50,9 +50,9 @@ def read(results: Path, name: str) -> Profiles:
     # Baselines are profiled in eval.
     of_test = below.glob(f"*/{cell.test}/{PROFILE}")
     for path in sorted(of_test):
-        found = _read(path)
-        if found.get("runtime") in MODULE_PROFILES and found["threads"] == iree["threads"]:
-            torch.setdefault(found["runtime"], found)
+        profile = _read(path)
+        if profile.get("runtime") in MODULE_PROFILES and profile["threads"] == iree["threads"]:
+            torch.setdefault(profile["runtime"], profile)
     cpu = threads.named("cpu", cell.threads)
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     return Profiles(
@@ -68,8 +68,8 @@ def _timed(root: Path, cell: Cell) -> Sequence[float]:
     """The latencies of a row, by the timing of its group."""
     below = root / stages.STAGES["time"].path(cell.model)
     for path in sorted(below.glob(f"*/{cell.test}/{TIMING}")):
-        if found := _read(path).get("members", {}).get(str(cell)):
-            return tuple(found["values_ms"])
+        if member := _read(path).get("members", {}).get(str(cell)):
+            return tuple(member["values_ms"])
     return ()
 
 
@@ -82,8 +82,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _why_none(root: Path, cell: Cell) -> str:
     """Why a cell has no profile: that of its stage, or that it never ran."""
-    of = cell.to(Kind.IREE_DUMP)
-    status = root / stages.STAGES["profile_iree"].path(of, STATUS)
+    dump = cell.to(Kind.IREE_DUMP)
+    status = root / stages.STAGES["profile_iree"].path(dump, STATUS)
     if status.is_file():
         ended = outcome.read_or_damaged(status)
         return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"

@@ -74,14 +74,14 @@ def read(folder: Path, files: Collection[str]) -> list[Site]:
     bodies: dict[tuple[str, tuple[int, ...]], list[tuple[int, ...]]] = defaultdict(list)
     for (_, lines), (function, root) in zip(created, called, strict=True):
         bodies[function, root].append(lines)
-    found = []
+    sites = []
     for op in _operations(folder, LAST):
         if op.name == "stream.cmd.dispatch" and not _in_initializer(op):
             function, root = _function(op), _lines([op], files)
             known = bodies.get((function, root))
             lines = (known.pop(0) if len(known) > 1 else known[0]) if known else ()
-            found.append(Site(function, root[0] if root else None, lines or root))
-    return found
+            sites.append(Site(function, root[0] if root else None, lines or root))
+    return sites
 
 
 def _operations(folder: Path, phase: str) -> Iterator[Any]:
@@ -139,10 +139,10 @@ _FILE_LINE = re.compile(r'"(?P<file>(?:[^"\\]|\\.)*)":(?P<line>\d+):\d+')
 
 def _lines(operations: Collection[Any] | Iterator[Any], files: Collection[str]) -> tuple[int, ...]:
     """The lines of the program that operations are of, each once, in order of their numbers."""
-    found = {
+    numbers = {
         int(match["line"])
         for op in operations
         for match in _FILE_LINE.finditer(_CALLER.sub("", str(op.location)))
         if match["file"] in files
     }
-    return tuple(sorted(found))
+    return tuple(sorted(numbers))

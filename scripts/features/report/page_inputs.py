@@ -28,14 +28,18 @@ PAGE = "scripts/features/report/web"
 
 def data() -> str:
     """Return a hash that changes when one of the files is written, added or deleted."""
-    found = sorted(path for pattern in BESIDE for path in Path().glob(pattern))
-    signs = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in found]
+    files = sorted(path for pattern in BESIDE for path in Path().glob(pattern))
+    signs = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files]
     return hashlib.sha256("\n".join(signs).encode()).hexdigest()[:12]
 
 
 def code() -> str:
     """Return a hash of the code of the page."""
-    views = [one.modules["views"] for one in feature.LOADED.values() if "views" in one.modules]
+    views = [
+        declared.modules["views"]
+        for declared in feature.LOADED.values()
+        if "views" in declared.modules
+    ]
     modules = ["scripts.stages.write_report", *views]
     digest = hashlib.sha256(fingerprint.of_modules(modules).encode())
     for path in sorted((checkout.ROOT / PAGE).rglob("*")):

@@ -74,12 +74,12 @@ def _latency(table: Table) -> Figure:
     if not rows:
         return plotting.nothing(axes, "nothing was measured")
     for number, column in enumerate(columns):
-        found = [(place, t) for place, row in enumerate(rows) if (t := _timing(row, column))]
+        points = [(place, t) for place, row in enumerate(rows) if (t := _timing(row, column))]
         shift = 0.7 * (number / max(1, len(columns) - 1) - 0.5)
         axes.errorbar(
-            [timing.ms for _, timing in found],
-            [place + shift for place, _ in found],
-            xerr=_errors([timing for _, timing in found]),
+            [timing.ms for _, timing in points],
+            [place + shift for place, _ in points],
+            xerr=_errors([timing for _, timing in points]),
             linestyle="none",
             **_style(wording.path(column), number),
         )
@@ -127,16 +127,16 @@ def _scatter(table: Table) -> Figure:
 
 def _threads(table: Table) -> Figure:
     """Per model a panel of latencies and one of efficiencies, by number of threads."""
-    found = [line for line in thread_scaling.lines(table) if any(p.row.timing for p in line.points)]
-    labels = list(dict.fromkeys(line.of.label for line in found))[:MOST_MODELS]
+    lines = [line for line in thread_scaling.lines(table) if any(p.row.timing for p in line.points)]
+    labels = list(dict.fromkeys(line.of.label for line in lines))[:MOST_MODELS]
     figure = plotting.figure(WIDTH, 1.2 + 2.2 * max(1, len(labels)))
     panels = figure.subplots(max(1, len(labels)), 2, squeeze=False)
     if not labels:
         panels[0, 1].set_axis_off()
         return plotting.nothing(panels[0, 0], "no row was measured on several numbers of threads")
-    paths = list(dict.fromkeys(line.path for line in found))
+    paths = list(dict.fromkeys(line.path for line in lines))
     for label, (left, right) in zip(labels, panels, strict=True):
-        own = [line for line in found if line.of.label == label]
+        own = [line for line in lines if line.of.label == label]
         for line in own:
             _line(line, paths.index(line.path), left, right)
         numbers = sorted({point.threads for line in own for point in line.points})
@@ -157,13 +157,13 @@ def _threads(table: Table) -> Figure:
 
 
 def _line(line: thread_scaling.Line, number: int, latency: Axes, efficiency: Axes) -> None:
-    timed = [(one, one.row.timing) for one in line.points if one.row.timing]
-    numbers = [one.threads for one, _ in timed]
+    timed = [(point, point.row.timing) for point in line.points if point.row.timing]
+    numbers = [point.threads for point, _ in timed]
     timings = [timing for _, timing in timed]
-    shares = [one.efficiency or 0.0 for one, _ in timed]
-    ends = [_ends(one.interval) for one, _ in timed]
+    shares = [point.efficiency or 0.0 for point, _ in timed]
+    ends = [_ends(point.interval) for point, _ in timed]
     style = _style(line.path, number)
-    latency.errorbar(numbers, [one.ms for one in timings], yerr=_errors(timings), **style)
+    latency.errorbar(numbers, [timing.ms for timing in timings], yerr=_errors(timings), **style)
     efficiency.errorbar(numbers, shares, yerr=plotting.errors(shares, ends), **style)
 
 
@@ -181,4 +181,6 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
 
 
 def _errors(timings: Sequence[Timing]) -> list[list[float]]:
-    return plotting.errors([one.ms for one in timings], [one.ends_ms for one in timings])
+    return plotting.errors(
+        [timing.ms for timing in timings], [timing.ends_ms for timing in timings]
+    )

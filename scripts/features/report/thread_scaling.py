@@ -52,14 +52,14 @@ class Line:
 
 def lines(table: Table) -> list[Line]:
     """Return the lines with more than one number of threads, in the order of the models and of their columns."""
-    return [line for of in table.rows for line in _lines(of) if len(line.points) > 1]
+    return [line for rows in table.rows for line in _lines(rows) if len(line.points) > 1]
 
 
-def _lines(of: ModelRows) -> Iterator[Line]:
+def _lines(of_model: ModelRows) -> Iterator[Line]:
     """Yield the lines of a model. Each has the failures of its path, which may have been on any CPU."""
     timed: dict[Column, dict[str, Numbered]] = defaultdict(lambda: defaultdict(dict))
     failed: dict[Column, Numbered] = defaultdict(dict)
-    for column, row in of.entries.items():
+    for column, row in of_model.entries.items():
         shared = Column(threads.shared(column.name), threads.shared(column.target))
         if at := row.conditions:
             cpu = " of ".join(filter(None, (at.device_name, at.machine)))
@@ -71,7 +71,7 @@ def _lines(of: ModelRows) -> Iterator[Line]:
         several = len(timed[column]) > 1
         for cpu, rows in (timed[column] or {"": {}}).items():
             points = tuple(_points(failed[column] | rows))
-            yield Line(of, column, points, cpu if several else "")
+            yield Line(of_model, column, points, cpu if several else "")
 
 
 def _points(rows: Numbered) -> Iterator[Point]:
@@ -89,10 +89,10 @@ def _points(rows: Numbered) -> Iterator[Point]:
 def _efficiency(base: Timing, timing: Timing, share: float) -> tuple[float, Interval | None]:
     """The efficiency and its interval. `share`: the threads of `base`, divided by those of `timing`."""
     known = [
-        ratios.of_logs(list(map(math.log, one.latency["values_ms"]))) for one in (base, timing)
+        ratios.of_logs(list(map(math.log, timed.latency["values_ms"]))) for timed in (base, timing)
     ]
     if known[0] is None or known[1] is None:
         return share * base.ms / timing.ms, None
-    found = ratios.combined([(1, known[0]), (-1, known[1])]).interval()
-    ends = Interval(*(share * end for end in (found.ratio, found.low, found.high)))
+    interval = ratios.combined([(1, known[0]), (-1, known[1])]).interval()
+    ends = Interval(*(share * end for end in (interval.ratio, interval.low, interval.high)))
     return ends.ratio, ends

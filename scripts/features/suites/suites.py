@@ -77,17 +77,17 @@ def entries(
     `checkout`: the path of the torchbench suite's code. Raises SuiteError with every problem.
     """
     problems: list[str] = []
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for item in declared:
         for pattern, options in ({item: None} if isinstance(item, str) else item).items():
             try:
                 for entry in _expanded(str(pattern), options or {}, root, checkout):
-                    known = found.setdefault(entry.where, entry)
+                    known = entries.setdefault(entry.where, entry)
                     known.options |= entry.options
             except SuiteError as error:
                 problems.append(f"suites.{pattern}: {error}")
     cells: dict[str, str] = {}
-    for entry in found.values():
+    for entry in entries.values():
         other = cells.setdefault(entry.cell, entry.where)
         if other != entry.where:
             problems.append(
@@ -96,7 +96,7 @@ def entries(
             )
     if problems:
         raise SuiteError("\n".join(problems))
-    return list(found.values())
+    return list(entries.values())
 
 
 def _expanded(
@@ -124,11 +124,11 @@ def _expanded(
 def _matches(suite: str, name: str, known: Names, root: Path) -> list[str]:
     """The names that a pattern matches. An exact name that no list can contain is returned unchanged."""
     if any(c in name for c in "*?["):
-        found = [n for n in known.globbed if fnmatch.fnmatchcase(n, name)]
-        if not found:
+        matches = [n for n in known.globbed if fnmatch.fnmatchcase(n, name)]
+        if not matches:
             raise SuiteError(f"matches none of the {len(known.globbed)} names in {known.source}")
         # Tasks have to be named: `hf/bert*` matches only types.
-        return found if ":" in name else [n for n in found if ":" not in n]
+        return matches if ":" in name else [n for n in matches if ":" not in n]
     if name in known.globbed or name in known.exact or _is_elsewhere(suite, name, known):
         return [name]
     # A model of a list was in the package at some time.
@@ -177,8 +177,8 @@ def _folders(root: Path, checkout: str | None) -> Names:
         raise SuiteError(
             f"torchbench.path: {checkout} has no folder {MODELS}; expected a checkout of torchbenchmark"
         )
-    found = sorted(path.parent.name for path in folder.glob("*/__init__.py"))
-    return Names(f"{checkout}/{MODELS}", tuple(found), frozenset())
+    models = sorted(path.parent.name for path in folder.glob("*/__init__.py"))
+    return Names(f"{checkout}/{MODELS}", tuple(models), frozenset())
 
 
 def read_list(name: str, root: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -191,7 +191,7 @@ def read_list(name: str, root: Path) -> list[tuple[str, dict[str, Any]]]:
     if not path.is_file():
         there = sorted(p.stem for p in (root / FOLDER).glob("*.txt"))
         raise SuiteError(_unknown("list", name, there, f"{FOLDER} (a model is <suite>/<name>)"))
-    found = []
+    listed = []
     for line in _lines(path):
         model, _, text = line.partition(" ")
         options = yaml.safe_load(text) if text.strip() else {}
@@ -199,8 +199,8 @@ def read_list(name: str, root: Path) -> list[tuple[str, dict[str, Any]]]:
             raise SuiteError(
                 f"{path.name}: found {line!r}; expected <suite>/<name>, options after it as a mapping"
             )
-        found.append((model, options))
-    return found
+        listed.append((model, options))
+    return listed
 
 
 def _lines(path: Path) -> list[str]:

@@ -129,14 +129,14 @@ class TorchbenchFile:
         The lists that only huggingface.py and timm_models.py have (`tolerance.higher_training` and so on) are not read:
         the same key means 2e-2 in one and 4e-2 in the other, and a file does not say to which it belongs.
         """
-        found: dict[str, float | bool] = {}
+        tolerances: dict[str, float | bool] = {}
         if (tol := self._tol(model, device, test, precision)) is not None:
-            found["tol"] = tol
+            tolerances["tol"] = tol
         if self._names("tolerance.cosine", model):
-            found["cosine"] = True
+            tolerances["cosine"] = True
         if self._names("require_larger_multiplier_for_smaller_tensor", model):
-            found["small_tensor_multiplier"] = True
-        return found
+            tolerances["small_tensor_multiplier"] = True
+        return tolerances
 
     def precision(self, model: str, device: str, test: str) -> str:
         """The precision of a model, by precision.torchbench_policy.
@@ -219,21 +219,21 @@ class _Reader:
 
     def sizes(self, key: str) -> dict[str, int]:
         """A mapping from models to positive whole numbers."""
-        found = dict(self.mapping(key))
-        for model, size in found.items():
+        sizes = dict(self.mapping(key))
+        for model, size in sizes.items():
             self._is_name(key, model)
             # True is an int to Python; YAML reads `yes` as True.
             is_size = isinstance(size, int) and not isinstance(size, bool) and size > 0
             self._is(is_size, f"{key}.{model}", size, "a positive whole number")
-        return found
+        return sizes
 
     def _is_name(self, key: str, item: Any) -> bool:
         return self._is(isinstance(item, str), key, item, "the name of a model")
 
-    def _is(self, holds: bool, key: str, found: Any, expected: str) -> bool:
+    def _is(self, holds: bool, key: str, value: Any, expected: str) -> bool:
         """Whether a value is as expected; if not, this is a problem."""
         if not holds:
-            self.problems[f"{self.path}: {key}: found {_short(found)}, expected {expected}"] = None
+            self.problems[f"{self.path}: {key}: found {_short(value)}, expected {expected}"] = None
         return holds
 
 

@@ -135,7 +135,7 @@ def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Over
         override = _override(model, device, frontend.test, None, "none", file)
         if override != Override():
             row = iree_cell(model, frontend, target)
-            yield from ((str(of), override) for of in (row.to(Kind.MODULE), row))
+            yield from ((str(affected), override) for affected in (row.to(Kind.MODULE), row))
     for model, baseline, test in matrix.baseline_cells():
         policy = None
         if baseline.precision == POLICY:

@@ -101,11 +101,11 @@ def parts(project: str, folder: Path) -> dict[str, Found]:
         raise TreeError(
             f"no folder {folder}; expected a version, or the folder of a build or install tree"
         )
-    found = {name: part for name in PACKAGES[project] if (part := _part(name, folder))}
+    available = {name: part for name in PACKAGES[project] if (part := _part(name, folder))}
     first = PACKAGES[project][0]
-    if first not in found:
+    if first not in available:
         raise TreeError(f"{folder}: {_expected(_PARTS[first])}")
-    return found
+    return available
 
 
 def _part(name: str, folder: Path) -> Found | None:
@@ -139,8 +139,8 @@ def digest(project: str, folder: Path) -> str:
         path for part in parts(project, folder).values() for path in part.binaries()
     )
     identity = [
-        (str(path.relative_to(folder)), found.st_size, found.st_mtime_ns)
+        (str(path.relative_to(folder)), stat.st_size, stat.st_mtime_ns)
         for path in paths
-        if path.is_file() and (found := path.stat())
+        if path.is_file() and (stat := path.stat())
     ]
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]

@@ -76,7 +76,7 @@ def _read(
         name=name,
         packages=packages,
         builds=builds,
-        find_links=tuple(_link(one, root) for one in entry.get("find_links") or ()),
+        find_links=tuple(_link(link, root) for link in entry.get("find_links") or ()),
         envs=tuple(changed),
     )
 

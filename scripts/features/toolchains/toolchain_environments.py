@@ -54,8 +54,8 @@ class Definition:
 
     @classmethod
     def of_text(cls, text: str) -> Definition:
-        found = json.loads(text)
-        return cls(**{**found, "find_links": tuple(found["find_links"])})
+        fields = json.loads(text)
+        return cls(**{**fields, "find_links": tuple(fields["find_links"])})
 
     def parts(self) -> dict[str, build_trees.Found]:
         """What its local builds have, by package. Raises TreeError."""
@@ -71,9 +71,9 @@ def requirements(declared: Declared, changed: Definition) -> list[str]:
     a part are left out. Raises TreeError."""
     built = changed.parts()
     return [
-        _requirement(name, changed.packages[name]) if name in changed.packages else one
-        for one in declared.requirements
-        if (name := env_files.package(one)) not in built
+        _requirement(name, changed.packages[name]) if name in changed.packages else requirement
+        for requirement in declared.requirements
+        if (name := env_files.package(requirement)) not in built
     ]
 
 
@@ -94,18 +94,25 @@ def digest(env_file: Path, changed: Definition) -> str:
     lock = locks.lock_file(env_file)
     held = locks.versions(lock) if lock.is_file() else []
     kept = [line for line in held if env_files.package(line) not in own]
-    wheels = [Path(one) for one in changed.packages.values() if one.endswith(".whl")]
+    wheels = [Path(source) for source in changed.packages.values() if source.endswith(".whl")]
     files = [
-        (str(wheel), found.st_size, found.st_mtime_ns)
+        (str(wheel), stat.st_size, stat.st_mtime_ns)
         for wheel in wheels
-        if wheel.is_file() and (found := wheel.stat())
+        if wheel.is_file() and (stat := wheel.stat())
     ]
     builds = [
         (project, folder, build_trees.digest(project, Path(folder)))
         for project, folder in sorted(changed.builds.items())
     ]
-    of = (declared.python, requirements(declared, changed), kept, changed.find_links, files, builds)
-    return hashlib.sha256(repr(of).encode()).hexdigest()[:12]
+    identity = (
+        declared.python,
+        requirements(declared, changed),
+        kept,
+        changed.find_links,
+        files,
+        builds,
+    )
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
 
 
 class Environments(environments.Environments):
@@ -153,22 +160,22 @@ class Environments(environments.Environments):
         return [
             f"toolchain {name}: IREE {version} is older than {oldest}, the oldest release that has been tried; "
             "flags or programs may not be known to it"
-            for name, one in self._selected.items()
-            if (version := version_of(one.packages.get(COMPILER, "")))
+            for name, toolchain in self._selected.items()
+            if (version := version_of(toolchain.packages.get(COMPILER, "")))
             and (release_of(version) or OLDEST) < OLDEST
         ]
 
     def pins(self, env: str) -> dict[str, str]:
         """Package to version, for every exact pin of an environment. A wheel has the version in its name, and
         a package that a local build replaces has none."""
-        found = environments.pins(toolchains.base(env))
+        pins = environments.pins(toolchains.base(env))
         changed = self.definition(env)
         if changed is None:
-            return found
+            return pins
         built = {name for project in changed.builds for name in PACKAGES[project]}
         return {
             name: version_of(changed.packages.get(env_files.package(name), pinned))
-            for name, pinned in found.items()
+            for name, pinned in pins.items()
             if env_files.package(name) not in built
         }
 
@@ -186,18 +193,18 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
     """
     declared = env_files.declared(env_file)
     lock = prefix.with_name(f"{prefix.name}.lock")
-    links = [word for one in changed.find_links for word in ("--find-links", one)]
+    links = [word for link in changed.find_links for word in ("--find-links", link)]
     head = f"# Of the definition {made_of}.\n"
     if not lock.is_file() or not lock.read_text("utf-8").startswith(head):
         before = locks.lock_file(env_file)
-        made = installing.resolve(
+        resolved = installing.resolve(
             requirements(declared, changed),
             declared.python,
             before.read_text("utf-8") if before.is_file() else "",
             links,
             header=f"the first use of {prefix.name}",
         )
-        atomic.write_text(lock, head + made)
+        atomic.write_text(lock, head + resolved)
     installing.install(prefix, declared.python, [*installing.locked(lock), *links])
     _link_builds(prefix, changed)
 
@@ -205,13 +212,15 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
 def _link_builds(prefix: Path, changed: Definition) -> None:
     """Put the tools of local builds into the environment, and their Python packages on its path."""
     parts = changed.parts()
-    missing = {one for project in changed.builds for one in PACKAGES[project]} - parts.keys()
+    missing = {
+        package for project in changed.builds for package in PACKAGES[project]
+    } - parts.keys()
     for name in sorted(missing):
         print(f"{name}: the local build has none; it is the pinned package", flush=True)
     pythons = dict.fromkeys(part.python for part in parts.values() if part.python)
     for site in prefix.glob("lib/python*/site-packages"):
         if pythons:
-            atomic.write_text(site / BUILDS, "".join(f"{one}\n" for one in pythons))
+            atomic.write_text(site / BUILDS, "".join(f"{python}\n" for python in pythons))
     for name, part in parts.items():
         for tool in part.tools:
             link = prefix / "bin" / tool.name

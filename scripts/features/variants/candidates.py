@@ -78,15 +78,15 @@ def step(
     way: Attempt | Candidate,
     folder: Path,
     command: Sequence[str],
-    made: Sequence[Path],
+    artifacts: Sequence[Path],
     **changes: Any,
 ) -> Job:
-    """The job of a step of one way, as a part of a job that tries several: its files are in `folder`. `made`: its artifacts."""
+    """The job of a step of one way, as a part of a job that tries several: its files are in `folder`. `artifacts`: what it makes."""
     values: dict[str, Any] = {
         "command": command,
         "status_path": folder / outcome.STATUS,
         "log_path": folder / job.log_path.name,
-        "artifacts": made,
+        "artifacts": artifacts,
         "upstream": [Path(way.export)],
     }
     return dataclasses.replace(job, **(values | changes))

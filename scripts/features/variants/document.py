@@ -17,12 +17,12 @@ END = "<!-- End of what it makes. -->\n"
 class MadePart:
     """A part of a page in docs/ that `vmfbench docs` makes, between two lines that mark it.
 
-    `source`: the file with the data. `page`: its name. `made`: returns the part.
+    `source`: the file with the data. `page`: its name. `render`: returns the part.
     """
 
     source: str
     page: str
-    made: Callable[[], str]
+    render: Callable[[], str]
 
     @property
     def begin(self) -> str:
@@ -35,7 +35,7 @@ class MadePart:
         _, end, after = rest.partition(END)
         if not (begin and end):
             raise ValueError(f"the lines {self.begin.strip()!r} and {END.strip()!r} are missing")
-        return f"{before}{begin}\n{self.made()}\n{END}{after}"
+        return f"{before}{begin}\n{self.render()}\n{END}{after}"
 
 
 def of_remedies(table: RemedyTable) -> str:

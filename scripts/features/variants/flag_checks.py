@@ -29,17 +29,17 @@ def problems(matrix: Matrix) -> list[str]:
     A compiler that is not installed yet is not asked; its compilations report unknown flags.
     """
     targets = list(matrix.targets.values())
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for key, flags in (listed for target in targets for listed in _listed(target)):
         if (path := tuning_spec.named(flags)) and not path.is_file():
-            found[f"{key}: the tuning spec {path} does not exist"] = None
+            lines[f"{key}: the tuning spec {path} does not exist"] = None
     for env in dict.fromkeys(target.env for target in targets):
         if compiler := tools.compiler_of(Path(environments.prefix(env))):
             known, release = _known(env, compiler)
             for target in targets:
                 if target.env == env and known:
-                    found |= dict.fromkeys(_unknown(target, known, release))
-    return list(found)
+                    lines |= dict.fromkeys(_unknown(target, known, release))
+    return list(lines)
 
 
 def _listed(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
@@ -67,11 +67,11 @@ def _known(env: str, compiler: Path) -> tuple[list[str], str]:
     """The flags of a compiler and its release; no flags if it cannot be asked. They are kept on disk for as
     long as the compiler is the same file."""
     kept = Path(stages.STAGES["env"].path(env, KNOWN))
-    found = compiler.stat()
-    of = [str(compiler.resolve()), found.st_size, found.st_mtime_ns]
+    stat = compiler.stat()
+    identity = [str(compiler.resolve()), stat.st_size, stat.st_mtime_ns]
     with contextlib.suppress(OSError, ValueError):
         before = atomic.read_json(kept)
-        if before.get("of") == of:
+        if before.get("of") == identity:
             return before["flags"], before["release"]
     release = tools.release(compiler)
     done = subprocess.run(
@@ -83,5 +83,5 @@ def _known(env: str, compiler: Path) -> tuple[list[str], str]:
     # A folder may be read-only: the next run asks the compiler again.
     with contextlib.suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_json(kept, {"of": of, "release": release, "flags": flags})
+        atomic.write_json(kept, {"of": identity, "release": release, "flags": flags})
     return flags, release

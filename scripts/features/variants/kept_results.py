@@ -163,5 +163,5 @@ def versions(matrix: Matrix, frontend: str) -> dict[str, str]:
     declared = matrix.all_frontends()[frontend]
     pins = environments.pins(declared.env)
     called = plugins.exporter(declared.exporter).versions
-    found = {name: pins[package] for package, name in called.items() if package in pins}
-    return found | {"iree": environments.pins(IREE_ENV)[COMPILER]}
+    numbers = {name: pins[package] for package, name in called.items() if package in pins}
+    return numbers | {"iree": environments.pins(IREE_ENV)[COMPILER]}

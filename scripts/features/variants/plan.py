@@ -134,9 +134,9 @@ class ModuleMaker(Maker):
         """A file of the stages that may have made the module of a cell: the compilation, and its remedies if
         they take part; for a row of results/tuned.csv, its tuning."""
         if is_row(cell):
-            of = Cell.of(Kind.TUNING, model=cell.model, target=cell.target)
+            tuning = Cell.of(Kind.TUNING, model=cell.model, target=cell.target)
             module = MODULES[cell.frontend]
-            return [TUNE.path(of, module if file == "module.vmfb" else file)]
+            return [TUNE.path(tuning, module if file == "module.vmfb" else file)]
         makers = [ASKED, REMEDY] if self.take_part(cell) else [ASKED]
         return [stage.path(cell.to(Kind.MODULE), file) for stage in makers]
 
@@ -152,8 +152,8 @@ class ModuleMaker(Maker):
             return True
         if not _compiled_as_asked(cell):
             return False
-        asked, left = (_status(stage, cell) for stage in (ASKED, REMEDY))
-        return not os.path.exists(left) or os.path.getmtime(asked) <= os.path.getmtime(left)
+        compiled, left = (_status(stage, cell) for stage in (ASKED, REMEDY))
+        return not os.path.exists(left) or os.path.getmtime(compiled) <= os.path.getmtime(left)
 
     def specs(self, cell: Cell) -> list[str]:
         """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags. The names of
@@ -180,16 +180,20 @@ class ModuleMaker(Maker):
     def _concerned(cell: Cell, attempts: Sequence[Attempt], limits: Mapping[str, float]) -> bool:
         """Whether other attempts would be made now than those in the report of a cell, or under another
         limit that one of them reached."""
-        asked = _outcome(ASKED, cell)
-        if asked is None or not asked.is_remediable or not (report := _report(cell)):
+        compiled = _outcome(ASKED, cell)
+        if compiled is None or not compiled.is_remediable or not (report := _report(cell)):
             return False
-        tried = [one["attempt"] for one in report["tried"]]
-        wanted = remedy_job.wanted(attempts, asked.reason)
+        tried = [attempt["attempt"] for attempt in report["tried"]]
+        wanted = remedy_job.wanted(attempts, compiled.reason)
         now = [remedy_job.table_digest([attempt]) for attempt in wanted]
         if report["name"] is not None:  # what comes after the one that works is not tried
             return now[: len(tried)] != tried
-        reached = {_LIMITED[one["reason"]] for one in report["tried"] if one["reason"] in _LIMITED}
-        moved = any(limits[one] != report["limits"][one] for one in reached & limits.keys())
+        reached = {
+            _LIMITED[attempt["reason"]]
+            for attempt in report["tried"]
+            if attempt["reason"] in _LIMITED
+        }
+        moved = any(limits[limit] != report["limits"][limit] for limit in reached & limits.keys())
         return now != tried or moved
 
 

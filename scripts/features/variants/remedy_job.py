@@ -79,8 +79,8 @@ class Tried(TriedWay[Attempt]):
         return f"{super().said()}{where}"
 
 
-def run(job: Job, asked: Path, attempts: Sequence[Attempt], pins: str) -> Outcome:
-    """Remedy the failure that the status file `asked` records, if it is one; write the outcome.
+def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) -> Outcome:
+    """Remedy the failure that the status file `compile_status` records, if it is one; write the outcome.
 
     `job` is the whole: its command is that of an attempt without the options of the attempt, its
     artifacts are those of an attempt, of which the last one is the report, and its time limit is
@@ -91,10 +91,10 @@ def run(job: Job, asked: Path, attempts: Sequence[Attempt], pins: str) -> Outcom
     if os.getppid() != owner:
         raise Interrupted(f"{job.stage} {job.cell}: process {owner} that asked for it is gone")
     job = dataclasses.replace(
-        job, owner=owner, fingerprint=fingerprint(job.fingerprint, attempts), upstream=[*job.upstream, asked]
+        job, owner=owner, fingerprint=fingerprint(job.fingerprint, attempts), upstream=[*job.upstream, compile_status]
     )  # fmt: skip
     outcome.begin(job.status_path, job.due)
-    failed = outcome.read_or_damaged(asked)
+    failed = outcome.read_or_damaged(compile_status)
     started = time.monotonic()
     tried: list[Tried] = []
     if failed.is_remediable:
@@ -102,10 +102,10 @@ def run(job: Job, asked: Path, attempts: Sequence[Attempt], pins: str) -> Outcom
     works = tried[-1] if tried and tried[-1].is_ok else None
     result = supervise.record(job, None) if works else _failure(job, tried)
     _log(job, failed, tried)
-    made = _place(job, attempts, tried, works)
-    used = (outcome.read_usage(one.job.status_path) for one in tried if one.job)
+    artifacts = _place(job, attempts, tried, works)
+    used = (outcome.read_usage(attempt.job.status_path) for attempt in tried if attempt.job)
     peak = max([0.0, *(usage.max_rss_mb for usage in used if usage)])
-    outcome.write(job.status_path, result, Usage(time.monotonic() - started, peak, made))
+    outcome.write(job.status_path, result, Usage(time.monotonic() - started, peak, artifacts))
     return result
 
 
@@ -152,23 +152,23 @@ def _job_of(job: Job, attempt: Attempt, pins: str, timeout_s: float) -> Job:
 def _same_failure(job: Job) -> Outcome | None:
     """The recorded failure of the same attempt, if repeating it would change nothing."""
     try:
-        found = outcome.read(job.status_path)
+        ended = outcome.read(job.status_path)
     except (OSError, ValueError):
         return None
-    if found.due != job.due or not found.is_remediable:
+    if ended.due != job.due or not ended.is_remediable:
         return None
     limits = {"timeout": job.timeout_s, "oom": job.memory_mb}
-    has_more = limits.get(found.status, 0.0) > (found.limit or 0.0)
-    return None if has_more else found
+    has_more = limits.get(ended.status, 0.0) > (ended.limit or 0.0)
+    return None if has_more else ended
 
 
 def _failure(job: Job, tried: Sequence[Tried]) -> Outcome:
     """The outcome of the whole if no attempt has succeeded."""
-    for one in tried:
+    for attempt in tried:
         if (
-            one.ended and one.ended.is_passing
+            attempt.ended and attempt.ended.is_passing
         ):  # it says nothing about the cell: the next run tries again
-            return dataclasses.replace(one.ended, fingerprint=job.fingerprint, due=job.due)
+            return dataclasses.replace(attempt.ended, fingerprint=job.fingerprint, due=job.due)
     return supervise.blocked(job) or supervise.record(job, None)
 
 
@@ -178,8 +178,8 @@ def _log(job: Job, failed: Outcome, tried: Sequence[Tried]) -> None:
             log.note("# it compiles as asked: there is nothing to remedy")
             return
         log.note(f"# as asked: {failed.status} ({failed.reason}): {failed.detail}")
-        for one in tried:
-            log.note(f"# {one.said()}")
+        for attempt in tried:
+            log.note(f"# {attempt.said()}")
 
 
 def _place(
@@ -188,9 +188,9 @@ def _place(
     """Write the artifacts of the whole: those of the attempt that works, or empty files, and
     the report, which also names the frontends of all attempts. Returns their digests."""
     *others, report = job.artifacts
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": works.name if works else None,
-        "tried": [one.to_json() for one in tried],
+        "tried": [attempt.to_json() for attempt in tried],
         "frontends": list(dict.fromkeys(attempt.frontend for attempt in attempts)),
         "limits": {"timeout": job.timeout_s, "oom": job.memory_mb},
     }
@@ -200,11 +200,11 @@ def _place(
         folder = works.job.status_path.parent
         for path in others:
             atomic.move(folder / path.name, path)
-        found |= {
+        values |= {
             "frontend": works.way.frontend,
             "opt_level": works.way.opt_level,
             "flags": list(works.way.flags),
             "compile": atomic.read_json(folder / report.name),
         }
-    atomic.write_json(report, found)
+    atomic.write_json(report, values)
     return {path.name: digest.of(path) for path in job.artifacts}

@@ -92,10 +92,10 @@ class FlagSetTable(_Table, frozen=True):
         Raises ConfigError for a name that is no set for this backend.
         """
         named = self.flag_sets | self.preprocessing
-        found: list[str] = []
+        flags: list[str] = []
         for entry in entries:
             if entry.startswith("--"):
-                found.append(entry)
+                flags.append(entry)
             elif entry not in named:
                 there = [name for name, listed in named.items() if backend in listed.backends]
                 raise ConfigError(
@@ -106,8 +106,8 @@ class FlagSetTable(_Table, frozen=True):
                 known = ", ".join(named[entry].backends)
                 raise ConfigError(f"flag set {entry!r} is for {known}, the backend is {backend}")
             else:
-                found += named[entry].flags
-        return tuple(found)
+                flags += named[entry].flags
+        return tuple(flags)
 
     def _problems(self) -> Iterator[str]:
         for backend, levels in self.opt_levels.items():

@@ -30,7 +30,7 @@ _LEFT_OUT = ("frontend_used", "remedy", "first_error", "first_error_detail", "tr
 """Columns of latency.csv that mean nothing here, or that this table has a column of its own for."""
 
 COLUMNS = (
-    *(one for one in columns.COLUMNS if one.column not in _LEFT_OUT),
-    *(one for one in OWN if one.column),
+    *(column for column in columns.COLUMNS if column.column not in _LEFT_OUT),
+    *(column for column in OWN if column.column),
 )
 """The columns of results/tuned.csv, in order."""

@@ -75,10 +75,10 @@ def devices(matrix: Matrix) -> dict[str, Target | Baseline]:
 
 def groups(matrix: Matrix) -> dict[Cell, list[Cell]]:
     """The rows of each group of results/tuned.csv."""
-    found: dict[Cell, list[Cell]] = {}
+    groups: dict[Cell, list[Cell]] = {}
     for row in (*rows(matrix), *baselines(matrix)):
-        found.setdefault(matrix.group(row), []).append(row)
-    return found
+        groups.setdefault(matrix.group(row), []).append(row)
+    return groups
 
 
 def rows(matrix: Matrix) -> Iterator[Cell]:
@@ -93,7 +93,7 @@ def rows(matrix: Matrix) -> Iterator[Cell]:
 def baselines(matrix: Matrix) -> Iterator[Cell]:
     """Yield the cells of baselines that tuned modules are compared with: those of eager and inductor,
     without options of their own, on the devices that are tuned for."""
-    devices = {BACKENDS[one.backend].torch_device for one in part(matrix).targets.values()}
+    devices = {BACKENDS[target.backend].torch_device for target in part(matrix).targets.values()}
     for model, baseline, test in matrix.baseline_cells():
         plain = baseline.runtime in BASES_OF[model.source] and baseline.precision == "none"
         plain = plain and not baseline.compile and not baseline.rewrites
@@ -104,18 +104,20 @@ def baselines(matrix: Matrix) -> Iterator[Cell]:
 def candidates(matrix: Matrix, model: str, target: str) -> list[Candidate]:
     """Return what is tried when a model is tuned for a target."""
     known = matrix.models[model]
-    of = part(matrix).targets[target].of(known)
+    resolved = part(matrix).targets[target].of(known)
     tuned = frontends(matrix, known)
-    configured = [of.asked(f.name) for f in tuned.values() if of.takes(known, f)]
-    return combined(of.backend, configured, tuned, tables.flag_sets())
+    configured = [resolved.asked(f.name) for f in tuned.values() if resolved.takes(known, f)]
+    return combined(resolved.backend, configured, tuned, tables.flag_sets())
 
 
 def frontends(matrix: Matrix, model: Model) -> dict[str, Frontend]:
     """The frontends by whose programs a model is tuned: of forward passes, by the pinned toolchain."""
     return {
-        name: one
-        for name, one in matrix.frontends.items()
-        if one.toolchain == PINNED and one.test == training.EVAL and model.source in one.sources
+        name: frontend
+        for name, frontend in matrix.frontends.items()
+        if frontend.toolchain == PINNED
+        and frontend.test == training.EVAL
+        and model.source in frontend.sources
     }
 
 
@@ -128,10 +130,10 @@ def combined(
     programs are tried. The combinations of the first configured opt level come first.
     """
     tried = [
-        Candidate(f"{asked.frontend}-as-configured", asked.frontend, asked.opt_level, asked.flags, configured=True)
-        for asked in configured
+        Candidate(f"{variant.frontend}-as-configured", variant.frontend, variant.opt_level, variant.flags, configured=True)
+        for variant in configured
     ]  # fmt: skip
-    levels = [*(asked.opt_level for asked in configured), *table.opt_levels.get(backend, ())]
+    levels = [*(variant.opt_level for variant in configured), *table.opt_levels.get(backend, ())]
     for level in dict.fromkeys(levels):
         for sets in _flag_sets(backend, level, table):
             flags = tuple(flag for chosen in sets for flag in chosen.flags)
@@ -142,10 +144,10 @@ def combined(
             for frontend in frontends:
                 name = "-".join([frontend, level, *(chosen.name for chosen in sets)])
                 tried.append(Candidate(name, frontend, level, flags, needs=needs, avoid=avoid))
-    found: dict[Variant, Candidate] = {}
+    by_variant: dict[Variant, Candidate] = {}
     for candidate in tried:
-        found.setdefault(candidate.variant, candidate)
-    return list(found.values())
+        by_variant.setdefault(candidate.variant, candidate)
+    return list(by_variant.values())
 
 
 def _flag_sets(backend: str, level: str, table: FlagSetTable) -> Iterator[list[FlagSet]]:

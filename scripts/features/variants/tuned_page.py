@@ -42,14 +42,14 @@ OPERATIONS = ("dispatches", "share", "configuration of the compiler", "fastest o
 def page(records: Sequence[Record], reports: Reports) -> str:
     """Return the whole page as Markdown."""
     table = Table.of(records)
-    of = table.provenance
-    when = f"\nMeasured {of.when}.\n" if of.when else ""
+    provenance = table.provenance
+    when = f"\nMeasured {provenance.when}.\n" if provenance.when else ""
     rows = [[text(cell) for cell in row] for row in found_rows(records)]
-    found = markdown.table(HEAD, rows, right=range(2, 7))
-    measured = "".join(f"- {text(line)}\n" for line in (*of.where, *of.with_what))
+    lines = markdown.table(HEAD, rows, right=range(2, 7))
+    measured = "".join(f"- {text(line)}\n" for line in (*provenance.where, *provenance.with_what))
     parts = [
         f"# Tuned models\n\n{wording.title(table)}.\n{when}",
-        f"{FOUND}\n{found}",
+        f"{FOUND}\n{lines}",
         f"## Measured with\n\n{measured}",
         f"## Candidates\n\n{CANDIDATES}",
     ]
@@ -62,24 +62,32 @@ def page(records: Sequence[Record], reports: Reports) -> str:
 def found_rows(records: Sequence[Record]) -> Iterator[list[str]]:
     """Yield what was found for each model and target, as cells under HEAD."""
     rows = {
-        (one["model"]["name"], one["experiment"]["frontend"], one["experiment"]["target"]): one
-        for one in records
+        (
+            record["model"]["name"],
+            record["experiment"]["frontend"],
+            record["experiment"]["target"],
+        ): record
+        for record in records
     }
     baselines = {
-        (one["model"]["name"], one["experiment"]["runtime"], one["experiment"]["device"]): one
-        for one in reversed(records)  # the first one of several counts
+        (
+            record["model"]["name"],
+            record["experiment"]["runtime"],
+            record["experiment"]["device"],
+        ): record
+        for record in reversed(records)  # the first one of several counts
     }
-    for (model, frontend, target), one in rows.items():
+    for (model, frontend, target), record in rows.items():
         if frontend != TUNED:
             continue
-        tuning = one["tuning"]
-        device = BACKENDS[one["experiment"]["backend"]].torch_device
+        tuning = record["tuning"]
+        device = BACKENDS[record["experiment"]["backend"]].torch_device
         beside = [baselines.get((model, runtime, device)) for runtime in ("eager", "inductor")]
         count = tuning["candidates"]
         yield [
             model,
             target,
-            *map(_ms, (*beside, rows[model, AS_CONFIGURED, target], one)),
+            *map(_ms, (*beside, rows[model, AS_CONFIGURED, target], record)),
             _gain(*(tuning[f"speedup_vs_default{end}"] for end in ("", "_low", "_high"))),
             "yes" if tuning["kept"] else f"no: {tuning['why']}",
             tuning["candidate"] or "",
@@ -90,11 +98,15 @@ def found_rows(records: Sequence[Record]) -> Iterator[list[str]]:
 def said(records: Sequence[Record]) -> Iterator[str]:
     """Yield a sentence about each model and target, for the end of a run."""
     for row in found_rows(records):
-        of = dict(zip(HEAD, row, strict=True))
-        best = f"{of['tuned']} ms ({of['candidate']})" if of["candidate"] else of["tuned"]
-        gain = f"; gain {of['gain']}" if of["gain"] else ""
-        kept = "kept" if of["kept"] == "yes" else f"not kept: {of['kept'].removeprefix('no: ')}"
-        yield f"{of['model']} on {of['target']}: default {of['default']} ms, tuned {best}{gain}, {kept}"
+        cells = dict(zip(HEAD, row, strict=True))
+        best = (
+            f"{cells['tuned']} ms ({cells['candidate']})" if cells["candidate"] else cells["tuned"]
+        )
+        gain = f"; gain {cells['gain']}" if cells["gain"] else ""
+        kept = (
+            "kept" if cells["kept"] == "yes" else f"not kept: {cells['kept'].removeprefix('no: ')}"
+        )
+        yield f"{cells['model']} on {cells['target']}: default {cells['default']} ms, tuned {best}{gain}, {kept}"
 
 
 def _ms(record: Record | None) -> str:
@@ -160,7 +172,7 @@ def _specs(specs: Specs) -> str:
 
 
 def _operation(tuned: TunedOperation) -> list[str]:
-    default, found = (
+    default, faster = (
         f"`{config.partition('<')[2].removesuffix('>')}`" if config else ""
         for config in (tuned.default, tuned.found)
     )
@@ -173,7 +185,7 @@ def _operation(tuned: TunedOperation) -> list[str]:
         ", ".join(f"`{text(name)}`" for name in tuned.functions),
         f"{100 * tuned.share:.0f} %",
         default,
-        found or ("the same" if tuned.tried else ""),
+        faster or ("the same" if tuned.tried else ""),
         f"{tuned.gain:.2f} ×" if tuned.found else "",
         tried,
     ]

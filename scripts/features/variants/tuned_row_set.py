@@ -26,7 +26,7 @@ HEAD = "# Made by `snakemake results/tuned.csv` (docs/tuning.md); used by target
 def content(matrix: Matrix, args: argparse.Namespace) -> Content:
     if not tuned_matrix.part(matrix).targets:
         raise ValueError("the configuration selects no target to tune for; set tune.targets")
-    found, reports = tuned_rows.records(matrix)
+    rows, reports = tuned_rows.records(matrix)
 
     def write_results(records: list[tuned_rows.Record]) -> None:
         for result in tuned_rows.results(records):
@@ -41,7 +41,7 @@ def content(matrix: Matrix, args: argparse.Namespace) -> Content:
                 )
                 atomic.write_text(spec, chosen.spec)
 
-    return Content(found, lambda records: tuned_page.page(records, reports), write_results)
+    return Content(rows, lambda records: tuned_page.page(records, reports), write_results)
 
 
 ROW_SET = RowSet(

@@ -31,45 +31,45 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
 
     Raises ValueError if the file with the limits of a device has another form.
     """
-    made = {row: _tuned_record(root, matrix, row) for row in tuned_matrix.rows(matrix)}
-    reports = {(row.model, row.target): found for row, (_, found) in made.items() if found}
+    by_row = {row: _tuned_record(root, matrix, row) for row in tuned_matrix.rows(matrix)}
+    reports = {(row.model, row.target): report for row, (_, report) in by_row.items() if report}
     baselines = [
-        record.baseline_record(root, matrix, matrix.models[of.model], matrix.baselines[of.baseline], of.test, "time_tuned")
-        for of in tuned_matrix.baselines(matrix)
+        record.baseline_record(root, matrix, matrix.models[cell.model], matrix.baselines[cell.baseline], cell.test, "time_tuned")
+        for cell in tuned_matrix.baselines(matrix)
     ]  # fmt: skip
-    found = [*(row_record for row_record, _ in made.values()), *baselines]
-    record.compare(found, tuned_matrix.devices(matrix), root)
+    rows = [*(row_record for row_record, _ in by_row.values()), *baselines]
+    record.compare(rows, tuned_matrix.devices(matrix), root)
     for baseline in baselines:
         baseline["tuning"] = None
-    for row, (row_record, searched) in made.items():
+    for row, (row_record, searched) in by_row.items():
         row_record["tuning"] = _section(row, searched)
-    for row, (tuned, _) in made.items():
+    for row, (tuned, _) in by_row.items():
         if row.frontend == TUNED:
             other = Cell.of(row.kind, **(row.by_axis() | {"frontend": AS_CONFIGURED}))
-            tuned["tuning"] |= _gain(tuned, made[other][0])
-    return found, reports
+            tuned["tuning"] |= _gain(tuned, by_row[other][0])
+    return rows, reports
 
 
 def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report | None]:
     """The record of a row of results/tuned.csv, and the report of its tuning (None: there is none)."""
     model, target = matrix.models[row.model], tuned_matrix.part(matrix).targets[row.target]
     target = target.of(model)
-    made = record.common_record(
+    common = record.common_record(
         root, matrix, row, matrix.chain(row), None, model, target.device_kind, "time_tuned"
     )
-    found = stage_files.read_if_whole(root, stages.STAGES["tune"], row.to(Kind.TUNING), REPORT)
-    searched = report.read(found) if found else None
-    made["versions"] = dict.fromkeys(versions.OF_EVERY_RECORD) | made["versions"]
+    values = stage_files.read_if_whole(root, stages.STAGES["tune"], row.to(Kind.TUNING), REPORT)
+    searched = report.read(values) if values else None
+    common["versions"] = dict.fromkeys(versions.OF_EVERY_RECORD) | common["versions"]
     if chosen := _chosen(row, searched):
         spec = kept_results.spec_flags(model.name, row.target, chosen.spec)
         target = replace(target, opt_level=chosen.opt_level, flags=(*chosen.flags, *spec))
-        made["compile"] = chosen.compile
+        common["compile"] = chosen.compile
         exported = Cell.of(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
-        record.add_export(root, matrix, made, exported, matrix.frontends[chosen.frontend])
+        record.add_export(root, matrix, common, exported, matrix.frontends[chosen.frontend])
     of_row = {"test": "eval", "tuned": None, "toolchain": PINNED}
-    made["experiment"] |= of_row | record.of_target(row, target)
-    made["versions"] |= versions.iree(root, matrix, target.env, made["versions"]["iree"])
-    return made, searched
+    common["experiment"] |= of_row | record.of_target(row, target)
+    common["versions"] |= versions.iree(root, matrix, target.env, common["versions"]["iree"])
+    return common, searched
 
 
 def _chosen(row: Cell, searched: Report | None) -> Line | None:
@@ -84,41 +84,45 @@ _ENDS = ("", "_low", "_high")
 """Of the names of a speed-up and the ends of its interval."""
 
 
-def results(found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
+def results(records: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
     """Yield the result of each model and target, from the records.
 
     If one of the two modules was not measured because there is no such device, because something else failed, or for a
     reason that passes, there is no result: an earlier one stays.
     """
     rows = {
-        (one["model"]["name"], one["experiment"]["target"], one["experiment"]["frontend"]): one
-        for one in found
+        (
+            record["model"]["name"],
+            record["experiment"]["target"],
+            record["experiment"]["frontend"],
+        ): record
+        for record in records
     }
-    for (model, target, frontend), one in rows.items():
-        if frontend != TUNED or one["outcome"]["status"] in _NO_RESULT:
+    for (model, target, frontend), tuned in rows.items():
+        if frontend != TUNED or tuned["outcome"]["status"] in _NO_RESULT:
             continue
         default = rows[model, target, AS_CONFIGURED]
-        if any(row["outcome"]["reason"] in outcome.PASSING for row in (one, default)):
+        if any(row["outcome"]["reason"] in outcome.PASSING for row in (tuned, default)):
             continue
-        experiment, of = one["experiment"], one["tuning"]
+        experiment, tuning = tuned["experiment"], tuned["tuning"]
         yield Result(
             model=model,
             target=target,
-            options=one["model"]["options"],
-            kept=of["kept"],
-            why=of["why"],
-            frontend=of["frontend"],
-            opt_level=experiment["opt_level"] if of["frontend"] else None,
-            flags=tuple(experiment["flags"]) if of["frontend"] else (),
+            options=tuned["model"]["options"],
+            kept=tuning["kept"],
+            why=tuning["why"],
+            frontend=tuning["frontend"],
+            opt_level=experiment["opt_level"] if tuning["frontend"] else None,
+            flags=tuple(experiment["flags"]) if tuning["frontend"] else (),
             backend=experiment["backend"],
             arch=experiment["arch"],
             device=experiment["device_uri"],
-            device_name=one["run"]["device_name"],
-            threads=one["run"]["threads"],
-            versions={k: v for k, v in one["versions"].items() if v and not k.endswith("_build")},
-            latency_ms=(one["latency"] or {}).get("ms"),
+            device_name=tuned["run"]["device_name"],
+            threads=tuned["run"]["threads"],
+            versions={k: v for k, v in tuned["versions"].items() if v and not k.endswith("_build")},
+            latency_ms=(tuned["latency"] or {}).get("ms"),
             default_ms=(default["latency"] or {}).get("ms"),
-            **{f"speedup{end}": of[f"speedup_vs_default{end}"] for end in _ENDS},
+            **{f"speedup{end}": tuning[f"speedup_vs_default{end}"] for end in _ENDS},
         )
 
 
@@ -157,12 +161,12 @@ def _gain(tuned: Record, default: Record) -> Record:
     if tuned["tuning"]["candidate"] == default["tuning"]["candidate"]:
         return {"kept": False, "why": "what is configured was the fastest"}
     both = (default["latency"], tuned["latency"])
-    found = speedups.difference(*both)
-    if found is None:
+    difference = speedups.difference(*both)
+    if difference is None:
         why = tuned["latency"]["doubt"] or default["latency"]["doubt"]
         point = {"speedup_vs_default": speedups.point(*both)}
         return point | {"kept": False, "why": f"no interval: {why}"}
-    between = found.interval()
+    between = difference.interval()
     kept = between.verdict == ratios.FASTER
     return {
         "speedup_vs_default": between.ratio,

@@ -122,7 +122,11 @@ def make(candidate: Candidate, folder: Path) -> tuple[Path, str]:
     """Make the environment envs/iree.yaml with another release in `folder`; return its interpreter, and what its
     compiler says about its version, with its commit ("" if nothing). Raises CannotInstall."""
     declared = env_files.declared(environments.env_file(IREE_ENV))
-    others = [one for one in declared.requirements if not one.startswith((COMPILER, RUNTIME))]
+    others = [
+        requirement
+        for requirement in declared.requirements
+        if not requirement.startswith((COMPILER, RUNTIME))
+    ]
     python = folder / "bin" / "python"
     for words in (
         ("venv", "--quiet", "--python", declared.python, str(folder)),

@@ -65,7 +65,7 @@ def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
             bad = tried
         else:
             neither.add(tried)
-    return Boundary(good, bad, tuple(sorted(one for one in neither if good < one < bad)))
+    return Boundary(good, bad, tuple(sorted(number for number in neither if good < number < bad)))
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,11 @@ def _timed(trial: Trial, ends: Sequence[Trial], base: str, rule: Rule) -> tuple[
     A module that cannot be timed ends the command, because the verification has just run it. Raises NotMeasured.
     """
     with tempfile.TemporaryDirectory(prefix="slower-") as logs:
-        timing = in_turns.take([_member(one, Path(logs)) for one in (trial, *ends)], rule)
+        timing = in_turns.take([_member(each, Path(logs)) for each in (trial, *ends)], rule)
     remeasuring.check(timing)
     if why := in_turns.unfit(timing):
         print(f"    in turns: {why}", flush=True)
-    own, *others = (timing.members[one.version].values_ms for one in (trial, *ends))
+    own, *others = (timing.members[each.version].values_ms for each in (trial, *ends))
     trial.report["latency_ms"] = math.exp(ratios.log_mean(own))
     means = [math.exp(ratios.log_mean(ms)) for ms in zip(*others, strict=True)]
     if (difference := ratios.paired(own, means)) is None:

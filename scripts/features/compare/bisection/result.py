@@ -157,12 +157,12 @@ def _dispatches(result: Result) -> str:
     """What an issue says of the dispatches that became slower: a table, or why there is none."""
     before, after = result.before, result.after
     try:
-        found = moved(*(_profile(result.subject, trial) for trial in (before, after)))
+        changes = moved(*(_profile(result.subject, trial) for trial in (before, after)))
     except NoProfile as error:
         return f"There is no comparison of dispatches: {error}."
     rows = [
-        (one.what, f"{one.before_ms:.3g}", f"{one.after_ms:.3g}", ", ".join(map(markdown.code, one.functions)))
-        for one in found
+        (change.what, f"{change.before_ms:.3g}", f"{change.after_ms:.3g}", ", ".join(map(markdown.code, change.functions)))
+        for change in changes
     ]  # fmt: skip
     head = ("operation", f"ms with {before.version}", f"ms with {after.version}", "dispatches")
     return markdown.table(head, rows, (1, 2)).strip()
@@ -195,8 +195,8 @@ def moved(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]
                 what = f"{operator} ({module or node})"
             times[what][side] += dispatch["ms"]
             functions[what][dispatch["function"]] = None
-    found = [Moved(what, ms[0], ms[1], tuple(functions[what])) for what, ms in times.items()]
-    return sorted(found, key=lambda one: one.before_ms - one.after_ms)[:MOST]
+    changes = [Moved(what, ms[0], ms[1], tuple(functions[what])) for what, ms in times.items()]
+    return sorted(changes, key=lambda change: change.before_ms - change.after_ms)[:MOST]
 
 
 def _profile(subject: Subject, trial: Trial) -> list[dict[str, Any]]:

@@ -127,20 +127,20 @@ def run(subject: Subject, candidate: Candidate, folder: Path) -> Trial:
     env, log = folder / "env", folder / LOG
     try:
         python, said = candidates.make(candidate, env)
-        made = _in_environment(subject, candidate, folder, python, said)
+        trial = _in_environment(subject, candidate, folder, python, said)
     except candidates.CannotInstall as error:
         log.write_text(f"{error}\n", encoding="utf-8")
         why = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
         failed = Outcome("error", "env", subject.case.cell, "installer", why)
-        made = Trial(candidate, failed, log)
+        trial = Trial(candidate, failed, log)
     if not subject.timed:
         shutil.rmtree(env, ignore_errors=True)
     # Logs go into an issue, and these paths are gone then.
-    text = made.log.read_text(encoding="utf-8", errors="replace") if made.log.is_file() else ""
+    text = trial.log.read_text(encoding="utf-8", errors="replace") if trial.log.is_file() else ""
     program = subject.case.files["program.mlir"]
     text = text.replace(str(program), program.name).replace(f"{folder}/", "")
-    made.log.write_text(text, encoding="utf-8")
-    return made
+    trial.log.write_text(text, encoding="utf-8")
+    return trial
 
 
 def _in_environment(

@@ -77,8 +77,8 @@ def find(values: Sequence[float], variances: Sequence[float | None]) -> Found:
         return quantile(df, CONFIDENCE) * math.sqrt((DF * stated + left) / df * per_point)
 
     least, bounds = cost(rss(logs, [count]), count, stated), [count]
-    for found in segmentations(logs):
-        ends = _carried(logs, found)
+    for segments in segmentations(logs):
+        ends = _carried(logs, segments)
         own = cost(rss(logs, ends), count, stated) + (len(ends) - 1) * PENALTY
         if own < least:
             least, bounds = own, ends
@@ -86,7 +86,7 @@ def find(values: Sequence[float], variances: Sequence[float | None]) -> Found:
     if cost(left, count, stated) + PENALTY < least:
         # The variance of a fitted slope: that of a point, divided by the sum of the squared distances from the middle.
         half = half_of(left, 2, 12 / (count**3 - count))
-        total = [math.exp((count - 1) * one) for one in (slope, slope - half, slope + half)]
+        total = [math.exp((count - 1) * rise) for rise in (slope, slope - half, slope + half)]
         return Found(drift=Drift(Interval(*total), math.exp(slope)))
     changes = []
     for start, at, end in zip([0, *bounds], bounds, bounds[1:], strict=False):
@@ -137,7 +137,7 @@ def rss(logs: Sequence[float], bounds: Sequence[int]) -> float:
     total, start = 0.0, 0
     for end in bounds:
         mean = statistics.fmean(logs[start:end])
-        total += sum((one - mean) ** 2 for one in logs[start:end])
+        total += sum((value - mean) ** 2 for value in logs[start:end])
         start = end
     return total
 
@@ -165,7 +165,7 @@ def _is_carried(logs: Sequence[float], bounds: Sequence[int]) -> bool:
     sides = logs[start:at], logs[at:end]
     levels = [statistics.median(side) for side in sides]
     for side, own, other in zip(sides, levels, reversed(levels), strict=True):
-        near = sum(abs(one - own) < abs(one - other) for one in side)
+        near = sum(abs(value - own) < abs(value - other) for value in side)
         if near < SHORTEST or 2 * near <= len(side):
             return False
     return True

@@ -134,9 +134,9 @@ class Series:
     def find_levels(self, varies: bool) -> None:
         """Find the changes of the level and the drift of the values; `varies`: whether they have noise."""
         variances = [point.known.scale**2 if point.known else None for point in self.points]
-        found = changes.find(self.values, variances) if varies else changes.exact(self.values)
-        self.steps = [self._step(change.index, change.ratio) for change in found.changes]
-        self.drift = found.drift
+        levels = changes.find(self.values, variances) if varies else changes.exact(self.values)
+        self.steps = [self._step(change.index, change.ratio) for change in levels.changes]
+        self.drift = levels.drift
 
     def to_json(self) -> dict[str, Any]:
         """The series with its changes and its drift as JSON."""
@@ -176,7 +176,11 @@ class Series:
 
 def value_field(column: str) -> Field:
     """Return the declaration of a column whose values make a series. Raises NoSuchValue."""
-    known = {of.column: of for of in COLUMNS if of.column and of.kind in (NUMBER, INTEGER)}
+    known = {
+        column.column: column
+        for column in COLUMNS
+        if column.column and column.kind in (NUMBER, INTEGER)
+    }
     if column not in known:
         raise NoSuchValue(f"{column!r} is not a column of numbers; there are {', '.join(known)}")
     return known[column]
@@ -208,26 +212,28 @@ def read(
         outcomes.setdefault((cell, cpu), Series(cell, (cpu,))).points.append(point)
         # A text that is equal for two records of the same measurement.
         timed = latency and [latency["values_ms"], latency["started"]]
-        made = timed or [ended, record["compile"], record["versions"]]
-        measurement = json.dumps([cell, *made])
+        sources = timed or [ended, record["compile"], record["versions"]]
+        measurement = json.dumps([cell, *sources])
         if measurement not in seen:
             seen.add(measurement)
             for column in columns:
                 _add(values[column.column], column, point, record)
     for series in outcomes.values():
         series.find_endings()
-    found = {name: list(chain.from_iterable(of.values())) for name, of in values.items()}
+    by_column = {
+        name: list(chain.from_iterable(by_series.values())) for name, by_series in values.items()
+    }
     for column in columns:
-        for series in found[column.column]:
+        for series in by_column[column.column]:
             series.find_levels(column.varies)
-    return [*outcomes.values()], found
+    return [*outcomes.values()], by_column
 
 
 Found = dict[tuple[str, tuple[str, ...]], list[Series]]
 """The series of each cell and its conditions, one after another anchor."""
 
 
-def _add(found: Found, column: Field, point: Point, record: Record) -> None:
+def _add(series_by_key: Found, column: Field, point: Point, record: Record) -> None:
     """Add the value of a record to its series, or to a new one."""
     if (number := column.of(record)) is None:
         return
@@ -235,8 +241,8 @@ def _add(found: Found, column: Field, point: Point, record: Record) -> None:
     if column.column == LATENCY:
         anchor, valued = _latency(point, record["latency"])
     cell, conditions = str(cell_of(record)), _conditions(point.entry, record)
-    known = found.setdefault((cell, conditions), [])
-    series = next((one for one in known if one.anchor == anchor), None)
+    known = series_by_key.setdefault((cell, conditions), [])
+    series = next((other for other in known if other.anchor == anchor), None)
     if series is None:
         unit, follows = "×" if anchor else column.unit, known[-1].anchor if known else ""
         series = Series(cell, conditions, unit, anchor, follows)

@@ -68,7 +68,9 @@ class Entry(msgspec.Struct, frozen=True):
     def versions(self) -> str:
         """The versions, such as `PyTorch 2.15.0, IREE 3.13.0`, by toolchain if there are several."""
         texts = {
-            toolchain: ", ".join(f"{name} {' and '.join(of)}" for name, of in packages.items())
+            toolchain: ", ".join(
+                f"{name} {' and '.join(numbers)}" for name, numbers in packages.items()
+            )
             for toolchain, packages in self.toolchains.items()
         }
         if len(texts) == 1:
@@ -183,7 +185,7 @@ def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept],
             continue
         if entry.kind in kinds:
             kept.append(Kept(entry, path.with_name(f"{entry.id}.jsonl.zst")))
-    return sorted(kept, key=lambda one: (one.entry.made, one.entry.id)), wrong
+    return sorted(kept, key=lambda entry: (entry.entry.made, entry.entry.id)), wrong
 
 
 def _decoded(text: bytes) -> Iterator[dict[str, Any]]:

@@ -131,13 +131,13 @@ def _interval(interval: Interval) -> str:
 def figure(shown: Sequence[Series], column: str) -> Figure:
     """Return a figure with a panel per series, with intervals and changes."""
     chosen = sorted(shown, key=lambda series: not series.has_finding)[:PANELS]
-    made = plotting.figure(WIDTH, 0.4 + 1.9 * max(1, len(chosen)))
-    panels = made.subplots(max(1, len(chosen)), 1, squeeze=False)[:, 0]
+    drawing = plotting.figure(WIDTH, 0.4 + 1.9 * max(1, len(chosen)))
+    panels = drawing.subplots(max(1, len(chosen)), 1, squeeze=False)[:, 0]
     if not chosen:
         return plotting.nothing(panels[0], "no series")
     for axes, series in zip(panels, chosen, strict=True):
         _panel(axes, series, column)
-    return made
+    return drawing
 
 
 def _panel(axes: Axes, series: Series, column: str) -> None:

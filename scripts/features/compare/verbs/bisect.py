@@ -26,24 +26,27 @@ from scripts.supervise.job import Interrupted
 
 def main() -> None:
     args = _arguments()
-    asked = question.QUESTIONS[args.question]
+    wanted = question.QUESTIONS[args.question]
     try:
-        subject = trial.subject(args.results, args.cell, args.timeout, asked.runs, asked.timed)
+        subject = trial.subject(args.results, args.cell, args.timeout, wanted.runs, wanted.timed)
         releases = (
-            candidates.of_wheels(args.wheels, args.good, args.bad, asked.runs)
+            candidates.of_wheels(args.wheels, args.good, args.bad, wanted.runs)
             if args.wheels
             else candidates.of_index(args.good, args.bad, args.pre)
         )
-        print(f"{len(releases)} releases: {', '.join(one.version for one in releases)}", flush=True)
+        print(
+            f"{len(releases)} releases: {', '.join(release.version for release in releases)}",
+            flush=True,
+        )
         with tempfile.TemporaryDirectory(prefix="bisect-") as folder:
-            found = bisect(subject, releases, args.question, Path(folder).absolute())
+            answer = bisect(subject, releases, args.question, Path(folder).absolute())
             out = (args.out or args.results / "bisect") / subject.case.name
-            result.write(found, out, args.results / "bundles" / subject.case.name)
+            result.write(answer, out, args.results / "bundles" / subject.case.name)
     except (NoCandidates, NoCase, BadRecords, NotMeasured) as error:
         exits.fail(str(error))
     except Interrupted as error:
         exits.fail(f"stopped: {error}")
-    print(f"{found.sentence}\n{out}: {ISSUE}, {result.REPORT}, and a reproducer of each side")
+    print(f"{answer.sentence}\n{out}: {ISSUE}, {result.REPORT}, and a reproducer of each side")
 
 
 def _arguments() -> argparse.Namespace:
@@ -51,12 +54,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cell", required=True, help="such as bert/torchmlir-torch/llvm-cpu")
     parser.add_argument("--good", metavar="VERSION", help="an end where it is as it should be")
     parser.add_argument("--bad", metavar="VERSION", help="an end where it is not")
-    asked = (
+    text = (
         "what is bad: it fails (broken, the default), has wrong results, fails for another reason, "
         "its module is larger, or it is slower"
     )
     choices = tuple(question.QUESTIONS)
-    parser.add_argument("--if", dest="question", choices=choices, default="broken", help=asked)
+    parser.add_argument("--if", dest="question", choices=choices, default="broken", help=text)
     parser.add_argument("--wheels", nargs="+", type=Path, help="own wheels instead of the index's")
     parser.add_argument("--pre", action="store_true", help="with pre-releases of the index")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds of a stage (600)")
@@ -71,23 +74,23 @@ def _arguments() -> argparse.Namespace:
 
 def bisect(subject: Subject, releases: Sequence[Candidate], name: str, folder: Path) -> Result:
     """Confirm that the ends differ as asked, and search between them. Exits if they do not. `name`: of the question."""
-    asked, trials = question.QUESTIONS[name], dict[int, Trial]()
+    wanted, trials = question.QUESTIONS[name], dict[int, Trial]()
 
     def tried(number: int) -> Trial:
         release = releases[number]
-        made = trials[number] = trial.run(subject, release, folder / release.version)
-        print(f"  {release.version}: {made.ended}", flush=True)
-        return made
+        ended = trials[number] = trial.run(subject, release, folder / release.version)
+        print(f"  {release.version}: {ended.ended}", flush=True)
+        return ended
 
     good, bad = tried(0), tried(len(releases) - 1)
-    if unlike := asked.unlike(good, bad):
+    if unlike := wanted.unlike(good, bad):
         exits.fail(f"there is nothing to find: {unlike}")
-    found = question.search(len(releases), lambda number: asked.side(good, bad, tried(number)))
+    boundary = question.search(len(releases), lambda number: wanted.side(good, bad, tried(number)))
     return Result(
         subject,
         name,
         list(trials.values()),
-        trials[found.last_good],
-        trials[found.first_bad],
-        tuple(releases[number].version for number in found.between),
+        trials[boundary.last_good],
+        trials[boundary.first_bad],
+        tuple(releases[number].version for number in boundary.between),
     )

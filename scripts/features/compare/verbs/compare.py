@@ -28,23 +28,23 @@ def main() -> int:
     before, after = args.toolchain or map(str, args.rows)
     try:
         thresholds = _settings(args.configfile)
-        rows = [[one.data for one in read(_rows_file(path))] for path in args.rows]
-        found = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
-        found = [pair for pair in found if cell.selects(args.cell, pair.cell)]
-        if not found:
-            asked = f"no cell matches --cell {' '.join(args.cell)}"
-            raise BadRecords(asked if args.cell else "there are no rows")
-        made = compare(found, before, after, thresholds)
+        rows = [[record.data for record in read(_rows_file(path))] for path in args.rows]
+        chosen = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
+        chosen = [pair for pair in chosen if cell.selects(args.cell, pair.cell)]
+        if not chosen:
+            problem = f"no cell matches --cell {' '.join(args.cell)}"
+            raise BadRecords(problem if args.cell else "there are no rows")
+        comparison = compare(chosen, before, after, thresholds)
         if args.remeasure:
-            again = _again(args, made.measurable, found)
-            made = compare(found, before, after, thresholds, again)
+            again = _again(args, comparison.measurable, chosen)
+            comparison = compare(chosen, before, after, thresholds, again)
         if args.save:
-            atomic.write_text(args.save, formats.as_json(made, args.all))
-        text = formats.FORMATS[args.format](made, args.all)
+            atomic.write_text(args.save, formats.as_json(comparison, args.all))
+        text = formats.FORMATS[args.format](comparison, args.all)
     except (BadRecords, ConfigError, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
     print(text, end="")
-    return 1 if made.alarms else 0
+    return 1 if comparison.alarms else 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -93,15 +93,15 @@ def _rows_file(path: Path) -> Path:
 
 def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
     """The folders in which the runs were started."""
-    found = [_rows_file(path).absolute().parent.parent for path in args.rows]
-    return found[0], found[-1]
+    folders = [_rows_file(path).absolute().parent.parent for path in args.rows]
+    return folders[0], folders[-1]
 
 
 def _again(
-    args: argparse.Namespace, cells: Sequence[str], found: Iterable[Pair]
+    args: argparse.Namespace, cells: Sequence[str], chosen: Iterable[Pair]
 ) -> dict[str, Estimate]:
     """Time cells again. Says on stderr what it does."""
-    by_cell = {pair.cell: pair for pair in found}
+    by_cell = {pair.cell: pair for pair in chosen}
     # More seconds are more generations: only these narrow an interval.
     generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
     rule = Rule(budget_s=args.budget, generations=generations)

@@ -46,8 +46,8 @@ def main() -> None:
     args = parser.parse_args()
     folder = args.results / store.FOLDER.name
     kept, wrong = store.read(folder, (args.kind,))
-    for one in wrong:
-        print(f"note: {one}", file=sys.stderr)
+    for problem in wrong:
+        print(f"note: {problem}", file=sys.stderr)
     if not kept:
         exits.fail(
             f"{folder}: no run is kept; `snakemake --cores <n> results/{args.kind}.csv` adds its results"
@@ -62,15 +62,18 @@ def main() -> None:
         exits.fail(str(error))
     if args.cell and not outcomes:
         exits.fail(f"no cell in {len(kept)} runs matches --cell {' '.join(args.cell)}")
-    found = values[args.value]
+    all_series = values[args.value]
     ended = [step for cell_series in outcomes for step in cell_series.steps]
     if args.json:
-        whole = {"series": [one.to_json() for one in found], "outcomes": [*map(_ended, ended)]}
+        whole = {
+            "series": [each.to_json() for each in all_series],
+            "outcomes": [*map(_ended, ended)],
+        }
         print(json.dumps(whole, indent=2, allow_nan=False))
     elif args.plot:
-        plotting.save(functools.partial(words.figure, found, args.value), args.plot)
+        plotting.save(functools.partial(words.figure, all_series, args.value), args.plot)
     else:
-        show(kept, found, ended, args.value, whole=bool(args.cell))
+        show(kept, all_series, ended, args.value, whole=bool(args.cell))
 
 
 def _ended(step: Step) -> dict[str, Any]:
@@ -94,14 +97,16 @@ def show(
     """Print findings, after the series (`whole`) or the runs."""
     console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
     if whole:
-        for one in shown:
-            words.show(console, one, column)
+        for each in shown:
+            words.show(console, each, column)
     else:
-        console.print(words.runs([one.entry for one in kept]))
-        with_finding = [one for one in shown if one.has_finding]
-        found = [(one.title, line) for one in with_finding for line in words.findings(one, column)]
-        console.print(f"\n{column}: {len(found)} changes and drifts in {len(shown)} series")
-        for title, line in found:
+        console.print(words.runs([entry.entry for entry in kept]))
+        with_finding = [each for each in shown if each.has_finding]
+        findings = [
+            (each.title, line) for each in with_finding for line in words.findings(each, column)
+        ]
+        console.print(f"\n{column}: {len(findings)} changes and drifts in {len(shown)} series")
+        for title, line in findings:
             console.print(f"{title}\n  {line}", highlight=False, soft_wrap=True)
     if ended:
         console.print(f"\n{len(ended)} changes in how a cell ends")
@@ -116,22 +121,22 @@ def answer(kept: Sequence[Kept], sql: str) -> None:
 
     runs = pd.DataFrame(
         {
-            "run": one.entry.id,
-            "kind": one.entry.kind,
-            "at": pd.Timestamp(one.entry.at, unit="s"),
-            "commit": one.entry.commit,
-            "machine": one.entry.machine.name,
-            "cpu": one.entry.machine.cpu,
-            "versions": one.entry.versions,
-            "rows": one.entry.rows,
-            "ok": one.entry.statuses.get("ok", 0),
+            "run": entry.entry.id,
+            "kind": entry.entry.kind,
+            "at": pd.Timestamp(entry.entry.at, unit="s"),
+            "commit": entry.entry.commit,
+            "machine": entry.entry.machine.name,
+            "cpu": entry.entry.machine.cpu,
+            "versions": entry.entry.versions,
+            "rows": entry.entry.rows,
+            "ok": entry.entry.statuses.get("ok", 0),
         }
-        for one in kept
+        for entry in kept
     )
     lines = (
-        {"run": one.entry.id, "cell": str(cell_of(record))} | fields.row(record, COLUMNS)
-        for one in kept
-        for record in one.records()
+        {"run": entry.entry.id, "cell": str(cell_of(record))} | fields.row(record, COLUMNS)
+        for entry in kept
+        for record in entry.records()
     )
     types = {"run": "object", "cell": "object"} | fields.dtypes(COLUMNS)
     rows = pd.DataFrame(lines, columns=list(types), dtype="object").astype(types)
@@ -139,9 +144,9 @@ def answer(kept: Sequence[Kept], sql: str) -> None:
         connection.register("runs", runs)
         connection.register("rows", rows)
         try:
-            found = connection.sql(sql)
+            relation = connection.sql(sql)
             out = csv.writer(sys.stdout, lineterminator="\n")
-            out.writerow(found.columns if found else [])
-            out.writerows(found.fetchall() if found else [])
+            out.writerow(relation.columns if relation else [])
+            out.writerows(relation.fetchall() if relation else [])
         except duckdb.Error as error:
             exits.fail(str(error))

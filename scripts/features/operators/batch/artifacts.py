@@ -34,7 +34,7 @@ def difference(folder: Path, files: Mapping[str, Mapping[str, Any]] | None) -> s
             return f"{folder / LIST} lists other files than the ones that were made"
     except (OSError, ValueError) as error:
         return str(error)
-    for name, made in files.items():
-        if what := digest.difference(folder / name, Digest(**made)):
+    for name, recorded in files.items():
+        if what := digest.difference(folder / name, Digest(**recorded)):
             return f"{folder / name} is damaged: {what}"
     return ""

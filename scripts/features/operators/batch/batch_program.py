@@ -96,8 +96,8 @@ def combine(programs: Sequence[Program]) -> Combined:
 def _renamed(text: str, entry: str) -> str:
     """Return a program with another name for its entry, ending with a line feed."""
 
-    def rename(found: re.Match[str]) -> str:
-        return found[0] if found["rest"] is None else f"@{entry}{found['rest']}"
+    def rename(match: re.Match[str]) -> str:
+        return match[0] if match["rest"] is None else f"@{entry}{match['rest']}"
 
     return _SYMBOL.sub(rename, text.removesuffix("\n") + "\n")
 
@@ -169,11 +169,11 @@ def _owner(diagnostic: list[_Part], combined: Combined, module: str) -> int | No
 def _as_alone(text: str, number: int, combined: Combined, module: str) -> str:
     """Return diagnostics with the lines and the entry name of a program compiled alone."""
 
-    def place(found: re.Match[str]) -> str:
-        line = int(found["line"])
+    def place(match: re.Match[str]) -> str:
+        line = int(match["line"])
         owner = combined.owner(line)
         if owner is None:
-            return found[0]
+            return match[0]
         return f"{combined.programs[owner].path}:{line - combined.starts[owner] + 1}"
 
     text = re.sub(rf"{re.escape(module)}:(?P<line>\d+)", place, text)

@@ -6,7 +6,6 @@ reason of the first failure. Unlike a model, each problem of a batch has its own
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import shlex
 from collections import Counter
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.core.options import option
 from scripts.features.operators.batch import artifacts
 from scripts.features.operators.batch.host import Host
 from scripts.features.operators.problems.problem import Problem, read_problems
@@ -44,31 +44,29 @@ class Batch:
     again: Callable[[Outcome], bool]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a command that runs a stage on a batch, to those of job_arguments."""
-    parser.add_argument("--problems", required=True, type=Path, help="JSONL: those of the batch")
-    parser.add_argument(
-        "--before",
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a command that runs a stage on a batch is given beside the options of job_arguments."""
+
+    problems: Path = option(help="JSONL: those of the batch")
+    before: Sequence[Path] = option(
+        (),
         nargs="*",
-        default=[],
         type=Path,
         help="outcomes.jsonl of the stages before, results/<stage>/<cell>/outcomes.jsonl",
     )
-    parser.add_argument("--pins", default="", help="digest of the environment's pins")
-    parser.add_argument(
-        "--retry", default="", help="statuses of problems to handle again, separated by commas"
-    )
+    pins: str = option("", help="digest of the environment's pins")
+    retry: str = option("", help="statuses of problems to handle again, separated by commas")
 
-
-def of_arguments(args: argparse.Namespace, job: Job) -> Batch:
-    """Return the batch of the options."""
-    retry = frozenset(filter(None, args.retry.split(",")))
-    return Batch(
-        read_problems(args.problems),
-        {path.parts[path.parts.index("results") + 1]: path for path in args.before},
-        args.pins,
-        lambda ended: fingerprint.is_wanted(ended, job.fingerprint, retry),
-    )
+    def batch(self, job: Job) -> Batch:
+        """Return the batch that a job works on."""
+        retry = frozenset(filter(None, self.retry.split(",")))
+        return Batch(
+            read_problems(self.problems),
+            {path.parts[path.parts.index("results") + 1]: path for path in self.before},
+            self.pins,
+            lambda ended: fingerprint.is_wanted(ended, job.fingerprint, retry),
+        )
 
 
 Known = Mapping[str, Mapping[str, Any]]
@@ -102,8 +100,8 @@ def work(batch: Batch, do: Do) -> supervise.Work:
 
 def write(job: Job, scratch: Path, log: CappedLog, lines: Sequence[Line]) -> None:
     """Write the outcomes of a batch, the only artifact of its job, and their number by status."""
-    (made,) = job.artifacts
-    outcomes.write(scratch / made.name, lines)
+    (artifact,) = job.artifacts
+    outcomes.write(scratch / artifact.name, lines)
     counts = Counter(line.outcome.status for line in lines)
     shown = ", ".join(f"{count} {status}" for status, count in counts.items())
     log.note(f"# problems: {shown or 'none'}")
@@ -134,7 +132,7 @@ def _sorted_out(job: Job, batch: Batch) -> tuple[dict[str, dict[str, Any]], list
     known: dict[str, dict[str, Any]] = {}
     skipped: list[Line] = []
     for problem in batch.problems:
-        lines = {stage: found[problem.name] for stage, found in read.items()}
+        lines = {stage: lines_of_stage[problem.name] for stage, lines_of_stage in read.items()}
         failed = next((x.outcome for x in lines.values() if x.outcome.status != outcome.OK), None)
         if failed:
             skipped.append(Line(problem.name, skipped_by(job, problem.name, failed)))

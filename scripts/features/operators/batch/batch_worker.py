@@ -1,7 +1,10 @@
 """The worker of a batch: a process that handles one task after another.
 
-    parser = worker.parser("<name>", __doc__)
-    worker.serve(parser.parse_args(), handle, load)
+    @dataclass(frozen=True, kw_only=True)
+    class Options(batch_worker.Options):
+        seed: int
+
+    batch_worker.serve(options.parse(Options), handle, load)
 
 `handle(payload, facts)` is like the body of a stage's script: if its task fails, it raises an exception or calls
 exits.fail. Its output goes to the log of the task. The values that it stores in `facts` are the result of the task. The
@@ -12,17 +15,18 @@ With --serve, it times the calls of programs that `load` loads (timing/worker.py
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, channel, exits
+from scripts.core.options import option
 from scripts.supervise import journal
 from scripts.timing import worker as timing_worker
 
@@ -35,24 +39,22 @@ Load = Callable[[Any], timing_worker.Program]
 """Loads a program, given what the verification of its task has said of it (`program`)."""
 
 
-def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """The parser of a worker in scripts/stages, with the options that the host of a batch passes to it."""
-    parser = argparse.ArgumentParser(prog=f"python -m scripts.stages.{name}", description=doc)
-    add_arguments(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options that the host of a batch adds to the command of its worker: the first two, or the last one."""
+
+    tasks: Path | None = option(None, help="JSON: a list of tasks")
+    journal: Path | None = option(None, help="JSONL: how each one ends")
+    serve: bool = option(False, help="time calls on request")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tasks", type=Path, help="JSON: a list of tasks")
-    parser.add_argument("--journal", type=Path, help="JSONL: how each one ends")
-    parser.add_argument("--serve", action="store_true", help="time calls on request")
-
-
-def serve(args: argparse.Namespace, handle: Handle, load: Load | None = None) -> None:
+def serve(args: Options, handle: Handle, load: Load | None = None) -> None:
     """Handle the tasks in order, and write the begin and end of each to the journal; or time programs."""
     if args.serve and load:
         timing_worker.serve_programs(load)
         return
+    if args.tasks is None or args.journal is None:
+        exits.fail("give --tasks and --journal, or --serve")
     tasks = atomic.read_json(args.tasks)
     channel.working()
     for task in tasks:

@@ -67,10 +67,10 @@ def key(text: str, flags: Sequence[str], version: str) -> str:
     """Return the key of a compilation: a hash of the normalised program, flags and version. If a
     flag says `host`, the code is for the CPU of this machine, which is then part of the key."""
     cpu = machine.cpu_features() if any(flag.endswith("=host") for flag in flags) else ""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for part in (str(FORMAT), version, cpu, str(len(flags)), *flags, text):
-        found.update(part.encode() + b"\0")
-    return found.hexdigest()
+        hashed.update(part.encode() + b"\0")
+    return hashed.hexdigest()
 
 
 class Cache:
@@ -102,9 +102,9 @@ class Cache:
         """Move a module into the cache; return the digest of its content, its size and checksum."""
         with vmfb.open("rb") as file:
             name = hashlib.file_digest(file, "sha256").hexdigest()
-        made = digest.of(vmfb)
+        recorded = digest.of(vmfb)
         atomic.move(vmfb, self.module(name))
-        return name, made
+        return name, recorded
 
     def module(self, name: str) -> Path:
         """Return the path of a module with this digest of its content."""

@@ -52,15 +52,15 @@ def work(given: Given, batch: Batch) -> supervise.Work:
 def member_outcome(line: Line, member: str) -> Outcome:
     """The outcome of a member from the line of a problem."""
     ended = line.outcome
-    found = line.result.get("timing", {}).get("members", {}).get(member)
-    if not found and ended.status == outcome.OK:
+    timed = line.result.get("timing", {}).get("members", {}).get(member)
+    if not timed and ended.status == outcome.OK:
         what = f"{member} was not timed; the next run times it"
         return replace(ended, status=outcome.DAMAGED, reason=outcome.DAMAGED_FILE, detail=what)
-    if not found:
+    if not timed:
         return ended
     log = ended.log and str(Path(ended.log).parent / MEMBERS / log_name(member))
-    said = {key: found[key] for key in ("status", "reason", "detail")}
-    return replace(ended, **said, log=ended.log if found["status"] == outcome.OK else log)
+    said = {key: timed[key] for key in ("status", "reason", "detail")}
+    return replace(ended, **said, log=ended.log if timed["status"] == outcome.OK else log)
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class _Problem:
     def verified(self) -> dict[str, str]:
         """A checksum of each verification: a problem is timed again when one changes."""
         return {
-            member: f"{zlib.crc32(json.dumps([one.result, one.outcome.fingerprint]).encode()):08x}"
-            for member, one in self.lines.items()
+            member: f"{zlib.crc32(json.dumps([line.result, line.outcome.fingerprint]).encode()):08x}"
+            for member, line in self.lines.items()
         }
 
 
@@ -93,7 +93,7 @@ class _Work:
         folders = {member: Path(folder) for member, folder in self._given.members.items()}
         ends = {m: outcome.read_or_damaged(f / outcome.STATUS) for m, f in folders.items()}
         files = {m: str(f / self._job.artifacts[0].name) for m, f in folders.items()}
-        whole = [files[member] for member, one in ends.items() if one.status == outcome.OK]
+        whole = [files[member] for member, ended in ends.items() if ended.status == outcome.OK]
         if damaged := outcome.first_damage(whole):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         problems = self._problems(ends, files)
@@ -107,20 +107,20 @@ class _Work:
             if not problem.lines:
                 skipped = batch_stage.skipped_by(self._job, problem.name, problem.above)
                 lines[problem.name] = Line(problem.name, skipped)
-        found = [lines[problem.name] for problem in problems]
-        batch_stage.write(self._job, scratch, self._log, found)
+        in_order = [lines[problem.name] for problem in problems]
+        batch_stage.write(self._job, scratch, self._log, in_order)
         return Ran(ended, supervise.digests(self._job, scratch))
 
     def _problems(self, ends: Mapping[str, Outcome], files: Mapping[str, str]) -> list[_Problem]:
         """`ends`, `files`: the outcome of the verification of each member, and the file with those of its problems."""
         read = {member: outcomes.read_if_whole(path) for member, path in files.items()}
-        found = []
+        problems = []
         for problem in self._batch.problems:
             said = {member: lines.get(problem.name) for member, lines in read.items()}
-            ok = {m: one for m, one in said.items() if one and one.outcome.status == outcome.OK}
+            ok = {m: line for m, line in said.items() if line and line.outcome.status == outcome.OK}
             member, first = next(iter(said.items()))
-            found.append(_Problem(problem.name, ok, first.outcome if first else ends[member]))
-        return found
+            problems.append(_Problem(problem.name, ok, first.outcome if first else ends[member]))
+        return problems
 
     def _stands(self, line: Line | None, problem: _Problem) -> bool:
         """Whether the timing of an earlier run is kept."""
@@ -144,11 +144,11 @@ class _Work:
         return Ended(0, seconds, round(self._peak_mb, 1), startup_s=0.0)
 
     def _time_together(self, problems: Sequence[_Problem], watch: Watch) -> Iterator[Line]:
-        every = {member: one for problem in problems for member, one in problem.lines.items()}
-        commands = {member: self._command(member, one) for member, one in every.items()}
+        every = {member: line for problem in problems for member, line in problem.lines.items()}
+        commands = {member: self._command(member, line) for member, line in every.items()}
         pools = _Pools(self._job, watch, commands)
         empty = self._turns(
-            "an empty call", {m: one.result["empty"] for m, one in every.items()}, pools
+            "an empty call", {m: line.result["empty"] for m, line in every.items()}, pools
         )
 
         def turns_of(problem: _Problem) -> _Turns:
@@ -159,26 +159,29 @@ class _Work:
         self._generations([empty, *timed], pools)
         # Programs before it in the same process may have caused the end of a member.
         for number, turns in enumerate(timed):
-            has_ended = any(one.ended for one in turns.group.timed.values())
+            has_ended = any(member.ended for member in turns.group.timed.values())
             if has_ended and len(problems) > 1:
                 timed[number] = turns_of(problems[number])
                 self._generations([timed[number]], pools)
         self._peak_mb = max(self._peak_mb, pools.peak_mb)
         empty_ms = {
-            member: ratios.undisturbed([s for one in of.generations for s in one.each_s]) * 1e3
-            for member, of in empty.group.timed.items()
-            if of.generations
+            member: ratios.undisturbed(
+                [s for generation in empty_call.generations for s in generation.each_s]
+            )
+            * 1e3
+            for member, empty_call in empty.group.timed.items()
+            if empty_call.generations
         }
-        for problem, one in zip(problems, timed, strict=True):
-            yield self._line(problem, one, empty_ms)
+        for problem, measured in zip(problems, timed, strict=True):
+            yield self._line(problem, measured, empty_ms)
 
     def _generations(self, timed: Sequence[_Turns], pools: _Pools) -> None:
         for _ in range(self._rule.generations):
             with pools.opened(len(timed)):
-                for one in timed:
+                for turns in timed:
                     begun = time.monotonic()
-                    one.group.generation(self._rule.budget_s / self._rule.generations)
-                    one.seconds += time.monotonic() - begun
+                    turns.group.generation(self._rule.budget_s / self._rule.generations)
+                    turns.seconds += time.monotonic() - begun
 
     def _turns(self, name: str, programs: Mapping[str, Any], pools: _Pools) -> _Turns:
         def said(text: str) -> None:
@@ -200,10 +203,10 @@ class _Work:
         log = self._folder / MEMBERS / log_name(member)
         return Member(member, tuple(command), log, member in self._given.forked)
 
-    def _line(self, of: _Problem, timed: _Turns, empty_ms: Mapping[str, float]) -> Line:
+    def _line(self, problem: _Problem, timed: _Turns, empty_ms: Mapping[str, float]) -> Line:
         group = timed.group
         others = group.load.others()
-        anchor = self._given.anchor if self._given.anchor in of.lines else ""
+        anchor = self._given.anchor if self._given.anchor in problem.lines else ""
         part, members = part_of(group.timed, timed.control, timed.control + TWIN, anchor, 0)
         timing = GroupTiming(
             started=timed.started,
@@ -211,16 +214,18 @@ class _Work:
             anchor=anchor,
             members=members,
             parts=(part,),
-            verified=of.verified,
+            verified=problem.verified,
             due=self._job.due,
             foreign=others.foreign,
             steal=others.steal,
         )
-        failed = (one for one in members.values() if one.status != outcome.OK)
-        first = next((Diagnosis(one.status, one.reason, one.detail) for one in failed), None)
-        job = replace(self._job, cell=cell_of(self._job, of.name))
-        result = {"timing": asdict(timing), "empty_ms": {m: empty_ms.get(m) for m in of.lines}}
-        return Line(of.name, supervise.record(job, first), round(timed.seconds, 3), result)
+        failed = (member for member in members.values() if member.status != outcome.OK)
+        first = next(
+            (Diagnosis(member.status, member.reason, member.detail) for member in failed), None
+        )
+        job = replace(self._job, cell=cell_of(self._job, problem.name))
+        result = {"timing": asdict(timing), "empty_ms": {m: empty_ms.get(m) for m in problem.lines}}
+        return Line(problem.name, supervise.record(job, first), round(timed.seconds, 3), result)
 
 
 @dataclass
@@ -238,7 +243,7 @@ class _Pools:
 
     def __init__(self, job: Job, watch: Watch, members: Mapping[str, Member]) -> None:
         self._job, self._watch = job, watch
-        twins = {m + TWIN: replace(one, name=m + TWIN, log=one.log.with_suffix(".again.txt")) for m, one in members.items()}  # fmt: skip
+        twins = {m + TWIN: replace(member, name=m + TWIN, log=member.log.with_suffix(".again.txt")) for m, member in members.items()}  # fmt: skip
         self._members = {**members, **twins}
         self._running: dict[str, Process] = {}
         self.peak_mb = 0.0

@@ -164,9 +164,9 @@ class Compilation:
         # The output before a crash or a limit is not the cause of the failure.
         if diagnosis and diagnosis.status in ("error", "unsupported") and ended.returncode > 0:
             said, says_all = errors(printed, combined, source)
-            found = {number: diagnose(ended.returncode, text) for number, text in said.items()}
+            diagnoses = {number: diagnose(ended.returncode, text) for number, text in said.items()}
             # Memory that several needed together says nothing about one of them.
-            blamed = {n: (what, said[n]) for n, what in found.items() if what.status != "oom"}
+            blamed = {n: (what, said[n]) for n, what in diagnoses.items() if what.status != "oom"}
         if diagnosis:
             detail = diagnosis.detail.partition(f" [{source.name}:")[0]
             diagnosis = dataclasses.replace(diagnosis, detail=detail)
@@ -224,12 +224,12 @@ class Compilation:
             )
 
         if tried.diagnosis is None:
-            module, made = self._cache.put_module(self._vmfb)
+            module, recorded = self._cache.put_module(self._vmfb)
             for number, program in enumerate(group):
                 function = ENTRY if count == 1 else Combined.symbol(number)
                 yield (
                     program,
-                    dataclasses.replace(entry, module=module, function=function, made=made),
+                    dataclasses.replace(entry, module=module, function=function, made=recorded),
                 )
         elif count == 1 or tried.diagnosis.reason in OF_NO_PROGRAM:
             for program in group:

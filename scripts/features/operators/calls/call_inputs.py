@@ -68,8 +68,8 @@ class Draw:
     def shape_of(self, *names: str) -> tuple[int, ...]:
         """Return the shape of the first of these arguments that is a tensor. Raises LookupError."""
         for name in names:
-            if isinstance(found := self.argument(name), argument_values.Tensor):
-                return found.shape
+            if isinstance(value := self.argument(name), argument_values.Tensor):
+                return value.shape
         raise LookupError(f"{self.call.problem.op} has no tensor {' or '.join(names)}")
 
     def made(self, name: str) -> torch.Tensor:
@@ -97,17 +97,17 @@ def varied(draw: Draw) -> np.ndarray:
     """Return normal values whose mean and spread differ for each index of each dimension. In every
     row, the mean of independent values is near zero and their variance near one, so a constant
     would pass as their mean or variance. Here they differ between rows and along all dimensions."""
-    found = normal(draw)
+    values = normal(draw)
     along = [
         [size if i == axis else 1 for i in range(len(draw.shape))]
         for axis, size in enumerate(draw.shape)
     ]
     for shape in along:
-        found *= draw.random.uniform(0.5, 1.5, shape).astype(np.float32)
-    found += np.float32(0.5)
+        values *= draw.random.uniform(0.5, 1.5, shape).astype(np.float32)
+    values += np.float32(0.5)
     for shape in along:
-        found += draw.random.standard_normal(shape, np.float32)
-    return found
+        values += draw.random.standard_normal(shape, np.float32)
+    return values
 
 
 def positive(draw: Draw) -> np.ndarray:
@@ -117,8 +117,8 @@ def positive(draw: Draw) -> np.ndarray:
 
 def away_from_zero(draw: Draw) -> np.ndarray:
     """Return values of both signs that are at least 0.5 from zero, for divisors."""
-    found = normal(draw)
-    return found + np.copysign(np.float32(0.5), found)
+    values = normal(draw)
+    return values + np.copysign(np.float32(0.5), values)
 
 
 def near_one(draw: Draw) -> np.ndarray:
@@ -132,11 +132,11 @@ def uniform(low: float, high: float) -> Rule:
 
 def special(draw: Draw) -> np.ndarray:
     """Return normal values, some of them replaced by NaN and infinities of both signs."""
-    found = normal(draw)
+    values = normal(draw)
     chosen = draw.random.integers(0, 12, draw.shape)
     for place, value in enumerate((np.nan, np.inf, -np.inf)):
-        found = np.where(chosen == place, np.float32(value), found)
-    return found
+        values = np.where(chosen == place, np.float32(value), values)
+    return values
 
 
 # Values that are compared, booleans and integers
@@ -148,10 +148,10 @@ def distinct(draw: Draw) -> np.ndarray:
     count = _EXACT.get(draw.dtype, _MOST_EXACT)
     step = int(draw.random.integers(count // 3, count // 2))
     places = np.arange(math.prod(draw.shape), dtype=np.int64).reshape(draw.shape)
-    found = (places * step + int(draw.random.integers(count))) % count - count // 2
+    values = (places * step + int(draw.random.integers(count))) % count - count // 2
     if draw.spec.dtype.is_floating_point:
-        return (found / 2.0 ** (count.bit_length() - 3)).astype(np.float32)
-    return found
+        return (values / 2.0 ** (count.bit_length() - 3)).astype(np.float32)
+    return values
 
 
 def near(numbers: Sequence[float]) -> Rule:
@@ -167,13 +167,13 @@ def coins(draw: Draw) -> np.ndarray:
 
 def gated_coins(draw: Draw) -> np.ndarray:
     """Return coins with some constant slices, so that `any` and `all` of a slice can be either."""
-    found = coins(draw)
+    values = coins(draw)
     rank, dims = len(draw.shape), draw.argument("dim")
     reduced = [dims] if isinstance(dims, int) else list(dims or range(rank))
     axes = {axis % max(1, rank) for axis in reduced}
     slices = [1 if axis in axes else size for axis, size in enumerate(draw.shape)]
     gate = draw.random.random(slices, np.float32) < 0.5
-    return found & gate if draw.call.base == "any" else found | gate
+    return values & gate if draw.call.base == "any" else values | gate
 
 
 def whole(draw: Draw) -> np.ndarray:
@@ -245,9 +245,9 @@ def labels(draw: Draw) -> np.ndarray:
 
 def offsets(draw: Draw) -> np.ndarray:
     """Return the offsets of bags in the indices, in ascending order from 0."""
-    found = np.sort(whole_below(draw, draw.shape_of("indices")[0] + 1))
-    found[:1] = 0
-    return found
+    values = np.sort(whole_below(draw, draw.shape_of("indices")[0] + 1))
+    values[:1] = 0
+    return values
 
 
 def list_element(draw: Draw) -> np.ndarray:
@@ -280,9 +280,9 @@ def _mask(draw: Draw) -> np.ndarray:
         return draw.random.random(draw.shape) < 0.5
     if rows > count:
         raise ValueError(f"{draw.call.problem.op}: {rows} values for a mask of {count}")
-    found = np.zeros(count, bool)
-    found[draw.random.permutation(count)[:rows]] = True
-    return found.reshape(draw.shape)
+    mask = np.zeros(count, bool)
+    mask[draw.random.permutation(count)[:rows]] = True
+    return mask.reshape(draw.shape)
 
 
 # What a forward operator saves for its backward operator, computed from the inputs
@@ -421,7 +421,7 @@ _FLOATS: tuple[tuple[str, str, Rule], ...] = (
 def make(call: Call, seed: int) -> list[torch.Tensor]:
     """Return a tensor for each of `call.inputs`, with the traced strides. The same seed gives the same values for a
     problem, regardless of other problems. Raises ValueError if the operator is defined on no input."""
-    made: dict[int, torch.Tensor] = {}
+    by_number: dict[int, torch.Tensor] = {}
     others: dict[tuple[str, int | None], torch.Tensor] = {}
 
     def is_derived(index: int) -> bool:
@@ -434,8 +434,8 @@ def make(call: Call, seed: int) -> list[torch.Tensor]:
         drawn = _rule(draw)(draw)
         tensor = drawn if isinstance(drawn, torch.Tensor) else torch.from_numpy(np.asarray(drawn))
         tensor = _laid_out(tensor.detach().reshape(spec.shape).to(spec.dtype), spec)
-        made[index] = others[spec.argument, spec.place] = tensor
-    return [made[index] for index in range(len(call.inputs))]
+        by_number[index] = others[spec.argument, spec.place] = tensor
+    return [by_number[index] for index in range(len(call.inputs))]
 
 
 def laid_out(call: Call, stored: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -567,13 +567,13 @@ def _rule_of(table: Iterable[tuple[str, str, Rule]], base: str, argument: str) -
     return None
 
 
-def _laid_out(found: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+def _laid_out(tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     """Return the values with the traced stride. If several indices share a place in memory, it gets
     one of their values."""
     shape, stride = spec.shape, spec.tensor.stride
     if stride is None:
-        return found
-    if not found.numel():
+        return tensor
+    if not tensor.numel():
         return torch.empty_strided(shape, stride, dtype=spec.dtype)
     steps = list(zip(shape, stride, strict=True))
     extent = 1 + sum((size - 1) * step for size, step in steps)
@@ -581,7 +581,7 @@ def _laid_out(found: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     apart = tuple(slice(None) if step else slice(1) for _, step in steps)
     sizes = [size if step else 1 for size, step in steps]
     if extent < math.prod(sizes):
-        memory.copy_(found.flatten()[:extent])
+        memory.copy_(tensor.flatten()[:extent])
     else:
-        memory.as_strided(sizes, stride).copy_(found[apart])
+        memory.as_strided(sizes, stride).copy_(tensor[apart])
     return memory.as_strided(shape, stride)

@@ -216,12 +216,12 @@ def _operator(op: str) -> torch._ops.OpOverload:
     namespace, _, rest = op.partition(".")
     name, _, overload = rest.partition(".")
     try:
-        found = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+        operator = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
     except (AttributeError, RuntimeError) as error:
         raise NotCallable(f"unknown-operator: torch {torch.__version__} has no {op}") from error
-    if not isinstance(found, torch._ops.OpOverload):
+    if not isinstance(operator, torch._ops.OpOverload):
         raise NotCallable(f"unknown-operator: {op} is no operator of torch {torch.__version__}")
-    return found
+    return operator
 
 
 def _functional(operator: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
@@ -231,11 +231,11 @@ def _functional(operator: torch._ops.OpOverload) -> torch._ops.OpOverload | None
     if not name.endswith("_") or name.endswith("__"):
         return None
     packet = getattr(getattr(torch.ops, namespace), name[:-1], None)
-    found = getattr(packet, operator._overloadname, None)
+    functional = getattr(packet, operator._overloadname, None)
     own = [argument.name for argument in operator._schema.arguments]
-    if found is None or [argument.name for argument in found._schema.arguments] != own:
+    if functional is None or [argument.name for argument in functional._schema.arguments] != own:
         return None
-    return found
+    return functional
 
 
 def _bound(problem: Problem, operator: torch._ops.OpOverload) -> dict[str, Any]:
@@ -246,10 +246,10 @@ def _bound(problem: Problem, operator: torch._ops.OpOverload) -> dict[str, Any]:
     positional = [argument.name for argument in schema.arguments if not argument.kwarg_only]
     if len(args) > len(positional) or not set(kwargs) <= set(names):
         raise NotCallable(f"unknown-operator: {problem.args} do not fit {schema}")
-    found = dict(zip(positional, args, strict=False)) | kwargs
-    if "sparse" in str(found.get("layout")):
-        raise NotCallable(f"sparse: a result of layout {found['layout']}")
-    return {name: value for name, value in found.items() if name not in _PLACES}
+    bound = dict(zip(positional, args, strict=False)) | kwargs
+    if "sparse" in str(bound.get("layout")):
+        raise NotCallable(f"sparse: a result of layout {bound['layout']}")
+    return {name: value for name, value in bound.items() if name not in _PLACES}
 
 
 def _constant(name: str, leaf: Any) -> Any:
@@ -257,9 +257,9 @@ def _constant(name: str, leaf: Any) -> Any:
     match leaf:
         case argument_values.Name(path):
             known_as = argument_values.DTYPES.get(path) or path.rpartition(".")[2]
-            if (found := getattr(torch, known_as, None)) is None:
+            if (constant := getattr(torch, known_as, None)) is None:
                 raise NotCallable(f"unknown-operator: argument {name}: torch has no {path}")
-            return found
+            return constant
         case argument_values.Device():
             return torch.device("cpu")
         case str() if name == "dtype" and leaf in argument_values.DTYPES:

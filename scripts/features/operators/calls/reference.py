@@ -39,11 +39,11 @@ def make(call: Call, seed: int, folder: Path) -> dict[str, Any]:
     criterion. `bytes`: size of inputs and outputs. `flops`: floating-point operations, as PyTorch counts them for
     products and convolutions; None for other operators. Raises NotCallable.
     """
-    made = make_inputs.make(call, seed)
-    stored = {str(i): convert.to_numpy(tensor) for i, tensor in enumerate(made)}
+    inputs = make_inputs.make(call, seed)
+    stored = {str(i): convert.to_numpy(tensor) for i, tensor in enumerate(inputs)}
     folder.mkdir(parents=True, exist_ok=True)
     tensors.save_npz(folder / INPUTS, stored)
-    eager = observe(call, made)
+    eager = observe(call, inputs)
     tensors.save_npz(folder / GOLDEN, arrays(eager))
     tensors.Signature(
         model=call.problem.name,
@@ -59,7 +59,7 @@ def make(call: Call, seed: int, folder: Path) -> dict[str, Any]:
         rmse_vs_fp64=None if eager.fp64 is None else torch_same.rmse(eager.golden, eager.fp64),
         deterministic=eager.deterministic,
     ).write(folder / SIGNATURE)
-    weak, weak_backendbench = weak_answers(call, made, eager)
+    weak, weak_backendbench = weak_answers(call, inputs, eager)
     return {
         "marks": list(marks(eager.golden)),
         "weak": weak,
@@ -82,15 +82,15 @@ def observe(call: Call, inputs: Sequence[torch.Tensor]) -> Expected:
     """
     with torch.no_grad():
         try:
-            found = call(*inputs)
+            outputs = call(*inputs)
         except RuntimeError as error:
             # Kernels that lack a dtype raise a plain RuntimeError with this text.
             if isinstance(error, NotImplementedError) or "expected scalar type" in str(error):
                 raise NotCallable(f"no-kernel: {str(error).splitlines()[0]}") from error
             raise
-        types = _types(found)
-        eager = [convert.to_numpy(tensor) for tensor in found]
-        del found
+        types = _types(outputs)
+        eager = [convert.to_numpy(tensor) for tensor in outputs]
+        del outputs
         again = [convert.to_numpy(tensor) for tensor in call(*inputs)]
     dtypes = [kind.dtype for kind in types]
     same = torch_same.compare(again, eager, None, torch_same.Tolerance(0.0), dtypes)
@@ -104,29 +104,29 @@ def observe(call: Call, inputs: Sequence[torch.Tensor]) -> Expected:
     )
 
 
-def _types(found: Sequence[torch.Tensor]) -> tuple[tensors.TensorType, ...]:
+def _types(outputs: Sequence[torch.Tensor]) -> tuple[tensors.TensorType, ...]:
     """Return the types of results. Raises NotCallable if a stage cannot store a result, or if there
     is nothing to compare."""
-    if not found:
+    if not outputs:
         raise NotCallable("no-tensor-result: the operator returned no tensor")
-    for tensor in found:
+    for tensor in outputs:
         if tensor.layout is not torch.strided:
             raise NotCallable(f"sparse: a result of layout {tensor.layout}")
         if str(tensor.dtype).removeprefix("torch.") not in tensors.DTYPES:
             raise NotCallable(f"dtype: a result of {tensor.dtype}, which no module returns")
-    if not any(tensor.numel() for tensor in found):
+    if not any(tensor.numel() for tensor in outputs):
         raise NotCallable("empty-result: no result has a value")
-    return tuple(convert.tensor_type(f"output {i}", t) for i, t in enumerate(found))
+    return tuple(convert.tensor_type(f"output {i}", t) for i, t in enumerate(outputs))
 
 
 def _in_float64(call: Call, inputs: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
     wide = [t.double() if t.is_floating_point() else t for t in inputs]
     try:
         with torch.no_grad():
-            found = Call(call.problem.with_float_dtype("f64"))(*wide)
+            outputs = Call(call.problem.with_float_dtype("f64"))(*wide)
     except (NotCallable, RuntimeError, TypeError, ValueError):
         return None
-    return [convert.to_numpy(tensor) for tensor in found]
+    return [convert.to_numpy(tensor) for tensor in outputs]
 
 
 def arrays(eager: Expected) -> dict[str, np.ndarray]:
@@ -139,12 +139,12 @@ def marks(results: Answer) -> tuple[str, ...]:
     """Return the marks of results: NaN values, infinities, or only constant results."""
     floats = [array for array in results if array.dtype.kind == "f"]
     constant = all(array.size == 0 or (array == array.flat[0]).all() for array in results)
-    found = {
+    is_marked = {
         "nan": any(np.isnan(array).any() for array in floats),
         "infinite": any(np.isinf(array).any() for array in floats),
         "constant": any(array.size > 1 for array in results) and constant,
     }
-    return tuple(name for name, holds in found.items() if holds)
+    return tuple(name for name, holds in is_marked.items() if holds)
 
 
 def weak_answers(

@@ -101,11 +101,11 @@ def read(path: Path, mapping: Path | None = None) -> tuple[list[Problem], list[s
 
 def _read_mapping(path: Path) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the source models by (operator, arguments), in the order of the file."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    mapping: dict[tuple[str, str], dict[str, None]] = {}
     for row in _rows(path, _MAPPING_COLUMNS):
         key = str(row["operator name"]), str(row["args"])
-        found.setdefault(key, {})[str(row["used in model"])] = None
-    return {key: tuple(models) for key, models in found.items()}
+        mapping.setdefault(key, {})[str(row["used in model"])] = None
+    return {key: tuple(models) for key, models in mapping.items()}
 
 
 def _rows(path: Path, wanted: Iterable[str]) -> list[Row]:

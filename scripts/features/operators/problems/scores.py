@@ -34,13 +34,13 @@ def judged(outputs: Sequence[np.ndarray], expected: Expected) -> dict[str, Any]:
     no value can be compared. A relative error is that of a value other than 0."""
     golden = list(expected.golden)
     dtypes = [kind.dtype for kind in expected.types]
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "backendbench_correct": is_correct(outputs, golden, dtypes),
         "max_abs_error": None,
         "max_rel_error": None,
     }
     if [np.shape(output) for output in outputs] != [array.shape for array in golden]:
-        return found
+        return facts
     for got, want in zip(outputs, golden, strict=True):
         exact = want.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -50,8 +50,8 @@ def judged(outputs: Sequence[np.ndarray], expected: Expected) -> dict[str, Any]:
         relative = error[compared] / np.abs(exact[compared])
         for key, errors in (("max_abs_error", error[finite]), ("max_rel_error", relative)):
             if errors.size:
-                found[key] = max(found[key] or 0.0, float(errors.max()))
-    return found
+                facts[key] = max(facts[key] or 0.0, float(errors.max()))
+    return facts
 
 
 @dataclass(frozen=True)

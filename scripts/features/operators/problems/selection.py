@@ -32,7 +32,7 @@ class Selection:
 def select(problems: Iterable[Problem], wanted: Selection) -> list[Problem]:
     """Return the problems that `wanted` selects, in the given order. Equal problems are merged,
     including those that a new dtype makes equal."""
-    found = [
+    selected = [
         problem
         for problem in problems
         if _is_kind(problem, wanted.select)
@@ -40,14 +40,14 @@ def select(problems: Iterable[Problem], wanted: Selection) -> list[Problem]:
         and _matches(problem.models, wanted.source_models)
     ]
     if wanted.dtype:
-        found = [problem.with_float_dtype(wanted.dtype) for problem in found]
-    found = list(merged(found))
+        selected = [problem.with_float_dtype(wanted.dtype) for problem in selected]
+    selected = list(merged(selected))
     if wanted.max_elements is not None:
-        found = [problem for problem in found if problem.elements <= wanted.max_elements]
+        selected = [problem for problem in selected if problem.elements <= wanted.max_elements]
     if wanted.smallest is None and wanted.largest is None:
-        return found
-    kept = _extremes(found, wanted.smallest or 0, wanted.largest or 0)
-    return [problem for problem in found if problem.uuid in kept]
+        return selected
+    kept = _extremes(selected, wanted.smallest or 0, wanted.largest or 0)
+    return [problem for problem in selected if problem.uuid in kept]
 
 
 def _is_kind(problem: Problem, kind: str) -> bool:

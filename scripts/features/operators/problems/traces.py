@@ -39,21 +39,21 @@ def _problems(path: Path, lines: Iterable[str]) -> Iterator[Problem]:
     op = ""
     for number, line in enumerate(lines, 1):
         where = f"{path}:{number}"
-        if found := _OPERATOR.match(line):
-            op = RENAMED.get(found[1], found[1])
+        if match := _OPERATOR.match(line):
+            op = RENAMED.get(match[1], match[1])
             if not _OPERATOR_NAME.fullmatch(op):
                 raise TraceError(
                     f"{where}: operator {op!r}, expected a name such as aten.add.Tensor"
                 )
-        elif found := _COUNT.match(line):
+        elif match := _COUNT.match(line):
             if not op:
                 raise TraceError(f"{where}: a count before the first 'Operator: …'")
-            args = line[found.end() :].strip()
+            args = line[match.end() :].strip()
             try:
                 read_arguments(args)
             except ArgumentsError as error:
                 raise TraceError(f"{where}: arguments of {op}: {error}") from error
-            count = int(found[1])
+            count = int(match[1])
             yield Problem(op, args, count, models=(path.stem,), calls=(count,))
         elif line.strip():
             raise TraceError(

@@ -96,16 +96,16 @@ def best_path(target: str) -> str:
 
 def scored(table: Table) -> list[Scored]:
     """Return the scores of everything that ran here, in the order of the table; eager is the base."""
-    found = []
+    scored_columns = []
     for target in table.targets:
         columns = [column for column in table.paths_of(target) if column in table.ran]
-        found += [_scored(column.label, table.by_problem([column])) for column in columns]
+        scored_columns += [_scored(column.label, table.by_problem([column])) for column in columns]
         if len(columns) > 1:
-            found.append(_scored(best_path(target), table.by_problem(columns)))
+            scored_columns.append(_scored(best_path(target), table.by_problem(columns)))
     for column in table.baselines:
         if any(row.is_verified and row.runtime != "eager" for row in table.of_column[column]):
-            found.append(_scored(column.label, table.by_problem([column])))
-    return found
+            scored_columns.append(_scored(column.label, table.by_problem([column])))
+    return scored_columns
 
 
 def _scored(label: str, problems: Sequence[Sequence[Row]]) -> Scored:
@@ -113,7 +113,7 @@ def _scored(label: str, problems: Sequence[Sequence[Row]]) -> Scored:
     strong = [rows for rows in problems if not rows[0].problem.weak]
     theirs = [_best(rows, lambda row: row.is_correct) for rows in included]
     ours = [_best(rows, lambda row: row.is_verified) for rows in strong]
-    return Scored(label, *(scores.of(found) if found else None for found in (theirs, ours)))
+    return Scored(label, *(scores.of(results) if results else None for results in (theirs, ours)))
 
 
 def _best(rows: Sequence[Row], correct: Callable[[Row], bool]) -> Result:
@@ -183,12 +183,12 @@ def fixes(table: Table) -> list[Fix]:
             groups[key].append(row)
             for model in row.problem.calls:
                 reasons[model, row.column].add(key)
-    found = []
+    to_fix = []
     for key, rows in groups.items():
         blocked = [row for row in rows if (row.problem.name, row.column.target) not in passing]
         alone = [model_on for model_on, keys in reasons.items() if keys == {key}]
-        found.append(Fix(rows, _distinct(blocked), alone))
-    return sorted(found, key=lambda fix: (-fix.calls, -len(fix.alone), -len(fix.problems)))
+        to_fix.append(Fix(rows, _distinct(blocked), alone))
+    return sorted(to_fix, key=lambda fix: (-fix.calls, -len(fix.alone), -len(fix.problems)))
 
 
 def _distinct(rows: Iterable[Row]) -> list[Problem]:
@@ -229,7 +229,7 @@ class ModelTime:
 def model_times(table: Table, target: str) -> list[ModelTime]:
     """Return the times of all models whose calls are known, which traces record: calls × latency.
     `target`: the one with the lowering paths that eager is compared with."""
-    found: dict[str, ModelTime] = {}
+    by_model: dict[str, ModelTime] = {}
     for rows in table.by_problem([*table.paths_of(target), *table.baselines]):
         op = rows[0].problem.op
         eager = next((r.latency_ms for r in rows if r.runtime == "eager" and r.latency_ms), None)
@@ -237,7 +237,7 @@ def model_times(table: Table, target: str) -> list[ModelTime]:
         for model, calls in rows[0].problem.calls.items():
             if calls is None:
                 continue
-            of_model = found.setdefault(model, ModelTime(model))
+            of_model = by_model.setdefault(model, ModelTime(model))
             of_model.calls += calls
             if eager is not None:
                 time = of_model.by_operator.setdefault(op, OperatorTime(op))
@@ -245,4 +245,4 @@ def model_times(table: Table, target: str) -> list[ModelTime]:
                 time.eager_ms += calls * eager
                 time.best_ms += calls * (best or eager)
                 time.unverified += 0 if best else calls
-    return [of_model for of_model in found.values() if of_model.by_operator]
+    return [of_model for of_model in by_model.values() if of_model.by_operator]

@@ -42,7 +42,7 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
         dataset = record.data["dataset"]
         if dataset is None or dataset["included_in_benchmark"]:
             columns.setdefault(records_file.column(record.data).label, []).append(record)
-    ran = {name: found for name, found in columns.items() if any(map(_has_run, found))}
+    ran = {name: rows for name, rows in columns.items() if any(map(_has_run, rows))}
     if left := [name for name in columns if name not in ran]:
         export.note(f"left out, nothing was run: {', '.join(left)}")
     if not ran:
@@ -53,10 +53,10 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
         if record["runtime"] == "eager" and record.data["latency"]
     }
     files: dict[str, str] = {}
-    for name, found in (ran | _best(ran)).items():
+    for name, rows in (ran | _best(ran)).items():
         folder = name.replace("/", "-")
-        made = _files(name, found, eager_ms, args.p)
-        files |= {f"{folder}/{file}": text for file, text in made.items()}
+        written = _files(name, rows, eager_ms, args.p)
+        files |= {f"{folder}/{file}": text for file, text in written.items()}
     return files
 
 
@@ -67,9 +67,9 @@ def _has_run(record: OperatorRecord) -> bool:
 def _best(columns: dict[str, list[OperatorRecord]]) -> dict[str, list[OperatorRecord]]:
     """The fastest correct record of each problem, by target: of targets with several paths."""
     by_target: dict[str, list[list[OperatorRecord]]] = {}
-    for name, found in columns.items():
+    for name, records in columns.items():
         if "/" in name:
-            by_target.setdefault(name.partition("/")[2], []).append(found)
+            by_target.setdefault(name.partition("/")[2], []).append(records)
 
     def goodness(record: OperatorRecord) -> tuple[bool, float]:
         return _is_correct(record), _speedup(record) or 0.0
@@ -193,14 +193,14 @@ def _of_operator(op: str, correctness: Sequence[Test], performance: Sequence[Tes
     }
 
 
-def _overall(name: str, found: Scores, performance: Sequence[Test]) -> str:
+def _overall(name: str, scores: Scores, performance: Sequence[Test]) -> str:
     """OVERALL_SUMMARY.md. Its correctness is that of main.py: the share of fully correct operators."""
     speedups: dict[str, list[float]] = {}
     for test in performance:
         speedups.setdefault(test["op_name"], []).append(test["speedup"] or 1.0)
     rows = [
-        (op := of.op.partition(".")[2], of.correctness, statistics.fmean(speedups[op]))
-        for of in found.operators
+        (op := operator.op.partition(".")[2], operator.correctness, statistics.fmean(speedups[op]))
+        for operator in scores.operators
     ]
     rows.sort(key=lambda row: -row[2])
     return "\n".join(
@@ -211,13 +211,13 @@ def _overall(name: str, found: Scores, performance: Sequence[Test]) -> str:
             "## Results\n",
             "| Metric | Value |",
             "|--------|-------|",
-            f"| Correctness Score | {found.fully_correct:.2f} |",
-            f"| Performance Score (geomean speedup) | {found.performance:.2f} |",
-            f"| Perf@{found.p} Score | {found.perf_at_p:.2f} |\n",
+            f"| Correctness Score | {scores.fully_correct:.2f} |",
+            f"| Performance Score (geomean speedup) | {scores.performance:.2f} |",
+            f"| Perf@{scores.p} Score | {scores.perf_at_p:.2f} |\n",
             "### Metric Descriptions\n",
             "- **Correctness Score**: share of the operators all of whose tests are correct",
             "- **Performance Score**: Geometric mean speedup over all operators",
-            f"- **Perf@{found.p} Score**: Rate of correct samples with a speedup greater than {found.p}\n",
+            f"- **Perf@{scores.p} Score**: Rate of correct samples with a speedup greater than {scores.p}\n",
             "## Output Files\n",
             "- `full_results.json`: Complete test results for all operators",
             "- `operator_summary.csv`: Operator-level summary statistics",

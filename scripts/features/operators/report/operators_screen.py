@@ -30,43 +30,45 @@ class Screen:
         yield Text("; ".join(self.table.provenance.where), style="dim")
         yield Text()
         yield self._paths()
-        if found := analysis.fixes(self.table):
+        if fixes := analysis.fixes(self.table):
             yield Text()
             yield Text("What to fix first", style="bold")
             yield Text()
             width = max(options.max_width, 40) - 2
-            for fix in found[:FIXES]:
+            for fix in fixes[:FIXES]:
                 yield Text(_counted(fix))
                 detail = textwrap.shorten(fix.detail, width, placeholder=" …")
                 yield Text(f"  {detail}", style="dim")
 
     def _paths(self) -> RichTable:
         """Return pass rates and BackendBench's scores, by lowering path and for the best path."""
-        scored = {one.label: one for one in analysis.scored(self.table)}
+        scored = {
+            scored_column.label: scored_column for scored_column in analysis.scored(self.table)
+        }
         shown = plain_table()
         shown.add_column("")
         for name in ("pass", "correctness", "performance", "perf@1"):
             shown.add_column(name, justify="right")
         for target in self.table.targets:
-            found = analysis.rates(self.table, target)
-            labels = [column.label for column in found.columns]
-            rates = [*found.all.by_column]
+            target_rates = analysis.rates(self.table, target)
+            labels = [column.label for column in target_rates.columns]
+            rates = [*target_rates.all.by_column]
             if len(labels) > 1:
                 labels.append(analysis.best_path(target))
-                rates.append(found.all.best)
+                rates.append(target_rates.all.best)
             for label, rate in zip(labels, rates, strict=True):
                 passed = f"{rate.passed:,} of {rate.of:,}"
                 shown.add_row(label, passed, *_score(scored.pop(label, None)))
-        for label, one in scored.items():
-            shown.add_row(label, "", *_score(one))
+        for label, scored_column in scored.items():
+            shown.add_row(label, "", *_score(scored_column))
         return shown
 
 
-def _score(one: Scored | None) -> list[str]:
-    if one is None or one.theirs is None:
+def _score(scored: Scored | None) -> list[str]:
+    if scored is None or scored.theirs is None:
         return [wording.NOT_IN_MATRIX] * 3
-    of = one.theirs
-    return [f"{of.correctness:.1%}", f"{of.performance:.3f}", f"{of.perf_at_p:.1%}"]
+    scores = scored.theirs
+    return [f"{scores.correctness:.1%}", f"{scores.performance:.3f}", f"{scores.perf_at_p:.1%}"]
 
 
 def _counted(fix: Fix) -> str:

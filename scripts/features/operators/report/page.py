@@ -48,10 +48,10 @@ def page(table: Table, source: Mapping[str, Any]) -> str:
     """Return the whole page as Markdown. `source`: what select_operators says of the selection."""
     if not table.rows:
         return "# Operators\n\nNo problem is selected.\n"
-    found = analysis.fixes(table)
+    fixes = analysis.fixes(table)
     sections = {
         "Scores": _scores(table),
-        "What to fix first": _fixes(found),
+        "What to fix first": _fixes(fixes),
         "Where the fault is": _faults(table),
         "Operators": "\n".join(_rates(table, target) for target in table.targets),
         "On no path": "\n".join(_blocked(table)),
@@ -86,29 +86,29 @@ def _source(source: Mapping[str, Any]) -> str:
 
 
 def _scores(table: Table) -> str:
-    found = analysis.scored(table)
-    if not found:
+    scored = analysis.scored(table)
+    if not scored:
         return ""
     names = ("problems", "correctness", "fully correct", "performance", "perf@1")
     head = ["", *names, *(f"ours: {name}" for name in names)]
-    rows = [[text(one.label), *_score(one.theirs), *_score(one.ours)] for one in found]
+    rows = [[text(column.label), *_score(column.theirs), *_score(column.ours)] for column in scored]
     return f"{SCORES}\n{markdown.table(head, rows, right=range(1, len(head)))}"
 
 
-def _score(of: Scores | None) -> list[str]:
-    if of is None:
+def _score(scores: Scores | None) -> list[str]:
+    if scores is None:
         return [wording.NOT_IN_MATRIX] * 5
-    problems = sum(operator.problems for operator in of.operators)
-    shares = (f"{share:.1%}" for share in (of.correctness, of.fully_correct))
-    return [f"{problems:,}", *shares, f"{of.performance:.3f}", f"{of.perf_at_p:.1%}"]
+    problems = sum(operator.problems for operator in scores.operators)
+    shares = (f"{share:.1%}" for share in (scores.correctness, scores.fully_correct))
+    return [f"{problems:,}", *shares, f"{scores.performance:.3f}", f"{scores.perf_at_p:.1%}"]
 
 
-def _fixes(found: Sequence[Fix]) -> str:
-    if not found:
+def _fixes(fixes: Sequence[Fix]) -> str:
+    if not fixes:
         return ""
     head = ["calls", "on no path", "problems", "operators", "models", "fault", "stage", "reason", "detail", "where"]  # fmt: skip
-    rows = [_fix(fix) for fix in found[:MOST]]
-    more = _more(len(found), MOST, "failures")
+    rows = [_fix(fix) for fix in fixes[:MOST]]
+    more = _more(len(fixes), MOST, "failures")
     return f"{FIXES}\n{markdown.table(head, rows, right=range(3))}{more}"
 
 
@@ -151,21 +151,28 @@ def _faults(table: Table) -> str:
 
 
 def _rates(table: Table, target: str) -> str:
-    found = analysis.rates(table, target)
-    what = "verified" if found.has_run else "compiled (not run: there is no such device)"
-    head = ["operator", "calls", *(text(column.name) for column in found.columns), "best path"]
+    rates = analysis.rates(table, target)
+    what = "verified" if rates.has_run else "compiled (not run: there is no such device)"
+    head = ["operator", "calls", *(text(column.name) for column in rates.columns), "best path"]
     rows = [
-        [text(of.op), f"{of.calls:,}", *map(_rate, of.by_column), _rate(of.best)]
-        for of in found.operators
-        if of.fails
+        [
+            text(operator.op),
+            f"{operator.calls:,}",
+            *map(_rate, operator.by_column),
+            _rate(operator.best),
+        ]
+        for operator in rates.operators
+        if operator.fails
     ]
-    rows.append(["all", f"{found.all.calls:,}", *map(_rate, found.all.by_column), _rate(found.all.best)])  # fmt: skip
+    rows.append(["all", f"{rates.all.calls:,}", *map(_rate, rates.all.by_column), _rate(rates.all.best)])  # fmt: skip
     shown = markdown.table(head, rows, right=range(1, len(head)))
-    return f"### {text(target)}: {what}\n\n{shown}{_passing(found)}"
+    return f"### {text(target)}: {what}\n\n{shown}{_passing(rates)}"
 
 
-def _passing(found: Rates) -> str:
-    names = [f"{of.op} ({of.best.of})" for of in found.operators if not of.fails]
+def _passing(rates: Rates) -> str:
+    names = [
+        f"{operator.op} ({operator.best.of})" for operator in rates.operators if not operator.fails
+    ]
     if not names:
         return ""
     return f"\nAll problems of these operators pass on every path: {text(', '.join(names))}.\n"
@@ -185,13 +192,13 @@ def blocked(table: Table, target: str, most: int) -> str:
     """Return the table of the problems that pass on no lowering path of a target, with the reasons. Those with the most
     calls are first. If there are more than `most`, a note says how many. "" if there are none."""
     problems = table.by_problem(table.paths_of(target))
-    found = [rows for rows in problems if not any(map(table.passes, rows))]
-    found.sort(key=lambda rows: (-rows[0].problem.count, rows[0].problem.op))
-    if not found:
+    failing = [rows for rows in problems if not any(map(table.passes, rows))]
+    failing.sort(key=lambda rows: (-rows[0].problem.count, rows[0].problem.op))
+    if not failing:
         return ""
     head = ["operator", "arguments", "calls", "fault", "why"]
-    shown = markdown.table(head, map(_blocked_row, found[:most]), right=[2])
-    return shown + _more(len(found), most, "problems")
+    shown = markdown.table(head, map(_blocked_row, failing[:most]), right=[2])
+    return shown + _more(len(failing), most, "problems")
 
 
 def _blocked_row(rows: Sequence[Row]) -> list[str]:
@@ -207,8 +214,8 @@ def _blocked_row(rows: Sequence[Row]) -> list[str]:
         if detail := same_failure.readable(same[0].detail):
             why += f"{text(same[0].reason)}: {code(detail, DETAIL_CHARS)}"
         whys.append(why)
-    found = ", ".join(dict.fromkeys(row.fault or row.status for row in rows))
-    return [text(problem.op), code(problem.args, ARGUMENT_CHARS), f"{problem.count:,}", found, "<br>".join(whys)]  # fmt: skip
+    faults = ", ".join(dict.fromkeys(row.fault or row.status for row in rows))
+    return [text(problem.op), code(problem.args, ARGUMENT_CHARS), f"{problem.count:,}", faults, "<br>".join(whys)]  # fmt: skip
 
 
 def _more(count: int, most: int, what: str) -> str:
@@ -218,30 +225,30 @@ def _more(count: int, most: int, what: str) -> str:
 
 def _times(table: Table) -> Iterator[str]:
     for target in table.targets:
-        if found := analysis.model_times(table, target):
+        if times := analysis.model_times(table, target):
             yield TIMES.format(target=text(target))
-            yield from map(_time, found)
+            yield from map(_time, times)
             return
 
 
-def _time(of: ModelTime) -> str:
-    eager_ms = of.total("eager_ms")
+def _time(model: ModelTime) -> str:
+    eager_ms = model.total("eager_ms")
     head = ["operator", "calls", "eager, ms", "share", "best path, ms", "calls without a path"]
     rows = [
         [
-            text(one.op),
-            f"{one.calls:,}",
-            wording.milliseconds(one.eager_ms),
-            f"{one.eager_ms / eager_ms:.0%}",
-            wording.milliseconds(one.best_ms),
-            f"{one.unverified:,}" if one.unverified else "",
+            text(operator.op),
+            f"{operator.calls:,}",
+            wording.milliseconds(operator.eager_ms),
+            f"{operator.eager_ms / eager_ms:.0%}",
+            wording.milliseconds(operator.best_ms),
+            f"{operator.unverified:,}" if operator.unverified else "",
         ]
-        for one in of.operators[:MOST_OPERATORS]
+        for operator in model.operators[:MOST_OPERATORS]
     ]
     shown = markdown.table(head, rows, right=range(1, len(head)))
-    best, timed = wording.milliseconds(of.total("best_ms")), of.total("calls")
+    best, timed = wording.milliseconds(model.total("best_ms")), model.total("calls")
     sums = f"{wording.milliseconds(eager_ms)} ms in eager mode, {best} ms by the best paths"
-    return f"### {text(of.model)}\n\n{timed:,} of {of.calls:,} calls were timed: {sums}.\n\n{shown}"
+    return f"### {text(model.model)}\n\n{timed:,} of {model.calls:,} calls were timed: {sums}.\n\n{shown}"
 
 
 def _weak(table: Table) -> str:
@@ -266,9 +273,9 @@ def _weak(table: Table) -> str:
 
 
 def _measured_with(table: Table) -> str:
-    of = table.provenance
-    lines = [*of.where, *of.with_what]
-    for kind, entries in of.entries.items():
+    provenance = table.provenance
+    lines = [*provenance.where, *provenance.with_what]
+    for kind, entries in provenance.entries.items():
         lines += [f"{kind}: {name}: {'; '.join(shown)}" for name, shown in entries.items()]
-    lines += [f"measured {of.when}"] if of.when else []
+    lines += [f"measured {provenance.when}"] if provenance.when else []
     return "".join(f"- {text(line)}\n" for line in lines)

@@ -24,7 +24,7 @@ def operators(source: Source) -> dict[str, Any] | None:
     return {
         "title": page.title(table),
         "targets": [_rates(table, target) for target in table.targets],
-        "fixes": [_fix(one) for one in analysis.fixes(table)[:MOST_FIXES]],
+        "fixes": [_fix(fix) for fix in analysis.fixes(table)[:MOST_FIXES]],
         "speedups": [
             [row.problem.op, wording.path(row.column), row.speedup]
             for row in table.rows
@@ -34,14 +34,18 @@ def operators(source: Source) -> dict[str, Any] | None:
 
 
 def _rates(table: Table, target: str) -> dict[str, Any]:
-    found = analysis.rates(table, target)
+    rates = analysis.rates(table, target)
     return {
         "target": target,
-        "ran": found.has_run,
-        "columns": [column.name for column in found.columns],
+        "ran": rates.has_run,
+        "columns": [column.name for column in rates.columns],
         "operators": [
-            [of.op, of.calls, [[one.passed, one.of] for one in (*of.by_column, of.best)]]
-            for of in (found.all, *found.operators)
+            [
+                operator.op,
+                operator.calls,
+                [[rate.passed, rate.of] for rate in (*operator.by_column, operator.best)],
+            ]
+            for operator in (rates.all, *rates.operators)
         ],
     }
 

@@ -86,15 +86,15 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
                 stage, group = matrix.timed(cell)
                 row = replace(row, group=str(group), timed=ends(stage.name, group))
             rows[str(cell)] = row
-    found = []
+    records = []
     for problem in problems:
         of_problem = [_record(root, problem, row, rows) for row in rows.values()]
         speedups.add_speedups(
             of_problem, lambda r: (r["experiment"]["precision"], *speedups.device_of(r))
         )
         _add_overhead(of_problem)
-        found += of_problem
-    return found
+        records += of_problem
+    return records
 
 
 def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]) -> Row:
@@ -130,7 +130,7 @@ def _code(modules: tuple[str, ...]) -> str:
 
 def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> Record:
     """Return the record of a problem in a row. `rows`: all rows of the batch by their cells."""
-    ends = [(stage, of[problem.name]) for stage, of in row.ends]
+    ends = [(stage, lines[problem.name]) for stage, lines in row.ends]
     chain = [end.outcome for _, end in ends]
     last, line = ends[-1][1], row.timed.get(problem.name)
     timing: GroupTiming | None = None
@@ -214,10 +214,10 @@ def _latency(
         verified = rows[timing.anchor].ends[-1][1][problem.name].result
         anchor = latency_section.anchor_text(timing.anchor, verified.get("versions", {}))
     group, member = f"{row.group}: {problem.name}", str(row.cell)
-    found = latency_section.of(timing, group, member, training.EVAL, None, 1, anchor)
-    ms = found["ms"]
+    latency = latency_section.of(timing, group, member, training.EVAL, None, 1, anchor)
+    ms = latency["ms"]
     moved, flops = reference.get("bytes"), reference.get("flops")
-    return found | {
+    return latency | {
         "gb_per_s": moved / ms * 1e-6 if moved else None,
         "gflop_per_s": flops / ms * 1e-6 if flops else None,
     }
@@ -225,14 +225,14 @@ def _latency(
 
 def _add_overhead(of_problem: Sequence[Record]) -> None:
     """Add whether eager's latency is mostly overhead, to all rows of a problem by their device."""
-    found: dict[str, bool] = {}
+    is_overhead: dict[str, bool] = {}
     for record in of_problem:
         run = record["run"]
         if record["experiment"]["runtime"] == "eager" and record["latency"] and run["host_overhead_ms"]:  # fmt: skip
             device = speedups.device_of(record)[0]
-            found[device] = record["latency"]["ms"] < OVERHEAD * run["host_overhead_ms"]
+            is_overhead[device] = record["latency"]["ms"] < OVERHEAD * run["host_overhead_ms"]
     for record in of_problem:
-        record["run"]["overhead_here"] = found.get(speedups.device_of(record)[0])
+        record["run"]["overhead_here"] = is_overhead.get(speedups.device_of(record)[0])
 
 
 def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> dict[str, Line]:
@@ -240,12 +240,12 @@ def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> 
     came to a problem, the outcome is that of the job. If the file is damaged, all outcomes are `damaged`."""
     job = outcome.read_or_damaged(root / stage.path(batch, STATUS))
     path = root / stage.path(batch, OUTCOMES)
-    found: dict[str, Line] = {}
+    lines: dict[str, Line] = {}
     damaged = ""
     # The file of a failed stage is empty.
     if job.status != outcome.DAMAGED and path.is_file() and path.stat().st_size > 0:
         try:
-            found = _whole(stage, path, problems if job.status == outcome.OK else ())
+            lines = _whole(stage, path, problems if job.status == outcome.OK else ())
         except (OSError, ValueError) as error:
             damaged = str(error)
     elif job.status == outcome.OK:
@@ -253,17 +253,17 @@ def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> 
     if damaged:
         reason = outcome.DAMAGED_FILE
         job = replace(job, status=outcome.DAMAGED, reason=reason, detail=damaged)
-    return {name: found.get(name) or Line(name, job) for name in problems}
+    return {name: lines.get(name) or Line(name, job) for name in problems}
 
 
 def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
     """Return the lines of a file. Raises OSError or ValueError if it is damaged."""
     if what := outcome.difference(path):
         raise ValueError(what)
-    found = outcomes.read(path)
-    if left := [name for name in wanted if name not in found]:
+    lines = outcomes.read(path)
+    if left := [name for name in wanted if name not in lines]:
         raise ValueError(f"{path}: no line of {left[0]}; the next run makes it again")
-    for line in found.values() if stage.measures else ():
+    for line in lines.values() if stage.measures else ():
         what = ""
         if "timing" in line.result:
             what = stage_files.problem(STAGES["time"], line.result["timing"])
@@ -272,4 +272,4 @@ def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
             what = what or stage_files.contradiction(line.result, line.outcome.status)
         if what:
             raise ValueError(f"{path}: {line.problem}: {what}; the next run makes it again")
-    return found
+    return lines

@@ -30,26 +30,26 @@ def read(path: Path) -> list[OperatorRecord]:
     """Return all records of a file. Raises BadRecords, naming file and line, if it is not one."""
     if not path.is_file():
         raise BadRecords(f"{path}: no such file; run `{COMMAND}`, or name another with --results")
-    found = []
+    records = []
     with path.open(encoding="utf-8", newline="\n") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                found.append(OperatorRecord(json.loads(line)))
-                name_of(found[-1].data)
+                records.append(OperatorRecord(json.loads(line)))
+                name_of(records[-1].data)
             except (KeyError, TypeError, ValueError) as error:
                 raise BadRecords(
                     f"{path}:{number}: not the record of an operator problem ({error!r});"
                     f" expected the operators.jsonl of `{COMMAND}`"
                 ) from error
-    return found
+    return records
 
 
 def column(record: Mapping[str, Any]) -> Column:
     """Return the lowering path and target of a record, or its baseline."""
-    of = record["experiment"]
-    if of["runtime"] == "iree":
-        return Column(of["frontend"], of["target"])
-    return Column(of["target"] or of["runtime"])
+    experiment = record["experiment"]
+    if experiment["runtime"] == "iree":
+        return Column(experiment["frontend"], experiment["target"])
+    return Column(experiment["target"] or experiment["runtime"])
 
 
 def name_of(record: Mapping[str, Any]) -> str:

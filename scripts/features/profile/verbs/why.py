@@ -30,9 +30,11 @@ def main() -> None:
         profiles = profile_files.read(args.results, args.cell)
     except (profile_files.NoProfile, ValueError) as error:
         exits.fail(str(error))
-    found = account(profiles)
+    accounted = account(profiles)
     if args.json:
-        first = worth_looking_at(found, profiles.iree["threads"])
-        print(json.dumps({"cell": str(profiles.cell), **asdict(found), "first": first}, indent=2))
+        first = worth_looking_at(accounted, profiles.iree["threads"])
+        print(
+            json.dumps({"cell": str(profiles.cell), **asdict(accounted), "first": first}, indent=2)
+        )
     else:
-        print(page(profiles, found))
+        print(page(profiles, accounted))

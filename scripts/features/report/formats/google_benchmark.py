@@ -107,10 +107,10 @@ def _entries(record: Record, common: dict) -> Iterator[dict]:
     calls = record.latency["calls"] // len(real)
     for index, time in enumerate(real):
         yield entry({"repetition_index": index, "threads": 1}, calls, time)
-    for name, unit, of in _STATISTICS if len(real) > 1 else ():
+    for name, unit, statistic in _STATISTICS if len(real) > 1 else ():
         # `iterations` is the number of repetitions, as in the library's files.
         own = {"threads": 1, "aggregate_name": name, "aggregate_unit": unit}
-        yield entry(own, len(real), of(real), f"_{name}")
+        yield entry(own, len(real), statistic(real), f"_{name}")
 
 
 def _cv(values: list[float]) -> float:

@@ -41,7 +41,7 @@ def main() -> None:
 
 def page(sets: Iterable[RowSet]) -> str:
     """The whole page, as Markdown."""
-    return "\n".join([INTRODUCTION, *(part for one in sets for part in _parts(one))])
+    return "\n".join([INTRODUCTION, *(part for each in sets for part in _parts(each))])
 
 
 def _parts(shown: RowSet) -> Iterator[str]:
@@ -49,8 +49,14 @@ def _parts(shown: RowSet) -> Iterator[str]:
     yield f"## {shown.csv.name}\n"
     yield f"{shown.about} Declared in `{shown.declared_in}`.\n"
     rows = [
-        (f"`{one.column}`", _type(one), one.unit, "yes" if one.varies else "", one.description)
-        for one in fields.columns(shown.described)
+        (
+            f"`{field.column}`",
+            _type(field),
+            field.unit,
+            "yes" if field.varies else "",
+            field.description,
+        )
+        for field in fields.columns(shown.described)
     ]
     yield _markdown(("column", "type", "unit", "varies", "what it is"), rows)
     if shown.name == "latency":
@@ -67,20 +73,20 @@ def fields_csv(sets: Iterable[RowSet]) -> str:
     for one_set in sets:
         lines.writerows(
             (
-                *(one_set.jsonl.name, one.path, one.column, _type(one).replace("`", "")),
-                ", ".join(["null"] * one.nullable + ["left out"] * one.optional),
-                *(one.unit, "yes" if one.varies else "", one.description),
+                *(one_set.jsonl.name, field.path, field.column, _type(field).replace("`", "")),
+                ", ".join(["null"] * field.nullable + ["left out"] * field.optional),
+                *(field.unit, "yes" if field.varies else "", field.description),
             )
-            for one in sorted(one_set.described, key=lambda one: one.path.partition(".")[0])
-            if one.path
+            for field in sorted(one_set.described, key=lambda field: field.path.partition(".")[0])
+            if field.path
         )
     return text.getvalue()
 
 
-def _type(one: Field) -> str:
+def _type(field: Field) -> str:
     """The kind of a field, or its values if they are a fixed set."""
-    allowed = schemas.values()[one.choices] if one.choices else one.checks.get("enum")
-    return ", ".join(f"`{value}`" for value in allowed if value) if allowed else one.kind.words
+    allowed = schemas.values()[field.choices] if field.choices else field.checks.get("enum")
+    return ", ".join(f"`{value}`" for value in allowed if value) if allowed else field.kind.words
 
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

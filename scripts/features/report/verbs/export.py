@@ -42,11 +42,11 @@ def main() -> None:
 def formats() -> dict[str, ModuleType]:
     """Every format by its name on the command line: the name of its module, with dashes."""
     names = (
-        f"{record_formats.__name__}.{one.name}"
-        for one in pkgutil.iter_modules(record_formats.__path__)
+        f"{record_formats.__name__}.{module.name}"
+        for module in pkgutil.iter_modules(record_formats.__path__)
     )
     modules = [*map(importlib.import_module, names), *feature.modules("format")]
-    named = {one.__name__.rpartition(".")[2].replace("_", "-"): one for one in modules}
+    named = {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in modules}
     return dict(sorted(named.items()))
 
 
@@ -70,12 +70,12 @@ def select(records: list[Record], cells: list[str], only: list[tuple[str, str]])
         if all(fnmatchcase(as_text(record[key]), glob) for key, glob in only)
     ]
     if not chosen:
-        asked = " ".join(f"--only '{key}={glob}'" for key, glob in only)
+        conditions = " ".join(f"--only '{key}={glob}'" for key, glob in only)
         there = ", ".join(
             sorted({as_text(r[key]) or "''" for r in of_cells for key, _ in only[:1]})
         )
         raise BadRecords(
-            f"nothing to export: no record matches {asked}; {only[0][0]} is one of: {there}"
+            f"nothing to export: no record matches {conditions}; {only[0][0]} is one of: {there}"
         )
     return chosen
 
@@ -95,7 +95,7 @@ def _placed(rendered: str | dict[str, str], args: argparse.Namespace, module: Mo
 
 def _arguments() -> tuple[argparse.Namespace, ModuleType]:
     """The options, including those of the chosen format. --help without a format shows those of all."""
-    found = formats()
+    by_name = formats()
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--format")
     chosen = first.parse_known_args()[0].format
@@ -104,7 +104,7 @@ def _arguments() -> tuple[argparse.Namespace, ModuleType]:
         allow_abbrev=False,
         conflict_handler="resolve",  # two formats may have an option of the same name
     )
-    parser.add_argument("--format", required=True, choices=list(found))
+    parser.add_argument("--format", required=True, choices=list(by_name))
     parser.add_argument(
         "--results",
         type=Path,
@@ -130,12 +130,12 @@ def _arguments() -> tuple[argparse.Namespace, ModuleType]:
         type=_seconds,
         help="when the run ended, seconds since the epoch (default: when --results was written)",
     )
-    for name, module in found.items():
+    for name, module in by_name.items():
         if chosen in (None, name):
             summary = (module.__doc__ or "").splitlines()[0]
             module.add_options(parser.add_argument_group(f"--format {name}", summary))
     args = parser.parse_args()
-    module = found[args.format]
+    module = by_name[args.format]
     args.results = args.results or getattr(module, "RESULTS", RESULTS)
     return args, module
 

@@ -44,21 +44,21 @@ def main() -> int:
     args = parser.parse_args()
     try:
         matrix = last_matrix(args.results)
-        found = failures(args.results, matrix)
+        failed = failures(args.results, matrix)
     except (OSError, ValueError) as error:
         exits.fail(str(error))
     wanted = [
-        o for o in found
+        o for o in failed
         if fnmatchcase(o.stage, args.stage) and fnmatchcase(o.status, args.status)
         and cell.selects(args.cell, *names(o))
     ]  # fmt: skip
-    listed = [(one, *remedy(args.results, matrix, one)) for one in wanted]
+    listed = [(ended, *remedy(args.results, matrix, ended)) for ended in wanted]
     if args.json:
         keys = ("stage", "cell", "status", "reason", "detail", "log", "fingerprint")
         described = [
-            {key: getattr(one, key) for key in keys}
-            | {"repeat": repeat(one), "remedy": name, "tried": tried}
-            for one, name, tried in listed
+            {key: getattr(ended, key) for key in keys}
+            | {"repeat": repeat(ended), "remedy": name, "tried": tried}
+            for ended, name, tried in listed
         ]
         print(json.dumps(described, indent=2))
     elif args.commands:
@@ -79,52 +79,52 @@ def _show(listed: list[tuple[Outcome, str, str]]) -> None:
     for shown in (bad, good):
         if shown is good and good:
             print("First errors of cells that a remedy has compiled:\n")
-        for one, _, tried in shown:
-            print(f"{one.stage} {one.cell}: {one.status} ({one.reason})")
-            print(f"    {one.detail}")
+        for ended, _, tried in shown:
+            print(f"{ended.stage} {ended.cell}: {ended.status} ({ended.reason})")
+            print(f"    {ended.detail}")
             if tried:
                 print(f"    remedies: {tried}")
-            print(f"    log:    {one.log}\n    repeat: {repeat(one)}\n")
+            print(f"    log:    {ended.log}\n    repeat: {repeat(ended)}\n")
     apart = f"; {len(good)} first errors of cells that a remedy has compiled" if good else ""
     print(f"{len(bad)} failed stages{apart}")
 
 
-def remedy(results: Path, matrix: Matrix | None, one: Outcome) -> tuple[str, str]:
+def remedy(results: Path, matrix: Matrix | None, ended: Outcome) -> tuple[str, str]:
     """Return the remedy that has made a failure good ("": none), and what was tried, in words; if the last run had any
     remedies for its cell."""
     nothing = "", ""
-    instead = next((s for s in stages.STAGES.values() if s.remedies == one.stage), None)
+    instead = next((s for s in stages.STAGES.values() if s.remedies == ended.stage), None)
     if instead is None:
         return nothing
     if matrix is not None:
-        of = Cell.parse(one.cell, Kind.IREE)
-        part = matrix.matrix_of(of.model)
-        target = part.target(of.model, of.frontend, of.target)
-        if not part.attempts(of.frontend, target):
+        cell = Cell.parse(ended.cell, Kind.IREE)
+        part = matrix.matrix_of(cell.model)
+        target = part.target(cell.model, cell.frontend, cell.target)
+        if not part.attempts(cell.frontend, target):
             return nothing
     try:
-        found = atomic.read_json(results.parent / instead.path(one.cell, REPORT))
-        return found["name"] or "", remedied.tried({"remedy": found}) or ""
+        report = atomic.read_json(results.parent / instead.path(ended.cell, REPORT))
+        return report["name"] or "", remedied.tried({"remedy": report}) or ""
     except (OSError, ValueError, LookupError, TypeError):  # not tried, or by another version
         return nothing
 
 
-def repeat(one: Outcome) -> str:
+def repeat(ended: Outcome) -> str:
     """Return the command of a stage, which writes all its files into another folder; "" if none was recorded.
 
     That of a member of a group is the command of the group. An environment is made in its usual place, because a failed
     one has left nothing there.
     """
-    if not one.command:
+    if not ended.command:
         return ""
-    own = f"results/{one.stage}/{_folder_of(one)}"
+    own = f"results/{ended.stage}/{_folder_of(ended)}"
 
     def moved(word: str, before: str) -> str:
         if before != TASKS and (word == own or word.startswith(f"{own}/")):
             return REPEATED + word.removeprefix("results")
         return word
 
-    words = shlex.split(one.command)
+    words = shlex.split(ended.command)
     command = shlex.join(map(moved, words, ["", *words]))
     folder = shlex.quote(REPEATED + own.removeprefix("results"))
     return f"mkdir -p {folder} && {command}"
@@ -144,68 +144,70 @@ def failures(results: Path, matrix: Matrix | None) -> list[Outcome]:
     models or targets that the configuration no longer has, and single attempts of remedies.
     """
     paths = sorted(results.glob("*/**/status.json"))
-    found = [(path, outcome.read_or_damaged(path)) for path in paths]
+    by_path = [(path, outcome.read_or_damaged(path)) for path in paths]
     for path in paths:
         for line in outcomes.read_if_whole(path.with_name(OUTCOMES)).values():
-            found += [(path, one) for one in (line.outcome, *_left(line))]
-        found += [(path, one) for one in group.outcomes(path.parent)]
+            by_path += [(path, ended) for ended in (line.outcome, *_left(line))]
+        by_path += [(path, ended) for ended in group.outcomes(path.parent)]
     wanted = None if matrix is None else _cells(matrix)
     return [
-        one
-        for path, one in found
-        if path.parent == results / one.stage / _folder_of(one)
-        and one.status in outcome.FAILED
-        and (wanted is None or _is_env(one, matrix) or (one.stage, _folder_of(one)) in wanted)
+        ended
+        for path, ended in by_path
+        if path.parent == results / ended.stage / _folder_of(ended)
+        and ended.status in outcome.FAILED
+        and (wanted is None or _is_env(ended, matrix) or (ended.stage, _folder_of(ended)) in wanted)
     ]
 
 
 def _left(line: Line) -> Iterator[Outcome]:
     """The outcomes of the rows that left the group in which a problem of a batch was timed."""
-    for member, of in line.result.get("timing", {}).get("members", {}).items():
-        if of["status"] != outcome.OK:
-            left = msgspec.convert(of, MemberTiming)
+    for member, timed in line.result.get("timing", {}).get("members", {}).items():
+        if timed["status"] != outcome.OK:
+            left = msgspec.convert(timed, MemberTiming)
             cell = f"{member}: {line.problem}"
             yield replace(group.member_outcome(member, left, line.outcome), cell=cell)
 
 
-def _is_env(one: Outcome, matrix: Matrix | None) -> bool:
+def _is_env(ended: Outcome, matrix: Matrix | None) -> bool:
     """Whether a failure is that of an environment of the last run: one of envs/, or of its toolchains."""
-    return one.stage == "env" and (matrix is None or toolchains.of(one.cell) in matrix.toolchains)
+    return ended.stage == "env" and (
+        matrix is None or toolchains.of(ended.cell) in matrix.toolchains
+    )
 
 
-def names(one: Outcome) -> list[str]:
+def names(ended: Outcome) -> list[str]:
     """The names that `--cell` is matched against: the cell of an outcome, and its row."""
-    kinds = [stage.kind for stage in stages.STAGES.values() if stage.folder == one.stage]
+    kinds = [stage.kind for stage in stages.STAGES.values() if stage.folder == ended.stage]
     if not kinds or Kind.GROUP in kinds:  # of a stage that no longer exists; a row, or no row's
-        return [one.cell]
-    return [one.cell, str(Cell.parse(_folder_of(one), *kinds).row)]
+        return [ended.cell]
+    return [ended.cell, str(Cell.parse(_folder_of(ended), *kinds).row)]
 
 
-def _folder_of(one: Outcome) -> str:
+def _folder_of(ended: Outcome) -> str:
     """Return the cell in whose folder an outcome is: its own, that of a problem's batch, or that of a row's group."""
-    log = Path(one.log)
+    log = Path(ended.log)
     if log.parent.name == group.MEMBERS:
         return "/".join(log.parts[2:-2])
-    return one.cell.partition(": ")[0]
+    return ended.cell.partition(": ")[0]
 
 
 def _cells(matrix: Matrix) -> set[tuple[str, str]]:
     """(stage, cell) of every stage of a matrix, as status files name them."""
-    found = {
-        (stage.folder, str(of))
+    cells = {
+        (stage.folder, str(cell))
         for stage in stages.STAGES.values()
         if stage.kind not in (Kind.ENV, Kind.GROUP)
         for part in matrix.matrices
-        for of in part.of_kind(stage.kind)
+        for cell in part.of_kind(stage.kind)
     }
     # What is dumped is a module, which all numbers of threads share.
     dumped = stages.STAGES["dump_iree"]
-    found |= {
-        (dumped.folder, str(of.to(dumped.kind)))
+    cells |= {
+        (dumped.folder, str(cell.to(dumped.kind)))
         for part in matrix.matrices
-        for of in part.of_kind(Kind.MODULE)
+        for cell in part.of_kind(Kind.MODULE)
     }
-    found |= {("time", str(of)) for part in matrix.matrices for of in part.groups()}
+    cells |= {("time", str(cell)) for part in matrix.matrices for cell in part.groups()}
     of_features = [row for rows in feature.rows() for row in rows.cells(matrix, Kind.IREE)]
     chains = [(*matrix.chain(row), matrix.timed(row)) for row in of_features]
-    return found | {(stage.folder, str(of)) for chain in chains for stage, of in chain}
+    return cells | {(stage.folder, str(cell)) for chain in chains for stage, cell in chain}

@@ -40,7 +40,7 @@ def main() -> None:
     if out.resolve() in {path.resolve() for path in args.results}:
         exits.fail(f"{out} is one of the files to merge; give another folder with -o")
     try:
-        read = {path: [one.data for one in results_file.read(path)] for path in args.results}
+        read = {path: [record.data for record in results_file.read(path)] for path in args.results}
     except BadRecords as error:
         exits.fail(str(error))
     merged, conflicts = merge(read, args.prefer)
@@ -79,7 +79,7 @@ def merge(
         for cell, rows in by_cell.items()
         if len({_own(record) for _, record in rows}) > 1
     ]
-    chosen = [_chosen([one for _, one in rows], prefer or FIRST) for rows in by_cell.values()]
+    chosen = [_chosen([row for _, row in rows], prefer or FIRST) for rows in by_cell.values()]
     speedups.add_speedups(chosen)
     return chosen, conflicts
 
@@ -107,5 +107,7 @@ def _described(record: Record) -> str:
     """How a row ended, its latency, and the versions that it names."""
     ended, latency = record["outcome"], record["latency"]
     result = f"{latency['ms']:.4g} ms" if latency else f"{ended['status']} ({ended['reason']})"
-    versions = ", ".join(f"{name} {one}" for name, one in record["versions"].items() if one)
+    versions = ", ".join(
+        f"{name} {version}" for name, version in record["versions"].items() if version
+    )
     return f"{result} with {versions}" if versions else result

@@ -49,7 +49,7 @@ class Source:
         """The stages of each record. A stage that several rows share is read once."""
         run = functools.cache(self._run)
         return [
-            [found for stage, cell in _stages(row, record) if (found := run(stage.name, cell))]
+            [ran for stage, cell in _stages(row, record) if (ran := run(stage.name, cell))]
             for row, record in zip(self.rows, self.records, strict=True)
         ]
 

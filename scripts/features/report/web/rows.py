@@ -44,12 +44,17 @@ def table(source: Source) -> dict[str, Any]:
     lines = {(line.model, line.test): line for line in source.table.rows}
     return {
         "columns": [
-            {"name": one.column, "kind": one.kind.words, "unit": one.unit, "about": one.description}
-            for one in (*(own for own, _ in _OF_ROWS), *COLUMNS)
+            {
+                "name": column.column,
+                "kind": column.kind.words,
+                "unit": column.unit,
+                "about": column.description,
+            }
+            for column in (*(own for own, _ in _OF_ROWS), *COLUMNS)
         ],
         "values": {
             **{own.column: [value(row) for row in source.rows] for own, value in _OF_ROWS},
-            **{one.column: [_short(one.of(r)) for r in source.records] for one in COLUMNS},
+            **{column.column: [_short(column.of(r)) for r in source.records] for column in COLUMNS},
         },
         "over": [_over(lines[row.model, row.test], row.column) for row in source.rows],
         "endings": ENDINGS,
@@ -57,14 +62,14 @@ def table(source: Source) -> dict[str, Any]:
 
 
 def _over(line: ModelRows, column: Column) -> list[list[float] | None]:
-    found: list[list[float] | None] = []
+    estimates: list[list[float] | None] = []
     for base in BASES:
         point, known = over(line, column, base) or (None, None)
         if known:
-            found.append([known.value, known.scale, known.df])
+            estimates.append([known.value, known.scale, known.df])
         else:
-            found.append([math.log(point)] if point else None)
-    return found
+            estimates.append([math.log(point)] if point else None)
+    return estimates
 
 
 def _short(value: Any) -> Any:
@@ -75,8 +80,8 @@ def _short(value: Any) -> Any:
 def details(source: Source) -> list[list[dict[str, Any]]]:
     """Return the details of all rows in blocks, in the order of the records."""
     each = zip(source.records, source.rows, source.stages, strict=True)
-    found = [_details(source.root, *one) for one in each]
-    return [found[at : at + BLOCK] for at in range(0, len(found), BLOCK)]
+    blocks = [_details(source.root, *place) for place in each]
+    return [blocks[at : at + BLOCK] for at in range(0, len(blocks), BLOCK)]
 
 
 def _details(root: Path, record: Record, row: Row, runs: Sequence[Run]) -> dict[str, Any]:
@@ -87,7 +92,7 @@ def _details(root: Path, record: Record, row: Row, runs: Sequence[Run]) -> dict[
         "latency": latency and {key: latency[key] for key in _OF_LATENCY},
         "cold": record["runs"][0] if record["runs"] else None,
         # Without anything to make good, the stage of remedies ran and did nothing.
-        "stages": [one for one in runs if one["stage"] != "remedy" or record.get("remedy")],
+        "stages": [stage for stage in runs if stage["stage"] != "remedy" or record.get("remedy")],
         "minimal": command(record, row.failed) if row.failed else "",
         "log_end": end_of(root / ended["log"], most) if ended.get("log") else "",
     }

@@ -98,14 +98,14 @@ class Race:
         """What is known of a module, compared with another one."""
         own, _ = self._pair(name, self.anchor)
         latency = ratios.of_logs([math.log(ms) for ms in own])
-        found = Timing(len(own), math.exp(ratios.log_mean(own)), *_ends(latency))
+        timing = Timing(len(own), math.exp(ratios.log_mean(own)), *_ends(latency))
         if base is None:
-            return found
+            return timing
         between = self._between(base, name)
         log = between.value if between else self._log_ratio(base) - self._log_ratio(name)
         low, high = _ends(between)
         return msgspec.structs.replace(
-            found, speedup=math.exp(log), speedup_low=low, speedup_high=high
+            timing, speedup=math.exp(log), speedup_low=low, speedup_high=high
         )
 
     def _generation(self, at: int, part: Sequence[str], start: Callable[[str], Worker]) -> None:
@@ -163,8 +163,8 @@ class Race:
         return [self.ms[base][at] for at in kept], [self.ms[row][at] for at in kept]
 
 
-def _ends(found: Difference | None) -> tuple[float, float] | tuple[None, None]:
-    if found is None:
+def _ends(difference: Difference | None) -> tuple[float, float] | tuple[None, None]:
+    if difference is None:
         return None, None
-    interval = found.interval()
+    interval = difference.interval()
     return interval.low, interval.high

@@ -80,15 +80,25 @@ def why_not(search: Search, candidate: Candidate, program: bytes) -> str:
 
 def why_none(tried: Collection[Tried]) -> Diagnosis:
     """Why no candidate has passed: the first configured one, or else the first one that was tried."""
-    failed = [one for one in tried if one.ended and one.ended.status != outcome.SKIPPED]
-    first = next((one for one in failed if one.way.configured), next(iter(failed), None))
+    failed = [
+        candidate
+        for candidate in tried
+        if candidate.ended and candidate.ended.status != outcome.SKIPPED
+    ]
+    first = next(
+        (candidate for candidate in failed if candidate.way.configured), next(iter(failed), None)
+    )
     if first is None or first.ended is None:
-        said = next((one.ended.detail for one in tried if one.ended), "there is none")
+        said = next(
+            (candidate.ended.detail for candidate in tried if candidate.ended), "there is none"
+        )
         return Diagnosis("error", NO_CANDIDATE, f"no candidate could be tried: {said}")
-    of = first.ended
-    if of.status == outcome.UNAVAILABLE:
-        return Diagnosis(of.status, of.reason, of.detail)
-    return Diagnosis(of.status, of.reason, f"no candidate has passed; {first.name}: {of.detail}")
+    ended = first.ended
+    if ended.status == outcome.UNAVAILABLE:
+        return Diagnosis(ended.status, ended.reason, ended.detail)
+    return Diagnosis(
+        ended.status, ended.reason, f"no candidate has passed; {first.name}: {ended.detail}"
+    )
 
 
 def beside(jobs: Iterator[Job], at_once: int, owner: int) -> Iterator[Job]:

@@ -116,10 +116,10 @@ class _Tuner:
         """Write the artifacts, and remove all other modules and inputs."""
         tuned, default, report = (scratch / path.name for path in self._job.artifacts)
         best, configured = self._best(), self._best(configured=True)
-        for made, into in ((best, tuned), (configured, default)):
-            if made:
-                shutil.copyfile(self._original(made).module, into)
-        found = Report(
+        for module, into in ((best, tuned), (configured, default)):
+            if module:
+                shutil.copyfile(self._original(module).module, into)
+        content = Report(
             budget_s=self._search.budget_s,
             compile_s=round(self.compile_s, 3),
             measure_s=round(self.measure_s, 3),
@@ -128,7 +128,7 @@ class _Tuner:
             candidates=tuple(tried.line() for tried in self._tried.values()),
             specs=tuple(self._specs),
         )
-        atomic.write_json(report, msgspec.to_builtins(found))
+        atomic.write_json(report, msgspec.to_builtins(content))
         inputs = self._options.get("--raw-inputs", self._folder / "inputs")
         shutil.rmtree(inputs, ignore_errors=True)
         for tried in self._tried.values():
@@ -235,8 +235,8 @@ class _Tuner:
         self.peak_mb = max(self.peak_mb, workers.peak_mb)
         for tried in self._tried.values():
             tried.step = "time" if tried.name in todo else tried.step
-            if found := self._race.ended.get(tried.name):
-                tried.ended = dataclasses.replace(late, status=found.status, reason=found.reason, detail=found.detail, log=str(_timing_log(tried)))  # fmt: skip
+            if ended := self._race.ended.get(tried.name):
+                tried.ended = dataclasses.replace(late, status=ended.status, reason=ended.reason, detail=ended.detail, log=str(_timing_log(tried)))  # fmt: skip
             elif tried.name in todo and tried.name not in self._race.ms:
                 tried.ended = late
 
@@ -274,18 +274,18 @@ class _Tuner:
                 skipped = Specs(chosen[0].name, outcome.SKIPPED, OUT_OF_BUDGET, detail, 0.0)
                 self._specs.append(skipped)
             chosen, reserved = chosen[:-1], reserved[:-1]
-        made = []
+        with_specs = []
         for number, tried in enumerate(chosen):
             budget_s = (self._left() - sum(reserved)) / (len(chosen) - number)
-            if found := self._with_spec(tried, budget_s, reserved[number]):
-                made.append(found)
-        self._tried |= {tried.name: tried for tried in made}
-        self._compile(made, share=math.inf)
+            if with_spec := self._with_spec(tried, budget_s, reserved[number]):
+                with_specs.append(with_spec)
+        self._tried |= {tried.name: tried for tried in with_specs}
+        self._compile(with_specs, share=math.inf)
         self._find_same()
-        self._verify(made, share=math.inf)
-        if any(tried.is_new for tried in made):
+        self._verify(with_specs, share=math.inf)
+        if any(tried.is_new for tried in with_specs):
             base = self._best(configured=True)
-            self._time([*([self._original(base)] if base else []), *chosen, *made], share=1.0)
+            self._time([*([self._original(base)] if base else []), *chosen, *with_specs], share=1.0)
 
     def _with_spec(self, tried: Tried, budget_s: float, reserved_s: float) -> Tried | None:
         """Search for a tuning spec for a module. Returns the candidate that is compiled with it, if there is one."""
@@ -305,12 +305,12 @@ class _Tuner:
         ended = supervise.run(job)
         seconds = self._account(job)
         self.measure_s += seconds
-        made = Specs(tried.name, ended.status, ended.reason, ended.detail, seconds)
+        specs = Specs(tried.name, ended.status, ended.reason, ended.detail, seconds)
         if ended.status == outcome.OK:
-            found = msgspec.to_builtins(made) | atomic.read_json(report)
-            made = msgspec.convert(found, Specs)
-        self._specs.append(made)
-        if not any(operation.found for operation in made.operations):
+            values = msgspec.to_builtins(specs) | atomic.read_json(report)
+            specs = msgspec.convert(values, Specs)
+        self._specs.append(specs)
+        if not any(operation.found for operation in specs.operations):
             return None
         candidate = tried.way.with_spec(self._search.spec_flag, spec)
         text = spec.read_text(encoding="utf-8")
@@ -328,28 +328,28 @@ class _Tuner:
             tried.step, tried.ended, tried.timing = original.step, original.ended, original.timing
 
     def _compile_job(self, tried: Tried) -> Job:
-        made = [tried.module, tried.folder / REPORT]
+        artifacts = [tried.module, tried.folder / REPORT]
         command = [
             *(self._job.command[0], "-m", "scripts.stages.compile_iree"),
             *("--program", tried.way.program, *tried.way.options),
-            *("--out-vmfb", str(made[0]), "--out-report", str(made[1])),
+            *("--out-vmfb", str(artifacts[0]), "--out-report", str(artifacts[1])),
         ]
         # Started by itself: forked from a process that belongs to this one, it would need one of its own.
-        return self._step(tried, tried.folder, command, made, preload=False, owner=os.getpid())
+        return self._step(tried, tried.folder, command, artifacts, preload=False, owner=os.getpid())
 
     def _verify_job(self, tried: Tried) -> Job:
         folder, tuned = tried.folder / VERIFY, self._job.artifacts[0]
-        made = folder / VERIFICATION
-        moved = {str(tuned): str(tried.module), str(tuned.with_name(VERIFICATION)): str(made)}
+        artifact = folder / VERIFICATION
+        moved = {str(tuned): str(tried.module), str(tuned.with_name(VERIFICATION)): str(artifact)}
         command = [moved.get(word, word) for word in self._job.command]
-        return self._step(tried, folder, command, [made])
+        return self._step(tried, folder, command, [artifact])
 
     def _step(
         self,
         tried: Tried,
         folder: Path,
         command: Sequence[str],
-        made: Sequence[Path],
+        artifacts: Sequence[Path],
         **changes: Any,
     ) -> Job:
         """The job of a step of a candidate, with its files in `folder`."""
@@ -357,7 +357,7 @@ class _Tuner:
         if not tried.way.configured:
             limit_s = min(limit_s, AT_MOST * self._search.budget_s)
         values = {"timeout_s": limit_s, "more_time": False, "more_memory": False, "owner": self._owner}  # fmt: skip
-        return step(self._job, tried.way, folder, command, made, **(values | changes))
+        return step(self._job, tried.way, folder, command, artifacts, **(values | changes))
 
     def _account(self, job: Job) -> float:
         """The seconds that a step has taken."""
@@ -371,8 +371,8 @@ class _Tuner:
 
     def _late(self, share: float) -> Outcome:
         """The outcome of a candidate for which no seconds of this share of the budget are left."""
-        of = "" if share == 1.0 else f"{100 * share:.0f} % of "
-        detail = f"{of}the budget of {self._search.budget_s:g} s was used up before"
+        share_of = "" if share == 1.0 else f"{100 * share:.0f} % of "
+        detail = f"{share_of}the budget of {self._search.budget_s:g} s was used up before"
         return self._skipped(OUT_OF_BUDGET, detail)
 
     def _skipped(self, reason: str, detail: str) -> Outcome:

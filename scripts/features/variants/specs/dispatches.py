@@ -35,15 +35,15 @@ class LoweringConfig:
     def parse(cls, text: str) -> LoweringConfig | None:
         """The configuration that the compiler prints; None if it is of another kind, or has parts that are not sizes
         (such as scalable vectors)."""
-        found = _ATTRIBUTE.fullmatch(text)
-        if found is None:
+        match = _ATTRIBUTE.fullmatch(text)
+        if match is None:
             return None
         levels = tuple(
             (level["name"], tuple(int(size) for size in level["sizes"].split(",") if size.strip()))
-            for level in _LEVEL.finditer(found["levels"])
+            for level in _LEVEL.finditer(match["levels"])
         )
-        made = cls(levels)
-        return made if levels and str(made) == text else None
+        config = cls(levels)
+        return config if levels and str(config) == text else None
 
     def __str__(self) -> str:
         levels = ", ".join(f"{name} = [{', '.join(map(str, s))}]" for name, s in self.levels)
@@ -96,15 +96,15 @@ def configured(
 ) -> tuple[list[Dispatch], list[str]]:
     """The dispatches of a program whose configuration can be chosen, and the functions of the others. See
     write_benchmarks."""
-    found: list[Dispatch] = []
+    dispatches: list[Dispatch] = []
     others: list[str] = []
     for path in write_benchmarks(program, flags, folder):
         functions, operation, _ = read(path.read_text(encoding="utf-8"))
         if operation:
-            found.append(Dispatch(functions, path, operation))
+            dispatches.append(Dispatch(functions, path, operation))
         else:
             others += functions
-    return found, others
+    return dispatches, others
 
 
 def write_benchmarks(program: Path, flags: Sequence[str], folder: Path) -> list[Path]:
@@ -152,8 +152,8 @@ def read(text: str) -> tuple[tuple[str, ...], Operation | None, set[LoweringConf
         if len(roots) != 1 or not (config := _config(roots[0])):
             return tuple(functions), None, configs
         operation, types = _alone(roots[0])
-        found = Operation(operation, types, _pipeline(roots[0]), config)
-        return tuple(functions), None if UNKNOWN in operation else found, configs
+        root_operation = Operation(operation, types, _pipeline(roots[0]), config)
+        return tuple(functions), None if UNKNOWN in operation else root_operation, configs
 
 
 def with_config(text: str, config: LoweringConfig) -> str:
@@ -177,8 +177,8 @@ def with_config(text: str, config: LoweringConfig) -> str:
 
 def benchmarked(text: str) -> str:
     """The name of the first function that iree-benchmark-module can call."""
-    found = re.search(r"util\.func public @(\"[^\"]+\"|[\w$.-]+)\(", text)
-    return found[1].strip('"') if found else ""
+    match = re.search(r"util\.func public @(\"[^\"]+\"|[\w$.-]+)\(", text)
+    return match[1].strip('"') if match else ""
 
 
 def _config(root: ir.Operation) -> LoweringConfig | None:
@@ -201,8 +201,8 @@ def _alone(root: ir.Operation) -> tuple[str, tuple[str, ...]]:
 
     types = tuple(str(operand.type) for operand in root.operation.operands)
     arguments = ", ".join(f"%arg{number}: {kind}" for number, kind in enumerate(types))
-    made = ir.Module.parse(f"func.func @f({arguments}) {{ return }}")
-    block = made.body.operations[0].regions[0].blocks[0]
+    module = ir.Module.parse(f"func.func @f({arguments}) {{ return }}")
+    block = module.body.operations[0].regions[0].blocks[0]
     copy = root.operation.clone(ir.InsertionPoint.at_block_begin(block))
     for name in (CONFIG, ROOT):
         del copy.attributes[name]

@@ -73,20 +73,20 @@ class DispatchTrials:
     def times(self, configs: Sequence[LoweringConfig]) -> dict[LoweringConfig, float | None]:
         """Milliseconds of each, measured once; None if it cannot be compiled or run. Those that were not tried because
         the time is over are left out. As many are compiled at a time as there are threads."""
-        found: dict[LoweringConfig, float | None] = {}
+        by_config: dict[LoweringConfig, float | None] = {}
         with ThreadPoolExecutor(self._threads) as pool:
             for at in range(0, len(configs), self._threads):
                 group = configs[at : at + self._threads]
                 if self.is_over():
                     break
                 # All of a group are compiled before one is timed: a compilation would disturb the timing.
-                made = list(pool.map(self._compile, group))
-                for config, module in zip(group, made, strict=True):
+                modules = list(pool.map(self._compile, group))
+                for config, module in zip(group, modules, strict=True):
                     if module is None:
-                        found[config] = None
+                        by_config[config] = None
                     elif not self.is_over():
-                        found[config] = self._time(config, module)
-        return found
+                        by_config[config] = self._time(config, module)
+        return by_config
 
     def ratio(self, before: LoweringConfig, after: LoweringConfig) -> float:
         """Time of `before` / time of `after`: the median over turns; 0 if one cannot be run."""
@@ -95,13 +95,13 @@ class DispatchTrials:
                 self.times([config])
         if before not in self._timed or after not in self._timed:
             return 0.0
-        found = []
+        ratios = []
         for _ in range(TURNS):
             first, second = (self._run(*self._timed[config]) for config in (before, after))
             if first is None or second is None:
                 return 0.0
-            found.append(first / second)
-        return statistics.median(found)
+            ratios.append(first / second)
+        return statistics.median(ratios)
 
     def _time(self, config: LoweringConfig, module: Path) -> float | None:
         """Time a configuration: one call says how many calls are a repetition."""
@@ -198,7 +198,7 @@ def _step(state: Descent, fastest: Sequence[LoweringConfig], trials: DispatchTri
 
 
 def by_operation(
-    found: Sequence[Dispatch], shares: Mapping[str, float]
+    dispatches: Sequence[Dispatch], shares: Mapping[str, float]
 ) -> list[tuple[float, list[Dispatch]]]:
     """The dispatches that have the same operation together, with their share of the time, the largest first. Those that
     take less than SHARE are left out. The slowest dispatch of each is its first."""
@@ -207,7 +207,7 @@ def by_operation(
         return sum(shares.get(name, 0.0) for name in dispatch.functions)
 
     alike: dict[Operation, list[Dispatch]] = defaultdict(list)
-    for dispatch in sorted(found, key=share, reverse=True):
+    for dispatch in sorted(dispatches, key=share, reverse=True):
         alike[dispatch.operation].append(dispatch)
     weighed = [(sum(map(share, same)), same) for same in alike.values()]
     weighed.sort(key=lambda pair: -pair[0])
@@ -260,7 +260,7 @@ def search(
     """
     end = time.monotonic() + budget_s
     todo = sum(share for share, same in weighed if same[0].operation in matched)
-    made: list[TunedOperation] = []
+    operations: list[TunedOperation] = []
     faster: dict[Operation, LoweringConfig] = {}
     for number, (share, same) in enumerate(weighed):
         operation = same[0].operation
@@ -274,12 +274,16 @@ def search(
             result = descend(operation.config, operation.largest, trials)
             if result.found != operation.config:
                 faster[operation] = result.found
-            found = str(faster[operation]) if operation in faster else None
+            faster_config = str(faster[operation]) if operation in faster else None
             tuned = replace(
-                tuned, found=found, gain=result.gain, tried=result.tried, failed=result.failed
+                tuned,
+                found=faster_config,
+                gain=result.gain,
+                tried=result.tried,
+                failed=result.failed,
             )
         if is_matched:
             todo -= share
-        made.append(tuned)
+        operations.append(tuned)
         print(tuned.said(), flush=True)
-    return made, faster
+    return operations, faster

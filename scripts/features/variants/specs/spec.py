@@ -61,7 +61,7 @@ def text(chosen: Mapping[Operation, LoweringConfig]) -> str:
 
 
 def matched(
-    found: Iterable[Dispatch], program: Path, flags: Sequence[str], folder: Path
+    all_dispatches: Iterable[Dispatch], program: Path, flags: Sequence[str], folder: Path
 ) -> set[Operation]:
     """The operations of dispatches for which the compiler takes a configuration from a spec: one may have another form
     when the spec is read than when it was printed.
@@ -71,7 +71,7 @@ def matched(
     """
     other = {
         dispatch: config
-        for dispatch in found
+        for dispatch in all_dispatches
         if (config := next(dispatch.operation.config.neighbours(dispatch.operation.largest), None))
     }
     if not other:

@@ -29,17 +29,17 @@ def overview(source: Source) -> dict[str, Any]:
     """Return the map of the matrix (rows, columns, and the index of a record for each place), what was
     measured with what, and what was not measured."""
     table = source.table
-    of = table.provenance
+    provenance = table.provenance
     columns = in_order(table.rows)
     lines = {(line.model, line.test): place for place, line in enumerate(table.rows)}
     return {
         "title": wording.title(table),
-        "when": of.when,
-        "where": of.where,
-        "with": of.with_what,
-        "absent": [wording.absent(one) for one in table.absent],
-        "models": of.models,
-        "entries": of.entries,
+        "when": provenance.when,
+        "where": provenance.where,
+        "with": provenance.with_what,
+        "absent": [wording.absent(absent) for absent in table.absent],
+        "models": provenance.models,
+        "entries": provenance.entries,
         "columns": [[column.name, column.target] for column in columns],
         "rows": [[line.label, line.size] for line in table.rows],
         "cells": [
@@ -62,7 +62,7 @@ def latency(source: Source) -> dict[str, Any]:
         "bases": list(wording.BASE_NAMES),
         "means": [
             [mean.column.name, mean.column.target, mean.test]
-            + [wording.speedup(one, mean) for one in mean.over]
+            + [wording.speedup(speedup, mean) for speedup in mean.over]
             for mean in source.table.means
         ],
     }
@@ -76,8 +76,8 @@ def threads(source: Source) -> dict[str, Any] | None:
             "model": line.of.label,
             "path": line.path,
             "points": [
-                _point(one, places[line.of.model, line.of.test, one.row.column])
-                for one in line.points
+                _point(point, places[line.of.model, line.of.test, point.row.column])
+                for point in line.points
             ],
         }
         for line in thread_scaling.lines(source.table)
@@ -112,15 +112,15 @@ def training(source: Source) -> dict[str, Any] | None:
         return row.model, row.column, record["experiment"]["precision"], *device
 
     pairs = list(zip(source.rows, source.records, strict=True))
-    forward = {key(*one): one[0].timing for one in pairs if one[0].test == EVAL}
-    found = []
+    forward = {key(*pair): pair[0].timing for pair in pairs if pair[0].test == EVAL}
+    rows = []
     for index, (row, record) in enumerate(pairs):
         if row.test != TRAIN:
             continue
         timing, before = row.timing, forward.get(key(row, record))
         own, verification = timing.latency if timing else {}, record["verification"]
         expected = verification.get("train_expected")
-        found.append({
+        rows.append({
             "index": index,
             "model": row.model,
             "path": wording.path(row.column),
@@ -134,40 +134,40 @@ def training(source: Source) -> dict[str, Any] | None:
             "losses": verification.get("losses") or [],
             "golden_losses": verification.get("golden_losses") or [],
         })  # fmt: skip
-    return {"rows": found} if found else None
+    return {"rows": rows} if rows else None
 
 
 def failures(source: Source) -> dict[str, Any]:
     """Return the clusters of all failures: their cells, an example, remedies, and what they block."""
-    return {"clusters": [_cluster(source, one) for one in clusters(source.records)]}
+    return {"clusters": [_cluster(source, cluster) for cluster in clusters(source.records)]}
 
 
-def _cluster(source: Source, of: Cluster) -> dict[str, Any]:
+def _cluster(source: Source, cluster: Cluster) -> dict[str, Any]:
     """Return a cluster with its first failure as the example."""
     known = [
-        (name, one.does)
+        (name, remedy.does)
         for module in feature.modules("remedies")
-        for name, one in module.remedies().remedies.items()
-        if of.stage == "compile" and of.reason in one.reasons
+        for name, remedy in module.remedies().remedies.items()
+        if cluster.stage == "compile" and cluster.reason in remedy.reasons
     ]
-    failed = [(row, row.failed) for row in of.rows if row.failed]
+    failed = [(row, row.failed) for row in cluster.rows if row.failed]
     first, example = failed[0]
     return {
-        "stage": of.stage,
-        "reason": of.reason,
-        "signature": of.signature,
+        "stage": cluster.stage,
+        "reason": cluster.reason,
+        "signature": cluster.signature,
         "statuses": sorted({ended.status for _, ended in failed}),
-        "made_good": of.is_made_good,
+        "made_good": cluster.is_made_good,
         "cells": [[str(row.cell), ended.status, row.remedy, row.tried] for row, ended in failed],
         "example": {
             "cell": str(first.cell),
             "detail": example.detail,
-            "command": command(of.example, example),
+            "command": command(cluster.example, example),
             "log": example.log,
             "log_end": end_of(source.root / example.log, FAILED_CHARS),
         },
         "remedies": known,
-        "blocks": [[model, target, by] for (model, target), by in of.blocks.items()],
+        "blocks": [[model, target, by] for (model, target), by in cluster.blocks.items()],
     }
 
 
@@ -176,20 +176,20 @@ def memory(source: Source) -> dict[str, Any]:
 
     A stage that several rows share, such as an export, is there once.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    stages: dict[tuple[str, str], dict[str, Any]] = {}
     for index, (row, runs) in enumerate(zip(source.rows, source.stages, strict=True)):
-        for one in runs:
-            if one["stage"] not in WITH_MEMORY or not one["mb"]:
+        for ran in runs:
+            if ran["stage"] not in WITH_MEMORY or not ran["mb"]:
                 continue
-            key = one["stage"], one["cell"]
-            if key not in found:
-                found[key] = _of_stage(source, one, row.model)
-            found[key]["rows"].append(index)
-    return {"stages": list(found.values()), "order": WITH_MEMORY}
+            key = ran["stage"], ran["cell"]
+            if key not in stages:
+                stages[key] = _of_stage(source, ran, row.model)
+            stages[key]["rows"].append(index)
+    return {"stages": list(stages.values()), "order": WITH_MEMORY}
 
 
-def _of_stage(source: Source, one: Run, model: str) -> dict[str, Any]:
-    path = source.root / status_path(STAGES[one["stage"]].folder, one["cell"])
+def _of_stage(source: Source, ran: Run, model: str) -> dict[str, Any]:
+    path = source.root / status_path(STAGES[ran["stage"]].folder, ran["cell"])
     series = memory_series.read(path)
-    kept = {key: one[key] for key in ("stage", "cell", "status", "seconds", "mb")}
+    kept = {key: ran[key] for key in ("stage", "cell", "status", "seconds", "mb")}
     return kept | {"model": model, "series": asdict(series) if series else None, "rows": []}
