@@ -61,7 +61,8 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
             raise
         kind = compiler_utils.OutputType.get(options["dialect"])
         compiler_utils.lower_mlir_module(False, kind, imported)
-    text, rewrites = imported.operation.get_asm(enable_debug_info=True), ()
+    text = imported.operation.get_asm(enable_debug_info=True)
+    rewrites: tuple[str, ...] = ()
     if options["dialect"] == "stablehlo":
         text, names = for_iree(text)
         rewrites = tuple(names)

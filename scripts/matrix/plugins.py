@@ -14,7 +14,7 @@ import importlib.metadata
 import inspect
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -126,16 +126,18 @@ def _names(folder: str) -> list[str]:
 
 def _read(kind: type[Plugin], path: Path) -> Plugin:
     stat = path.stat()
-    return kind(name=path.stem, **_values(kind, path, stat.st_mtime_ns, stat.st_size))
+    return kind(
+        name=path.stem, **_values(cast("Hashable", kind), path, stat.st_mtime_ns, stat.st_size)
+    )
 
 
 @functools.cache
-def _values(kind: Any, path: Path, *_: int) -> dict[str, Any]:
+def _values(kind: Hashable, path: Path, *_: int) -> dict[str, Any]:
     """The values of the fields of a plugin in its file, as it is now. A file may leave out those with a default."""
     forms = get_type_hints(kind)
     return {
         field.name: _literal(path, field.name.upper(), forms[field.name], field.default)
-        for field in dataclasses.fields(kind)
+        for field in dataclasses.fields(cast("Any", kind))
         if field.name != "name"
     }
 

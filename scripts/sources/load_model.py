@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scripts.sources.registry import source_of
+from scripts.torch_model import loading
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.loading import LoadedModel
 
@@ -14,15 +15,21 @@ def load_model(choice: ModelChoice, stage: str = "", memory_factor: float = 1.0)
     Raises ModelError or ModelFileError for a model that cannot be used. The module of each source is imported only for its
     files: not every environment has what it needs.
     """
-    match source_of(choice.model_file).name:
-        case "exported-program":
-            from scripts.sources.load_exported_program import load
-        case "hugging-face":
-            from scripts.sources.load_hugging_face import load
-        case "onnx":
-            from scripts.sources.load_onnx import load
-        case "mlir":
-            from scripts.sources.load_mlir import load
-        case _:
-            from scripts.torch_model.loading import load
-    return load(choice, stage, memory_factor)
+    name = source_of(choice.model_file).name
+    if name == "exported-program":
+        from scripts.sources import load_exported_program
+
+        return load_exported_program.load(choice, stage, memory_factor)
+    if name == "hugging-face":
+        from scripts.sources import load_hugging_face
+
+        return load_hugging_face.load(choice, stage, memory_factor)
+    if name == "onnx":
+        from scripts.sources import load_onnx
+
+        return load_onnx.load(choice, stage, memory_factor)
+    if name == "mlir":
+        from scripts.sources import load_mlir
+
+        return load_mlir.load(choice, stage, memory_factor)
+    return loading.load(choice, stage, memory_factor)

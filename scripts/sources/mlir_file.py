@@ -27,9 +27,9 @@ def check(path: Path, options: Options) -> None:
             near = difflib.get_close_matches(option, OPTIONS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(OPTIONS)}){hint}")  # fmt: skip
-    for file in given_files(options):
-        if not file.is_file():
-            raise ModelFileError(f"{path}: no file {file}")
+    for given in given_files(options):
+        if not given.is_file():
+            raise ModelFileError(f"{path}: no file {given}")
     try:
         with path.open("rb") as file:
             start = file.read(1 << 20)

@@ -158,7 +158,8 @@ def input_types(path: Path, model: onnx.ModelProto, options: Options) -> list[Te
     sizes = options.get("dims") or {}
     if not isinstance(sizes, Mapping) or not all(type(size) is int and size > 0 for size in sizes.values()):  # fmt: skip
         raise ModelFileError(f"{path}: dims: found {sizes!r}, expected the size of each open dimension, such as {{batch: 8}}")  # fmt: skip
-    types, known = [], {}
+    types: list[TensorType] = []
+    known: dict[str, int] = {}
     for value in inputs(model):
         if value.type.WhichOneof("value") != "tensor_type":
             kind = value.type.WhichOneof("value") or "nothing"

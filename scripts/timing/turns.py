@@ -232,7 +232,7 @@ class Group:
             member.now.warmup += len(answer)
             member.call_s = min(member.call_s, *answer)
             member.calls = self._planned(member)
-            if made[-1] <= member.warm_s * (1 + STEADY):
+            if answer[-1] <= member.warm_s * (1 + STEADY):
                 return
             steady = 0 if member.call_s < before * (1 - STEADY) else steady + 1
             spent_s = time.monotonic() - begun
