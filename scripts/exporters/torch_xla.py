@@ -45,6 +45,7 @@ TESTS = ("eval", "train")
 VERSIONS = {"torch_xla": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 2.4
 FORKABLE = True
+DYNAMIC = True
 
 ENTRY = "main"
 

@@ -130,6 +130,9 @@ COLUMNS = (
         )
     ),
     Field("latency.verdict", TEXT, "What the interval of the ratio to the faster of eager and inductor says: `faster` or `slower` (it excludes 1), `same` (it is within ±5 %), or `undecided`; null without such a row.", column="verdict", nullable=True, varies=True, choices="verdict"),
+    Field("latency.dynamic_cost", NUMBER, "Latency of a program for all sizes ([dynamic sizes](dynamic.md)) / latency of the program for this size alone, by the same path and target or of the same runtime; null for other rows, and without such a row.", unit="ratio", column="dynamic_cost", nullable=True, optional=True, varies=True),
+    Field("latency.dynamic_cost_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="dynamic_cost_low", nullable=True, optional=True, varies=True),
+    Field("latency.dynamic_cost_high", NUMBER, "Its upper end.", unit="ratio", column="dynamic_cost_high", nullable=True, optional=True, varies=True),
     Field("latency.control_ratio", NUMBER, "Ratio of two processes of one program, timed in the same turns. If its interval excludes 1, the machine was not fit for timing.", unit="ratio", column="control_ratio", nullable=True, varies=True),
     Field("latency.control_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="control_low", nullable=True, varies=True),
     Field("latency.control_high", NUMBER, "Its upper end.", unit="ratio", column="control_high", nullable=True, varies=True),
@@ -246,6 +249,7 @@ OTHERS = (
     Field("export", OBJECT, "The export of an IREE cell; empty where it failed, null for a baseline. For a baseline with `rewrites`, only their names.", nullable=True),
     Field("export.steps_s", OBJECT, "Time of each step of the export, by step.", unit="s", optional=True, varies=True),
     Field("export.program_bytes", INTEGER, "Size of the program.", unit="bytes", optional=True),
+    Field("export.dimensions", LIST, "Open dimensions of a program for all sizes: the `axis` of the input at `position`, the `option` that sets it, and the sizes that are allowed.", optional=True, checks={"items": {"type": "object"}}),
     Field("export.frontend_version", TEXT, "Version of the frontend's package that exported it.", optional=True),
     Field("export.torch_version", TEXT, "Version of PyTorch that exported it, with its build.", optional=True),
     Field("compile", OBJECT, "The compilation of an IREE cell; empty where it failed, null for a baseline.", nullable=True),
