@@ -25,7 +25,9 @@ SOURCES = ("python", "hugging-face")
 
 
 def of_sizes(model: Model) -> Iterator[Model]:
-    """Yield the variants of a model: one for each combination of the listed sizes of its options."""
+    """Yield the variants of a model: one for each combination of the listed sizes of its options, none without such options."""
+    if not model.dynamic:
+        return
     for values in itertools.product(*(sizes.values for sizes in model.dynamic.values())):
         chosen = dict(zip(model.dynamic, values, strict=True))
         name = f"{model.name}{cell.SIZES}{'-'.join(map(str, values))}"

@@ -102,6 +102,7 @@ def test_combinations_of_several_options_are_variants():
     found = {one.name: one.options for one in dynamic.of_sizes(model)}
     assert list(found) == ["m~1-16", "m~1-32", "m~2-16", "m~2-32"]
     assert found["m~2-16"] == {"batch_size": 2, "seq_len": 16}
+    assert list(dynamic.of_sizes(Model("m", "m.py"))) == []
 
 
 def test_only_exporters_that_declare_it_have_frontends_for_all_sizes():
