@@ -105,7 +105,8 @@ def dimension_of(
 ) -> Dimension | None:
     """The dimension whose sizes were `observed` for two values of an option; None if it does not depend on the option.
 
-    Raises NotOneOption if its size is not a multiple of the value, or that and a constant.
+    Raises NotOneOption if its size is neither a multiple of the value, nor the value and a constant. (Any two sizes are a multiple
+    and a constant, for example those of a square.)
     """
     (value, size), (other, other_size) = observed.items()
     if size == other_size:
@@ -115,10 +116,10 @@ def dimension_of(
         position, name, axis, option, factor, size - factor * value,
         sizes.min, sizes.max, sizes.multiple_of,
     )  # fmt: skip
-    if rest or factor < 1:
+    if rest or factor < 1 or (found.offset and factor > 1):
         raise NotOneOption(
             f"{found.place} has size {size} with {option} {value}, and {other_size} with {option} {other}; expected a "
-            f"multiple of {option}, or that and a constant"
+            f"multiple of {option}, or {option} and a constant"
         )
     return found
 

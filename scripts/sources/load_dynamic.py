@@ -54,6 +54,7 @@ def load_for_all_sizes(
         weights, _ = named_weights(loaded.module)
         types = [convert.tensor_type(name, weight) for name, weight in weights.items()]
         _require_same(choice, captured, signature.parameters, types)
+    found.sort(key=lambda one: (one.position, one.axis))
     return dataclasses.replace(loaded, dimensions=tuple(found))
 
 
