@@ -31,7 +31,7 @@ class Options:
     test: str = option("eval", choices=TESTS, help="what the program computes")
     optimizer: Optimizer = Optimizer.option()
     dynamic: Mapping[str, Any] = option(
-        factory=dict, help='JSON, for all sizes of options: {"seq_len": {"values": [16, 128]}}'
+        factory=dict, help="JSON, by option: the sizes that the program is for (core/dimensions.py)"
     )
     ir_format: str = option("text", choices=link.FORMATS)
     out_program: Path

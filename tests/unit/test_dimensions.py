@@ -94,7 +94,9 @@ def test_a_dimension_that_does_not_change_is_none_of_the_option():
     assert dimension_of(0, "x", 1, "n", Sizes((2, 4)), {2: 3, 4: 3}) is None
 
 
-@pytest.mark.parametrize("seen", [{2: 3, 5: 4}, {2: 8, 4: 6}, {4: 6, 2: 9}, {2: 5, 3: 7}, {7: 49, 2: 4}])
+@pytest.mark.parametrize(
+    "seen", [{2: 3, 5: 4}, {2: 8, 4: 6}, {4: 6, 2: 9}, {2: 5, 3: 7}, {7: 49, 2: 4}]
+)
 def test_a_size_that_follows_in_another_way_is_an_error_that_names_the_input(seen):
     with pytest.raises(NotOneOption, match=r"dimension 1 of input x has size \d+ with n \d, and \d with n \d; expected a multiple of n"):  # fmt: skip
         dimension_of(0, "x", 1, "n", Sizes(tuple(seen)), seen)
