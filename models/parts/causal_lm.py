@@ -188,9 +188,9 @@ class Decode(_Program):
     ) -> dict[str, torch.Tensor | list[torch.Tensor]]:
         """`input_ids` int64 [batch_size, 1], `position` int64 [1]; `keys` and `values` a layer
         each, [batch_size, key-value heads, cache_len, head size]."""
-        places = torch.arange(self.cache_len, device=position.device)
+        places = torch.arange(keys[0].shape[-2], device=position.device)
         layers = [_Place(k, v, places == position) for k, v in zip(keys, values, strict=True)]
-        seen = (places <= position).expand(input_ids.shape[0], 1, 1, self.cache_len)
+        seen = (places <= position).expand(input_ids.shape[0], 1, 1, -1)
         found = self.lm(
             input_ids,
             attention_mask=seen,

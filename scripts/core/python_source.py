@@ -51,15 +51,11 @@ def names(path: Path, module: str) -> list[str]:
 
 
 def literal(path: str | Path, name: str, otherwise: Any) -> Any:
-    """The value of a module's top-level `name = <literal>`, read without importing it."""
+    """The value of a module's top-level `name = <literal>`, with or without an annotation, read without importing it."""
     for node in ast.parse(Path(path).expanduser().read_bytes()).body:
-        match node:
-            case ast.Assign(targets=targets, value=value):
-                pass
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                targets = [target]
-            case _:
-                continue
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return ast.literal_eval(value)
+            return ast.literal_eval(node.value)
     return otherwise

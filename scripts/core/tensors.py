@@ -37,6 +37,9 @@ change of each parameter, buffer and tensor of the optimizer's state. A program 
 COTANGENT = "cotangent."
 """The prefix of the names of cotangents: inputs of a training step's program, and arrays in golden.npz."""
 
+OPEN = -1
+"""The size of a dimension of a program's input that is known when it is called."""
+
 OPTIMIZER = "optimizer."
 """The prefix of the keys of an optimizer's state in an archive: `optimizer.exp_avg.conv.weight`."""
 
@@ -52,7 +55,8 @@ class TensorType:
     @property
     def mlir(self) -> str:
         """Builtin MLIR type, for example `tensor<1x3x64x64xf32>`."""
-        return f"tensor<{''.join(f'{n}x' for n in self.shape)}{DTYPES[self.dtype][0]}>"
+        sizes = ("?x" if size == OPEN else f"{size}x" for size in self.shape)
+        return f"tensor<{''.join(sizes)}{DTYPES[self.dtype][0]}>"
 
     @property
     def iree(self) -> str:

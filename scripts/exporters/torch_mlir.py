@@ -51,6 +51,7 @@ TESTS = ("eval", "train")
 VERSIONS = {"torch-mlir": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True
+DYNAMIC = True
 
 ENTRY = "forward"
 DECOMPOSED = "decompose-by-torch"

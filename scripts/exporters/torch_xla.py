@@ -46,6 +46,7 @@ TESTS = ("eval", "train")
 VERSIONS = {"torch_xla": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 2.4
 FORKABLE = True
+DYNAMIC = True
 
 ENTRY = "main"
 LSTM = "lstm-states-in-shape"

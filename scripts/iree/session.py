@@ -14,6 +14,7 @@ import numpy as np
 
 from scripts.core import archive
 from scripts.core.archive import SCOPE
+from scripts.core.dimensions import Dimension, problems
 from scripts.core.machine import cpu_name
 from scripts.iree.backends import allocator_flags, driver_of, runs_on_cpu
 
@@ -21,12 +22,17 @@ from scripts.iree.backends import allocator_flags, driver_of, runs_on_cpu
 @dataclass(frozen=True)
 class Module:
     """A function of a compiled module, and the device URI on which it runs. `weights`: the archive of the
-    weights that the module loads, or None."""
+    weights that the module loads, or None. `dimensions`: those of its inputs that are open."""
 
     vmfb: Path
     weights: Path | None
     device: str
     function: str = "main"
+    dimensions: tuple[Dimension, ...] = ()
+
+
+class WrongSizes(ValueError):
+    """The inputs of a call have sizes that the program is not for. Says which, and what was expected."""
 
 
 class NoDevice(Exception):
@@ -78,7 +84,7 @@ class Session:
         """`held`: weights (bytes by name) in place of those of the archive."""
         import iree.runtime as rt
 
-        self._rt = rt
+        self._rt, self._dimensions = rt, module.dimensions
         rt.flags.parse_flags(*runtime_flags(module.device, threads))
         start = time.perf_counter()
         driver = rt.get_driver(module.device)
@@ -92,7 +98,8 @@ class Session:
         self.load_s = time.perf_counter() - start
 
     def call(self, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], float]:
-        """Run the function once: the outputs on the host, and the seconds from host inputs to host outputs."""
+        """Run the function once: the outputs on the host, and the seconds from host inputs to host outputs. Raises WrongSizes."""
+        self._check_sizes(inputs)
         start = time.perf_counter()
         results = self._function(*inputs)  # the computation is finished when this returns
         if not isinstance(results, tuple | list):
@@ -102,7 +109,8 @@ class Session:
 
     def uploaded(self, inputs: Sequence[np.ndarray]) -> Callable[[], object]:
         """A function that calls `main` on inputs on the device and leaves the results there, as
-        iree-benchmark-module does."""
+        iree-benchmark-module does. Raises WrongSizes."""
+        self._check_sizes(inputs)
         rt = self._rt
         placed = [rt.asdevicearray(self._device, array) for array in inputs]
         arguments = rt.VmVariantList(len(placed))
@@ -110,6 +118,11 @@ class Session:
             arguments.push_ref(array._buffer_view)
         # What function(*placed) does, without looking at its arguments and results again: that takes 0.03 ms.
         return _call_of(rt, self._context.vm_context, self._entry, arguments)
+
+    def _check_sizes(self, inputs: Sequence[np.ndarray]) -> None:
+        shapes = [array.shape for array in inputs]
+        if found := list(problems(self._dimensions, shapes)):
+            raise WrongSizes("; ".join(found))
 
     def close(self) -> None:
         """Free the module and the weights on the device. The session cannot be used after it.

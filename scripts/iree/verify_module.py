@@ -14,7 +14,7 @@ from scripts.core import channel, exits, process, tensors
 from scripts.core.machine import physical_cores
 from scripts.iree import benchmark
 from scripts.iree.backends import runs_on_cpu
-from scripts.iree.session import Module, Session
+from scripts.iree.session import Module, Session, WrongSizes
 from scripts.timing.measurement import Run, Verification, Verified
 from scripts.verify import torch_same, train_results
 from scripts.verify.verify import Check, follow_generation, verify
@@ -59,7 +59,10 @@ def verify_module(
     session = Session(module, threads)
     print(f"loaded in {session.load_s:.3f} s; first call", flush=True)
     channel.mark("first call")
-    outputs, first_call_s = session.call(inputs)
+    try:
+        outputs, first_call_s = session.call(inputs)
+    except WrongSizes as error:
+        exits.fail(str(error), reason="input-sizes")
     peak_mb = process.peak_rss_mb()
     observe(outputs)
     verification = _verification(session, module, inputs, outputs, check, threads)

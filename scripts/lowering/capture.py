@@ -20,8 +20,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
+from scripts.core import dimensions
 from scripts.lowering import train_step
-from scripts.lowering.flat_model import PREFIX, FlatModel
+from scripts.lowering.flat_model import FLAT_INPUTS, PREFIX, FlatModel
 from scripts.lowering.link import Argument, Constant, Input, Parameter, UnsupportedProgram
 from scripts.torch_model import convert, errors
 from scripts.torch_model.loading import LoadedModel
@@ -42,11 +43,33 @@ def capture(loaded: LoadedModel) -> Captured:
     """Export the model, or its training step; raises what torch.export raises."""
     inputs = tuple(tensor for _, tensor in loaded.inputs)
     if loaded.training is None:
-        program = torch.export.export(FlatModel(loaded).eval(), inputs, strict=False)
+        program = torch.export.export(
+            FlatModel(loaded).eval(), inputs, dynamic_shapes=_dynamic_shapes(loaded), strict=False
+        )
     else:
         given = (*inputs, *map(convert.zeros, loaded.training.cotangents))
         program = train_step.capture(train_step.Loss(loaded), given)
     return Captured(program, loaded, _without_quotes(program))
+
+
+def _dynamic_shapes(loaded: LoadedModel) -> dict[str, tuple[dict[int, Any], ...]] | None:
+    """The open dimensions of the flat model's inputs, as torch.export takes them; None if there are none.
+
+    It has no multiples as such: an option with multiples of 8 is 8 times a symbol, and a dimension a multiple of that.
+    """
+    if not loaded.dimensions:
+        return None
+    roots: dict[str, Any] = {}
+    by_input: list[dict[int, Any]] = [{} for _ in loaded.inputs]
+    for one in loaded.dimensions:
+        if one.option not in roots:
+            least = max(1, -(-one.min // one.multiple_of))
+            most = None if one.max is None else one.max // one.multiple_of
+            roots[one.option] = torch.export.Dim(one.option, min=least, max=most)
+        size, factor = roots[one.option], one.factor * one.multiple_of
+        size = size if factor == 1 else factor * size
+        by_input[one.position][one.axis] = size + one.offset if one.offset else size
+    return {FLAT_INPUTS: tuple(by_input)}
 
 
 def functional(captured: Captured, decompositions: Mapping[Any, Callable]) -> ExportedProgram:
@@ -97,6 +120,7 @@ def arguments(captured: Captured, program: ExportedProgram | None = None) -> dic
     weights, aliases = named_weights(loaded.module)
     types = {name: convert.tensor_type(name, weight) for name, weight in weights.items()}
     given = [convert.tensor_type(path, tensor) for path, tensor in loaded.inputs]
+    given = dimensions.opened(given, loaded.dimensions)
     if loaded.training is not None:
         given += loaded.training.cotangents
         types |= loaded.training.state

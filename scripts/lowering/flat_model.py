@@ -13,6 +13,8 @@ from scripts.torch_model.loading import LoadedModel
 
 PREFIX = "model."
 """What `FlatModel` puts before every name of the model's own."""
+FLAT_INPUTS = "inputs"
+"""The parameter of its forward()."""
 
 
 class FlatModel(torch.nn.Module):

@@ -280,7 +280,7 @@ def _cast(op: str, ir, value, want):
     return ir.Operation.create("stablehlo.bitcast_convert", results=[want], operands=[value]).result
 
 
-_VTENSOR = re.compile(r"!torch\.vtensor<\[(?P<shape>[\d,]*)\],(?P<element>\w+)>")
+_VTENSOR = re.compile(r"!torch\.vtensor<\[(?P<shape>[\d,?]*)\],(?P<element>\w+)>")
 _SIGNED = re.compile(r"[su]i(\d+)")
 
 

@@ -90,6 +90,16 @@ OF_BATCHES = tuple(kind for kind in Kind if "batch" in AXES[kind])
 TRAIN_SUFFIX = "+train"
 """The end of the name of a frontend that exports training steps (matrix/training.py), without its toolchain."""
 
+DYNAMIC_SUFFIX = "+dynamic"
+"""The end of the name of a frontend or baseline whose programs are for all sizes of a model (matrix/dynamic.py), without its
+toolchain and number of threads."""
+
+SIZES = "~"
+"""What is before the sizes in the name of a model of these sizes: `bert~16`."""
+
+OF_ALL_SIZES = (Kind.PROGRAM, Kind.MODULE)
+"""The kinds of cell that sizes of a model share if their frontend is dynamic."""
+
 
 @functools.cache
 def _regex(kind: Kind) -> re.Pattern[str]:
@@ -107,6 +117,16 @@ def stands_on(kind: Kind, other: Kind) -> bool:
 def frontend_test(frontend: str) -> str:
     """The test whose programs a frontend exports, by its name: eval or train."""
     return "train" if toolchains.base(frontend).endswith(TRAIN_SUFFIX) else "eval"
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether the programs of a frontend or baseline are for all sizes of a model, by its name."""
+    return threads.shared(toolchains.base(name)).endswith(DYNAMIC_SUFFIX)
+
+
+def without_sizes(model: str) -> str:
+    """The name of the model of which `bert~16` is a size; of another model its own."""
+    return model.partition(SIZES)[0]
 
 
 @dataclass(frozen=True)
@@ -133,6 +153,8 @@ class Cell:
             raise ValueError(f"a cell of kind {kind} needs a {missing}, found {values}") from None
         if "frontend" in own:
             own["test"] = frontend_test(own["frontend"])
+            if kind in OF_ALL_SIZES and is_dynamic(own["frontend"]):
+                own["model"] = without_sizes(own["model"])
         return cls(kind, **own)
 
     @classmethod

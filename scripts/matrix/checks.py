@@ -4,18 +4,30 @@ fit together.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.matrix import feature, models, plugins, reading, threads, toolchains, training
+from scripts.matrix import (
+    cell,
+    dynamic,
+    feature,
+    models,
+    plugins,
+    reading,
+    threads,
+    toolchains,
+    training,
+)
 from scripts.matrix.cell import Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target, by_threads, of_tests
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.precision import POLICY, TESTS
+from scripts.sources.source import MODEL_KINDS
 
 # The kinds of files that entries name, and their folders.
 _FOLDERS = {
@@ -39,6 +51,9 @@ def problems(draft: Draft, programs: Mapping[str, Frontend]) -> Iterator[str]:
                 yield f"{kind}.{entry.name}.node: {reading.unknown('node', entry.node, nodes)}"
     yield from _reserved_problems(known)
     yield from training.problems(config.get("train", {}))
+    for model in known["models"].values():
+        if model.dynamic and cell.without_sizes(model.name) == model.name:
+            yield from dynamic.problems(model)
     yield from _file_problems("reference", "env", config["reference"]["env"], draft.root)
 
 
@@ -136,6 +151,12 @@ def _reserved_problems(known: Mapping[str, Collection[str]]) -> Iterator[str]:
                 f"frontends.{name}: found the end of the name of a frontend of training steps, "
                 "expected another name"
             )
+    for kind in ("frontends", "baselines"):
+        for name in filter(cell.is_dynamic, known[kind]):
+            yield (
+                f"{kind}.{name}: found the end of a name of an entry for all sizes of a model, "
+                "expected another name"
+            )
     for kind, names in known.items():
         for name in filter(threads.of, names):
             yield (
@@ -152,11 +173,19 @@ def _expect_problems(draft: Draft) -> Iterator[str]:
     """
     expect, known = draft.config.get("expect", {}), draft.known
     numbers = threads.numbers(draft.config["measure"])
+    # One that is in runs by default for some kinds of models only has cells of the others too.
+    declared_ones = {
+        name: dataclasses.replace(one, sources=MODEL_KINDS)
+        for name, one in known["baselines"].items()
+    }
+    baselines = dynamic.baselines(declared_ones, known["models"].values(), draft.root)
     everything = Matrix(
         models=known["models"],
-        frontends=of_tests(known["frontends"], TESTS, draft.root),
+        frontends=dynamic.frontends(
+            of_tests(known["frontends"], TESTS, draft.root), known["models"].values(), draft.root
+        ),
         targets=known["targets"] | by_threads(known["targets"], numbers),
-        baselines=known["baselines"] | by_threads(known["baselines"], numbers),
+        baselines=baselines | by_threads(baselines, numbers),
         measure={},
         limits={},
         expect={},
@@ -173,7 +202,7 @@ def _expect_problems(draft: Draft) -> Iterator[str]:
     for pattern in expect:
         plain = re.sub(f"{toolchains.SEPARATOR}([^/]*)", known_toolchain, pattern)
         among = cells if plain == pattern else of_iree
-        if not any(fnmatchcase(cell, plain) for cell in among):
+        if not any(fnmatchcase(name, plain) for name in among):
             yield f"expect.{pattern}: matches no cell of the matrix"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from scripts.core.dimensions import Sizes
 from scripts.iree.backends import BACKENDS, runs_on_cpu
 from scripts.matrix import cell, plugins, threads, training
 from scripts.matrix.stage import IREE_ENV
@@ -29,7 +30,7 @@ class Model:
 
     `source`: what its file gives (sources/source.py). `torchbench` is its name in a TorchBench file. `skip` is the reason if that file excludes the model,
     `skip_train` the reason if it excludes training. `broken` is the error message if the model's file
-    cannot be used.
+    cannot be used. `dynamic`: the options of which there are programs for all sizes (matrix/dynamic.py).
     """
 
     name: str
@@ -44,6 +45,7 @@ class Model:
     family: str = ""
     broken: str = ""
     source: ModelKind = "module"
+    dynamic: dict[str, Sizes] = field(default_factory=dict)
 
     @property
     def dtype(self) -> str:
@@ -57,7 +59,7 @@ class Model:
     def where(self) -> str:
         """The configuration's entry from which it comes, for messages."""
         kind = "models" if self.suite in OWN_SUITES else f"suites.{self.suite}"
-        return f"{kind}.{self.name}"
+        return f"{kind}.{cell.without_sizes(self.name)}"
 
     @property
     def phase(self) -> str | None:

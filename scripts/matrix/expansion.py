@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import checks, feature, models, plugins, reading, stages, threads, toolchains
+from scripts.matrix import (
+    cell,
+    checks,
+    dynamic,
+    feature,
+    models,
+    plugins,
+    reading,
+    stages,
+    threads,
+    toolchains,
+)
 from scripts.matrix.entries import (
     Baseline,
     Frontend,
@@ -61,12 +72,19 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     if problems:
         raise ConfigError("\n".join(problems))
     for_remedies = {name: programs[name] for name in named_by_remedies}
-    by_remedy = for_remedies | varied(of_tests(for_remedies, {EVAL, *tests}, root), taken)
+    sized = chosen["models"].values()
+
+    def of_paths(frontends: Mapping[str, Frontend], tests: Collection[str]) -> dict[str, Frontend]:
+        """The frontends of each test and toolchain, and those for all sizes."""
+        return varied(dynamic.frontends(of_tests(frontends, tests, root), sized, root), taken)
+
+    by_remedy = for_remedies | of_paths(for_remedies, {EVAL, *tests})
     matrix = Matrix(
         models=chosen["models"],
-        frontends=varied(of_tests(chosen["frontends"], tests, root), taken),
+        frontends=of_paths(chosen["frontends"], tests),
         targets=varied(by_threads(chosen["targets"], numbers), taken),
-        baselines=by_threads(chosen["baselines"], numbers),
+        baselines=by_threads(dynamic.baselines(chosen["baselines"], sized, root), numbers),
+        exported=_exported(draft),
         programs=programs | by_remedy,
         remedied_by=tuple(by_remedy),
         measure=dict(config["measure"]),
@@ -176,6 +194,17 @@ def _regex(pattern: str) -> re.Pattern:
         ) from error
 
 
+def _exported(draft: Draft) -> dict[str, Model]:
+    """The models whose programs are those of selected sizes, and that are not selected themselves."""
+    there = draft.chosen["models"]
+    named = dict.fromkeys(map(cell.without_sizes, there))
+    return {
+        name: _with_size(draft.known["models"][name], draft.root, [])
+        for name in named
+        if name not in there
+    }
+
+
 def _with_size(model: Model, root: Path, problems: list[str]) -> Model:
     """A model with its default batch size, or with what is wrong with its file."""
     try:
@@ -183,7 +212,8 @@ def _with_size(model: Model, root: Path, problems: list[str]) -> Model:
     except BrokenModelFile as error:  # a row of its own, once its reference has failed
         return dataclasses.replace(model, broken=str(error))
     except ModelFileError as error:
-        problems.append(f"{model.where}: {error}")
+        said = f"{model.where}: {error}"
+        problems += [said] if said not in problems else []  # which its sizes have too
         return model
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import feature, stages, threads, toolchains, training, ways
+from scripts.matrix import dynamic, feature, stages, threads, toolchains, training, ways
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import (
     NODE,
@@ -35,7 +35,8 @@ class Matrix:
     """Everything that a run covers, in the order declared.
 
     `programs`: the frontends whose programs baselines run or remedies take, whether or not they are
-    selected for IREE. `remedied_by`: the names of those that remedies may take.
+    selected for IREE. `remedied_by`: the names of those that remedies may take. `exported`: models without rows, whose programs
+    those of other sizes run.
     `toolchains`: those that are selected. `frontends` and `targets` have the entries of each. `targets` and
     `baselines` have an entry for each number of threads, where `measure` lists several.
     `parts`: those of features (Feature.part), by the name of the feature.
@@ -55,6 +56,7 @@ class Matrix:
     overrides: dict[str, Override] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     programs: dict[str, Frontend] = field(default_factory=dict)
+    exported: dict[str, Model] = field(default_factory=dict)
     remedied_by: tuple[str, ...] = ()
     toolchains: dict[str, Toolchain] = field(default_factory=toolchains.pinned)
     parts: dict[str, Any] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class Matrix:
             kind: _united(getattr(matrix, kind) for matrix in self.matrices)
             for kind in ("models", "frontends", "baselines", "programs")
         }
+        united["models"] = self.exported | united["models"]
         targets = _united(matrix.targets for matrix in self.matrices[::-1])
         parts = {name: part for name, part in self.parts.items() if not isinstance(part, Matrix)}
         return dataclasses.replace(
@@ -95,7 +98,7 @@ class Matrix:
         for model in self.models.values():
             targets = [target.of(model) for target in self.targets.values()]
             for frontend in self.frontends.values():
-                if model.source not in frontend.sources:
+                if model.source not in frontend.sources or not dynamic.is_for(frontend, model):
                     continue
                 for target in targets:
                     if (frontend.name, target.name) in belong and target.takes(model, frontend):
@@ -116,7 +119,8 @@ class Matrix:
         for model in self.models.values():
             for baseline in self.baselines.values():
                 for test in self.tests if model.source in baseline.sources else ():
-                    yield model, baseline, test
+                    if dynamic.is_for(baseline, model, test):
+                        yield model, baseline, test
 
     def rows(self) -> Iterator[Cell]:
         """The cell of each row, in the order of the rows: IREE's, then the baselines'."""
@@ -188,6 +192,9 @@ class Matrix:
             found.insert(1, (gradients, row.to(gradients.kind)))
         if self.runs_program(row):
             found.insert(1, (stages.STAGES["export"], self.program(row)))
+        if row.kind is Kind.IREE and (program := row.to(Kind.PROGRAM)).model != row.model:
+            # The program is that of another size.
+            found.insert(0, (stages.STAGES["reference"], program.to(Kind.MODEL)))
         return found
 
     def timed_chain(self, row: Cell) -> list[tuple[Stage, Cell]]:

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.matrix import feature, schemas
+from scripts.core.dimensions import Sizes
+from scripts.matrix import cell, dynamic, feature, schemas
 from scripts.matrix.entries import Model
 from scripts.matrix.reading import ConfigError
 from scripts.sources.registry import model_file, source_of, unknown
 from scripts.torch_model.errors import ModelFileError
 from scripts.torch_model.source import shipped
 
-PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default")
+PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default", dynamic.KEY)
 """Keys of a model's entry that are not options of its functions."""
 AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 """Options that may be lists, and the prefix of their values in the names of variants."""
@@ -39,7 +40,12 @@ def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model
         inside = (root / file).resolve().is_relative_to(root / "models")
         suite = "vmfbench" if inside else "user"
         models[name] = model_of(name, family, entry, file=file, suite=suite, known_as=family)
-    return models
+    return with_sizes(models)
+
+
+def with_sizes(models: Mapping[str, Model]) -> dict[str, Model]:
+    """The models, each followed by its variants of other sizes, if its entry is `dynamic`."""
+    return {one.name: one for model in models.values() for one in (model, *dynamic.of_sizes(model))}
 
 
 def checked(model: Model, root: Path) -> Model:
@@ -53,7 +59,11 @@ def checked(model: Model, root: Path) -> Model:
     if path.is_file() and (problem := unknown(path)):
         raise ModelFileError(problem)
     source, options = source_of(path), _with_paths(model.file, model.options, root)
-    source.check(path, options)
+    if model.dynamic and source.name not in dynamic.SOURCES:
+        raise ModelFileError(
+            f"{path}: {dynamic.KEY}: its inputs have no sizes by options; expected a Python file or a folder of Hugging Face"
+        )
+    source.check(path, options | dict.fromkeys(model.dynamic))
     facts = source.facts(path, options)
     if model.dtype != facts.dtype:
         model = dataclasses.replace(model, options=model.options | {"dtype": facts.dtype})
@@ -66,10 +76,19 @@ def checked(model: Model, root: Path) -> Model:
 
 
 def with_variants(wanted: str, models: Mapping[str, Model]) -> str:
-    """A selection of models in which the name of a family is replaced by its variants."""
+    """A selection of models in which the name of a family is replaced by its variants, and that of a model followed by its
+    sizes."""
     parts = [part.strip() for part in wanted.split(",")]
-    members = {part: [m.name for m in models.values() if m.family == part] for part in parts}
-    return ",".join(",".join(members[p]) if p not in models and members[p] else p for p in parts)
+    members = {
+        part: [
+            model.name
+            for model in models.values()
+            if part == cell.without_sizes(model.name)
+            or (part == model.family and part not in models)
+        ]
+        for part in parts
+    }
+    return ",".join(",".join(members[part]) or part for part in parts)
 
 
 def with_absolute_paths(model: Model, root: Path) -> Model:
@@ -108,6 +127,9 @@ def model_of(
         torchbench=entry.get("torchbench", known_as),
         family=family,
         source=source_of(file).kind,
+        dynamic={
+            option: Sizes.of(sizes) for option, sizes in (entry.get(dynamic.KEY) or {}).items()
+        },
     )
 
 

@@ -46,7 +46,8 @@ class Exporter:
     its programs need, and for which dialects. `versions`: distributions to report.
     `tests`: what it exports; `train` needs capture.functional. `sources`: the kinds of models that it takes. `memory_factor`: peak resident memory as a
     multiple of the size of the weights, in addition to 1 GB for torch. `forkable`: whether its process may be forked from one that has imported the
-    packages of its environment, has computed nothing and has one thread.
+    packages of its environment, has computed nothing and has one thread. `dynamic`: whether it exports programs for all sizes of
+    some dimensions (capture.capture).
     """
 
     name: str
@@ -57,6 +58,7 @@ class Exporter:
     memory_factor: float
     forkable: bool
     sources: tuple[ModelKind, ...] = ("module",)
+    dynamic: bool = False
 
 
 @dataclass(frozen=True)

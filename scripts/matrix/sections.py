@@ -111,6 +111,16 @@ class Tolerance(TypedDict, total=False):
     noise: Positive
 
 
+@with_config(STRICT)
+class Sizes(TypedDict, total=False):
+    """The sizes of an option of a model, for which there are programs for all of them."""
+
+    values: Required[Annotated[Unique[Count], NOT_EMPTY]]
+    min: Count
+    max: Count
+    multiple_of: Count
+
+
 @with_config(OPEN)
 class Model(TypedDict, total=False):
     default: Bool
@@ -125,6 +135,7 @@ class Model(TypedDict, total=False):
     size: str | int
     tolerance: Tolerance
     torchbench: str
+    dynamic: dict[Module, Sizes] | None
 
 
 @with_config(OPEN)

@@ -42,7 +42,7 @@ def problems(train: Mapping[str, Any]) -> list[str]:
 
 def path(frontend: str) -> str:
     """The name of a frontend's entry in the configuration."""
-    return toolchains.base(frontend).removesuffix(SUFFIX)
+    return toolchains.base(frontend).removesuffix(SUFFIX).removesuffix(cell.DYNAMIC_SUFFIX)
 
 
 def without_test(frontend: str) -> str:
@@ -51,7 +51,9 @@ def without_test(frontend: str) -> str:
 
 
 def like(frontend: str, entry: str, toolchain: str) -> str:
-    """The name of another entry of the configuration for the test of `frontend`, in a toolchain."""
+    """The name of another entry of the configuration for the test of `frontend`, in a toolchain; for all sizes of a model, if
+    `frontend` is."""
     suffix = SUFFIX if cell.frontend_test(frontend) == TRAIN else ""
+    suffix += cell.DYNAMIC_SUFFIX if cell.is_dynamic(frontend) else ""
     at = "" if toolchain == PINNED else f"{SEPARATOR}{toolchain}"
     return f"{entry}{suffix}{at}"

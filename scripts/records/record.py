@@ -20,7 +20,7 @@ from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION
 from scripts.matrix.stage import REPORT, STATUS, VERIFICATION, Stage
-from scripts.records import latency_section, speedups, stage_files, versions
+from scripts.records import dynamic_costs, latency_section, speedups, stage_files, versions
 from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
 from scripts.records.fields import names
@@ -67,6 +67,7 @@ def compare(rows: list[dict], devices: Iterable[str], root: Path) -> None:
         signature = stage_files.read_if_whole(root, stage, model, "signature.json")
         record["work"] = limits.section(record, signature.get("work"), measured)
     speedups.add_speedups(rows)
+    dynamic_costs.add(rows)
 
 
 def iree_record(

@@ -9,7 +9,7 @@ import msgspec
 
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.choices import BASES_OF
+from scripts.matrix.choices import BASES, BASES_OF
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix
 from scripts.supervise.group import Given
@@ -35,7 +35,8 @@ class Groups:
     def given(self, group: Cell) -> str:
         """What is timed, as JSON for the command line of the job."""
         rows = self._rows[group]
-        bases = BASES_OF[self._known.models[group.model].source]
+        # A group of operator problems is of no model.
+        bases = BASES_OF[self._known.models[group.model].source] if group.model else BASES
         plain = {base: name for base in bases if (name := self._plain(rows, base))}
         given = Given(
             members={str(row): _verified(row) for row in rows},

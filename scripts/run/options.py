@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from scripts.matrix import stages, threads, training
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.cell import Cell, Kind, is_dynamic
 from scripts.matrix.entries import Target
 from scripts.matrix.matrix import Matrix, compact
 from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION
@@ -71,7 +72,12 @@ class Options:
         return compact(self.matrix.models[cell.model].options)
 
     def exported(self, cell: Cell) -> str:
-        """What a program computes, as options of scripts.stages.export_program: nothing for the forward pass."""
+        """What a program computes, as options of scripts.stages.export_program: nothing for the forward pass for one size."""
+        if is_dynamic(cell.frontend):
+            # The sizes by which the program is found: further ones to measure are no other program.
+            declared = self.matrix.models[cell.model].dynamic.items()
+            sizes = {name: replace(one, values=one.probes()) for name, one in declared}
+            return _shell({"dynamic": {name: asdict(one) for name, one in sizes.items()}})
         if cell.test == training.EVAL:
             return ""
         return f"--test {training.TRAIN} {self.optimizer()}"

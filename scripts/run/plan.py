@@ -17,10 +17,10 @@ from typing import Any
 
 from scripts.core import checkout
 from scripts.matrix import feature, plugins, reading, stages, threads, training
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.cell import Cell, Kind, is_dynamic
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, compact
-from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
+from scripts.matrix.stage import IREE_ENV, OUTCOMES, REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.run import environments, fingerprint, recorded, resources
 from scripts.run.aggregation import Aggregation
@@ -296,6 +296,15 @@ class Plan:
     def module(self, cell: Cell, file: str) -> str:
         """A file of the compilation of an IREE cell."""
         return STAGES["compile"].path(cell.to(Kind.MODULE), file)
+
+    def exported(self, cell: Cell) -> list[str]:
+        """What is known of the program for all sizes that a cell runs: the report of its export, and the weights with which it
+        was exported. Empty for a program for one size."""
+        if not is_dynamic(cell.frontend):
+            return []
+        program = cell.to(Kind.PROGRAM)
+        weights = STAGES["reference"].path(program.model, "weights.irpa")
+        return [STAGES["export"].path(program, REPORT), weights]
 
     def program(self, cell: Cell, file: str) -> list[str]:
         """A file of the export whose program a baseline runs. Empty if it runs the model itself."""

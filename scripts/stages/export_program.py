@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, exits, options
+from scripts.core import atomic, channel, dimensions, exits, options
+from scripts.core.dimensions import Sizes
 from scripts.core.options import option
 from scripts.core.tensors import Signature
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
 from scripts.matrix.precision import TESTS
+from scripts.sources.load_dynamic import load_for_all_sizes
 from scripts.sources.load_model import load_model
 from scripts.torch_model import errors, step
 from scripts.torch_model.arguments import ModelChoice, Optimizer
@@ -28,6 +30,9 @@ class Options:
     exporter_options: Mapping[str, Any] = option(factory=dict, help='JSON: {"rewrites": "all"}')
     test: str = option("eval", choices=TESTS, help="what the program computes")
     optimizer: Optimizer = Optimizer.option()
+    dynamic: Mapping[str, Any] = option(
+        factory=dict, help="JSON, by option: the sizes that the program is for (core/dimensions.py)"
+    )
     ir_format: str = option("text", choices=link.FORMATS)
     out_program: Path
     out_report: Path
@@ -39,9 +44,14 @@ def main() -> None:
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     channel.working()
     declared = plugins.exporter(args.exporter)
-    with errors.reported():
-        loaded = load_model(args.model, f"export {args.exporter}", declared.memory_factor)
     signature = Signature.read(args.signature)
+    sizes = {name: Sizes.of(entry) for name, entry in args.dynamic.items()}
+    stage = f"export {args.exporter}"
+    with errors.reported():
+        if sizes:
+            loaded = load_for_all_sizes(args.model, sizes, signature, stage, declared.memory_factor)
+        else:
+            loaded = load_model(args.model, stage, declared.memory_factor)
     if args.test == "train":
         loaded = step.for_capture(loaded, signature, args.optimizer)
     try:
@@ -49,9 +59,8 @@ def main() -> None:
     except capture.UnsupportedProgram as error:
         exits.fail(str(error), exits.UNSUPPORTED)
     start = time.perf_counter()
-    program, lines = link.link_located(
-        lowered, signature.inputs, args.ir_format, changing=loaded.changing
-    )
+    inputs = dimensions.opened(signature.inputs, loaded.dimensions)
+    program, lines = link.link_located(lowered, inputs, args.ir_format, changing=loaded.changing)
     located = locations.to_json(lines, lowered.origins)
     seconds["link"] = round(time.perf_counter() - start, 4)
     report = {
@@ -60,6 +69,8 @@ def main() -> None:
         "program_bytes": len(program),
         "rewrites": list(lowered.rewrites),
     }
+    if loaded.dimensions:
+        report["dimensions"] = [asdict(one) for one in loaded.dimensions]
     for called, version in plugins.installed(declared.versions).items():
         report[f"{called}_version"] = version
     args.out_program.write_bytes(program)

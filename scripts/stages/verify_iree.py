@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import channel, exits, options
+import numpy as np
+
+from scripts.core import archive, atomic, channel, exits, options
+from scripts.core.dimensions import Dimension
 from scripts.core.options import option
 from scripts.iree import vulkan_profile
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.iree.verify_module import Files, verify_module
 from scripts.timing import arguments as timing_arguments
 from scripts.torch_model import footprint
+from scripts.torch_model.errors import Fault
 from scripts.verify.verify import Check
 
 
@@ -26,6 +30,12 @@ class Options:
     check: Check
     device: str = option(help="IREE device URI: local-task, cuda://0")
     threads: int = timing_arguments.threads()
+    exported: Sequence[Path] = option(
+        (),
+        type=Path,
+        nargs="*",
+        help="of a program for all sizes: the report of its export, and the weights with which it was exported",
+    )
     raw_inputs: Path = option(help="folder that gets the inputs as raw bytes")
     out: Path
 
@@ -33,16 +43,47 @@ class Options:
 def main() -> None:
     channel.working()
     args = options.parse(Options)
-    module = Module(_made(args.vmfb), args.weights, args.device)
+    module = Module(
+        _made(args.vmfb), args.weights, args.device, dimensions=_dimensions(args.exported)
+    )
     try:
         device = device_info(module.device, args.threads)
     except NoDevice as error:
         exits.fail(f"no device {module.device}: {error}", exits.UNAVAILABLE)
     if lacking := vulkan_profile.lacking(module.vmfb, module.device, device["path"]):
         exits.fail(f"{exits.LACKS_PROFILE}: {device['name']} lacks {lacking}", exits.UNAVAILABLE)
+    _require_same_weights(args.weights, args.exported)
     footprint.require(footprint.of_archive(args.check.read_signature()), "verify")
     files = Files(args.inputs, args.raw_inputs, args.out)
     verify_module(module, device["name"], files, args.check, args.threads)
+
+
+def _dimensions(exported: Sequence[Path]) -> tuple[Dimension, ...]:
+    """The open dimensions of a program's inputs, by the report of its export."""
+    if not exported:
+        return ()
+    return tuple(Dimension(**one) for one in atomic.read_json(exported[0])["dimensions"])
+
+
+def _require_same_weights(own: Path, exported: Sequence[Path]) -> None:
+    """Exit if a size of a model has other weights than the size with which its program was exported."""
+    for other in exported[1:]:
+        if other == own:
+            continue
+        mine, exporteds = archive.read(own), archive.read(other)
+        differ = [
+            name
+            for name in sorted({*mine, *exporteds})
+            if name not in mine
+            or name not in exporteds
+            or not np.array_equal(mine[name], exporteds[name])
+        ]
+        if differ:
+            exits.fail(
+                f"{own} and {other} differ in {differ[0]} (of {len(differ)}); a program for all sizes needs the same weights for "
+                "all of them",
+                reason=Fault.WEIGHTS,
+            )
 
 
 def _made(modules: Sequence[Path]) -> Path:

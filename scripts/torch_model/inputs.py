@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,18 @@ def call_arguments(path: str | Path, given: Any) -> tuple[tuple, dict[str, Any]]
                 "names of forward()'s parameters"
             )
     return args, kwargs
+
+
+def argument_names(module: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> list[str]:
+    """For each tensor input of a call of a module, the parameter of its forward() that it is given for."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [one.name for one in parameters if one.kind in by_position]
+    rest = [one.name for one in parameters if one.kind is inspect.Parameter.VAR_POSITIONAL]
+    given = [*zip([*positional, *rest * len(args)], args, strict=False), *kwargs.items()]
+    return [
+        name for name, value in given for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)
+    ]
 
 
 def check_inputs(where: str, tree: Any) -> None:

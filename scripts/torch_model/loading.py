@@ -24,6 +24,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from scripts.core import tensors
+from scripts.core.dimensions import Dimension
 from scripts.torch_model import footprint, source
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.convert import TORCH_DTYPE
@@ -127,6 +128,7 @@ class LoadedModel:
     `about`: what its inputs were made of, where `file` does not tell.
     `opaque`: whether PyTorch sees none of its operators, so that it cannot be captured, nor its work be counted, nor computed
     in float64.
+    `dimensions`: those of its inputs that are open in its program (sources/load_dynamic.py).
     """
 
     name: str
@@ -137,6 +139,7 @@ class LoadedModel:
     training: Training | None = None
     about: str | None = None
     opaque: bool = False
+    dimensions: tuple[Dimension, ...] = ()
 
     @property
     def inputs(self) -> list[tuple[str, torch.Tensor]]:

@@ -20,8 +20,10 @@ from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 ROOT = checkout.ROOT
 
 FUNCTIONS = ("get_model", "get_dummy_input")
-OPTIONAL_FUNCTIONS = ("get_float_model", "describe_inputs")
-"""Functions that a model file may have: the float model of a quantised one, a line about inputs."""
+DYNAMIC_FUNCTION = "dynamic_shapes"
+"""The function of a model file that names the dimensions of arguments that its options set."""
+OPTIONAL_FUNCTIONS = ("get_float_model", "describe_inputs", DYNAMIC_FUNCTION)
+"""Functions that a model file may have: the float model of a quantised one, a line about inputs, dimensions."""
 MODEL_PARAMETER = "model"
 """What get_model() returned, for every other function with a parameter of this name."""
 COMMON_OPTIONS = ("dtype", "seed")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.core.python_source import closure
+from scripts.core.python_source import closure, literal
 
 FILES = {
     "a.py": "import b\nfrom p import c\nimport not_here",
@@ -41,3 +41,9 @@ def test_a_file_that_does_not_parse_is_named(root):
     with pytest.raises(SyntaxError) as error:
         closure(["a"], root)
     assert error.value.filename == str(root / "b.py")
+
+
+def test_a_literal_may_have_an_annotation(tmp_path):
+    file = tmp_path / "x.py"
+    file.write_text("PLAIN = (1,)\nTYPED: dict[str, int] = {'a': 1}\nNONE: int\n")
+    assert [literal(file, name, "-") for name in ("PLAIN", "TYPED", "NONE", "OTHER")] == [(1,), {"a": 1}, "-", "-"]  # fmt: skip

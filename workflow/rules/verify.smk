@@ -7,6 +7,7 @@ rule verify_iree:
         **JOBS.environment("verify"),
         **JOBS.compiled(),
         **JOBS.started_from(),
+        exported=of_cell(PLAN.exported),
     output:
         verification=artifact("verify", "verification.json"),
         status=artifact("verify", "status.json"),
@@ -36,6 +37,7 @@ rule verify_iree:
         " -- {params.python} -m scripts.stages.verify_iree --vmfb {input.vmfb:q}"
         " --weights {input.weights:q} --inputs {input.inputs:q}"
         " --golden {input.golden:q} --signature {input.signature:q}"
+        " --exported {input.exported:q}"
         " --device {params.device:q} {params.worker_threads}"
         " --tolerance {params.tolerance:q} --raw-inputs {params.raw_inputs:q}"
         " --out {output.verification:q}"

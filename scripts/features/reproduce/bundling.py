@@ -17,8 +17,8 @@ from scripts.features.reproduce.reduction import mismatch
 from scripts.iree import shell, tuning_spec
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
-from scripts.matrix import stages, threads, training
-from scripts.matrix.cell import frontend_test
+from scripts.matrix import stages, training
+from scripts.matrix.cell import frontend_test, is_dynamic
 from scripts.records import markdown
 from scripts.supervise import outcome
 
@@ -158,6 +158,11 @@ def described_reduction(folder: Path) -> str:
 
 def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     """Add the reduced program of a case to its bundle, and to the issue. Of wrong results, the frontend is examined first."""
+    if case.ended.reason == WRONG_RESULT and is_dynamic(case.exported):
+        print(
+            f"note: {case.cell}: wrong results of programs for all sizes are not reduced; that for one size may be wrong too"
+        )
+        return
     if case.ended.reason == WRONG_RESULT and _wrong_operator(root, case, folder, budget_s):
         return
     if case.ended.stage == COMPILE and case.ended.status in outcome.FAILED:
@@ -180,7 +185,7 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     ]
     try:
         # By the compiler of the cell, which may be that of a toolchain.
-        compilation = cases.recorded(root, COMPILE, threads.shared(case.cell))
+        compilation = cases.recorded(root, COMPILE, case.module)
         if compilation.run("scripts.stages.reduce_program", options) != 0:
             print(f"note: {case.cell} was not reduced; the messages above say why")
             return

@@ -60,7 +60,12 @@ class Case:
     @property
     def exported(self) -> str:
         """The cell of its program."""
-        return self.cell.rpartition("/")[0]
+        return str(Cell.parse(self.cell, Kind.IREE).to(Kind.PROGRAM))
+
+    @property
+    def module(self) -> str:
+        """The cell of its module."""
+        return str(Cell.parse(self.cell, Kind.IREE).to(Kind.MODULE))
 
     @property
     def name(self) -> str:

@@ -31,6 +31,9 @@ FILES = {
     "--signature": "signature.json",
 }
 """The files of the bundle, by the options of scripts.stages.verify_iree that name them."""
+EXPORTED = "--exported"
+"""The option whose first file, if there is one, has the sizes that a program is for."""
+REPORT = "exported.json"
 KEPT = ("--device", "--threads", "--tolerance")
 """Options of the recorded command that the bundle's command has too. `--threads`: only if the run was given it."""
 
@@ -49,16 +52,19 @@ def write(root: Path, record: Record, folder: Path) -> None:
                 sources.setdefault(name, path)
     if missing := [name for name in FILES.values() if name not in sources]:
         raise NoCase(f"{cell}: no {', '.join(missing)}: it has not been compiled")
+    options = dict(FILES)
+    for report in command.options.get(EXPORTED, ())[:1]:
+        options[EXPORTED], sources[REPORT] = REPORT, root / report
     code = python_source.closure(MODULES, ROOT, lambda module: module.split(".")[0] == "scripts")
     sources |= {str(path.relative_to(ROOT)): path for path in code}
     for name, path in sources.items():
         copy = folder / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-    words = [word for option, name in FILES.items() for word in (option, name)]
+    words = [word for option, name in options.items() for word in (option, name)]
     bundle = {
         "command": [*words, *command.words(*KEPT), "--raw-inputs", "inputs"],
-        "files": {name: asdict(digest.of(folder / name)) for name in FILES.values()},
+        "files": {name: asdict(digest.of(folder / name)) for name in options.values()},
         "fingerprint": fingerprint.code_of_stage(MODULES[1:]),
         "row": record.data,
         "threads": threads.of(cell),

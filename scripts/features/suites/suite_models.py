@@ -9,7 +9,7 @@ from scripts.features.suites import suites, torchbench_models
 from scripts.matrix import feature
 from scripts.matrix.entries import Model
 from scripts.matrix.feature import Draft
-from scripts.matrix.models import model_of, variants
+from scripts.matrix.models import model_of, variants, with_sizes
 
 
 def models(draft: Draft) -> dict[str, Model]:
@@ -31,7 +31,7 @@ def models(draft: Draft) -> dict[str, Model]:
             own[name] = model_of(
                 name, family, variant, file=entry.file, suite=entry.suite, known_as=entry.name
             )
-    return own
+    return with_sizes(own)
 
 
 def _is_anothers(entry: str | Mapping[str, Any]) -> bool:

@@ -111,13 +111,14 @@ def candidates(matrix: Matrix, model: str, target: str) -> list[Candidate]:
 
 
 def frontends(matrix: Matrix, model: Model) -> dict[str, Frontend]:
-    """The frontends by whose programs a model is tuned: of forward passes, by the pinned toolchain."""
+    """The frontends by whose programs a model is tuned: of forward passes for one size, by the pinned toolchain."""
     return {
         name: frontend
         for name, frontend in matrix.frontends.items()
         if frontend.toolchain == PINNED
         and frontend.test == training.EVAL
         and model.source in frontend.sources
+        and not cell.is_dynamic(name)
     }
 
 

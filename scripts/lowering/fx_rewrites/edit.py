@@ -11,6 +11,7 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, TensorArgument
+from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 
 aten = torch.ops.aten
 
@@ -51,9 +52,31 @@ def value(node: fx.Node) -> Any:
     return node.meta["val"]
 
 
-def calls(program: ExportedProgram, *targets) -> list[fx.Node]:
-    """The nodes that call one of `targets`, as a list: a rewrite may add and erase nodes."""
-    return [n for n in program.graph.nodes if n.op == "call_function" and n.target in targets]
+def calls(program: ExportedProgram, *targets, with_open: bool = False) -> list[fx.Node]:
+    """The nodes that call one of `targets`, as a list: a rewrite may add and erase nodes.
+
+    `with_open`: also those with a tensor of an open size, with which most rewrites cannot compute.
+    """
+    nodes = program.graph.nodes
+    found = [node for node in nodes if node.op == "call_function" and node.target in targets]
+    return found if with_open else [node for node in found if not has_open_size(node)]
+
+
+def has_open_size(node: fx.Node) -> bool:
+    """Whether a result or operand of a call has a size that depends on those of the inputs."""
+    tensors = [one for other in (node, *node.all_input_nodes) for one in _tensors(other)]
+    return any(
+        is_symbolic(size) and bool(free_symbols(size) - free_unbacked_symbols(size))
+        for tensor in tensors
+        for size in tensor.shape
+    )
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    """The results of a node that are tensors."""
+    found = node.meta.get("val")
+    results = found if isinstance(found, tuple | list) else [found]
+    return [one for one in results if isinstance(one, torch.Tensor)]
 
 
 def argument(node: fx.Node, name: str) -> Any:
@@ -67,7 +90,7 @@ def argument(node: fx.Node, name: str) -> Any:
 
 
 def is_symbolic(size: Any) -> bool:
-    """Whether a size is known at run time only. Inputs are static, so it depends on data."""
+    """Whether a size is known at run time only: it depends on data, or on an open dimension of an input."""
     return not isinstance(size, int)
 
 

@@ -19,6 +19,7 @@ from scripts.lowering.fx_rewrites.edit import (
     Builder,
     argument,
     aten,
+    has_open_size,
     is_symbolic,
     operands,
     replace,
@@ -45,6 +46,8 @@ def at_full_length(program: ExportedProgram) -> bool:
     end it: scatters into one more row, which is cut off again, and sums of zeros. A graph
     that uses it in any other way is left as it is. Sums have the same order.
     """
+    if any(map(has_open_size, program.graph.nodes)):  # a size that is not a number is not a mask's
+        return False
     follower = _Follower(program)
     try:
         follower.follow()

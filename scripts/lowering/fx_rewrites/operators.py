@@ -144,7 +144,7 @@ def scan_of_booleans_in_int64(program: ExportedProgram) -> bool:
     PyTorch/XLA 2.9 lowers the sum to a window over `i1` whose body is an `or`, which IREE 3.13
     refuses and whose values would be wrong; the product it does not capture.
     """
-    scans = calls(program, aten.cumsum.default, aten.cumprod.default)
+    scans = calls(program, aten.cumsum.default, aten.cumprod.default, with_open=True)
     scans = [node for node in scans if value(node.args[0]).dtype is torch.bool]
     for node in scans:
         node.replace_input_with(node.args[0], Builder(node).cast(node.args[0], torch.int64))

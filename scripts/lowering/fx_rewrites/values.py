@@ -28,7 +28,7 @@ def index_from_the_front(program: ExportedProgram) -> bool:
     """
     changed = False
     known = KnownValues(program)
-    for node in calls(program, aten.index.Tensor):
+    for node in calls(program, aten.index.Tensor, with_open=True):
         source, indices = node.args[:2]
         fixed: list[fx.Node | None] = []
         for dim, index in enumerate(indices):
@@ -37,7 +37,10 @@ def index_from_the_front(program: ExportedProgram) -> bool:
                 continue
             build = Builder(node)
             negative = build(aten.lt.Scalar, index, 0)
-            counted = build(aten.add.Scalar, index, value(source).shape[dim])
+            size: int | fx.Node = value(source).shape[dim]
+            if is_symbolic(size):
+                size = build(aten.sym_size.int, source, dim)
+            counted = build(aten.add.Scalar, index, size)
             fixed.append(build(aten.where.self, negative, counted, index))
         if fixed != list(indices):
             node.args = (source, fixed)
@@ -69,7 +72,7 @@ def fold_constant_nonzero(program: ExportedProgram) -> bool:
     """
     changed = False
     known = KnownValues(program)
-    for node in calls(program, aten.nonzero.default, aten.index.Tensor):
+    for node in calls(program, aten.nonzero.default, aten.index.Tensor, with_open=True):
         if not any(is_symbolic(size) for size in value(node).shape):
             continue
         found = known(node)

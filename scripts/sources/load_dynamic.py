@@ -1,0 +1,177 @@
+"""Loads a model whose program is for all sizes of some of its options, and finds the dimensions that these set."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scripts.core.dimensions import Dimension, NotOneOption, Sizes, dimension_of, opened
+from scripts.core.tensors import Signature, TensorType
+from scripts.sources.load_model import load_model
+from scripts.torch_model import convert
+from scripts.torch_model.arguments import ModelChoice
+from scripts.torch_model.errors import Fault, ModelError, of
+from scripts.torch_model.inputs import argument_names
+from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.source import DYNAMIC_FUNCTION
+from scripts.torch_model.weights import named_weights
+
+
+def load_for_all_sizes(
+    choice: ModelChoice,
+    options: Mapping[str, Sizes],
+    signature: Signature,
+    stage: str,
+    memory_factor: float,
+) -> LoadedModel:
+    """The model with inputs of sizes by which it can be captured, and its `dimensions`: those that change with one of the
+    options, or those that dynamic_shapes() of its file names.
+
+    `signature`: of its reference. Raises ModelError if they are not found, or if other sizes or weights depend on the options. The
+    model is built once more for each option, and released.
+    """
+    captured = {option: sizes.probes()[0] for option, sizes in options.items()}
+
+    def with_sizes(**changes: int) -> LoadedModel:
+        sized = {**choice.options, **captured, **changes}
+        return load_model(dataclasses.replace(choice, options=sized), stage, memory_factor)
+
+    others = {
+        option: _inputs(with_sizes(**{option: sizes.probes()[1]}))
+        for option, sizes in options.items()
+    }
+    loaded = with_sizes()
+    own = _inputs(loaded)
+    declared = _declared(loaded, options)
+    found: list[Dimension] = []
+    with of(Fault.INPUTS):
+        for option, sizes in options.items():
+            found += _dimensions(choice, option, sizes, own, others[option], declared)
+        _require_one_option_each(choice, found)
+        _require_same(choice, captured, opened(signature.inputs, found), opened(own, found))
+    with of(Fault.WEIGHTS):
+        weights, _ = named_weights(loaded.module)
+        types = [convert.tensor_type(name, weight) for name, weight in weights.items()]
+        _require_same(choice, captured, signature.parameters, types)
+    found.sort(key=lambda one: (one.position, one.axis))
+    return dataclasses.replace(loaded, dimensions=tuple(found))
+
+
+def _require_same(
+    choice: ModelChoice,
+    captured: Mapping[str, int],
+    expected: Sequence[TensorType],
+    found: Sequence[TensorType],
+) -> None:
+    """Raise ModelError if inputs or weights are others than those of the reference."""
+    by_name = {kind.name: kind for kind in expected}
+    for kind in (*found, *expected):
+        if kind not in found or by_name.get(kind.name) != kind:
+            was = by_name[kind.name].mlir if kind.name in by_name else "none"
+            now = next((one.mlir for one in found if one.name == kind.name), "none")
+            sizes = ", ".join(f"{name} {value}" for name, value in captured.items())
+            raise ModelError(
+                f"{choice.model_file}: {kind.name} is {was} with the options of the entry, and {now} with {sizes}; a program "
+                "for all sizes needs the same weights and other inputs for all of them"
+            )
+
+
+def _inputs(loaded: LoadedModel) -> list[TensorType]:
+    """The types of the inputs, in order."""
+    return [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
+
+
+def _dimensions(
+    choice: ModelChoice,
+    option: str,
+    sizes: Sizes,
+    own: list[TensorType],
+    other: list[TensorType],
+    declared: set[tuple[int, int, str]] | None,
+) -> list[Dimension]:
+    """The dimensions of one option, from the inputs for its two probes. `declared`: (input, axis, option) of dynamic_shapes()."""
+    first, second = sizes.probes()
+    forms = [[(kind.name, kind.dtype, len(kind.shape)) for kind in types] for types in (own, other)]
+    if forms[0] != forms[1]:
+        raise ModelError(
+            f"{choice.model_file}: {option} {first} and {second} give inputs of other names, types or ranks: "
+            f"{_shown(own)} and {_shown(other)}; a program has the same inputs for all sizes"
+        )
+    found = []
+    for position, (kind, changed) in enumerate(zip(own, other, strict=True)):
+        for axis, observed in enumerate(zip(kind.shape, changed.shape, strict=True)):
+            if declared is not None and (position, axis, option) not in declared:
+                continue
+            try:
+                one = dimension_of(
+                    position, kind.name, axis, option, sizes, dict(zip((first, second), observed, strict=True))
+                )  # fmt: skip
+            except NotOneOption as error:
+                raise ModelError(f"{choice.model_file}: {error}") from error
+            if one:
+                found.append(one)
+            elif declared is not None:
+                raise ModelError(
+                    f"{choice.model_file}: {DYNAMIC_FUNCTION}() names dimension {axis} of input {kind.name} for {option}, but "
+                    f"it has size {observed[0]} with {option} {first} and with {option} {second}"
+                )
+    if not found:
+        raise ModelError(
+            f"{choice.model_file}: dynamic.{option}: no dimension of an input changes with it: {_shown(own)} with {option} "
+            f"{first} and with {option} {second}"
+        )
+    return found
+
+
+def _require_one_option_each(choice: ModelChoice, found: list[Dimension]) -> None:
+    """Raise ModelError for a dimension that changes with two options."""
+    by_place: dict[tuple[int, int], Dimension] = {}
+    for one in found:
+        other = by_place.setdefault((one.position, one.axis), one)
+        if other is not one:
+            raise ModelError(
+                f"{choice.model_file}: {one.place} changes with {other.option} and with {one.option}; expected one of them: "
+                f"name the dimensions of each in {DYNAMIC_FUNCTION}()"
+            )
+
+
+def _shown(types: list[TensorType]) -> str:
+    return ", ".join(f"{kind.name} {kind.iree}".strip() for kind in types)
+
+
+def _declared(
+    loaded: LoadedModel, options: Mapping[str, Sizes]
+) -> set[tuple[int, int, str]] | None:
+    """(input, axis, option) of each dimension that dynamic_shapes() of a model's file names, for example
+    `{"input_ids": {1: "seq_len"}}`; None if there is no such function. An argument with several tensors has these dimensions
+    in each of them."""
+    if loaded.file is None or DYNAMIC_FUNCTION not in loaded.file.functions:
+        return None
+    given: Any = loaded.file.call(DYNAMIC_FUNCTION)
+    where = f"{loaded.file.path}: {DYNAMIC_FUNCTION}() returned"
+    names = argument_names(loaded.module, loaded.args, loaded.kwargs)
+    found: set[tuple[int, int, str]] = set()
+    with of(Fault.RETURN):
+        if not isinstance(given, Mapping) or not all(
+            isinstance(one, Mapping) for one in given.values()
+        ):
+            raise ModelError(
+                f"{where} {given!r}, expected for each argument its dimensions: {{'input_ids': {{1: 'seq_len'}}}}"
+            )
+        for name, dimensions in given.items():
+            positions = [position for position, own in enumerate(names) if own == name]
+            if not positions:
+                known = ", ".join(dict.fromkeys(names))
+                raise ModelError(
+                    f"{where} the argument {name!r}; expected one of the call's: {known}"
+                )
+            for axis, option in dimensions.items():
+                rank = min(loaded.inputs[position][1].dim() for position in positions)
+                if not isinstance(axis, int) or not 0 <= axis < rank:
+                    raise ModelError(
+                        f"{where} the dimension {axis!r} of {name}; expected 0 to {rank - 1}"
+                    )
+                if option in options:  # others are not dynamic in this configuration
+                    found |= {(position, axis, option) for position in positions}
+    return found

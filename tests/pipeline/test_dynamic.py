@@ -1,0 +1,105 @@
+"""A program for all sizes of two inputs that share a dimension: exported and compiled once, right at each size, and not called
+with sizes that disagree."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.checkouts import EAGER, ON_CPU, QUICK, Checkout, in_environment, keep_models
+
+MODEL = '''"""Two inputs that share the first dimension; the second one has twice as many columns as a third option says."""
+import torch
+
+
+class Two(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = torch.nn.Linear(16, 32), torch.nn.Linear(1, 32)
+
+    def forward(self, x, *, y):
+        return self.left(x).relu() + self.right(y.sum(1, keepdim=True))
+
+
+def get_model():
+    return Two()
+
+
+def get_dummy_input(rows=1, columns=3):
+    return (torch.randn(rows, 16),), {"y": torch.randn(rows, 2 * columns)}
+'''
+SIZES = {
+    "rows": {"values": [2, 7], "max": 64},
+    "columns": {"values": [3], "multiple_of": 3, "max": 30, "min": 3},
+}
+PATH = {
+    "exporter": "torch_mlir",
+    "env": "torch-mlir",
+    "options": {"dialect": "torch", "rewrites": "all"},
+}
+DYNAMIC = "torchmlir-torch+dynamic"
+
+
+@pytest.fixture(scope="module")
+def ran(make_checkout) -> Checkout:
+    made = make_checkout(
+        "dynamic",
+        models={"two": {"dynamic": SIZES}},
+        targets=ON_CPU,
+        baselines=EAGER,
+        frontends={"torchmlir-torch": PATH},
+        measure=QUICK | {"generations": 3},
+    )
+    (made.path / "models/two.py").write_text(MODEL)
+    keep_models(made, "two")
+    made.snakemake("--cores", "2", "results/latency.csv")
+    return made
+
+
+def test_one_program_is_right_at_every_size(ran):
+    names = ["two", "two~2-3", "two~7-3"]
+    for name in names:
+        row = ran.row(name, DYNAMIC, "llvm-cpu")
+        assert row["verification_code"] == "PASS", row["detail"]
+        static = ran.row(name, "torchmlir-torch", "llvm-cpu")
+        cost = float(row["latency_ms"]) / float(static["latency_ms"])
+        assert float(row["dynamic_cost"]) == pytest.approx(cost, rel=0.5)
+        assert not static["dynamic_cost"]
+    for stage, where in (("export", ""), ("compile", "/llvm-cpu")):
+        made = [path.name for path in (ran.path / f"results/{stage}").iterdir()]
+        assert sorted(made) == names
+        shared = [
+            name
+            for name in names
+            if (ran.path / f"results/{stage}/{name}/{DYNAMIC}{where}").is_dir()
+        ]
+        assert shared == ["two"], "the sizes share what was exported and compiled for the model"
+
+
+def test_the_dimensions_are_found_by_two_sizes_of_each_option(ran):
+    report = json.loads((ran.path / f"results/export/two/{DYNAMIC}/report.json").read_text())
+    found = [
+        (one["position"], one["axis"], one["option"], one["factor"], one["multiple_of"])
+        for one in report["dimensions"]
+    ]
+    assert found == [(0, 0, "rows", 1, 1), (1, 0, "rows", 1, 1), (1, 1, "columns", 2, 3)]
+    program = (ran.path / f"results/export/two/{DYNAMIC}/program.mlir").read_text()
+    assert "func.func @main(%arg0: tensor<?x16xf32>, %arg1: tensor<?x?xf32>) -> tensor<?x32xf32>" in program  # fmt: skip
+
+
+def test_sizes_that_disagree_are_not_called(ran):
+    python = ran.path / ".venvs/iree/bin/python"
+    case = {
+        "vmfb": str(ran.path / f"results/compile/two/{DYNAMIC}/llvm-cpu/module.vmfb"),
+        "weights": str(ran.path / "results/reference/two/weights.irpa"),
+        "report": str(ran.path / f"results/export/two/{DYNAMIC}/report.json"),
+        "shapes": [[(7, 16), (7, 6)], [(7, 16), (8, 6)], [(65, 16), (65, 6)], [(7, 16), (7, 8)]],
+    }
+    right, disagree, large, multiple = in_environment(python, "dynamic_in_iree", case=case)
+    assert right["checked"] == [7, 32]
+    # IREE itself computes something: what is checked is not checked twice.
+    assert disagree["unchecked"] == [7, 32]
+    assert disagree["checked"].startswith("dimension 0 of input [1]['y']: found size 8, expected 7, because dimension 0 of input [0][0] has size 7")  # fmt: skip
+    assert large["checked"].startswith("dimension 0 of input [0][0]: found size 65; expected rows of 1 to 64")  # fmt: skip
+    assert multiple["checked"] == "dimension 1 of input [1]['y']: found size 8, which is columns 4; expected columns of 3 to 30, multiples of 3"  # fmt: skip

@@ -1,0 +1,295 @@
+"""Programs for all sizes: the models, cells and files of an entry with `dynamic`, and what they cost."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import shlex
+
+import pytest
+
+from scripts.core.dimensions import Sizes
+from scripts.matrix import dynamic, expansion, training
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.entries import Baseline, Frontend, Model
+from scripts.matrix.matrix import Matrix
+from scripts.matrix.reading import ConfigError
+from scripts.matrix.ways import Remedy
+from scripts.records import dynamic_costs, record
+from scripts.run.plan import Plan
+from tests import declarations
+from tests.declarations import CONFIG, MODEL
+from tests.unit.conftest import MATRIX
+
+SIZES = Sizes((1, 8), min=1, max=64)
+ROW = "conv~8/mlir+dynamic/llvm-cpu"
+
+
+def of_sizes(matrix: Matrix = MATRIX, **sizes: Sizes) -> Matrix:
+    """The matrix in which conv has programs for all of these sizes."""
+    conv = dataclasses.replace(matrix.models["conv"], dynamic=sizes or {"batch_size": SIZES})
+    models = {one.name: one for one in (conv, *dynamic.of_sizes(conv))} | {
+        "tiny": matrix.models["tiny"]
+    }
+    return dataclasses.replace(
+        matrix, models=models, frontends=dynamic.frontends(matrix.frontends, models.values())
+    )
+
+
+def iree(name: str) -> Cell:
+    return Cell.parse(name, Kind.IREE)
+
+
+# Cells
+
+
+def test_all_sizes_share_a_program_and_a_module_and_nothing_else():
+    row = iree(ROW)
+    assert str(row.to(Kind.PROGRAM)) == "conv/mlir+dynamic"
+    assert str(row.to(Kind.MODULE)) == "conv/mlir+dynamic/llvm-cpu"
+    assert str(row.to(Kind.MODEL)) == "conv~8"
+    assert (str(row), row.test) == (ROW, "eval")
+    static = iree("conv~8/mlir/llvm-cpu")
+    assert str(static.to(Kind.MODULE)) == "conv~8/mlir/llvm-cpu"
+
+
+def test_the_name_of_a_frontend_for_all_sizes_keeps_its_toolchain():
+    assert str(iree("c~8/mlir+dynamic@new/cpu@new").to(Kind.PROGRAM)) == "c/mlir+dynamic@new"
+    assert training.path("mlir+dynamic@new") == "mlir"
+    assert training.like("mlir+dynamic", "xla", "new") == "xla+dynamic@new"
+
+
+def test_a_model_has_its_own_rows_and_those_of_each_size():
+    names = [str(row) for row in of_sizes().rows() if row.target == "llvm-cpu"]
+    assert names == [
+        *("conv/mlir/llvm-cpu", "conv/mlir+dynamic/llvm-cpu"),
+        *("conv~1/mlir/llvm-cpu", "conv~1/mlir+dynamic/llvm-cpu"),
+        *("conv~8/mlir/llvm-cpu", ROW),
+        "tiny/mlir/llvm-cpu",
+    ]
+
+
+def test_a_program_for_all_sizes_and_one_for_this_size_are_timed_in_one_group():
+    matrix = of_sizes()
+    both = {str(matrix.group(iree(name))) for name in (ROW, "conv~8/mlir/llvm-cpu")}
+    assert both == {"conv~8/cpu/eval"}
+
+
+def test_a_row_depends_on_the_reference_of_the_model_and_on_its_own():
+    chain = [(stage.name, str(cell)) for stage, cell in of_sizes().chain(iree(ROW))]
+    assert chain == [
+        ("reference", "conv"),
+        ("reference", "conv~8"),
+        ("export", "conv/mlir+dynamic"),
+        ("compile", "conv/mlir+dynamic/llvm-cpu"),
+        ("verify", ROW),
+    ]
+    own = [str(cell) for _, cell in of_sizes().chain(iree("conv/mlir+dynamic/llvm-cpu"))]
+    assert own[:2] == ["conv", "conv/mlir+dynamic"]
+
+
+def test_there_is_one_export_and_one_compilation_for_all_sizes():
+    matrix = of_sizes()
+    for kind in (Kind.PROGRAM, Kind.MODULE):
+        cells = [str(cell) for cell in matrix.of_kind(kind) if "+dynamic" in cell.frontend]
+        assert {cell.split("/")[0] for cell in cells} == {"conv"}
+        assert len(cells) == len(set(cells))
+
+
+def test_combinations_of_several_options_are_variants():
+    model = Model("m", "m.py", dynamic={"batch_size": Sizes((1, 2)), "seq_len": Sizes((16, 32))})
+    found = {one.name: one.options for one in dynamic.of_sizes(model)}
+    assert list(found) == ["m~1-16", "m~1-32", "m~2-16", "m~2-32"]
+    assert found["m~2-16"] == {"batch_size": 2, "seq_len": 16}
+    assert list(dynamic.of_sizes(Model("m", "m.py"))) == []
+
+
+def test_only_exporters_that_declare_it_have_frontends_for_all_sizes():
+    own = {
+        "mlir": Frontend("mlir", "torch_mlir", "e"),
+        "onnx": Frontend("onnx", "onnx_importer", "e"),
+        "mlir+train": Frontend("mlir+train", "torch_mlir", "e", test="train"),
+    }
+    models = of_sizes().models.values()
+    assert [name for name in dynamic.frontends(own, models) if name not in own] == ["mlir+dynamic"]
+    assert list(dynamic.frontends(own, MATRIX.models.values())) == list(own)
+
+
+def test_a_runtime_that_compiles_has_a_baseline_for_any_size():
+    own = {
+        "inductor": Baseline("inductor", "inductor", "cpu", "e"),
+        "tuned": Baseline("tuned", "inductor", "cpu", "e", compile={"mode": "default"}),
+        "eager": Baseline("eager", "eager", "cpu", "e"),
+    }
+    found = dynamic.baselines(own, of_sizes().models.values())
+    assert [name for name in found if name not in own] == ["inductor+dynamic"]
+    assert found["inductor+dynamic"].compile == {"dynamic": True}
+    matrix = dataclasses.replace(of_sizes(), baselines=found, tests=("eval", "train"))
+    rows = [str(row) for row in matrix.rows() if row.baseline == "inductor+dynamic"]
+    assert rows == [f"{name}/inductor+dynamic/eval" for name in ("conv", "conv~1", "conv~8")]
+
+
+def test_a_remedy_by_another_path_takes_its_program_for_all_sizes():
+    by_xla = Remedy(name="x", does="", frontend="xla", reasons=("*",), why="", seen="", versions={})
+    target = dataclasses.replace(MATRIX.targets["llvm-cpu"], remedies=(by_xla,))
+    both = {name: Frontend(name, "torch_xla", "e") for name in ("xla", "xla+dynamic")}
+    matrix = dataclasses.replace(of_sizes(), programs=both, remedied_by=tuple(both))
+    found = {
+        name: [one.variant.frontend for one in matrix.attempts(name, target)]
+        for name in ("mlir", "mlir+dynamic")
+    }
+    assert found == {"mlir": ["xla"], "mlir+dynamic": ["xla+dynamic"]}
+
+
+def test_a_matrix_with_sizes_is_read_as_it_was_written():
+    matrix = dataclasses.replace(of_sizes(), exported={"conv": MATRIX.models["conv"]})
+    assert Matrix.from_json(json.loads(json.dumps(matrix.to_json()))) == matrix
+
+
+# Jobs
+
+
+def plan(matrix: Matrix | None = None) -> Plan:
+    return Plan(matrix or of_sizes(), frozenset(), with_conda=False)
+
+
+def test_an_export_is_told_its_sizes_but_not_which_are_measured():
+    exported = Cell.of(Kind.PROGRAM, model="conv~8", frontend="mlir+dynamic")
+    words = shlex.split(plan().options.exported(exported))
+    [option] = [word.partition("=") for word in words]
+    assert option[0] == "--dynamic"
+    sizes = {"values": [8, 2], "min": 1, "max": 64, "multiple_of": 1}
+    assert json.loads(option[2]) == {"batch_size": sizes}
+    more = plan(of_sizes(batch_size=Sizes((2, 1, 8), max=64)))
+    assert more.options.exported(exported) == plan().options.exported(exported)
+    other = plan(of_sizes(batch_size=Sizes((1, 8), max=32)))
+    assert other.options.exported(exported) != plan().options.exported(exported)
+    assert plan().options.exported(Cell.of(Kind.PROGRAM, model="conv", frontend="mlir")) == ""
+
+
+def test_a_verification_reads_the_sizes_of_its_program_and_the_weights_of_its_export():
+    assert plan().exported(iree(ROW)) == [
+        "results/export/conv/mlir+dynamic/report.json",
+        "results/reference/conv/weights.irpa",
+    ]
+    assert plan().exported(iree("conv~8/mlir/llvm-cpu")) == []
+    assert plan().reference(iree(ROW), "golden.npz") == "results/reference/conv~8/golden.npz"
+    [module] = plan().maker.modules(iree(ROW), "module.vmfb")[:1]
+    assert module == "results/compile/conv/mlir+dynamic/llvm-cpu/module.vmfb"
+
+
+# Configuration
+
+
+@pytest.fixture
+def root(tmp_path):
+    files = {
+        "models/a.py": MODEL,
+        "models/b.py": MODEL,
+        "elsewhere/mine.py": MODEL,
+        "envs/e.yaml": "",
+        "scripts/exporters/x.py": declarations.exporter(
+            OPTIONS={"dialect": ("torch",)}, DYNAMIC=True
+        ),
+        "scripts/exporters/plain.py": declarations.exporter(),
+        "scripts/baselines/eager.py": declarations.runtime(TAKES=("precision", "compile")),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def expanded(root, selections=None, **sizes) -> Matrix:
+    config = copy.deepcopy(CONFIG)
+    config["models"]["a"] = {"dynamic": {"batch_size": {"values": [1, 8], "max": 64} | sizes}}
+    return expansion.expand(config, selections or {}, root)
+
+
+def test_an_entry_with_sizes_gives_the_model_and_a_variant_of_each(root):
+    found = expanded(root)
+    assert list(found.models)[:3] == ["a", "a~1", "a~8"]
+    assert [found.models[name].batch_size for name in ("a", "a~8")] == [1, 8]
+    assert found.models["a~8"].options == {"batch_size": 8}
+    assert (list(found.frontends), list(found.baselines)) == (
+        ["f", "g", "f+dynamic"],
+        ["eager", "eager+dynamic"],
+    )
+
+
+def test_a_model_is_selected_with_its_sizes_and_a_size_alone(root):
+    assert list(expanded(root, {"models": "a"}).models) == ["a", "a~1", "a~8"]
+    alone = expanded(root, {"models": "a~8"})
+    assert (list(alone.models), list(alone.exported)) == (["a~8"], ["a"])
+    assert alone.every().models["a"].dynamic
+    rows = {str(row).split("/")[0] for row in alone.rows()}
+    assert rows == {"a~8"}
+    assert list(expanded(root, {"models": "b"}).frontends) == ["f", "g"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"max": 4}, "models.a.dynamic.batch_size.values: found 8, expected 1 to 4"),
+        ({"min": 2}, "models.a.dynamic.batch_size.values: found 1, expected 2 to 64"),
+        (
+            {"multiple_of": 8},
+            "models.a.dynamic.batch_size.values: found 1, expected 1 to 64, multiples of 8",
+        ),
+        (
+            {"values": [1], "max": 1},
+            "models.a.dynamic.batch_size: found 1 to 1, expected two sizes or more; set the option itself to a single one",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_stop_a_run_before_it_starts(root, sizes, said):
+    with pytest.raises(ConfigError) as problem:
+        expanded(root, **sizes)
+    assert str(problem.value).splitlines() == [said]
+
+
+def test_an_option_that_the_file_does_not_take_is_one_error(root):
+    config = copy.deepcopy(CONFIG)
+    config["models"]["a"] = {"dynamic": {"batch": {"values": [1, 8]}}}
+    with pytest.raises(ConfigError) as problem:
+        expansion.expand(config, {}, root)
+    [said] = str(problem.value).splitlines()
+    assert said.startswith("models.a: ")
+    assert "takes no option 'batch'" in said
+    assert "did you mean 'batch_size'?" in said
+
+
+def test_entries_may_not_have_the_names_of_those_for_all_sizes(root):
+    config = copy.deepcopy(CONFIG)
+    config["frontends"]["f+dynamic"] = config["frontends"]["g"]
+    with pytest.raises(ConfigError, match=r"frontends\.f\+dynamic: found the end of a name of an entry for all sizes"):  # fmt: skip
+        expansion.expand(config, {}, root)
+
+
+# What it costs
+
+
+def test_the_cost_is_the_latency_for_all_sizes_over_that_for_one(results):
+    results.matrix = of_sizes(
+        dataclasses.replace(MATRIX, targets={"llvm-cpu": MATRIX.targets["llvm-cpu"]})
+    )
+    results.values_ms[ROW] = (8.0, 10.0, 12.5)
+    results.write()
+    found = {str(dynamic_costs.cell_of(one)): one for one in record.records(results.matrix)}
+    latency = found[ROW]["latency"]
+    assert latency["dynamic_cost"] == pytest.approx(2.0)
+    assert latency["dynamic_cost_low"] <= 2.0 <= latency["dynamic_cost_high"]
+    assert "dynamic_cost" not in found["conv~8/mlir/llvm-cpu"]["latency"]
+
+
+def test_without_a_program_for_one_size_there_is_no_cost(results):
+    results.matrix = of_sizes(
+        dataclasses.replace(MATRIX, targets={"llvm-cpu": MATRIX.targets["llvm-cpu"]})
+    )
+    results.write()
+    found = record.records(results.matrix)
+    left = [one for one in found if str(dynamic_costs.cell_of(one)) != "conv~8/mlir/llvm-cpu"]
+    dynamic_costs.add(left)
+    [row] = [one for one in left if str(dynamic_costs.cell_of(one)) == ROW]
+    assert row["latency"]["dynamic_cost"] is None
