@@ -10,6 +10,7 @@ from scripts.iree.backends import BACKENDS
 from scripts.matrix import threads
 from scripts.matrix.choices import BASES, BASES_OF
 from scripts.sources.registry import source_of
+from scripts.sources.source import ModelKind
 from scripts.timing import ratios
 from scripts.timing.ratios import Difference
 
@@ -71,9 +72,13 @@ def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None
             own = bases.get(key(record), {})
             for name in names:
                 _compare(record, own.get(name), name)
-            kind = source_of(record["model"]["file"]).kind
-            plain = {name: own[name] for name in BASES_OF[kind] if name in own}
+            plain = {name: own[name] for name in BASES_OF[_kind(record)] if name in own}
             record["latency"]["verdict"] = _verdict(record, plain)
+
+
+def _kind(record: Record) -> ModelKind:
+    """What the source of a row's model gives; a module for an operator, which has no model."""
+    return source_of(record.get("model", {}).get("file", "")).kind
 
 
 def _compare(record: Record, base: Record | None, name: str) -> None:

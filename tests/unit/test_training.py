@@ -82,13 +82,15 @@ def test_a_remedy_by_another_path_takes_the_program_of_the_same_test():
         name="xla", does="", frontend="xla", reasons=("*",), why="", seen="", versions={}
     )
     target = dataclasses.replace(MATRIX.targets["vulkan"], remedies=(by_xla,))
-    both = of_training(remedied_by=("xla", "xla+train"))
+    names = ("mlir", "mlir+train", "xla", "xla+train")
+    programs = {name: dataclasses.replace(MATRIX.frontends["mlir"], name=name) for name in names}
+    both = of_training(remedied_by=("xla", "xla+train"), programs=programs)
     found = {
         name: [one.variant.frontend for one in both.attempts(name, target)]
         for name in ("mlir", "mlir+train")
     }
     assert found == {"mlir": ["xla"], "mlir+train": ["xla+train"]}
-    none = of_training(remedied_by=("xla",))
+    none = of_training(remedied_by=("xla",), programs=programs)
     assert none.attempts("mlir+train", target) == []
 
 
