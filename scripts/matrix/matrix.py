@@ -160,8 +160,12 @@ class Matrix:
         has its overrides for the model). A remedy takes the program of the same test, and of the same toolchain
         where it has one."""
         own = next(iter({target.toolchain, toolchains.of(frontend)} - {PINNED}), PINNED)
-        kinds = {*(self.frontends.get(frontend) or self.programs[frontend]).sources}
-        alike = [name for name in self.remedied_by if kinds & {*self.programs[name].sources}]
+        known = self.frontends | self.programs  # those of kernels have fewer programs than remedies
+        sources = {
+            name: {*known[name].sources} for name in (frontend, *self.remedied_by) if name in known
+        }
+        kinds = sources.get(frontend, set())
+        alike = [n for n in self.remedied_by if not kinds or kinds & sources.get(n, kinds)]
         tried = []
         for remedy in target.remedies:
             if remedy.frontend:
