@@ -42,7 +42,7 @@ def _convert(loaded: LoadedModel, folder: Path) -> None:
     converted.require_float32(loaded, "litert")
     inputs = tuple(tensor for _, tensor in loaded.inputs)
     with converted.rejected("litert_torch.convert"):
-        model = litert_torch.convert(FlatModel(loaded).eval(), inputs)
+        model = litert_torch.convert(FlatModel(loaded).eval(), inputs, enable_x64=True)
     model.export(str(folder / _FILE))
 
 

@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 
 import pytest
-import yaml
 
 from tests.cluster.slurm import Job, Slurm
 from tests.cluster.stubs import Stubs, planned, repair
@@ -45,11 +44,8 @@ class Life:
 
 @pytest.fixture(scope="module")
 def life(make_stubs, slurm):
-    """Three models by two targets."""
-    checkout = make_stubs(3, slurm.environment)
-    config = yaml.safe_load((checkout.path / "config.yaml").read_text())
-    checkout.configure(targets={name: config["targets"][name] for name in ("t1", "t2")})
-    return Life(checkout, slurm)
+    """Three models by four targets."""
+    return Life(make_stubs(3, slurm.environment), slurm)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +83,7 @@ def statuses(checkout) -> list[str]:
 def test_what_daemons_nodes_and_scancel_do_loses_no_row(disturbed):
     rows = {(row["model"], row["status"]) for row in disturbed.checkout.rows()}
     assert rows == {("m00000", "ok"), ("m00001", "ok"), ("m00002", "error")}
-    assert len(disturbed.checkout.rows()) == 6
+    assert len(disturbed.checkout.rows()) == 12
 
 
 def test_while_slurm_does_not_answer_the_run_says_so_and_asks_again(disturbed):
@@ -137,12 +133,12 @@ def repaired(disturbed):
 
 
 def test_a_dry_run_says_that_the_repaired_chain_alone_is_due(repaired):
-    chain = {"make_reference": 1, "export_program": 1, "compile_iree": 2, "verify_iree": 2}
+    chain = {"make_reference": 1, "export_program": 1, "compile_iree": 4, "verify_iree": 4}
     assert repaired.said == chain | {"time_group": 1, "aggregate_results": 1}
 
 
 def test_a_killed_snakemake_started_again_ends_with_every_row(repaired):
-    assert statuses(repaired.checkout) == ["ok"] * 6
+    assert statuses(repaired.checkout) == ["ok"] * 12
 
 
 def test_what_it_left_running_is_named_and_no_job_runs_twice(repaired):
