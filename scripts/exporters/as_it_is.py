@@ -7,7 +7,7 @@ from typing import Any
 
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Input, Lowered
-from scripts.sources.load_mlir import GivenModule, MlirModule
+from scripts.sources.load_mlir import MlirModule
 from scripts.torch_model.loading import LoadedModel
 
 OPTIONS: dict[str, tuple[str, ...]] = {}
@@ -22,7 +22,7 @@ FORKABLE = True
 def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
     """The program of a file; there are no options and no steps."""
     module = loaded.module
-    assert isinstance(module, MlirModule | GivenModule)
+    assert isinstance(module, MlirModule)
     seconds: dict[str, float] = {}
     with timed(seconds, "read"):
         program = module.program

@@ -7,9 +7,6 @@ The format: torch/_export/serde/schema.py and torch/export/pt2_archive (schema 8
 
 from __future__ import annotations
 
-import difflib
-import functools
-import hashlib
 import json
 import math
 import struct
@@ -20,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.sources.executed_code import executed
-from scripts.sources.source import Facts, Options, Source
+from scripts.sources.source import Facts, Options, Source, file_digest, require
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 OPTIONS = ("batch_size", "inputs", "seed", "trust")
@@ -73,16 +70,13 @@ class Archive:
 def check(path: Path, options: Options) -> None:
     """Raise BrokenModelFile for a file that is no exported program, is damaged, or would be executed; ModelFileError for a
     missing file and a wrong option."""
-    for option in options:
-        if option not in OPTIONS:
-            near = difflib.get_close_matches(option, OPTIONS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ModelFileError(
-                f"{path}: takes no option {option!r} (it takes {', '.join(OPTIONS)}){hint}; an exported program has its "
-                "shapes and dtypes"
-            )
-    if not path.is_file():
-        raise ModelFileError(f"{path}: no such file; expected an exported program there")
+    require(
+        path,
+        options,
+        OPTIONS,
+        "an exported program",
+        "; an exported program has its shapes and dtypes",
+    )
     given = options.get("inputs")
     if given is not None and not Path(str(given)).is_file():
         raise ModelFileError(f"{path}: inputs: no file {given}; expected an .npz with the program's inputs")  # fmt: skip
@@ -249,12 +243,6 @@ def _batch_size(graph: Mapping[str, Any]) -> int:
     return 1
 
 
-@functools.cache
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
-
-
 SOURCE = Source(
     name="exported-program",
     kind="module",
@@ -265,6 +253,6 @@ SOURCE = Source(
     parts=lambda _, options: (
         [Path(options["inputs"]).expanduser()] if options.get("inputs") else []
     ),
-    digest=_digest,
+    digest=file_digest,
     path_options=("inputs",),
 )

@@ -55,11 +55,17 @@ class Program:
 
 
 class MlirModule(torch.nn.Module):
-    """A program and its weights. A call compiles it once at O0, and runs it by IREE on the CPU."""
+    """A program and its weights. A call returns the given results; without these, it compiles the program once at O0 and runs it
+    by IREE on the CPU."""
 
-    def __init__(self, program: Program, weights: dict[str, torch.Tensor]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        weights: dict[str, torch.Tensor],
+        results: list[torch.Tensor] | None = None,
+    ) -> None:
         super().__init__()
-        self.program, self._weights = program, weights
+        self.program, self._weights, self._results = program, weights, results
         self._session: Session | None = None
 
     def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -68,26 +74,12 @@ class MlirModule(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """The results, of the inputs in their order."""
+        if self._results is not None:
+            return [result.clone() for result in self._results]
         if self._session is None:
             self._session = _session(self.program, self._weights)
         outputs, _ = self._session.call([tensor.detach().contiguous().numpy() for tensor in inputs])
         return [torch.from_numpy(np.array(output)) for output in outputs]
-
-
-class GivenModule(torch.nn.Module):
-    """The same with results that are given."""
-
-    def __init__(self, program: Program, weights: dict[str, torch.Tensor], results: list[torch.Tensor]) -> None:  # fmt: skip
-        super().__init__()
-        self.program, self._weights, self._results = program, weights, results
-
-    def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
-        """The weights."""
-        yield from self._weights.items()
-
-    def forward(self, *_: torch.Tensor) -> list[torch.Tensor]:
-        """The given results."""
-        return [result.clone() for result in self._results]
 
 
 def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
@@ -116,10 +108,10 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     about = [f"inputs of {given}" if given else "seeded inputs"]
     if seeded:
         about.append(f"{len(seeded)} of {len(weights)} parameters are in no file and have seeded values")  # fmt: skip
-    module: torch.nn.Module = MlirModule(program, weights)
+    results = None
     if golden := options.get("golden"):
-        results = tensors.load_npz(Path(str(golden)).expanduser()).values()
-        module = GivenModule(program, weights, [torch.from_numpy(result) for result in results])
+        results = [torch.from_numpy(array) for array in tensors.load_npz(str(golden)).values()]
+    module = MlirModule(program, weights, results)
     about.append(f"results of {golden}" if golden else f"results of {REFERENCE}")
     inputs = tuple(torch.from_numpy(array) for array in arrays)
     return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about), opaque=True)  # fmt: skip

@@ -5,12 +5,9 @@ The driver does not parse it, because it has no compiler: a file that cannot be 
 
 from __future__ import annotations
 
-import difflib
-import functools
-import hashlib
 from pathlib import Path
 
-from scripts.sources.source import Facts, Options, Source
+from scripts.sources.source import Facts, Options, Source, file_digest, require
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 OPTIONS = ("batch_size", "function", "golden", "inputs", "parameters", "seed")
@@ -22,11 +19,7 @@ _BYTECODE = b"ML\xefR"
 
 def check(path: Path, options: Options) -> None:
     """Raise BrokenModelFile for a file that is no MLIR by its first bytes, ModelFileError for a wrong option."""
-    for option in options:
-        if option not in OPTIONS:
-            near = difflib.get_close_matches(option, OPTIONS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(OPTIONS)}){hint}")  # fmt: skip
+    require(path, options, OPTIONS, "a program of MLIR")
     for given in given_files(options):
         if not given.is_file():
             raise ModelFileError(f"{path}: no file {given}")
@@ -59,12 +52,6 @@ def given_files(options: Options) -> list[Path]:
     return [*(Path(str(file)) for file in named), *parameter_files(options)]
 
 
-@functools.cache
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
-
-
 SOURCE = Source(
     name="mlir",
     kind="mlir",
@@ -73,6 +60,6 @@ SOURCE = Source(
     check=check,
     facts=lambda _, options: Facts(int(options.get("batch_size", 1))),
     parts=lambda _, options: given_files(options),
-    digest=_digest,
+    digest=file_digest,
     path_options=("inputs", "golden", "parameters"),
 )

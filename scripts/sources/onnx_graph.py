@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
 import math
@@ -13,7 +12,7 @@ from typing import Any
 import onnx
 
 from scripts.core.tensors import DTYPES, TensorType
-from scripts.sources.source import Facts, Options
+from scripts.sources.source import Facts, Options, require
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 OPTIONS = ("dims", "inputs", "seed")
@@ -32,11 +31,7 @@ TYPES = {
 def check(path: Path, options: Options) -> None:
     """Raise BrokenModelFile for a file that is not valid ONNX, or whose external data is not there; ModelFileError for a wrong
     option."""
-    for option in options:
-        if option not in OPTIONS:
-            near = difflib.get_close_matches(option, OPTIONS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(OPTIONS)}){hint}")  # fmt: skip
+    require(path, options, OPTIONS, "an ONNX file")
     given = options.get("inputs")
     if given is not None and not Path(str(given)).expanduser().is_file():
         raise ModelFileError(f"{path}: inputs: no file {given}; expected an .npz with the inputs by name")  # fmt: skip

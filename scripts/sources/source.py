@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from scripts.torch_model.errors import ModelFileError
 
 ModelKind = Literal["module", "onnx", "mlir"]
 """What a source gives: a module of PyTorch, an ONNX graph, or a program of MLIR. Exporters and runtimes declare which of these they take."""
@@ -43,3 +48,22 @@ class Source:
     parts: Callable[[Path, Options], list[Path]]
     digest: Callable[[Path], str]
     path_options: tuple[str, ...] = ()
+
+
+def require(path: Path, options: Options, known: Sequence[str], what: str, note: str = "") -> None:
+    """Raise ModelFileError for an option that is none of `known`, and if there is no file. `what`: what is expected
+    there. `note`: the end of the message about an option."""
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(known)}){hint}{note}")  # fmt: skip
+    if not path.is_file():
+        raise ModelFileError(f"{path}: no such file; expected {what} there")
+
+
+@functools.cache
+def file_digest(path: Path) -> str:
+    """A hash of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from scripts.sources import onnx_file, onnx_graph
+from scripts.sources import mlir_file, onnx_file, onnx_graph
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 FLOAT = TensorProto.FLOAT
@@ -73,6 +73,13 @@ def test_a_wrong_option_is_named(saved, options, message):
     path = saved(model())
     with pytest.raises(ModelFileError, match=message):
         onnx_file.SOURCE.check(path, options)
+
+
+@pytest.mark.parametrize("source", [onnx_file.SOURCE, mlir_file.SOURCE])
+def test_a_file_that_is_missing_stops_the_run_and_is_no_row(tmp_path, source):
+    with pytest.raises(ModelFileError, match=r"no such file; expected an? .+ there") as caught:
+        source.check(tmp_path / "nowhere", {})
+    assert not isinstance(caught.value, BrokenModelFile)
 
 
 @pytest.mark.parametrize("content", [b"", b"no onnx", b"\x08\x08", b"PK\x03\x04" + b"x" * 100])
