@@ -311,8 +311,8 @@ class Node(TypedDict, total=False):
     qos: Word
 
 
-Worse = Annotated[Number, Field(gt=1)] | None
-"""A ratio after / before from which a change is worse; null for never."""
+Worse = Annotated[Number, Field(ge=1)] | None
+"""A ratio after / before from which a change is worse; 1: any change; null: never."""
 
 
 class Compare(TypedDict, total=False):
@@ -322,6 +322,8 @@ class Compare(TypedDict, total=False):
     run_rss_mb: Worse
     vmfb_bytes: Worse
     dispatch_count: Worse
+    transient_bytes: Worse
+    constant_bytes: Worse
     rmse_vs_fp64: Worse
     outcomes: Unique[
         Literal[

@@ -167,6 +167,8 @@ COLUMNS = (
     Field("", NUMBER, "Cold run: time of executions as counted by the runtime (PyTorch/XLA).", unit="s", column="execute_s", varies=True, value=_cold("execute_s")),
     Field("compile.vmfb_bytes", INTEGER, "Size of the compiled module, without weights.", unit="bytes", column="vmfb_bytes", optional=True),
     Field("compile.dispatch_count", INTEGER, "Dispatches in the compiled program.", unit="count", column="dispatch_count", optional=True),
+    Field("compile.transient_bytes", INTEGER, "Memory that the compiler plans for intermediate results of a call. It is the same in each compilation.", unit="bytes", column="transient_bytes", optional=True),
+    Field("compile.constant_bytes", INTEGER, "Constants of the compiled program that are no parameters.", unit="bytes", column="constant_bytes", optional=True),
     Field("compile.max_rss_mb", NUMBER, "Peak resident memory of iree-compile.", unit="MiB", column="compile_rss_mb", optional=True, varies=True),
     Field("run.max_rss_mb", NUMBER, "Peak resident memory of the process that was timed.", unit="MiB", column="run_rss_mb", nullable=True, varies=True),
     Field("run.device_memory_mb", NUMBER, "Peak memory of a baseline's tensors on a device with its own memory.", unit="MiB", column="device_memory_mb", nullable=True, varies=True),

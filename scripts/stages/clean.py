@@ -19,7 +19,7 @@ from scripts.matrix.toolchains import SEPARATOR
 from scripts.run import environments, progress
 
 FILES: dict[str, dict[str, tuple[str, ...]]] = {
-    "dumps": {"dump_iree": ("",), "profile_iree": ("",)},
+    "dumps": {"dump_iree": ("",), "profile_iree": ("",), "read_code": ("",)},
     "inputs": {"verify": ("*/*/inputs",)},
     "weights": {
         "reference": ("weights.irpa", "inputs.npz", "golden.npz"),

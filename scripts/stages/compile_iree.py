@@ -39,7 +39,7 @@ def main() -> None:
                 reason="program-version",
             )
         process.exit_like(run.returncode)
-    execution = atomic.read_json(statistics)["stream-aggregate"]["execution"]
+    planned = atomic.read_json(statistics)["stream-aggregate"]
     statistics.unlink()
     atomic.write_json(
         args.out_report,
@@ -47,7 +47,9 @@ def main() -> None:
             "compile_s": round(run.seconds, 3),
             "max_rss_mb": round(run.max_rss_mb, 1),
             "vmfb_bytes": args.out_vmfb.stat().st_size,
-            "dispatch_count": execution["dispatch-count"],
+            "dispatch_count": planned["execution"]["dispatch-count"],
+            "transient_bytes": planned["execution"]["transient-memory-size"],
+            "constant_bytes": planned["global"]["constant-size"],
             "added_flags": args.added_flags(),
         },
     )

@@ -283,6 +283,37 @@ def test_the_run_ends_with_a_table_and_an_account_of_its_time(ran):
     assert re.search(r"\[ ?29/", ran.output)
 
 
+def test_a_run_compared_with_itself_has_the_same_code_on_each_target(ran):
+    targets = ("llvm-cpu", "cuda", "rocm", "vulkan")
+    chosen = (
+        "models=conv",
+        "frontends=torchmlir-stablehlo,torchxla-stablehlo",
+        f"targets={','.join(targets)}",
+    )
+    ran.snakemake("--cores", "8", "code", "--config", *chosen)
+    read = {
+        path.parent.name: json.loads(path.read_text())
+        for path in ran.path.glob("results/code/conv/iree/*/*/code.json")
+    }
+    assert {*read} == {*targets}
+    for code in read.values():
+        assert sum("conv" in dispatch["name"] for dispatch in code["functions"]) == 2
+        assert all(
+            dispatch["instructions"] and dispatch["tiling"] for dispatch in code["functions"]
+        )
+    command = [sys.executable, "-m", "scripts.command", "compare", "results", "results"]
+    done = subprocess.run(
+        [*command, "--why", "--cell", "conv/*/llvm-cpu", "--format", "json"],
+        cwd=ran.path,
+        capture_output=True,
+        text=True,
+    )
+    codes = json.loads(done.stdout)["codes"]
+    assert [(code["host"], code["changed"], code["unknown"]) for code in codes] == [
+        (False, [], "")
+    ] * 2
+
+
 @pytest.mark.full
 def test_a_final_file_that_is_cut_short_is_made_again(ran):
     csv_file = ran.path / "results/latency.csv"

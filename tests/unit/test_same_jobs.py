@@ -30,6 +30,7 @@ RUNS = {
             "plots",
             "dumps",
             "profile",
+            "code",
         ],
         [MODELS, "tests=eval,train"],
     ),

@@ -1,4 +1,5 @@
-"""`snakemake dumps` and `snakemake profile`: profiles, IR and metrics of the selected cells. Rows do not change."""
+"""`snakemake dumps`, `snakemake profile` and `snakemake code`: profiles, IR, metrics and code of the selected cells. Rows do
+not change."""
 
 
 rule dumps:
@@ -148,3 +149,36 @@ rule profile_iree:
         " --signature {input.signature:q}"
         " --device {params.device:q} {params.worker_threads}"
         " --out {output.profile:q}"
+
+
+rule code:
+    """What the code of the selected programs and targets is, under results/code/."""
+    input:
+        PLAN["profile"].codes(),
+
+
+rule read_code:
+    """The digest and the tiling of the code of each dispatch of a program."""
+    input:
+        **JOBS.environment("read_code"),
+        program=artifact("export", "program.mlir"),
+        export=artifact("export", "status.json"),
+    output:
+        code=artifact("read_code", "code.json"),
+        status=artifact("read_code", "status.json"),
+    log:
+        artifact("read_code", "log.txt"),
+    conda:
+        "../../envs/iree.yaml"
+    threads: JOBS.slot_threads()
+    resources:
+        **JOBS.asks("read_code"),
+    params:
+        **JOBS.params("read_code"),
+        target=of_cell(PLAN.options.compile),
+    shell:
+        f"{SUPERVISE}"
+        " --module scripts.stages.read_code {params.skip}"
+        " --upstream {input.env:q} {input.export:q} --artifact {output.code:q}"
+        " -- {params.python} -m scripts.stages.read_code --program {input.program:q}"
+        " {params.target} --out {output.code:q}"

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from scripts.features.compare import latencies, outcome_changes
+from scripts.features.compare.code_changes import CodeChange
 from scripts.features.compare.latencies import (
     SLOWER,
     UNDECIDED,
@@ -46,6 +47,8 @@ class Settings:
     run_rss_mb: float | None = 1.2
     vmfb_bytes: float | None = 1.2
     dispatch_count: float | None = 1.1
+    transient_bytes: float | None = 1.0
+    constant_bytes: float | None = 1.0
     rmse_vs_fp64: float | None = 2.0
     outcomes: tuple[str, ...] = (BROKEN, NEWLY_WRONG)
     rate: float = 0.05
@@ -67,6 +70,10 @@ AMOUNTS = {
     "run_rss_mb": Amount("memory", "MiB", 16.0, "run.max_rss_mb"),
     "vmfb_bytes": Amount("size of the module", "bytes", 16384.0, "compile.vmfb_bytes"),
     "dispatch_count": Amount("dispatches", "", 2.0, "compile.dispatch_count"),
+    "transient_bytes": Amount(
+        "memory for intermediate results", "bytes", 1.0, "compile.transient_bytes"
+    ),
+    "constant_bytes": Amount("constants", "bytes", 1.0, "compile.constant_bytes"),
     "rmse_vs_fp64": Amount("error against float64", "", 1e-8, "verification.rmse_vs_fp64"),
 }
 """The amounts that are compared, by one value per row, by the keys of their thresholds in Settings."""
@@ -111,6 +118,7 @@ class Comparison:
     not_compared: tuple[NotCompared, ...]
     amounts: tuple[AmountChange, ...]
     means: tuple[MeanChange, ...]
+    codes: tuple[CodeChange, ...] = ()
 
     @property
     def measurable(self) -> list[str]:
@@ -144,9 +152,10 @@ def compare(
     after: str,
     settings: Settings,
     in_turns: Mapping[str, Estimate] | None = None,
+    codes: Iterable[CodeChange] = (),
 ) -> Comparison:
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
-    those by their rows."""
+    those by their rows. `codes`: what differs in the code, if that was asked for."""
     by_pair = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
     estimates = [estimate for estimate in by_pair if isinstance(estimate, Estimate)]
     outcomes = [change for pair in pairs if (change := _outcome(pair))]
@@ -163,6 +172,7 @@ def compare(
         not_compared=tuple(pair for pair in by_pair if isinstance(pair, NotCompared)),
         amounts=tuple(_amounts(in_both, settings)),
         means=tuple(latencies.means(estimates)),
+        codes=tuple(codes),
     )
 
 

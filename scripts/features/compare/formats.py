@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from scripts.features.compare.code_changes import CodeChange, DispatchChange
 from scripts.features.compare.comparing import AMOUNTS, AmountChange, Change, Comparison
 from scripts.features.compare.latencies import (
     ALL,
@@ -132,6 +133,12 @@ def summary(comparison: Comparison) -> list[str]:
     kinds = Counter(change.kind for change in comparison.outcomes)
     counted = [f"{comparison.cells} cells in both: {comparison.unchanged} with the same outcome"]
     said = [", ".join(counted + [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]])]
+    if comparison.codes:
+        known = [code for code in comparison.codes if not code.unknown]
+        same = sum(code.is_same for code in known)
+        said.append(
+            f"code of {len(known)} cells compared: {same} the same code, {len(known) - same} changed"
+        )
     if comparison.latencies:
         words = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, SAME, UNDECIDED)]
         said.append(f"{len(comparison.latencies)} latencies compared: {', '.join(words)}")
@@ -189,6 +196,7 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
             f"Smallest: the slow-down that would have been found with a probability of {POWER:.0%}. {BY_ANCHOR}",
         ),
         Section("Latencies not compared", ("cell", "why"), _by_path(not_compared, with_all)),
+        *_code(comparison.codes, with_all),
     ]
     return [section for section in tables if section.rows]
 
@@ -218,6 +226,65 @@ def _outcomes(comparison: Comparison, with_all: bool) -> Section:
     others = _by_path([row for row in rows if row not in in_both], with_all)
     listed = [(kind, cell, *rest) for cell, kind, *rest in (*in_both, *others)]
     return Section("Outcomes", ("change", "cell", "before", "after", "detail"), listed)
+
+
+def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
+    """What differs in the code, by cell and by dispatch."""
+    cells = [(code.cell, _code_said(code)) for code in codes]
+    dispatches = [
+        (code.cell, change.kind, change.name, *_dispatch(code, change))
+        for code in codes
+        for change in code.changed[: None if with_all else SHOWN]
+    ]
+    head = ("cell", "change", "dispatch", "modules", "instructions", "tiling", "ms", "latency")
+    return [
+        Section("Code", ("cell", "code"), _by_path(cells, with_all)),
+        Section(
+            *("Dispatches whose code differs", head, dispatches, (6, 7)),
+            "Latency: what the dispatch adds to it, as a share of the latency before. Milliseconds: its share in a profile, of the "
+            "latency of the row. Both need `snakemake profile`.",
+        ),
+    ]
+
+
+def _code_said(code: CodeChange) -> str:
+    if code.unknown:
+        return f"not compared: {code.unknown}"
+    if code.is_same:
+        return "same code: only the runtime, or the machine, can make a difference"
+    kinds = Counter(change.kind for change in code.changed)
+    counted = [f"{count} {kind}" for kind, count in kinds.items()]
+    said = [
+        f"{', '.join(counted)} of {code.functions} functions"
+        if counted
+        else "all functions are the same"
+    ]
+    said.append(f"host program {'changed' if code.host else 'the same'}")
+    known = [change.difference_ms for change in code.changed if change.difference_ms is not None]
+    for words, difference in (
+        ("they add", sum(known) if known else None),
+        ("all others", code.rest_ms),
+    ):
+        if (share := code.share(difference)) is not None:
+            said.append(f"{words} {share:+.1%}")
+    return "; ".join(said)
+
+
+def _dispatch(code: CodeChange, change: DispatchChange) -> tuple[str, ...]:
+    """The columns of a function after its name."""
+
+    def both(values: Sequence[float | int | None], form: str) -> str:
+        shown = ["–" if value is None else form.format(value) for value in values]
+        return " → ".join(shown) if any(value is not None for value in values) else ""
+
+    share = code.share(change.difference_ms)
+    return (
+        ", ".join(change.modules),
+        both(change.instructions, "{}"),
+        " → ".join(text or "–" for text in change.tiling) if any(change.tiling) else "",
+        both(change.ms, "{:.4g}"),
+        "" if share is None else f"{share:+.2%}",
+    )
 
 
 def _latencies(title: str, changes: Sequence[LatencyChange], note: str) -> Section:

@@ -28,6 +28,10 @@ class ProfilePlan:
             files += _files("dump_baseline", self.configured.of_kind(Kind.BASELINE), "files.json")
         return files + (self.profiles() if MODULES in kinds else [])
 
+    def codes(self) -> list[str]:
+        """What the code of every selected program and target is."""
+        return _files("read_code", self.configured.of_kind(Kind.MODULE), "code.json")
+
     def profiles(self) -> list[str]:
         """The profile of every selected IREE cell of a CPU, and of the baselines next to which they are shown."""
         modules = [

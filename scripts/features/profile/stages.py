@@ -28,5 +28,6 @@ STAGES = (
     _of_iree("dump_iree", "dumps", after="export"),
     _of_baseline("dump_baseline", "dumps"),
     _of_iree("profile_iree", "profile", after="compile"),
+    _of_iree("read_code", "code", after="export"),
     _of_baseline("profile_baseline", "profile"),
 )

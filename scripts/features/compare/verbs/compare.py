@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from scripts.core import atomic, checkout, exits
-from scripts.features.compare import formats, pairs, remeasuring
+from scripts.features.compare import code_changes, formats, pairs, remeasuring
 from scripts.features.compare.comparing import Settings, compare
 from scripts.features.compare.latencies import Estimate
 from scripts.features.compare.pairs import Pair
@@ -34,10 +34,12 @@ def main() -> int:
         if not chosen:
             problem = f"no cell matches --cell {' '.join(args.cell)}"
             raise BadRecords(problem if args.cell else "there are no rows")
-        comparison = compare(chosen, before, after, thresholds)
+        compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
+        codes = [code_changes.of_pair(pair, _folders(args)) for pair in compiled]
+        comparison = compare(chosen, before, after, thresholds, codes=codes)
         if args.remeasure:
             again = _again(args, comparison.measurable, chosen)
-            comparison = compare(chosen, before, after, thresholds, again)
+            comparison = compare(chosen, before, after, thresholds, again, codes)
         if args.save:
             atomic.write_text(args.save, formats.as_json(comparison, args.all))
         text = formats.FORMATS[args.format](comparison, args.all)
@@ -63,6 +65,8 @@ def _arguments() -> argparse.Namespace:
     option("--configfile", nargs="*", type=Path, default=[], help=over)
     again = "time undecided cells again, both programs in turns, on this machine"
     option("--remeasure", action="store_true", help=again)
+    why = "what differs in the code of each cell, and what each dispatch adds to its latency (snakemake code profile)"
+    option("--why", action="store_true", help=why)
     seconds = f"turns of a cell that is timed again (default: {Rule.budget_s:g})"
     option("--budget", type=float, default=Rule.budget_s, metavar="SECONDS", help=seconds)
     cell.add_arguments(parser)

@@ -157,6 +157,8 @@ report.programOf = function (index, found) {
     ["program", exported.program_bytes && report.bytes(exported.program_bytes)],
     ["module", compiled.vmfb_bytes && report.bytes(compiled.vmfb_bytes)],
     ["dispatches", compiled.dispatch_count],
+    ["memory for intermediate results", compiled.transient_bytes && report.bytes(compiled.transient_bytes)],
+    ["constants", compiled.constant_bytes && report.bytes(compiled.constant_bytes)],
     ["export", exported.export_s && report.seconds(exported.export_s)],
     ["iree-compile", compiled.compile_s && `${report.seconds(compiled.compile_s)}, ${report.mebibytes(compiled.max_rss_mb)}`],
     ["memory of the timed process", found.run.max_rss_mb && report.mebibytes(found.run.max_rss_mb)],

@@ -1,0 +1,203 @@
+"""What differs in the code of two builds of a program, and how much of a change of its latency each dispatch makes.
+
+`snakemake code` writes the code of each dispatch as digests, and `snakemake profile` its time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic
+from scripts.features.compare.pairs import Pair, Record
+from scripts.matrix import stages
+from scripts.matrix.cell import Kind
+from scripts.matrix.stage import STATUS
+from scripts.records.results_file import cell_of
+from scripts.supervise import outcome
+from scripts.timing import ratios
+
+SAME, CHANGED, NEW, GONE = "same code", "changed", "new", "gone"
+
+
+@dataclass(frozen=True)
+class DispatchChange:
+    """A dispatch (or another function of a program) before and after. `kind`: SAME, CHANGED, NEW or GONE.
+
+    `instructions`, `ms`: before and after; None on the side that lacks it, and `ms` where there is no profile. `tiling`: what of its
+    pipeline and tile sizes only one side has. `modules`: the nn.Modules that it computes.
+    """
+
+    kind: str
+    name: str
+    instructions: tuple[int | None, int | None]
+    tiling: tuple[str, str] = ("", "")
+    ms: tuple[float | None, float | None] = (None, None)
+    modules: tuple[str, ...] = ()
+
+    @property
+    def difference_ms(self) -> float | None:
+        """How much longer it takes after; None if it is not known."""
+        before, after = self.ms
+        is_known = before is not None or after is not None
+        return (after or 0.0) - (before or 0.0) if is_known else None
+
+
+@dataclass(frozen=True)
+class CodeChange:
+    """What differs in the code of a cell. `host`: whether its host program does. `functions`: how many there are on both sides
+    together. `changed`: those that differ, those first that change the latency most. `rest_ms`: what the others take longer after,
+    and `before_ms` the latency before; None if it is not known. `unknown`: why nothing is known of its code; "" if it is."""
+
+    cell: str
+    host: bool = False
+    functions: int = 0
+    changed: tuple[DispatchChange, ...] = ()
+    rest_ms: float | None = None
+    before_ms: float | None = None
+    unknown: str = ""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both builds have the same code."""
+        return not (self.unknown or self.host or self.changed)
+
+    def share(self, difference_ms: float | None) -> float | None:
+        """A difference as a share of the latency before; None if one of them is not known."""
+        if difference_ms is None or not self.before_ms:
+            return None
+        return difference_ms / self.before_ms
+
+
+def has_code(pair: Pair) -> bool:
+    """Whether both sides have a row that IREE compiles a program for."""
+    return pair.both is not None and pair.both[0]["experiment"]["runtime"] == "iree"
+
+
+def of_pair(pair: Pair, folders: tuple[Path, Path]) -> CodeChange:
+    """What differs in the code of a cell. `folders`: those in which the runs before and after were started."""
+    assert pair.both is not None
+    sides = list(zip(pair.both, folders, strict=True))
+    try:
+        before, after = (_code(row, folder) for row, folder in sides)
+    except LookupError as error:
+        return CodeChange(pair.cell, unknown=str(error.args[0]))
+    times = [_times(row, folder) for row, folder in sides]
+    functions = list(_matched(before["functions"], after["functions"], times))
+    changed = [function for function in functions if function.kind != SAME]
+    rest = [f.difference_ms for f in functions if f.kind == SAME and f.difference_ms is not None]
+    return CodeChange(
+        pair.cell,
+        before["host"] != after["host"],
+        len(functions),
+        tuple(sorted(changed, key=lambda function: -abs(function.difference_ms or 0.0))),
+        sum(rest) if rest else None,
+        _latency(pair.both[0]),
+    )
+
+
+def _file(row: Record, folder: Path, stage: str, name: str) -> Path:
+    return folder / stages.STAGES[stage].path(cell_of(row).to(Kind.IREE_DUMP), name)
+
+
+def _code(row: Record, folder: Path) -> dict[str, Any]:
+    """What `snakemake code` wrote for a row. Raises LookupError with what is missing."""
+    path = _file(row, folder, "read_code", "code.json")
+    if path.is_file() and path.stat().st_size:
+        return atomic.read_json(path)
+    status = path.with_name(STATUS)
+    if not status.is_file():
+        raise LookupError(
+            f"there is no {path}; make it: snakemake code, with the --config of the run"
+        )
+    ended = outcome.read_or_damaged(status)
+    raise LookupError(f"{path.parent} ended with {ended.status} ({ended.reason}): {ended.detail}")
+
+
+def _latency(row: Record) -> float | None:
+    values = (row["latency"] or {}).get("values_ms") or ()
+    return math.exp(ratios.log_mean(values)) if values else None
+
+
+@dataclass(frozen=True)
+class _Time:
+    """The milliseconds of a function per call, and the nn.Modules that it computes."""
+
+    ms: float
+    modules: tuple[str, ...]
+
+
+def _times(row: Record, folder: Path) -> Mapping[str, _Time]:
+    """The functions of a profile by name; {} if there is none.
+
+    All dispatches of a profile ran in the same seconds, but those of two profiles did not. So a dispatch has its share of its profile,
+    of the latency that its row was timed with, in turns with the other one.
+    """
+    path = _file(row, folder, "profile_iree", "profile.json")
+    latency = _latency(row)
+    if latency is None or not path.is_file() or not path.stat().st_size:
+        return {}
+    dispatches = atomic.read_json(path)["dispatches"]
+    whole = sum(dispatch["ms"] for dispatch in dispatches)
+    by_function: dict[str, _Time] = {}
+    for dispatch in dispatches:
+        name = dispatch["function"]
+        known = by_function.get(name, _Time(0.0, ()))
+        modules = (*known.modules, *(module for _, _, module in dispatch["nodes"] if module))
+        by_function[name] = _Time(
+            known.ms + dispatch["ms"] / whole * latency, tuple(dict.fromkeys(modules))
+        )
+    return by_function
+
+
+_PLACE = re.compile(r"^(?P<program>.*?)_?(?P<kind>dispatch|encoding|initializer)_\d+_?")
+
+
+def _key(name: str) -> str:
+    """What a function computes, without its number: `conv_28x28x88x3x3_f32` of `main$async_dispatch_12_conv_28x28x88x3x3_f32`."""
+    return _PLACE.sub(r"\g<kind> ", name)
+
+
+def _matched(
+    before: Sequence[Mapping[str, Any]],
+    after: Sequence[Mapping[str, Any]],
+    times: Sequence[Mapping[str, _Time]],
+) -> Iterator[DispatchChange]:
+    """The functions of both sides, those in the same place that compute the same as one."""
+    keys = [[_key(function["name"]) for function in side] for side in (before, after)]
+    matcher = difflib.SequenceMatcher(None, *keys, autojunk=False)
+    for tag, i, i_end, j, j_end in matcher.get_opcodes():
+        if tag == "equal":
+            for was, now in zip(before[i:i_end], after[j:j_end], strict=True):
+                yield _change(was, now, times)
+        else:
+            yield from (_change(was, None, times) for was in before[i:i_end])
+            yield from (_change(None, now, times) for now in after[j:j_end])
+
+
+def _change(
+    was: Mapping[str, Any] | None,
+    now: Mapping[str, Any] | None,
+    times: Sequence[Mapping[str, _Time]],
+) -> DispatchChange:
+    sides = (was, now)
+    timed = [side and known.get(side["name"]) for side, known in zip(sides, times, strict=True)]
+    instructions = tuple(side["instructions"] if side else None for side in sides)
+    ms = tuple(time.ms if time else None for time in timed)
+    modules = next((time.modules for time in reversed(timed) if time), ())
+    if was is None or now is None:
+        side, kind = (now, NEW) if was is None else (was, GONE)
+        assert side is not None
+        return DispatchChange(kind, side["name"], instructions, ms=ms, modules=modules)
+    kind = SAME if was["digest"] == now["digest"] else CHANGED
+    only = [
+        [text for text in a["tiling"] if text not in b["tiling"]]
+        for a, b in ((was, now), (now, was))
+    ]
+    tiling = ("; ".join(only[0]), "; ".join(only[1]))
+    return DispatchChange(kind, now["name"], instructions, tiling, ms, modules)

@@ -1,0 +1,156 @@
+"""The code of a compiled program: its host program and the assembly of every dispatch, without what differs between equal code.
+
+Paths, lines, debug information, comments and the numbers of functions are left out, and data has its value in place of its
+label. So two builds of a program, even by different releases of IREE, have the same code if their digests are equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zipfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+SPIRV = ".spirv.mlir"
+SUFFIXES = (".s", ".ptx", ".rocmasm", SPIRV)
+"""The files with the code for llvm-cpu, CUDA, ROCm and Vulkan, as the flags --iree-hal-dump-executable-intermediates-to and
+--iree-hal-dump-executable-binaries-to write them."""
+
+_BEGIN = re.compile(
+    r'\s*\.type\s+"?(?P<name>[^\s",]+)"?,@function|\.visible \.entry (?P<entry>[^\s(]+)\('
+)
+_LABEL = re.compile(r'"?(?P<label>[.\w$]+)"?:\s*$')
+_TOKEN = re.compile(r"\.?[\w$][\w$.]*")
+_NUMBERED = re.compile(r"(\.L|\$L__)(BB|JTI|tmp)(\d+)_(\d+)")
+_COMMENT = re.compile(r"\s*(#(?!\w)|//|;).*$")
+_DATA = (".long", ".quad", ".byte", ".short", ".zero", ".ascii", ".asciz", ".4byte", ".8byte")
+_LEFT_OUT = (
+    *(".loc", ".file", ".cfi_", ".prefalign", ".Ltmp", ".Lfunc_", ".size", ".type", ".ident", ".weak"),
+    *(".section", ".globl", ".addrsig", ".set", "$L__func", ".text", ".protected", ".hidden"),
+)  # fmt: skip
+"""Directives that make no code, or that name what has another name in each build."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """The code of a dispatch. `digest`: of its normalised text and of the functions that it calls. `instructions`: its own lines that
+    are neither labels nor directives."""
+
+    name: str
+    digest: str
+    instructions: int
+
+
+def functions(folder: Path, dispatches: Collection[str]) -> list[Function]:
+    """The code of these dispatches from the files in a folder, in the order of the files and of the code.
+
+    A linked file has more functions, of IREE's and of the C library, that only count where a dispatch calls them.
+    """
+    code: list[Function] = []
+    for path in sorted(folder.iterdir()):
+        if path.name.endswith(SUFFIXES):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            code += [_of_spirv(text)] if path.name.endswith(SPIRV) else parse(text)
+    return [function for function in code if function.name in dispatches]
+
+
+def parse(text: str) -> list[Function]:
+    """The functions of a file of assembly: that of LLVM's CPU and AMDGPU backends, or PTX."""
+    lines = text.splitlines()
+    data = _data(lines)
+    bodies = {name: list(_normal(body, name, data)) for name, body in _bodies(lines)}
+    calls = {name: bodies.keys() & set(_TOKEN.findall("\n".join(body))) for name, body in bodies.items()}  # fmt: skip
+    return [_function(name, body, _called(name, calls, bodies)) for name, body in bodies.items()]
+
+
+def _called(name: str, calls: Mapping[str, Set[str]], bodies: Mapping[str, list[str]]) -> list[str]:
+    """The lines of all functions that a function calls, and that these call."""
+    reached, todo = {name}, [name]
+    while todo:
+        new = calls[todo.pop()] - reached
+        reached |= new
+        todo += new
+    return [line for other in sorted(reached - {name}) for line in (f"{other}:", *bodies[other])]
+
+
+def host(vmfb: Path, disassembly: str) -> str:
+    """The digest of a module's host program. `disassembly`: what iree-dump-module prints of it.
+
+    The executables in the module are replaced by their place. Messages of failures name the features of the CPU, of which
+    releases have different lists.
+    """
+    with zipfile.ZipFile(vmfb) as archive:
+        stored = [archive.read(name) for name in archive.namelist() if name != "module.fb"]
+    executables = {data.hex().upper() for data in stored}
+    lines = []
+    for line in disassembly.splitlines():
+        words = line.partition("  //")[0].strip()
+        name, equals, value = words.partition(" = ")
+        if words.startswith("vm.rodata") and value in executables:
+            lines.append(f"{name}{equals}executable")
+        elif words.startswith("vm.fail"):
+            lines.append(words.partition(",")[0])
+        elif not words.startswith("vm.module"):
+            lines.append(words)
+    return _digest(lines)
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _function(name: str, lines: Sequence[str], called: Sequence[str] = ()) -> Function:
+    counted = sum(not line.endswith(":") and not line.startswith(".") for line in lines)
+    return Function(name, _digest([*lines, *called]), counted)
+
+
+def _bodies(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each function's name and lines, from its header to its end."""
+    name, body = "", list[str]()
+    for line in lines:
+        if match := _BEGIN.match(line):
+            if name:
+                yield name, body
+            name, body = match["name"] or match["entry"], [line]
+        elif name:
+            body.append(line)
+            words = line.split()
+            if line == "}" or (words[:1] == [".size"] and words[1].strip('",') == name):
+                yield name, body
+                name, body = "", []
+    if name:
+        yield name, body
+
+
+def _data(lines: Iterable[str]) -> Mapping[str, str]:
+    """The data at each label that is not of code, such as constants and tables of jumps."""
+    values: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in lines:
+        words = " ".join(_COMMENT.sub("", line).split())
+        if match := _LABEL.match(words):
+            current = values.setdefault(match["label"], [])
+        elif current is not None and words.startswith(_DATA):
+            current.append(_NUMBERED.sub(r"\1\2_\4", words))
+        elif words and not words.startswith((".size", ".p2align")):
+            current = None
+    return {label: "{" + "; ".join(data) + "}" for label, data in values.items() if data}
+
+
+def _normal(body: Iterable[str], name: str, data: Mapping[str, str]) -> Iterator[str]:
+    for line in body:
+        words = " ".join(_COMMENT.sub("", line).split())
+        if words and not words.startswith(_LEFT_OUT):
+            words = _TOKEN.sub(lambda match: data.get(match[0], match[0]), words)
+            yield _NUMBERED.sub(r"\1\2_\4", words).replace(name, "SELF")
+
+
+def _of_spirv(text: str) -> Function:
+    """The function of a module of MLIR's SPIR-V dialect."""
+    entry = re.search(r'spirv\.EntryPoint "\w+" @"?(?P<name>[\w$.]+)', text)
+    name = entry["name"] if entry else ""
+    lines = (re.sub(r"\s*loc\(.*\)$", "", line).strip() for line in text.splitlines())
+    kept = (line for line in lines if line and not line.startswith("#loc"))
+    return _function(name, [line.replace(name, "SELF") if name else line for line in kept])

@@ -1,0 +1,99 @@
+"""Write what a target's code of a program is: its host program, and the assembly and tiling of each dispatch, as digests.
+
+The program is compiled again, and the compiler writes the code of each dispatch as text. `vmfbench compare --why` compares what
+two toolchains, sets of flags or commits make of a program.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic, channel, exits, options, process
+from scripts.features.profile import assembly
+from scripts.iree.compile_options import CompileOptions
+from scripts.iree.tools import tool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CompileOptions):
+    out: Path
+
+
+def main() -> None:
+    channel.working()
+    args = options.parse(Options)
+    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="code-") as folder:
+        code, configured, vmfb = (Path(folder, name) for name in ("code", "configured", "m.vmfb"))
+        run = process.run_tool(
+            [
+                *(tool("iree-compile"), *args.compiler_flags()),
+                f"--iree-hal-dump-executable-intermediates-to={code}",
+                f"--iree-hal-dump-executable-binaries-to={code}",
+                f"--iree-hal-dump-executable-configurations-to={configured}",
+                *(str(args.program), "-o", str(vmfb)),
+            ]
+        )
+        if run.returncode != 0:
+            process.exit_like(run.returncode)
+        by_function = dict(tilings(configured))
+        functions = assembly.functions(code, by_function.keys()) if code.is_dir() else []
+        if missing := by_function.keys() - {function.name for function in functions}:
+            exits.fail(
+                f"iree-compile wrote no code of {len(missing)} dispatches, such as {min(missing)}"
+            )
+        atomic.write_json(
+            args.out,
+            {
+                "host": assembly.host(vmfb, _disassembly(vmfb)),
+                "functions": [
+                    asdict(function) | {"tiling": by_function[function.name]}
+                    for function in functions
+                ],
+            },
+        )
+
+
+def _disassembly(vmfb: Path) -> str:
+    command = [tool("iree-dump-module"), "--output=disassembly", str(vmfb)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if printed.returncode:
+        exits.fail(f"iree-dump-module: {printed.stderr.strip() or printed.returncode}")
+    return printed.stdout
+
+
+def tilings(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """How each function is compiled: its pipeline, and the tile sizes of its operations, each once."""
+    from iree.compiler import ir
+
+    for path in sorted(folder.glob("*.mlir")):
+        with ir.Context():
+            module = ir.Module.parse(path.read_text(encoding="utf-8"))
+            for function in _operations(module.operation, "func.func"):
+                said = [_attribute(function, "translation_info")]
+                said += [_attribute(op, "lowering_config") for op in _operations(function)]
+                name = ir.StringAttr(function.attributes["sym_name"]).value
+                yield name, [text for text in dict.fromkeys(said) if text]
+
+
+def _operations(operation: Any, name: str = "") -> Iterator[Any]:
+    """The operations below one, those of a name alone if it is given."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for op in block.operations:
+                if name in ("", op.operation.name):
+                    yield op.operation
+                yield from _operations(op.operation, name)
+
+
+def _attribute(operation: Any, name: str) -> str:
+    """An attribute without its dialect's prefix: `<tile_sizes = [[8, 8]]>`; "" if the operation does not have it."""
+    return str(operation.attributes[name]).partition("<")[2].removesuffix(">") if name in operation.attributes else ""  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

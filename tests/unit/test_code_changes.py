@@ -1,0 +1,129 @@
+"""What differs in the code of two builds, and what each dispatch adds to the latency."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts.features.compare import code_changes, formats, pairs
+from scripts.features.compare.code_changes import CHANGED, GONE, NEW
+from scripts.features.compare.comparing import Settings, compare
+from scripts.records.results_file import cell_of
+from tests.report_records import records
+
+BERT = "bert/torchmlir-torch/llvm-cpu"
+FOLDER = "results/{}/bert/iree/torchmlir-torch/llvm-cpu"
+DISPATCHES = {
+    "main_dispatch_0_matmul_8x8": "aa",
+    "main_dispatch_1_softmax_8": "bb",
+    "main_dispatch_2_matmul_8x8": "aa",
+}
+
+
+class Side:
+    """The results folder of one side, with the code and the profile of BERT."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, stage: str, file: str, value: object) -> None:
+        path = self.folder / FOLDER.format(stage) / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value) if value else "")
+
+    def code(self, digests: dict[str, str], host: str = "host", tiling: str = "[4, 8]") -> None:
+        functions = [
+            {"name": name, "digest": digest, "instructions": 9, "tiling": [tiling]}
+            for name, digest in digests.items()
+        ]
+        self.write("code", "code.json", {"host": host, "functions": functions})
+
+    def profile(self, ms: dict[str, float]) -> None:
+        nodes = [["node", "aten.mm", "layer.0"]]
+        dispatches = [{"function": name, "ms": of, "nodes": nodes} for name, of in ms.items()]
+        self.write("profile", "profile.json", {"dispatches": dispatches})
+
+
+@pytest.fixture
+def sides(tmp_path):
+    return Side(tmp_path / "before"), Side(tmp_path / "after")
+
+
+@pytest.fixture
+def pair():
+    row = next(row for row in records() if str(cell_of(row)) == BERT)
+    return pairs.Pair(BERT, row, copy.deepcopy(row))
+
+
+def change_of(pair, sides):
+    return code_changes.of_pair(pair, (sides[0].folder, sides[1].folder))
+
+
+def renumbered(digests: dict[str, str], by: int = 3) -> dict[str, str]:
+    return {
+        name.replace(f"dispatch_{place}", f"dispatch_{place + by}"): digest
+        for place, (name, digest) in enumerate(digests.items())
+    }
+
+
+def test_the_same_code_under_other_numbers_is_the_same(pair, sides):
+    sides[0].code(DISPATCHES)
+    sides[1].code(renumbered(DISPATCHES))
+    assert change_of(pair, sides).is_same
+
+
+def test_a_changed_host_program_is_no_same_code(pair, sides):
+    sides[0].code(DISPATCHES)
+    sides[1].code(DISPATCHES, host="other")
+    change = change_of(pair, sides)
+    assert change.host
+    assert not change.changed
+    assert not change.is_same
+
+
+def test_exactly_the_dispatches_that_differ_are_listed(pair, sides):
+    sides[0].code(DISPATCHES)
+    after = DISPATCHES | {"main_dispatch_1_softmax_8": "cc", "main_dispatch_3_transpose_8": "dd"}
+    del after["main_dispatch_2_matmul_8x8"]
+    sides[1].code(after, tiling="[8, 8]")
+    change = change_of(pair, sides)
+    assert {(each.kind, each.name) for each in change.changed} == {
+        (CHANGED, "main_dispatch_1_softmax_8"),
+        (GONE, "main_dispatch_2_matmul_8x8"),
+        (NEW, "main_dispatch_3_transpose_8"),
+    }
+    tilings = {each.name: each.tiling for each in change.changed}
+    assert tilings["main_dispatch_1_softmax_8"] == ("[4, 8]", "[8, 8]")
+
+
+def test_the_difference_is_divided_by_the_shares_of_both_profiles(pair, sides):
+    names = list(DISPATCHES)
+    sides[0].code(DISPATCHES)
+    sides[1].code(DISPATCHES | {names[1]: "cc"})
+    # The second profile was taken while the machine was half as fast: only its shares count.
+    sides[0].profile({names[0]: 1.0, names[1]: 2.0, names[2]: 1.0})
+    sides[1].profile({names[0]: 2.0, names[1]: 6.0, names[2]: 2.0})
+    pair.after["latency"]["values_ms"] = [1.25 * ms for ms in pair.before["latency"]["values_ms"]]
+    change = change_of(pair, sides)
+    (slower,) = change.changed
+    assert slower.modules == ("layer.0",)
+    assert change.share(slower.difference_ms) == pytest.approx(0.25)
+    assert change.share(change.rest_ms) == pytest.approx(0, abs=1e-12)
+
+
+def test_code_that_was_not_read_is_named_with_the_command(pair, sides):
+    sides[0].code(DISPATCHES)
+    assert "snakemake code" in change_of(pair, sides).unknown
+
+
+def test_every_format_has_the_account(pair, sides):
+    sides[0].code(DISPATCHES)
+    sides[1].code(DISPATCHES | {"main_dispatch_1_softmax_8": "cc"})
+    comparison = compare([pair], "before", "after", Settings(), codes=[change_of(pair, sides)])
+    for form in formats.FORMATS.values():
+        text = form(comparison, False)
+        assert "0 the same code, 1 changed" in text
+    assert "main_dispatch_1_softmax_8" in formats.as_markdown(comparison)
