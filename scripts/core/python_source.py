@@ -6,6 +6,7 @@ So the packages that a file imports need not be installed.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -40,14 +41,29 @@ def names(path: Path, module: str) -> list[str]:
     """Dotted names of the modules that the file of `module` may import; for `from a import b`, a and a.b."""
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     modules: list[str] = []
-    for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
+    for node in _imports(path.read_bytes(), str(path)):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             above = package[: len(package) - node.level + 1] if node.level else []
             source = [*above, *([node.module] if node.module else [])]
             modules += [".".join(source), *(".".join([*source, a.name]) for a in node.names)]
     return [name for name in modules if name]
+
+
+@functools.cache
+def _imports(source: bytes, path: str) -> list[ast.Import | ast.ImportFrom]:
+    """The imports of a source text, which many closures have in common."""
+    imports: list[ast.Import | ast.ImportFrom] = []
+    todo: list[ast.AST] = [ast.parse(source, path)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports.append(node)
+        # Imports are statements, and most of a file's nodes are expressions.
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            todo += getattr(node, field, ())
+    return imports
 
 
 def literal(path: str | Path, name: str, otherwise: Any) -> Any:
