@@ -253,13 +253,15 @@ def selects(globs: Iterable[str], *names: str) -> bool:
     return matched(within) and not matched(without)
 
 
+CELL = {
+    "action": "append",
+    "type": str,
+    "metavar": "GLOB",
+    "help": "only cells whose name matches, such as 'resnet/*/vulkan'; may be repeated; '!GLOB' leaves cells out",
+}
+"""The option `--cell` of commands that select cells, as argparse declares it. Its value is an argument of `selects`."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--cell`, for commands that select cells. Its value is an argument of `selects`."""
-    parser.add_argument(
-        "--cell",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="only cells whose name matches, such as 'resnet/*/vulkan'; may be repeated;"
-        " '!GLOB' leaves cells out",
-    )
+    """Add the option `--cell` to a verb's parser."""
+    parser.add_argument("--cell", default=[], **CELL)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, options
+from scripts.core.options import option
 from scripts.features import registry
 from scripts.matrix import cell, threads
 from scripts.records import remedied
@@ -22,18 +23,17 @@ AS_ASKED = "as_asked"
 """The key of an expectation that demands, or refuses, that a cell compiles without a remedy."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    matrix: Path = Path("results/logs/matrix.json")
+    results: Path = Path("results/results.jsonl")
+    as_config: bool = option(False, help="print `expect:` entries for the rows as they are")
+    cell: list[str] = option(factory=list, **cell.CELL)
+
+
 def main() -> int:
     registry.load()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.check_expectations", description=__doc__
-    )
-    parser.add_argument("--matrix", type=Path, default=Path("results/logs/matrix.json"))
-    parser.add_argument("--results", type=Path, default=Path("results/results.jsonl"))
-    parser.add_argument(
-        "--as-config", action="store_true", help="print `expect:` entries for the rows as they are"
-    )
-    cell.add_arguments(parser)
-    args = parser.parse_args()
+    args = options.parse(Options)
     try:
         records = [record.data for record in read(args.results)]
         expect = {} if args.as_config else atomic.read_json(args.matrix)["expect"]

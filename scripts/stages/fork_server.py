@@ -5,23 +5,23 @@ Started by the supervisor; runs with the Python of the environment until the run
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
+from dataclasses import dataclass
 
-from scripts.core import process
+from scripts.core import options, process
+from scripts.core.options import option
 from scripts.supervise import fork_server
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    owner: int = option(help="process id of the run")
+    python: str = option(help="path of this Python as the supervisors write it")
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.fork_server", description=__doc__
-    )
-    parser.add_argument("--owner", required=True, type=int, help="process id of the run")
-    parser.add_argument(
-        "--python", required=True, help="path of this Python as the supervisors write it"
-    )
-    args = parser.parse_args()
+    args = options.parse(Options)
     listener = fork_server.listen(fork_server.address(args.python, args.owner))
     if listener is None:
         return 0  # another one was first

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, channel, exits
+from scripts.core import atomic, channel, exits, options
+from scripts.core.options import option
 from scripts.iree import tools
 from scripts.matrix.env_files import EnvironmentFileError
 from scripts.run import environments, installing, locks
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    env_file: Path
+    prefix: Path = option(help="folder of the environment")
+    pins: str = option(help="digest of what is pinned")
+    toolchain: str = option("", help="JSON object: what a toolchain changes of the file")
+    reuse: bool = option(False, help="keep an environment that was made of these pins")
+    out_versions: Path
+    out_pins: Path
+    out_tools: Path | None = option(None, help="JSON file: what tools say of themselves")
+
+
 def main() -> None:
     channel.working()
-    parser = argparse.ArgumentParser(prog="python -m scripts.stages.make_env", description=__doc__)
-    parser.add_argument("--env-file", required=True, type=Path)
-    parser.add_argument("--prefix", required=True, type=Path, help="folder of the environment")
-    parser.add_argument("--pins", required=True, help="digest of what is pinned")
-    parser.add_argument(
-        "--toolchain", default="", help="JSON object: what a toolchain changes of the file"
-    )
-    parser.add_argument(
-        "--reuse", action="store_true", help="keep an environment that was made of these pins"
-    )
-    parser.add_argument("--out-versions", required=True, type=Path)
-    parser.add_argument("--out-pins", required=True, type=Path)
-    parser.add_argument("--out-tools", type=Path, help="JSON file: what tools say of themselves")
-    args = parser.parse_args()
+    args = options.parse(Options)
     with installing.alone(args.prefix) as waited:
         if (args.reuse or waited) and environments.whole(args.prefix) == args.pins:
             print(f"{args.prefix} is made of these pins already")
@@ -40,7 +40,7 @@ def main() -> None:
     atomic.write_text(args.out_pins, f"{args.pins}\n")
 
 
-def make(args: argparse.Namespace) -> None:
+def make(args: Options) -> None:
     """Make the environment. Exits with a message if its file, lock or local build is wrong."""
     try:
         if args.toolchain:
@@ -51,7 +51,7 @@ def make(args: argparse.Namespace) -> None:
         exits.fail(str(error))
 
 
-def _make_of_toolchain(args: argparse.Namespace) -> None:
+def _make_of_toolchain(args: Options) -> None:
     # Of a feature, which may have been taken out.
     from scripts.features.toolchains import toolchain_environments as toolchains
     from scripts.features.toolchains.build_trees import TreeError

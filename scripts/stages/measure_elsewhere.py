@@ -7,7 +7,6 @@ after the other, beside a second one of the same module as a control. Nothing el
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -16,13 +15,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, digest, exits
+from scripts.core import atomic, commands, digest, exits, options
 from scripts.core.digest import Digest
 from scripts.core.machine import physical_cores
+from scripts.core.options import option
 from scripts.supervise import in_turns
 from scripts.supervise.members import VERIFICATION, Member
 from scripts.timing.turns import Rule
@@ -34,26 +34,21 @@ LOG_CHARS = 20_000
 """How much of the end of a log a record has."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    name: str = option(platform.node(), help="of this machine, for the rows (default: host name)")
+    threads: int | None = option(None, help="CPU threads (default: physical cores)")
+    device: str | None = option(
+        None, help="device URI, such as cuda://1 (default: that of the target)"
+    )
+    budget: float = option(
+        Rule.budget_s, metavar="SECONDS", help=f"of timing (default: {Rule.budget_s:g})"
+    )
+    out: Path = option(Path(RECORD), help=f"default: {RECORD}")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.measure_elsewhere", description=__doc__
-    )
-    parser.add_argument(
-        "--name", default=platform.node(), help="of this machine, for the rows (default: host name)"
-    )
-    parser.add_argument("--threads", type=int, help="CPU threads (default: physical cores)")
-    parser.add_argument(
-        "--device", help="device URI, such as cuda://1 (default: that of the target)"
-    )
-    parser.add_argument(
-        "--budget",
-        type=float,
-        default=Rule.budget_s,
-        metavar="SECONDS",
-        help=f"of timing (default: {Rule.budget_s:g})",
-    )
-    parser.add_argument("--out", type=Path, default=Path(RECORD), help=f"default: {RECORD}")
-    args = parser.parse_args()
+    args = options.parse(Options)
     folder = Path(__file__).absolute().parents[2]
     bundle = atomic.read_json(folder / BUNDLE)
     number = bundle.get("threads")
@@ -65,11 +60,11 @@ def main() -> None:
     for name, recorded in bundle["files"].items():
         if what := digest.difference(folder / name, Digest(**recorded)):
             exits.fail(f"{folder / name}: {what}; copy the bundle again")
-    options = list(bundle["command"])
+    words = list(bundle["command"])
     if args.device:
-        options[options.index("--device") + 1] = args.device
+        words[words.index("--device") + 1] = args.device
     if args.threads:
-        options += ["--threads", str(args.threads)]
+        words += ["--threads", str(args.threads)]
     record = {
         "format": FORMAT,
         "name": re.sub(r"[^\w.-]+", "-", args.name).strip("-.") or "elsewhere",
@@ -77,7 +72,7 @@ def main() -> None:
         "cores": physical_cores(),
         "row": bundle["row"],
         "fingerprint": bundle["fingerprint"],
-        **verified(folder, options),
+        **verified(folder, words),
         "timing": None,
     }
     if record["returncode"] == 0:
@@ -92,11 +87,11 @@ def main() -> None:
     print(f"{args.out}: vmfbench import {args.out} adds it to the results of a checkout")
 
 
-def verified(folder: Path, options: Sequence[str]) -> dict[str, Any]:
+def verified(folder: Path, words: Sequence[str]) -> dict[str, Any]:
     """Verify the module: the exit code, what was found out (None if nothing was) and the end of the log."""
     out, log = folder / VERIFICATION, folder / "log.txt"
     out.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "scripts.stages.verify_iree", *options, "--out", out.name]
+    command = [sys.executable, "-m", "scripts.stages.verify_iree", *words, "--out", out.name]
     memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
     environment = os.environ | {exits.LIMIT_VARIABLE: str(memory_mb), "PYTHONPATH": str(folder)}
     with log.open("w", encoding="utf-8") as file:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import commands, exits
+from scripts.core import commands, exits, options
+from scripts.core.options import option
 from scripts.features import registry
 from scripts.features.report import plots
 from scripts.records import results_file
@@ -13,14 +14,15 @@ from scripts.records.results_file import BadRecords
 from scripts.records.results_table import Table
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    results: Path = Path("results/results.jsonl")
+    out: Path = option(help="folder of the plots")
+
+
 def main() -> None:
     registry.load()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.plot_results", description=__doc__
-    )
-    parser.add_argument("--results", type=Path, default=Path("results/results.jsonl"))
-    parser.add_argument("--out", required=True, type=Path, help="folder of the plots")
-    args = parser.parse_args()
+    args = options.parse(Options)
     try:
         table = Table.of(record.data for record in results_file.read(args.results))
         plots.write(table, args.out)

@@ -6,9 +6,7 @@ Two failures to compile are the same if they have the same reason and the same m
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import os
 import tempfile
 import time
@@ -18,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, options
+from scripts.core.options import option
 from scripts.features.reproduce.reduction import failures, mismatch, shrinking
 from scripts.features.reproduce.reduction.mismatch import Comparison
 from scripts.features.reproduce.reduction.reduced_program import NotReducible, Program
@@ -32,25 +31,22 @@ OPT_LEVEL = "--iree-opt-level="
 OPT_LEVELS = ("O0", "O1", "O2", "O3")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    program: Path
+    flags: list[str] = option(help="all flags of iree-compile, as a JSON list")
+    right_flags: list[str] | None = option(
+        None, help="for wrong results on a CPU: flags with which the results are right"
+    )
+    device: str = option("local-task", help="IREE device URI of a CPU")
+    threads: int = 1
+    budget: float = option(300.0, metavar="SECONDS")
+    out: Path
+    out_report: Path
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.reduce_program", description=__doc__
-    )
-    parser.add_argument("--program", required=True, type=Path)
-    parser.add_argument(
-        "--flags", required=True, type=json.loads, help="all flags of iree-compile, as a JSON list"
-    )
-    parser.add_argument(
-        "--right-flags",
-        type=json.loads,
-        help="for wrong results on a CPU: flags with which the results are right",
-    )
-    parser.add_argument("--device", default="local-task", help="IREE device URI of a CPU")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS")
-    parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--out-report", required=True, type=Path)
-    args = parser.parse_args()
+    args = options.parse(Options)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as wrong, tempfile.TemporaryDirectory() as right:
         compiler = Compiler(tuple(args.flags), Path(wrong))

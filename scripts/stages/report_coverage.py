@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, options
+from scripts.core.options import option
 from scripts.features import registry
 from scripts.matrix import cell
 from scripts.records import coverage, markdown, remedied
@@ -33,9 +34,26 @@ rewrote the program, because the frontend does not accept it otherwise · †: a
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    results: list[Path] = option(
+        factory=lambda: [Path("results/results.jsonl")],
+        type=Path,
+        nargs="+",
+        help="one or several results.jsonl that have no cell in common",
+    )
+    cell: list[str] = option(factory=list, **cell.CELL)
+    out_md: Path | None = option(None, help="the page, in Markdown")
+    out_csv: Path | None = option(None, help="CSV file with one line per cell and complete details")
+    title: str = "Coverage"
+    note: str = option("", help="a paragraph below the title, such as what was selected")
+
+
 def main() -> None:
     registry.load()
-    args = _arguments()
+    args = options.parse(Options)
+    if not (args.out_md or args.out_csv):
+        exits.fail("nothing to write: give --out-md, --out-csv or both", code=2)
     try:
         records = load(args.results, args.cell)
     except (BadRecords, OSError) as error:
@@ -246,30 +264,6 @@ def _from_here(path: Path) -> str:
     """A path as the page may show it: a path outside this folder keeps its last two parts only."""
     near = Path(os.path.relpath(path))
     return str(near if ".." not in near.parts else Path(*path.resolve().parts[-2:]))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.report_coverage", description=__doc__
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        nargs="+",
-        default=[Path("results/results.jsonl")],
-        help="one or several results.jsonl that have no cell in common",
-    )
-    cell.add_arguments(parser)
-    parser.add_argument("--out-md", type=Path, help="the page, in Markdown")
-    parser.add_argument(
-        "--out-csv", type=Path, help="CSV file with one line per cell and complete details"
-    )
-    parser.add_argument("--title", default="Coverage")
-    parser.add_argument("--note", help="a paragraph below the title, such as what was selected")
-    args = parser.parse_args()
-    if not (args.out_md or args.out_csv):
-        parser.error("nothing to write: give --out-md, --out-csv or both")
-    return args
 
 
 if __name__ == "__main__":

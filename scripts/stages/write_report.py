@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, options
+from scripts.core.options import option
 from scripts.features import registry
 from scripts.features.report.web.page import page
 from scripts.features.report.web.page_source import Source
@@ -13,16 +14,15 @@ from scripts.records import results_file
 from scripts.records.results_file import BadRecords
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    results: Path = option(Path("results/results.jsonl"), help="file of records")
+    out: Path = option(help="such as results/report.html")
+
+
 def main() -> None:
     registry.load()
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.write_report", description=__doc__
-    )
-    parser.add_argument(
-        "--results", type=Path, default=Path("results/results.jsonl"), help="file of records"
-    )
-    parser.add_argument("--out", required=True, type=Path, help="such as results/report.html")
-    args = parser.parse_args()
+    args = options.parse(Options)
     try:
         records = [record.data for record in results_file.read(args.results)]
         atomic.write_text(args.out, page(Source(args.results.parent, records)))
