@@ -29,7 +29,9 @@ RUN_TIMEOUT_S = 1500
 
 # Parts of a config.yaml, for runs that end soon.
 EAGER = {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}}
-QUICK = {"budget_s": 1, "generations": 3}
+QUICK = {"budget_s": 0.2, "generations": 1}
+"""Each member is timed once, so that ratios have no interval: what a checkout has if a test asks for nothing else."""
+WITH_INTERVALS = {"budget_s": 3, "generations": 3}
 TINY_BERT = {"file": "bert.py", "size": "tiny", "seq_len": 16}
 ON_CPU = {"llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"}}
 

@@ -16,7 +16,15 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from scripts.features import registry
-from tests.checkouts import ENVIRONMENTS, LIMITS, ROOT, Checkout, made_environments, make_here
+from tests.checkouts import (
+    ENVIRONMENTS,
+    LIMITS,
+    QUICK,
+    ROOT,
+    Checkout,
+    made_environments,
+    make_here,
+)
 
 settings.register_profile(
     "reproducible",
@@ -97,7 +105,9 @@ def make_checkout(environments, machine_limits, tmp_path_factory):
             check=True,
             text=True,
         )
-        for file in filter(None, listed.stdout.split("\0")):
+        # With bytecode, which the first processes of each checkout would have to make again.
+        cached = [str(file.relative_to(ROOT)) for file in (ROOT / "scripts").rglob("*.pyc")]
+        for file in [*filter(None, listed.stdout.split("\0")), *cached]:
             # Times come along: an env file newer than its environment would remake that.
             if (ROOT / file).exists():
                 (path / file).parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +127,7 @@ def make_checkout(environments, machine_limits, tmp_path_factory):
         for entry in shipped["frontends"].values():
             entry.pop("default", None)
         whole = {key: shipped[key] for key in ("targets", "frontends")}
-        made.configure(**({"expect": {}} | whole | config))
+        made.configure(**({"expect": {}, "measure": QUICK} | whole | config))
         return made
 
     return make

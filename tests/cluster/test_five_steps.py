@@ -9,14 +9,14 @@ import textwrap
 import pytest
 import yaml
 
-from tests.checkouts import ROOT, environment, keep_models, without_timings
+from tests.checkouts import QUICK, ROOT, environment, keep_models, without_timings
 
 PAGE = ROOT / "docs/clusters.md"
 CONFIG = {
     "models": {},
     "targets": {"llvm-cpu": {"backend": "llvm-cpu"}},
     "baselines": {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}},
-    "measure": {"budget_s": 1, "generations": 3},
+    "measure": QUICK,
 }  # fmt: skip
 FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo")
 

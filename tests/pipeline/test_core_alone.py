@@ -3,11 +3,11 @@
 import shutil
 
 from scripts.features import registry
-from tests.checkouts import EAGER, ON_CPU, QUICK, keep_models
+from tests.checkouts import EAGER, ON_CPU, keep_models
 
 
 def test_conv_is_verified_and_timed_without_any_feature(make_checkout):
-    checkout = make_checkout("core", models={}, targets=ON_CPU, baselines=EAGER, measure=QUICK)
+    checkout = make_checkout("core", models={}, targets=ON_CPU, baselines=EAGER)
     keep_models(checkout, "conv")
     for name in registry.NAMES:
         shutil.rmtree(checkout.path / "scripts/features" / name)

@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from tests.checkouts import EAGER, QUICK, keep_models
+from tests.checkouts import EAGER, keep_models
 
 FAULTS = {
     "segfaults": "import ctypes; ctypes.string_at(0)",
@@ -46,7 +46,6 @@ def faulty(make_checkout):
         models={},
         targets={"llvm-cpu": {"backend": "llvm-cpu"}},
         baselines=EAGER,
-        measure=QUICK,
         limits={
             stage: {"timeout_s": 45, "memory_mb": 1500}
             for stage in ("env", "reference", "export", "compile", "verify", "baseline")

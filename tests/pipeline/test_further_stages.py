@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, QUICK, keep_models
+from tests.checkouts import EAGER, ON_CPU, keep_models
 
 pytestmark = pytest.mark.main
 
 
 @pytest.fixture(scope="module")
 def ran(make_checkout):
-    checkout = make_checkout("further", models={}, targets=ON_CPU, baselines=EAGER, measure=QUICK)
+    checkout = make_checkout("further", models={}, targets=ON_CPU, baselines=EAGER)
     keep_models(checkout, "conv")
     wanted = ("results/latency.csv", "results/operators/traces/conv.txt", "dumps")
     selected = ("frontends=torchmlir-torch", "tests=eval,train")

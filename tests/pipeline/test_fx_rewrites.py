@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.checkouts import EAGER, QUICK, ROOT, in_environment, keep_models
+from tests.checkouts import EAGER, ROOT, in_environment, keep_models
 
 ENVIRONMENT = {
     "torch": "torch-mlir",
@@ -181,7 +181,6 @@ def checkout(make_checkout):
         frontends=PATHS | BARE,
         targets={"cpu": {"backend": "llvm-cpu", "opt_level": "O3", "overrides": overrides}},
         baselines={"eager+rewrite": EAGER["eager"] | {"rewrites": "speed"}},
-        measure=QUICK,
     )
     keep_models(made, *BY)
     made.snakemake(

@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, QUICK, environment, in_environment, keep_models
+from tests.checkouts import EAGER, ON_CPU, WITH_INTERVALS, environment, in_environment, keep_models
 from tests.pipeline.test_kill import assert_nothing_runs_in
 from tests.pipeline.test_main_line import jobs_of
 
@@ -58,7 +58,7 @@ ONE = ("frontends=torchmlir-torch", "models=conv")
 @pytest.fixture(scope="module")
 def ran(make_checkout):
     # On one thread: where tests beside this one take the cores, calls wait for a thread that has none.
-    measure = QUICK | {"budget_s": 3, "threads": 1}
+    measure = WITH_INTERVALS | {"threads": 1}
     checkout = make_checkout("groups", models={}, targets=ON_CPU, baselines=EAGER, measure=measure)
     keep_models(checkout, "conv")
     (checkout.path / "models/lstm.py").write_text(LSTM)
@@ -216,7 +216,7 @@ def test_forked_processes_run_the_backward_pass_of_a_compiled_model(environments
 
 
 def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):
-    snakemake, line = run(12)
+    snakemake, line = run(6)
     for one in members(ran):
         one.kill()
     assert snakemake.wait(timeout=300) == 0
@@ -228,7 +228,7 @@ def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):
 
 
 def test_a_coordinator_that_is_killed_leaves_nothing_running_and_no_timing(ran, run):
-    snakemake, line = run(11)
+    snakemake, line = run(5)
     [coordinator] = [one for one in here(ran) if "scripts.stages.time_group" in (one.info["cmdline"] or [])]  # fmt: skip
     coordinator.kill()
     assert snakemake.wait(timeout=300) != 0
@@ -237,7 +237,7 @@ def test_a_coordinator_that_is_killed_leaves_nothing_running_and_no_timing(ran, 
 
 
 def test_a_run_that_is_killed_leaves_nothing_running_and_repeats_the_group(ran, run):
-    snakemake, line = run(10)
+    snakemake, line = run(4)
     snakemake.kill()
     snakemake.wait()
     assert_nothing_runs_in(ran.path)

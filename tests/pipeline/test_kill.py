@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 
-from tests.checkouts import EAGER, QUICK, environment, keep_models, without_timings
+from tests.checkouts import EAGER, environment, keep_models, without_timings
 
 KILLS = 4
 SEED = 20261121
@@ -29,7 +29,7 @@ LINE = (
 def make_run(make_checkout):
     def make(name):
         targets = {"llvm-cpu": {"backend": "llvm-cpu"}, "cuda": {"backend": "cuda"}}
-        checkout = make_checkout(name, models={}, targets=targets, baselines=EAGER, measure=QUICK)
+        checkout = make_checkout(name, models={}, targets=targets, baselines=EAGER)
         keep_models(checkout, "conv")
         return checkout
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.checkouts import QUICK, ROOT, as_made, in_environment, keep_models
+from tests.checkouts import ROOT, as_made, in_environment, keep_models
 
 FRONTEND, TARGET = "torchmlir-torch", "llvm-cpu"
 FAMILIES = ("gpt2", "llama", "deepseek")
@@ -26,7 +26,6 @@ def checkout(make_checkout):
             }
             for family in FAMILIES
         },
-        measure=QUICK,
     )
     keep_models(made, *FAMILIES)
     made.snakemake(

@@ -19,7 +19,7 @@ import zstandard
 from scripts.core.tensors import Signature
 from scripts.records.columns import COLUMNS
 from scripts.timing.machine_limits import MachineLimits
-from tests.checkouts import EAGER, QUICK, TINY_BERT, keep_models
+from tests.checkouts import EAGER, QUICK, TINY_BERT, WITH_INTERVALS, keep_models
 from tests.declared import undeclared
 
 pytestmark = pytest.mark.main
@@ -74,7 +74,7 @@ def ran(make_checkout):
         models={"bert-tiny": TINY_BERT},
         targets=TARGETS,
         baselines=baselines,
-        measure=QUICK | {"budget_s": 3},
+        measure=WITH_INTERVALS,
         kernels=KERNELS,
     )
     # A model file outside models/, too: it is in the matrix under the entry's name alone.

@@ -7,11 +7,10 @@ import shutil
 
 import pytest
 
-from tests.by_hand import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
+from tests.by_hand import ARGS_AND_KWARGS, Stages, ok
 from tests.checkouts import (
     EAGER,
     ON_CPU,
-    QUICK,
     ROOT,
     Checkout,
     in_environment,
@@ -41,6 +40,31 @@ def get_dummy_input():
     return torch.randn(4)
 """
 
+ALL_KINDS_OF_INPUTS = """
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.register_buffer("hidden", torch.arange(4.0), persistent=False)
+
+    def forward(self, x, unused, mask=None, offset=None):
+        y = self.second(self.first(x)) + self.hidden
+        return {"masked": torch.where(mask, y, 0.0), "rest": (y + offset, offset - 1)}
+
+
+def get_model():
+    return M()
+
+
+def get_dummy_input(batch_size: int = 2):
+    shape = (batch_size, 4)
+    # Keywords not in the order of forward().
+    keywords = {"offset": torch.randint(0, 9, shape), "mask": torch.rand(shape) > 0.5}
+    return (torch.randn(shape), torch.randn(2)), keywords
+"""
+
 
 @pytest.fixture(scope="module")
 def with_runtimes(environments):
@@ -52,10 +76,7 @@ def with_runtimes(environments):
 def ran(make_checkout, with_runtimes) -> Checkout:
     """A run of conv that times all of them in turns."""
     further = {one: {"runtime": one, "device": "cpu", "env": one} for one in VERSIONS}
-    # The members of a group have the cores in turns, so few generations suffice.
-    checkout = make_checkout(
-        "runtimes", models={}, targets=ON_CPU, baselines=EAGER | further, measure=QUICK
-    )
+    checkout = make_checkout("runtimes", models={}, targets=ON_CPU, baselines=EAGER | further)
     keep_models(checkout, "conv")
     for env in VERSIONS:
         (checkout.path / ".venvs" / env).symlink_to(with_runtimes / env)
@@ -132,13 +153,8 @@ def measured(stages: Stages) -> dict:
     return json.loads((stages.folder / "verification.json").read_text())
 
 
-@pytest.mark.parametrize(
-    ("source", "options"),
-    [(KEYWORDS_OUT_OF_ORDER, {"batch_size": 3}), (ARGS_AND_KWARGS, {})],
-    ids=["keywords", "unused-and-tied"],
-)
-def test_all_are_verified_on_the_archives_weights(make, source, options):
-    stages = make(source, options)
+def test_all_are_verified_on_the_archives_weights_and_on_no_others(make):
+    stages = make(ALL_KINDS_OF_INPUTS, {"batch_size": 3})
     ok(stages.export("stablehlo", ir_format="bytecode"))
     ok(on_xla(stages))
     found = measured(stages)
@@ -153,10 +169,6 @@ def test_all_are_verified_on_the_archives_weights(make, source, options):
         assert found["versions"].keys() == versions
     assert sorted(path.name for path in stages.folder.glob("baseline-*")) == []
 
-
-def test_another_archive_gives_other_results_on_all(make):
-    stages = make(ARGS_AND_KWARGS)
-    ok(stages.export("stablehlo"))
     archive = stages.folder / "weights.irpa"
     data = bytearray(archive.read_bytes())
     end = len(data.rstrip(b"\0"))

@@ -297,7 +297,7 @@ def test_an_environment_that_cannot_be_made_fails_its_own_cells_alone(ran):
 
 
 def test_loops_are_timed_wrong_and_right(environments, tmp_path):
-    """benchmarks.naive_timing --loops; its figures are in docs/timing.md."""
+    """benchmarks.naive_timing --loops; its figures are in docs/timing_errors.md."""
     out = tmp_path / "loops.json"
     command = ["-m", "benchmarks.naive_timing", "--loops", "--models", "conv", "--out", str(out)]
     done = subprocess.run(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, QUICK, as_made, keep_models
+from tests.checkouts import EAGER, ON_CPU, as_made, keep_models
 
 STOCHASTIC = '''"""Two calls of it differ."""
 import torch
@@ -63,7 +63,6 @@ def checkout(make_checkout):
         targets=ON_CPU,
         baselines=EAGER | {"eager-bf16": BF16, "eager-amp": BF16 | {"precision": "amp-bf16"}},
         tests=["eval", "train"],
-        measure=QUICK,
     )
     keep_models(made, "conv")
     (made.path / "models/squares.py").write_text(SQUARES)
