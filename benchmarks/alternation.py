@@ -1,4 +1,4 @@
-"""Measure how far ratios of latencies that are timed in turns can be trusted. docs/timing.md has the figures.
+"""Measure how far ratios of latencies that are timed in turns can be trusted. docs/timing_errors.md has the figures.
 
     python -m benchmarks.alternation errors --minutes 60 --record errors.jsonl
     python -m benchmarks.alternation tool --record tool.jsonl

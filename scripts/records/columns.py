@@ -154,7 +154,7 @@ COLUMNS = (
     Field("work.moved_bytes", INTEGER, "Bytes that a call must read and write: weights, inputs and outputs once; of a table that is only gathered from, the rows that are read. Null if they were not counted, or another precision than the model's was chosen.", unit="bytes", column="moved_bytes", nullable=True, checks=FROM_0),
     Field("work.gflop_per_s", NUMBER, "`gflop` / latency.", unit="GFLOP/s", column="gflop_per_s", nullable=True, varies=True, checks=FROM_0),
     Field("work.gb_per_s", NUMBER, "`moved_bytes` / latency, in 1e9 bytes per second.", unit="GB/s", column="gb_per_s", nullable=True, varies=True, checks=FROM_0),
-    Field("work.limit_share", NUMBER, "The time that the device needs at least, for its FLOPs or for its bytes ([limits](timing.md#what-the-device-can-do)), / latency.", unit="ratio", column="limit_share", nullable=True, varies=True, checks=FROM_0),
+    Field("work.limit_share", NUMBER, "The time that the device needs at least, for its FLOPs or for its bytes ([limits](limits.md)), / latency.", unit="ratio", column="limit_share", nullable=True, varies=True, checks=FROM_0),
     Field("work.limit_share_low", NUMBER, "Lower end of its 99 % interval, which is that of the latency.", unit="ratio", column="limit_share_low", nullable=True, varies=True, checks=FROM_0),
     Field("work.limit_share_high", NUMBER, "Its upper end.", unit="ratio", column="limit_share_high", nullable=True, varies=True, checks=FROM_0),
     Field("work.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks={"enum": [MEMORY, COMPUTE, None]}),

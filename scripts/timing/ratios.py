@@ -4,7 +4,7 @@ A process of a member is summarised by the time of a call that nothing disturbed
 only adds time, so a low quantile repeats where means and medians do not (Chen and Revels 2016, "Robust benchmarking in
 noisy environments"). One generation of a group gives one value per member, and the ratio of two of them compares the
 same seconds. Over the generations, the logarithms of the ratios are independent, and their mean has Student's t
-distribution. docs/timing.md has the measured error rates.
+distribution. docs/timing_errors.md has the measured error rates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 UNDISTURBED = 0.05
 """The quantile of the calls of a process that stands for it."""
 CONFIDENCE = 0.99
-"""The level of an interval at one look at a group. docs/timing.md says how often intervals are wrong with all looks."""
+"""The level of an interval at one look at a group. docs/timing_errors.md says how often intervals are wrong with all looks."""
 LEAST = 3
 """The generations that an interval needs."""
 FIRST_LOOK = 4
@@ -138,7 +138,7 @@ def of_logs(logs: Sequence[float], noise: float | None = None) -> Difference | N
     A few of them say little about how much they vary, so the `noise` of a group, if it is given, counts as PRIOR further degrees
     of freedom (a moderated t statistic; Smyth 2004, "Linear models and empirical Bayes methods for assessing
     differential expression in microarray experiments"). But it does not reduce the variance of a ratio that varies more than
-    nine of ten would with this noise: then one of the two programs is noisier than the others. docs/timing.md has the error rates.
+    nine of ten would with this noise: then one of the two programs is noisier than the others. docs/timing_errors.md has the error rates.
     """
     if len(logs) < LEAST:
         return None

@@ -99,7 +99,7 @@ class XlaDevice:
         """Launch what was traced, and return when the device has finished all work.
 
         `sync(wait=True)` alone returns when the computation is enqueued: on PJRT's CPU client, ResNet-18
-        then seems to take 0.5 ms, and takes 55 ms (docs/timing.md).
+        then seems to take 0.5 ms, and takes 55 ms (docs/timing_errors.md).
         """
         self._xla.sync(wait=True)
         self._xm.wait_device_ops()

@@ -20,7 +20,7 @@ OWN = (
     Field("kernel.gflop_per_s", NUMBER, "`flop` / latency.", unit="GFLOP/s", column="gflop_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.machine_gb_per_s", NUMBER, "Bandwidth of the device's memory, by a triad ([how](kernels.md#what-the-machine-can-do)); null if it was not measured on this device with as many threads.", unit="GB/s", column="machine_gb_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.bandwidth_share", NUMBER, "`gb_per_s` / `machine_gb_per_s`. Above 1 where caches hold what a kernel moves.", unit="ratio", column="bandwidth_share", nullable=True, varies=True, checks=POSITIVE),
-    Field("kernel.limit_share", NUMBER, "The time that the device needs at least, for the FLOPs or for the bytes, / latency. Smaller problems are compared with the bandwidth of the caches ([limits](timing.md#what-the-device-can-do)).", unit="ratio", column="limit_share", nullable=True, varies=True, checks=POSITIVE),
+    Field("kernel.limit_share", NUMBER, "The time that the device needs at least, for the FLOPs or for the bytes, / latency. Smaller problems are compared with the bandwidth of the caches ([limits](limits.md)).", unit="ratio", column="limit_share", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks={"enum": [MEMORY, COMPUTE, None]}),
     Field("kernel.no_limit_share", TEXT, "Why a share above 1, beyond the interval of the latency, is not given.", column="no_limit_share", nullable=True, varies=True),
 )  # fmt: skip
