@@ -253,7 +253,7 @@ def selects(globs: Iterable[str], *names: str) -> bool:
     return matched(within) and not matched(without)
 
 
-CELL = {
+CELL: dict[str, Any] = {
     "action": "append",
     "type": str,
     "metavar": "GLOB",
