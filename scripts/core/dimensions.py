@@ -38,6 +38,12 @@ class Sizes:
             and size % self.multiple_of == 0
         )
 
+    def within(self, other: Sizes) -> bool:
+        """Whether all of them are sizes that the other allows, which has no multiples."""
+        return other.min <= self.min and (
+            other.max is None or (self.max is not None and self.max <= other.max)
+        )
+
     def __str__(self) -> str:
         """Such as `1 to 64, multiples of 8`."""
         to = "or more" if self.max is None else f"to {self.max}"

@@ -22,7 +22,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from scripts.core import dimensions
 from scripts.lowering import train_step
-from scripts.lowering.flat_model import FLAT_INPUTS, PREFIX, FlatModel
+from scripts.lowering.flat_model import PREFIX, FlatModel, input_names
 from scripts.lowering.link import Argument, Constant, Input, Parameter, UnsupportedProgram
 from scripts.torch_model import convert, errors
 from scripts.torch_model.loading import LoadedModel
@@ -52,7 +52,7 @@ def capture(loaded: LoadedModel) -> Captured:
     return Captured(program, loaded, _without_quotes(program))
 
 
-def _dynamic_shapes(loaded: LoadedModel) -> dict[str, tuple[dict[int, Any], ...]] | None:
+def _dynamic_shapes(loaded: LoadedModel) -> dict[str, dict[int, Any]] | None:
     """The open dimensions of the flat model's inputs, as torch.export takes them; None if there are none.
 
     It has no multiples as such: an option with multiples of 8 is 8 times a symbol, and a dimension a multiple of that.
@@ -69,7 +69,7 @@ def _dynamic_shapes(loaded: LoadedModel) -> dict[str, tuple[dict[int, Any], ...]
         size, factor = roots[one.option], one.factor * one.multiple_of
         size = size if factor == 1 else factor * size
         by_input[one.position][one.axis] = size + one.offset if one.offset else size
-    return {FLAT_INPUTS: tuple(by_input)}
+    return dict(zip(input_names(len(by_input)), by_input, strict=True))
 
 
 def functional(captured: Captured, decompositions: Mapping[Any, Callable]) -> ExportedProgram:

@@ -9,6 +9,7 @@ from typing import Any
 from scripts.core.dimensions import Dimension, NotOneOption, Sizes, dimension_of, opened
 from scripts.core.tensors import Signature, TensorType
 from scripts.sources.load_model import load_model
+from scripts.sources.registry import source_of
 from scripts.torch_model import convert
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, of
@@ -34,7 +35,7 @@ def load_for_all_sizes(
     captured = {option: sizes.probes()[0] for option, sizes in options.items()}
 
     def with_sizes(**changes: int) -> LoadedModel:
-        sized = {**choice.options, **captured, **changes}
+        sized = source_of(choice.model_file).with_sizes(choice.options, {**captured, **changes})
         return load_model(dataclasses.replace(choice, options=sized), stage, memory_factor)
 
     others = {
