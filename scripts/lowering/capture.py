@@ -61,14 +61,16 @@ def _dynamic_shapes(loaded: LoadedModel) -> dict[str, dict[int, Any]] | None:
         return None
     roots: dict[str, Any] = {}
     by_input: list[dict[int, Any]] = [{} for _ in loaded.inputs]
-    for one in loaded.dimensions:
-        if one.option not in roots:
-            least = max(1, -(-one.min // one.multiple_of))
-            most = None if one.max is None else one.max // one.multiple_of
-            roots[one.option] = torch.export.Dim(one.option, min=least, max=most)
-        size, factor = roots[one.option], one.factor * one.multiple_of
+    for dimension in loaded.dimensions:
+        if dimension.option not in roots:
+            least = max(1, -(-dimension.min // dimension.multiple_of))
+            most = None if dimension.max is None else dimension.max // dimension.multiple_of
+            roots[dimension.option] = torch.export.Dim(dimension.option, min=least, max=most)
+        size, factor = roots[dimension.option], dimension.factor * dimension.multiple_of
         size = size if factor == 1 else factor * size
-        by_input[one.position][one.axis] = size + one.offset if one.offset else size
+        by_input[dimension.position][dimension.axis] = (
+            size + dimension.offset if dimension.offset else size
+        )
     return dict(zip(input_names(len(by_input)), by_input, strict=True))
 
 
@@ -125,24 +127,24 @@ def arguments(captured: Captured, program: ExportedProgram | None = None) -> dic
         given += loaded.training.cotangents
         types |= loaded.training.state
     inputs = iter(enumerate(given))
-    found: dict[str, Argument] = {}
+    by_name: dict[str, Argument] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             position, kind = next(inputs)
-            found[spec.arg.name] = Input(kind, position)
+            by_name[spec.arg.name] = Input(kind, position)
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
             name = captured.renamed.get(spec.target, spec.target).removeprefix(PREFIX)
             key = aliases.get(name, name)
             if key not in types:
                 raise UnsupportedProgram(f"weight {name} is not in the model's state")
-            found[spec.target] = Parameter(types[key])
+            by_name[spec.target] = Parameter(types[key])
         elif spec.kind is InputKind.CONSTANT_TENSOR:
             value = program.constants[spec.target]
             kind = convert.tensor_type(spec.target, value)
-            found[spec.target] = Constant(kind, convert.to_numpy(value))
+            by_name[spec.target] = Constant(kind, convert.to_numpy(value))
         else:
             raise UnsupportedProgram(f"input {spec.arg} of kind {spec.kind.name}")
-    return found
+    return by_name
 
 
 def results(program: ExportedProgram) -> list[int]:

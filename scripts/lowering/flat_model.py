@@ -36,9 +36,9 @@ class FlatModel(torch.nn.Module):
         """`flat_results` with a parameter for each tensor: torch.export names sizes by parameters, and the checks of them that it
         writes into a graph are wrong for `*inputs` (PyTorch 2.9: name 'L' is not defined)."""
         function = functools.partial(self.flat_results)
-        ones = input_names(self.constants.count(None))
+        names = input_names(self.constants.count(None))
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        function.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in ones])
+        function.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
         return function
 
     def flat_results(self, *inputs: torch.Tensor):

@@ -161,8 +161,8 @@ def _with_inputs(loaded: LoadedModel, path: Path, given: Path) -> LoadedModel:
             f"{given}: {_first_line(error)}; expected an .npz file of arrays"
         ) from error
     wanted = [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
-    found = [(list(array.shape), str(array.dtype)) for array in arrays.values()]
+    given_types = [(list(array.shape), str(array.dtype)) for array in arrays.values()]
     expected = [(list(t.shape), tensors.DTYPES[t.dtype][1]) for t in wanted]
-    if found != expected:
-        raise ModelError(f"{given}: found arrays of {found}, but {path} takes {expected}, in this order")  # fmt: skip
+    if given_types != expected:
+        raise ModelError(f"{given}: found arrays of {given_types}, but {path} takes {expected}, in this order")  # fmt: skip
     return with_arrays(loaded, list(arrays.values()))

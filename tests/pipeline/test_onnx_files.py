@@ -115,7 +115,7 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
                 "dims": {"batch": 2},
                 "dynamic": {"batch": {"values": [3]}},
             }
-        },  # fmt: skip
+        },
         frontends=FRONTENDS,
         targets=ON_CPU,
         baselines=BASELINES,
