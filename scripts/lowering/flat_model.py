@@ -38,7 +38,7 @@ class FlatModel(torch.nn.Module):
         function = functools.partial(self.flat_results)
         names = input_names(self.constants.count(None))
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        function.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
+        function.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
         return function
 
     def flat_results(self, *inputs: torch.Tensor):
